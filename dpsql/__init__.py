@@ -1,0 +1,59 @@
+"""dpsql: plain SQL in, differentially private answers with error bars out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import (
+    BudgetExceeded,
+    DatabaseError,
+    DataError,
+    EngineError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    LedgerError,
+    NotSupportedError,
+    OperationalError,
+    ParseError,
+    PolicyError,
+    ProgrammingError,
+    UnboundedColumn,
+    UnsupportedQuery,
+    Warning,  # noqa: A004 - the name is PEP 249's
+)
+
+if TYPE_CHECKING:
+    from dpsql import audit
+    from dpsql.policy import Policy
+    from dpsql.release.result import Result
+    from dpsql.session import Connection, connect
+
+apilevel = "2.0"
+threadsafety = 1
+paramstyle = "qmark"
+__version__ = "0.1.0"
+
+_LAZY = {
+    "connect": ("dpsql.session", "connect"), "Connection": ("dpsql.session", "Connection"),
+    "Policy": ("dpsql.policy", "Policy"), "Result": ("dpsql.release.result", "Result"), "audit": ("dpsql.audit", None),
+}  # fmt: skip
+
+__all__ = [
+    "BudgetExceeded", "Connection", "DataError", "DatabaseError", "EngineError", "Error", "IntegrityError",
+    "InterfaceError", "InternalError", "LedgerError", "NotSupportedError", "OperationalError", "ParseError", "Policy",
+    "PolicyError", "ProgrammingError", "Result", "UnboundedColumn", "UnsupportedQuery", "Warning", "apilevel", "audit",
+    "connect", "paramstyle", "threadsafety",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """The heavy parts are imported when they are first used."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'dpsql' has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _LAZY[name]
+    loaded = import_module(module)
+    return loaded if attribute is None else getattr(loaded, attribute)

@@ -1,0 +1,6 @@
+"""Bounds: what can be known of a value from the policy and the SQL text alone."""
+
+from dpsql.bounds.infer import infer
+from dpsql.bounds.narrow import narrow
+
+__all__ = ["infer", "narrow"]

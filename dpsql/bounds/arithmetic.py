@@ -1,0 +1,194 @@
+"""Interval arithmetic. Unbounded times zero is zero; a divisor that can be zero makes the quotient unbounded.
+
+A NaN can only come from inf − inf, 0 · inf, 0 / 0, inf / inf or a function outside its domain; an infinity only from
+an operand without bounds, or from a result beyond the range of floats, which then has no bounds either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from dpsql.bounds.domain import Domain
+from dpsql.bounds.ends import End, ends, span
+from dpsql.bounds.rule import Rule
+from dpsql.plan.expression import Call
+from dpsql.plan.types import Kind
+
+SLACK = 1e-12
+"""Relative: the last digits of exp, ln and power are the library's own."""
+
+
+def _infinite(call: Call, index: int, domain: Domain) -> bool:
+    """Can the operand be ±infinity? Exact types have none."""
+    return call.args[index].type.kind is Kind.DOUBLE and not domain.bounded
+
+
+def _zero(domain: Domain) -> bool:
+    return (domain.lower is None or domain.lower <= 0) and (domain.upper is None or domain.upper >= 0)
+
+
+def _times(x: End, y: End) -> End:
+    return 0 if x == 0 or y == 0 else x * y
+
+
+def _sum(call: Call, args: tuple[Domain, ...]) -> Domain:
+    (al, au), (bl, bu) = (ends(d, call.type) for d in args)
+    nan = all(_infinite(call, i, d) for i, d in enumerate(args))
+    if call.op == "sub":
+        bl, bu = -bu, -bl
+    return span(al + bl, au + bu, call.type, args, nan=nan)
+
+
+def _product(call: Call, args: tuple[Domain, ...]) -> Domain:
+    a, b = (ends(d, call.type) for d in args)
+    if call.args[0] == call.args[1]:
+        return _square(call, args)
+    nan = any(_infinite(call, i, args[i]) and _zero(args[1 - i]) for i in (0, 1))
+    corners = [_times(x, y) for x in a for y in b]
+    return span(min(corners), max(corners), call.type, args, nan=nan)
+
+
+def _square(call: Call, args: tuple[Domain, ...]) -> Domain:
+    low, high = ends(args[0], call.type)
+    squares = [_times(low, low), _times(high, high)]
+    return span(0 if _zero(args[0]) else min(squares), max(squares), call.type, args[:1])
+
+
+def _quotient(call: Call, args: tuple[Domain, ...]) -> Domain:
+    nan = _zero(args[0]) and _zero(args[1]) or all(_infinite(call, i, d) for i, d in enumerate(args))
+    if _zero(args[1]):
+        return span(-math.inf, math.inf, call.type, args, nan=nan)
+    a, b = (ends(d, call.type) for d in args)
+    corners = [_over(x, y) for x in a for y in b]
+    return span(min(corners), max(corners), call.type, args, nan=nan)
+
+
+def _over(x: End, y: End) -> End:
+    if isinstance(y, float) and math.isinf(y):
+        return 0.0 if math.isfinite(x) else math.copysign(math.inf, x) * math.copysign(1, y)
+    return float(x) / float(y) if isinstance(x, float) or isinstance(y, float) else Fraction(x) / Fraction(y)
+
+
+def _whole_quotient(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """Toward zero over whole numbers, plain over others; a divisor that is zero gives NULL."""
+    if call.type.kind is not Kind.INTEGER:
+        made = _quotient(call, args)
+        return span(*ends(made, call.type), call.type, args, nan=made.nan, null=_zero(args[1]))
+    a, (bl, bu) = ends(args[0], call.type), ends(args[1], call.type)
+    divisors = {b for b in (bl, bu, -1, 1) if b != 0 and bl <= b <= bu}
+    if not divisors:
+        return span(0, 0, call.type, args, null=True)
+    corners = [_toward_zero(_over(x, y)) for x in a for y in divisors]
+    return span(min(corners), max(corners), call.type, args, null=_zero(args[1]))
+
+
+def _toward_zero(x: End) -> End:
+    return x if isinstance(x, float) and math.isinf(x) else math.trunc(x)
+
+
+def _modulo(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """The sign of the dividend; smaller than either operand in size."""
+    (al, au), (bl, bu) = (ends(d, call.type) for d in args)
+    size = max(abs(bl), abs(bu))
+    if call.type.kind is Kind.INTEGER:
+        size = max(size - 1, 0)
+    floating = call.type.kind is Kind.DOUBLE
+    nan = floating and (_zero(args[1]) or _infinite(call, 0, args[0]))
+    low, high = -min(size, max(-al, 0)), min(size, max(au, 0))
+    return span(low, high, call.type, args, nan=nan, null=not floating and _zero(args[1]))
+
+
+def _negate(call: Call, args: tuple[Domain, ...]) -> Domain:
+    low, high = ends(args[0], call.type)
+    return span(-high, -low, call.type, args)
+
+
+def _absolute(call: Call, args: tuple[Domain, ...]) -> Domain:
+    low, high = ends(args[0], call.type)
+    return span(0 if _zero(args[0]) else min(abs(low), abs(high)), max(abs(low), abs(high)), call.type, args)
+
+
+def _rounded(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """floor, ceil, trunc and round are monotone."""
+    low, high = (rounded(call, end) for end in ends(args[0], call.args[0].type))
+    return span(low, high, call.type, args)
+
+
+def rounded(call: Call, end: End) -> End:
+    """One number, rounded as DuckDB does: round goes half away from zero, and over DOUBLE it scales a float."""
+    if isinstance(end, float) and math.isinf(end):
+        return end
+    if call.op != "round":
+        return {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc}[call.op](end)
+    places = call.option if isinstance(call.option, int) else 0
+    if not isinstance(end, float):
+        return Fraction(_half_away(end * Fraction(10) ** places)) / Fraction(10) ** places
+    scale = 10.0 ** abs(places)
+    scaled = end * scale if places >= 0 else end / scale
+    if math.isinf(scaled):
+        return end
+    return _half_away(scaled) / scale if places >= 0 else _half_away(scaled) * scale
+
+
+def _half_away(x: float | Fraction) -> int:
+    return math.floor(abs(Fraction(x)) + Fraction(1, 2)) * (1 if x >= 0 else -1)
+
+
+def _sign(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """Of NaN it is 0."""
+    low, high = (_signum(end) for end in ends(args[0], call.args[0].type))
+    return span(min(0, low), max(0, high), call.type, args) if args[0].nan else span(low, high, call.type, args)
+
+
+def _signum(end: End) -> int:
+    return (end > 0) - (end < 0)
+
+
+def _monotone(function: Callable[[float], float], least: float) -> Rule:
+    """A rising function of floats, NaN below `least`; widened by the library's own rounding."""
+
+    def rule(call: Call, args: tuple[Domain, ...]) -> Domain:
+        low, high = ends(args[0], call.type)
+        made = [_widened(function, end, outwards) for end, outwards in ((max(low, least), -1), (max(high, least), 1))]
+        return span(made[0], made[1], call.type, args, nan=low < least)
+
+    return rule
+
+
+def _widened(function: Callable[[float], float], end: End, outwards: int) -> float:
+    try:
+        value = function(float(end))
+    except OverflowError:
+        return math.inf
+    except ValueError:
+        return -math.inf
+    exact = value.is_integer() and abs(value) < 2**53
+    return value if exact or not math.isfinite(value) else value + outwards * abs(value) * SLACK
+
+
+def _power(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """A constant exponent, over a base where the function is defined and monotone on each side of zero."""
+    (low, high), (exponent, other) = (ends(d, call.type) for d in args)
+    unknown = span(-math.inf, math.inf, call.type, args, nan=True)
+    if exponent != other or math.isinf(exponent):
+        return unknown
+    whole = exponent == int(exponent)
+    if (low < 0 and not whole) or (_zero(args[0]) and exponent < 0) or (math.isinf(low) and exponent < 0):
+        return unknown
+    corners = [_widened(lambda x: x**exponent, end, side) for end in (low, high) for side in (-1, 1)]
+    if low < 0 and math.inf in corners:
+        return unknown
+    if whole and exponent % 2 == 0 and low < 0:
+        corners = [abs(c) for c in corners] + ([0.0] if _zero(args[0]) else [])
+    return span(min(corners), max(corners), call.type, args)
+
+
+RULES: dict[str, Rule] = {
+    "add": _sum, "sub": _sum, "mul": _product, "div": _quotient, "idiv": _whole_quotient, "mod": _modulo,
+    "neg": _negate, "abs": _absolute, "sign": _sign, "power": _power,
+    **dict.fromkeys(("round", "floor", "ceil", "trunc"), _rounded),
+    "sqrt": _monotone(math.sqrt, 0.0), "exp": _monotone(math.exp, -math.inf), "ln": _monotone(math.log, 0.0),
+    "log10": _monotone(math.log10, 0.0), "log2": _monotone(math.log2, 0.0),
+}  # fmt: skip

@@ -1,0 +1,81 @@
+"""The calendar that DuckDB and Python share: proleptic Gregorian, ISO weeks, years 1 to 9999."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, timedelta
+from calendar import monthrange
+
+FIRST, LAST = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)
+PARTS: dict[str, Callable[[datetime], int]] = {
+    "year": lambda t: t.year, "month": lambda t: t.month, "day": lambda t: t.day, "hour": lambda t: t.hour,
+    "minute": lambda t: t.minute, "second": lambda t: t.second, "quarter": lambda t: (t.month + 2) // 3,
+    "week": lambda t: t.isocalendar().week, "dow": lambda t: t.isoweekday() % 7, "isodow": lambda t: t.isoweekday(),
+    "doy": lambda t: t.timetuple().tm_yday, "decade": lambda t: t.year // 10, "century": lambda t: (t.year + 99) // 100,
+}  # fmt: skip
+RISING = ("year", "decade", "century")
+"""Parts that never fall as time goes on."""
+WITHIN = {"month": "year", "quarter": "year", "doy": "year", "day": "month", "hour": "day", "minute": "hour",
+          "second": "minute", "isodow": "week"}  # fmt: skip
+"""Parts that rise inside one period."""
+
+
+def at_midnight(moment: date) -> datetime:
+    """A date as a timestamp."""
+    return moment if isinstance(moment, datetime) else datetime(moment.year, moment.month, moment.day)
+
+
+def truncated(moment: datetime, unit: str) -> datetime:
+    """The start of the period that holds the moment."""
+    day = datetime(moment.year, moment.month, moment.day)
+    match unit:
+        case "year":
+            return day.replace(month=1, day=1)
+        case "quarter":
+            return day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1)
+        case "month":
+            return day.replace(day=1)
+        case "week":
+            return day - timedelta(days=day.weekday())
+        case "day":
+            return day
+        case "hour":
+            return moment.replace(minute=0, second=0, microsecond=0)
+        case "minute":
+            return moment.replace(second=0, microsecond=0)
+    return moment.replace(microsecond=0)
+
+
+def shifted(moment: datetime, months: int, days: int, micros: int) -> datetime:
+    """The moment plus an interval: months first, the day cut to the month's length."""
+    count = moment.year * 12 + moment.month - 1 + months
+    year, month = divmod(count, 12)
+    day = min(moment.day, monthrange(year, month + 1)[1])
+    return moment.replace(year=year, month=month + 1, day=day) + timedelta(days=days, microseconds=micros)
+
+
+_STEPS = {"year": (12, 0), "quarter": (3, 0), "month": (1, 0), "week": (0, 7 * 86_400), "day": (0, 86_400),
+          "hour": (0, 3600), "minute": (0, 60), "second": (0, 1)}  # fmt: skip
+
+
+def following(start: datetime, unit: str) -> datetime:
+    """The start of the next period."""
+    months, seconds = _STEPS[unit]
+    return shifted(start, months, 0, seconds * 10**6)
+
+
+def periods(first: datetime, last: datetime, unit: str, limit: int) -> list[datetime] | None:
+    """The starts of all periods from one that holds `first` to one that holds `last`; None beyond the limit."""
+    months, seconds = _STEPS[unit]
+    if (last - first).total_seconds() / (seconds or months * 28 * 86_400) > limit:
+        return None
+    return list(_walk(truncated(first, unit), last, unit))
+
+
+def _walk(start: datetime, last: datetime, unit: str) -> Iterator[datetime]:
+    while start <= last:
+        yield start
+        try:
+            start = following(start, unit)
+        except (OverflowError, ValueError):
+            return

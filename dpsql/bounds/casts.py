@@ -1,0 +1,87 @@
+"""Casts: monotone on every axis; what does not fit the target is NULL (the emitted cast is TRY_CAST)."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from dpsql.bounds.domain import Domain, Number, finite, interval, of_type
+from dpsql.bounds.ends import DAY, End, ends, grid, span, to_float
+from dpsql.bounds.evaluate import as_type
+from dpsql.bounds.rule import Rule
+from dpsql.plan.expression import Call
+from dpsql.plan.types import Kind, Type
+
+_EXACT = (Kind.INTEGER, Kind.DECIMAL)
+
+
+def widened(domain: Domain, source: Type, target: Type) -> Domain:
+    """A domain on the axis of a type that holds all values of its own (branches and sides of a comparison)."""
+    if source == target or source.kind is Kind.NULL or domain.empty:
+        return domain
+    if domain.values is not None:
+        values = [as_type(v, target) for v in domain.values]
+        made = finite(values, target, nullable=domain.nullable, origin=domain.origin)
+        return Domain(made.lower, made.upper, made.values, made.nullable, domain.nan, made.origin)
+    low, high = (_moved(end, source, target) for end in (domain.lower, domain.upper))
+    return Domain(low, high, None, domain.nullable, domain.nan, domain.origin)
+
+
+def _moved(end: Number | None, source: Type, target: Type) -> Number | None:
+    if end is None or source.kind is target.kind and target.kind is not Kind.DOUBLE:
+        return end
+    if source.kind is Kind.DATE and target.kind is Kind.TIMESTAMP:
+        return int(end) * DAY
+    return to_float(end) if target.kind is Kind.DOUBLE else end
+
+
+def _cast(call: Call, args: tuple[Domain, ...]) -> Domain:
+    source, target, (domain,) = call.args[0].type, call.type, args
+    if target.kind is Kind.DOUBLE and source.kind in _EXACT:
+        return widened(domain, source, target)
+    if source.kind is Kind.DATE and target.kind is Kind.TIMESTAMP:
+        made = widened(domain, source, target)
+        return interval(made.lower, made.upper, nullable=domain.nullable or not domain.bounded, origin=domain.origin)
+    if source.kind is Kind.TIMESTAMP and target.kind is Kind.DATE:
+        low, high = (math.floor(e / DAY) if math.isfinite(e) else e for e in ends(domain, source))
+        return span(low, high, target, args)
+    if target.kind in _EXACT and source.kind in (*_EXACT, Kind.DOUBLE):
+        return _to_exact(domain, source, target)
+    return of_type(target)
+
+
+def _to_exact(domain: Domain, source: Type, target: Type) -> Domain:
+    """Rounded to the target's places; NULL where it does not fit, and for NaN."""
+    low, high = ends(domain, source)
+    fits = domain.bounded and not domain.nan and _fits(low, target) and _fits(high, target)
+    made = interval(
+        _placed(low, source, target, up=False), _placed(high, source, target, up=True),
+        nullable=domain.nullable or not (fits or source.kind in _EXACT and _within(source, target)), origin=domain.origin,
+    )  # fmt: skip
+    return made
+
+
+def _placed(end: End, source: Type, target: Type, *, up: bool) -> Number | None:
+    """Exact types round half away from zero, floats to an integer half to even, floats to a decimal somehow."""
+    if math.isinf(end):
+        return None
+    if source.kind is Kind.DOUBLE:
+        return round(end) if target.kind is Kind.INTEGER else grid(Fraction(end), target.scale, up=up)
+    scaled = Fraction(end) * 10**target.scale
+    steps = math.floor(abs(scaled) + Fraction(1, 2)) * (1 if scaled >= 0 else -1)
+    return grid(Fraction(steps, 10**target.scale), target.scale, up=up) if target.scale else steps
+
+
+def _fits(end: End, target: Type) -> bool:
+    return target.lower <= (Fraction(end) * 10**target.scale) <= target.upper
+
+
+def _within(source: Type, target: Type) -> bool:
+    """Does the whole hard range fit?"""
+    if source.scale > target.scale:
+        return False
+    unit = 10 ** (target.scale - source.scale)
+    return target.lower <= source.lower * unit and source.upper * unit <= target.upper
+
+
+RULES: dict[str, Rule] = {"cast": _cast}

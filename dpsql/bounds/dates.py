@@ -1,0 +1,117 @@
+"""Dates and timestamps. All functions of one moment here rise with it, so the ends tell the interval.
+
+A moment without bounds may be ±infinity or beyond the calendar: the result can then be NULL.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import date, datetime
+
+from dpsql.bounds import calendar
+from dpsql.bounds.domain import Domain, Number, finite, number, value_at
+from dpsql.bounds.ends import End, ends, span
+from dpsql.bounds.rule import Rule
+from dpsql.plan.expression import Call
+from dpsql.plan.types import DATE, TIMESTAMP, Type
+
+MOST_PERIODS = 100_000
+MOST_DAYS = 9_999_999
+"""The emitted SQL adds no more days than that."""
+
+
+def _at(end: Number | None, type_: Type) -> datetime | None:
+    """An end as a moment of the calendar."""
+    moment = None if end is None else value_at(end, type_)
+    return calendar.at_midnight(moment) if isinstance(moment, date) else None
+
+
+def _ends(domain: Domain, type_: Type) -> tuple[datetime | None, datetime | None]:
+    return _at(domain.lower, type_), _at(domain.upper, type_)
+
+
+def _mapped(function: Callable[[datetime], End], domain: Domain, type_: Type) -> tuple[End, End]:
+    """The ends of a rising function."""
+    low, high = _ends(domain, type_)
+    return _try(function, low, -math.inf), _try(function, high, math.inf)
+
+
+def _try(function: Callable[[datetime], End], moment: datetime | None, otherwise: End) -> End:
+    try:
+        return otherwise if moment is None else function(moment)
+    except (OverflowError, ValueError):
+        return otherwise
+
+
+def _part(call: Call, args: tuple[Domain, ...]) -> Domain:
+    type_, name, domain = call.args[0].type, str(call.option), args[0]
+    if type_ == DATE and name in ("hour", "minute", "second"):
+        return span(0, 0, call.type, args, null=not domain.bounded)
+    low, high = _ends(domain, type_)
+    if name in calendar.RISING or (low and high and _one_period(low, high, name)):
+        return span(*_mapped(calendar.PARTS[name], domain, type_), call.type, args, null=not domain.bounded)
+    return span(-math.inf, math.inf, call.type, args, null=not domain.bounded)
+
+
+def _one_period(low: datetime, high: datetime, name: str) -> bool:
+    unit = calendar.WITHIN.get(name)
+    return unit is not None and calendar.truncated(low, unit) == calendar.truncated(high, unit)
+
+
+def _trunc(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """A list of the starts of all periods, as long as it is not too long."""
+    type_, unit, domain = call.args[0].type, str(call.option), args[0]
+    low, high = _ends(domain, type_)
+    starts = calendar.periods(low, high, unit, MOST_PERIODS) if low and high else None
+    if starts:
+        return finite(starts, TIMESTAMP, nullable=domain.nullable, origin=domain.origin)
+    made = _mapped(lambda t: number(calendar.truncated(t, unit)), domain, type_)  # type: ignore[arg-type, return-value]
+    return span(*made, call.type, args, null=not domain.bounded)
+
+
+def _days(call: Call, args: tuple[Domain, ...]) -> Domain:
+    (al, au), (bl, bu) = (ends(d, DATE) for d in args)
+    return span(al - bu, au - bl, call.type, args)
+
+
+def _add_days(call: Call, args: tuple[Domain, ...]) -> Domain:
+    (low, high), (least, most) = ends(args[0], DATE), ends(args[1], call.args[1].type)
+    null = not args[0].bounded or max(abs(least), abs(most)) > MOST_DAYS
+    if call.op == "sub_days":
+        least, most = -most, -least
+    return span(low + least, high + most, call.type, args, null=null)
+
+
+def _shift(call: Call, args: tuple[Domain, ...]) -> Domain:
+    match call.option:
+        case (int(months), int(days), int(micros)):
+            made = _mapped(
+                lambda t: number(calendar.shifted(t, months, days, micros)), args[0], call.args[0].type  # type: ignore[arg-type, return-value]
+            )  # fmt: skip
+            return span(*made, call.type, args, null=not args[0].bounded)
+    return span(-math.inf, math.inf, call.type, args, null=True)
+
+
+_INDEX: dict[str, Callable[[datetime], int]] = {
+    "year": lambda t: t.year, "quarter": lambda t: t.year * 4 + (t.month - 1) // 3, "month": lambda t: t.year * 12 + t.month,
+    "week": lambda t: t.toordinal() // 7, "day": lambda t: t.toordinal(),
+    "hour": lambda t: t.toordinal() * 24 + t.hour, "minute": lambda t: t.toordinal() * 1440 + t.hour * 60 + t.minute,
+    "second": lambda t: t.toordinal() * 86_400 + t.hour * 3600 + t.minute * 60 + t.second,
+}  # fmt: skip
+_SLACK = {"week": 1, "hour": 1, "minute": 1, "second": 1}
+"""DuckDB counts these in its own way around 1970 and around Mondays: by at most one."""
+
+
+def _diff(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """The number of boundaries between two moments: a difference of running numbers."""
+    unit = str(call.option)
+    (el, eu), (sl, su) = (_mapped(_INDEX[unit], d, a.type) for d, a in zip(args, call.args, strict=True))
+    slack = _SLACK.get(unit, 0)
+    return span(el - su - slack, eu - sl + slack, call.type, args, null=not all(d.bounded for d in args))
+
+
+RULES: dict[str, Rule] = {
+    "part": _part, "date_trunc": _trunc, "days": _days, "add_days": _add_days, "sub_days": _add_days,
+    "shift": _shift, "date_diff": _diff,
+}  # fmt: skip

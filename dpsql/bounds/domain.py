@@ -1,0 +1,151 @@
+"""What is known of an expression's values: an interval, or a finite set, NULL and NaN, and where that came from.
+
+The contract of every rule in this package:
+1. The ends are closed. `None` is unbounded. Unknown is unbounded, never a guess.
+2. Dates count days since 1970-01-01, timestamps microseconds, booleans are 0 and 1.
+3. A domain holds for rows that obey the policy. It is not trusted: the emitted SQL clamps to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+from dpsql.plan.expression import Value
+from dpsql.plan.types import Kind, Type
+
+Number = int | float | Decimal
+EPOCH_DAY = date(1970, 1, 1)
+EPOCH = datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """An interval (and, where finite and known, the values themselves) with its origins, for people."""
+
+    lower: Number | None = None
+    upper: Number | None = None
+    values: tuple[Value, ...] | None = None
+    nullable: bool = True
+    nan: bool = False
+    origin: tuple[str, ...] = ()
+
+    @property
+    def bounded(self) -> bool:
+        """Are both ends known and finite?"""
+        return self.lower is not None and self.upper is not None
+
+    @property
+    def empty(self) -> bool:
+        """Is there no value at all but NULL?"""
+        return self.values == () and not self.nan
+
+    @property
+    def impossible(self) -> bool:
+        """Is there not even NULL? No row gets here."""
+        return self.empty and not self.nullable
+
+    def because(self, *origin: str) -> Domain:
+        """The same with further origins, each named once."""
+        return replace(self, origin=tuple(dict.fromkeys((*self.origin, *origin))))
+
+
+UNKNOWN = Domain(nan=True)
+ONLY_NULL = Domain(values=())
+
+
+def interval(
+    lower: Number | None, upper: Number | None, *, nullable: bool = True, nan: bool = False, origin: Iterable[str] = ()
+) -> Domain:
+    """An interval; an infinite or undefined end is unbounded, ends the wrong way round mean an empty set, kept as one point."""
+    low = None if lower is None or math.isnan(lower) or math.isinf(lower) else lower
+    high = None if upper is None or math.isnan(upper) or math.isinf(upper) else upper
+    if low is not None and high is not None and low > high:
+        high = low
+    return Domain(low, high, None, nullable, nan, tuple(dict.fromkeys(origin)))
+
+
+def finite(values: Iterable[Value], type_: Type, *, nullable: bool, origin: Iterable[str] = ()) -> Domain:
+    """A finite set, in the order given; numbers and dates get their interval too."""
+    distinct = tuple(dict.fromkeys(values))
+    ends = [number(v) for v in distinct] if type_.kind not in (Kind.TEXT, Kind.NULL) and distinct else []
+    low, high = (min(ends), max(ends)) if ends else (None, None)
+    return Domain(low, high, distinct, nullable, False, tuple(dict.fromkeys(origin)))
+
+
+def number(value: Value) -> Number:
+    """The position of a value on its kind's axis (contract 2)."""
+    if isinstance(value, datetime):
+        if value.tzinfo is not None:
+            value = value.astimezone(UTC).replace(tzinfo=None)
+        return (value - EPOCH) // timedelta(microseconds=1)
+    if isinstance(value, date):
+        return (value - EPOCH_DAY).days
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int | float | Decimal):
+        return value
+    raise TypeError(f"no axis for {type(value).__name__}")
+
+
+def value_at(position: Number, type_: Type) -> Value:
+    """The inverse of `number` for whole positions; None if it lies outside the calendar."""
+    try:
+        if type_.kind is Kind.DATE:
+            return EPOCH_DAY + timedelta(days=int(position))
+        if type_.kind is Kind.TIMESTAMP:
+            return EPOCH + timedelta(microseconds=int(position))
+    except OverflowError:
+        return None
+    return bool(position) if type_.kind is Kind.BOOLEAN else position
+
+
+def union(domains: Iterable[Domain]) -> Domain:
+    """What holds for a value that comes from any one of the domains."""
+    every = list(domains)
+    parts = [d for d in every if not d.empty]
+    lows, highs = [d.lower for d in parts], [d.upper for d in parts]
+    values: tuple[Value, ...] | None = None
+    if all(d.values is not None for d in parts):
+        values = tuple(dict.fromkeys(v for d in parts for v in d.values or ()))
+    return Domain(
+        None if None in lows or not lows else min(x for x in lows if x is not None),
+        None if None in highs or not highs else max(x for x in highs if x is not None),
+        values, any(d.nullable for d in every), any(d.nan for d in every),
+        tuple(dict.fromkeys(o for d in every for o in d.origin)),
+    )  # fmt: skip
+
+
+def intersect(one: Domain, two: Domain) -> Domain:
+    """What holds for a value that is in both; `two` is the later knowledge, its origin is kept if it narrowed."""
+    low = two.lower if one.lower is None else one.lower if two.lower is None else max(one.lower, two.lower)
+    high = two.upper if one.upper is None else one.upper if two.upper is None else min(one.upper, two.upper)
+    if low is not None and high is not None and low > high:
+        high = low
+    values = two.values if one.values is None else one.values
+    if one.values is not None and two.values is not None:
+        values = tuple(v for v in one.values if v in two.values)
+    if values and not isinstance(values[0], str):
+        values = tuple(v for v in values if _within(number(v), low, high))
+        if values:
+            low, high = min(map(number, values)), max(map(number, values))
+    narrowed = (low, high, values) != (one.lower, one.upper, one.values)
+    origin = tuple(dict.fromkeys((*one.origin, *two.origin))) if narrowed else one.origin
+    return Domain(low, high, values, one.nullable and two.nullable, one.nan and two.nan, origin)
+
+
+def _within(x: Number, low: Number | None, high: Number | None) -> bool:
+    return (low is None or x >= low) and (high is None or x <= high)
+
+
+def of_type(type_: Type) -> Domain:
+    """What the type alone says: only booleans are finite, and only small integers get a useful range."""
+    if type_.kind is Kind.BOOLEAN:
+        return finite((False, True), type_, nullable=True, origin=("type boolean",))
+    if type_.kind in (Kind.INTEGER, Kind.DECIMAL) and type_.upper - type_.lower < 2**16:
+        unit = Decimal(1).scaleb(-type_.scale) if type_.scale else 1
+        return interval(type_.lower * unit, type_.upper * unit, origin=(f"type {type_}",))
+    return Domain(nan=type_.kind is Kind.DOUBLE)

@@ -1,0 +1,108 @@
+"""The domain of an expression over a row: one small file of rules for each family, dispatched here.
+
+**Theorem.** On a row whose columns lie in the known domains, DuckDB's value of the expression (as this project emits
+it) lies in `infer(expression, known)`. **Proof.** By induction: every rule encloses its operation on the operands'
+domains; an operation without a rule has the domain of its type. **Requires** nothing of the data: the domain is not
+trusted, the emitted SQL clamps to it. **Checked by** `tests/unit/bounds/test_bounds_soundness.py`, which computes
+random expressions over random rows in DuckDB.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import ceil, floor, prod
+
+from dpsql.bounds import arithmetic, casts, comparison, conditional, dates, text
+from dpsql.bounds.domain import ONLY_NULL, Domain, finite, intersect, of_type, value_at
+from dpsql.bounds.ends import tidy
+from dpsql.bounds.evaluate import Unsure, evaluate
+from dpsql.bounds.known import Known
+from dpsql.bounds.predicates import Truth, narrowed
+from dpsql.bounds.rule import Rule
+from dpsql.plan.expression import Call, Column, Expression, Literal, Value
+from dpsql.plan.types import Kind, Type
+
+MOST_LISTED = 10_000
+MOST_VALUES = 100_000
+MOST_PRODUCTS = 1_000
+_RULES: dict[str, Rule] = {
+    **arithmetic.RULES, **casts.RULES, **comparison.RULES, **conditional.RULES, **dates.RULES, **text.RULES,
+}  # fmt: skip
+_LENIENT = comparison.LENIENT | {"coalesce", "greatest", "least", "concat", "nullif"}
+_LISTING = {"mul", "cast", "round", "floor", "ceil", "trunc"}
+"""Operations that leave gaps or change the kind: over whole numbers in bounds they give a list."""
+
+
+def infer(expression: Expression, known: Known) -> Domain:
+    """What is known of the expression's values on such a row."""
+    match expression:
+        case Column():
+            return tidy(known.column(expression), expression.type)
+        case Literal():
+            return _constant(expression)
+        case Call():
+            made = intersect(_call(expression, known), of_type(expression.type))
+            return known.sharpen(expression, made)
+    return of_type(expression.type)
+
+
+def _constant(node: Literal) -> Domain:
+    return ONLY_NULL if node.value is None else finite((node.value,), node.type, nullable=False)
+
+
+def _call(call: Call, known: Known) -> Domain:
+    if call.op == "case":
+        return conditional.case(call, known, infer, _branch)
+    args = tuple(infer(a, known) for a in call.args)
+    if call.op not in _LENIENT:
+        if any(d.empty for d in args):
+            return ONLY_NULL
+        listed = _evaluated(call, args)
+        if listed is not None:
+            return listed
+    rule = _RULES.get(call.op)
+    return of_type(call.type) if rule is None else _whole_list(call, rule(call, args))
+
+
+def _branch(known: Known, condition: Expression, holds: bool) -> Known:
+    return narrowed(known, condition, Truth(holds, or_null=not holds), infer, "CASE")
+
+
+def _evaluated(call: Call, args: tuple[Domain, ...]) -> Domain | None:
+    """The operation on every combination of the operands' values, where there are few and Python is certain."""
+    choices = [_values(call, d, a.type) for d, a in zip(args, call.args, strict=True)]
+    if any(c is None for c in choices) or any(d.nan for d in args):
+        return None
+    sizes = [len(c or ()) for c in choices]
+    if prod(sizes) > (MOST_VALUES if sum(size > 1 for size in sizes) <= 1 else MOST_PRODUCTS):
+        return None
+    try:
+        made = [evaluate(call, combination) for combination in product(*(c or () for c in choices))]
+    except Unsure:
+        return None
+    return finite(
+        [v for v in made if v is not None], call.type, nullable=None in made or any(d.nullable for d in args),
+        origin=[o for d in args for o in d.origin],
+    )  # fmt: skip
+
+
+def _values(call: Call, domain: Domain, type_: Type) -> tuple[Value, ...] | None:
+    if domain.values is not None:
+        return domain.values
+    if call.op not in _LISTING or type_.kind not in (Kind.INTEGER, Kind.DATE) or call.op == "cast" and call.type.kind is not Kind.TEXT:
+        return None
+    if domain.lower is None or domain.upper is None or domain.upper - domain.lower >= MOST_LISTED:
+        return None
+    found = tuple(value_at(position, type_) for position in range(ceil(domain.lower), floor(domain.upper) + 1))
+    return None if None in found else found
+
+
+def _whole_list(call: Call, domain: Domain) -> Domain:
+    """floor(x) and the like over DOUBLE in bounds: whole numbers, which can be listed."""
+    whole = call.op in ("floor", "ceil", "trunc") or (call.op == "round" and call.option == 0)
+    if not whole or call.type.kind is not Kind.DOUBLE or domain.nan or domain.lower is None or domain.upper is None:
+        return domain
+    if domain.upper - domain.lower >= MOST_LISTED:
+        return domain
+    values = [float(x) for x in range(ceil(domain.lower), floor(domain.upper) + 1)]
+    return finite(values, call.type, nullable=domain.nullable, origin=domain.origin)

@@ -1,0 +1,13 @@
+"""What a WHERE clause says about the rows that pass it."""
+
+from __future__ import annotations
+
+from dpsql.bounds.infer import infer
+from dpsql.bounds.known import Known
+from dpsql.bounds.predicates import Truth, narrowed
+from dpsql.plan.expression import Expression
+
+
+def narrow(known: Known, condition: Expression, holds: bool = True) -> Known:
+    """The row, where the condition is TRUE; or, if it did not hold, FALSE or NULL."""
+    return narrowed(known, condition, Truth(holds, or_null=not holds), infer, "WHERE")

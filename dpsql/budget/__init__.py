@@ -1,0 +1,37 @@
+"""The budget: what a query costs, whether it is admitted, and the ledger that remembers."""
+
+from dpsql.budget.account import Ledger, LogEntry, Request, Stored
+from dpsql.budget.accountant import Caps, Limits, Spent, admits, limits, remaining, spent_as
+from dpsql.budget.convert import delta_for, epsilon_for, rho_for
+from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
+from dpsql.budget.exact import UNIT, Number, exact
+from dpsql.budget.ledger import open_ledger
+from dpsql.budget.price import laplace_rho, pure_rho
+
+__all__ = [
+    "FREE",
+    "UNIT",
+    "Caps",
+    "Charge",
+    "Cost",
+    "Ledger",
+    "Limits",
+    "LogEntry",
+    "Number",
+    "Request",
+    "Spent",
+    "Stored",
+    "admits",
+    "delta_for",
+    "epsilon_for",
+    "exact",
+    "laplace_rho",
+    "limits",
+    "open_ledger",
+    "pure_charge",
+    "pure_rho",
+    "remaining",
+    "rho_for",
+    "spent_as",
+    "zcdp_charge",
+]

@@ -1,0 +1,106 @@
+"""The account of a dataset: what a session may ask of any ledger, whatever stores it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from dpsql.budget.accountant import Caps, Spent
+from dpsql.budget.event import Charge, Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a query asks of the budget before it may touch the data. `analyst` is None for the steward."""
+
+    analyst: str | None
+    charge: Charge
+    cost: Cost
+    dataset_caps: Caps
+    analyst_caps: Caps | None
+    sql: str
+    fingerprints: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A release that was made: its noisy table, who paid, and the charge of the whole entry that did."""
+
+    entry: int
+    analyst: str | None
+    payload: bytes
+    charge: Charge
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One line of the steward's log. `text` is SQL or a fact, never a value of the data."""
+
+    number: int
+    at: datetime
+    kind: str
+    analyst: str | None
+    text: str
+    cost: Cost | None
+
+
+class Ledger(ABC):
+    """One dataset's account.
+
+    Every method that changes it returns only when the change is durable, and nothing is ever refunded.
+    """
+
+    @abstractmethod
+    def reserve(self, request: Request) -> int:
+        """Charge analyst and dataset at once, or raise BudgetExceeded; the number of the new entry."""
+
+    @abstractmethod
+    def spent(self, analyst: str | None) -> Spent:
+        """The sums of one analyst's account, or (None) of the whole dataset's."""
+
+    @abstractmethod
+    def store(self, entry: int, fingerprint: bytes, payload: bytes) -> None:
+        """Keep a noisy table that this entry paid for, under one of the fingerprints it named."""
+
+    @abstractmethod
+    def find(self, fingerprint: bytes) -> Stored | None:
+        """The first release kept under this fingerprint."""
+
+    @abstractmethod
+    def replayed(self, entry: int, analyst: str | None, caps: Caps | None) -> bool:
+        """Count another's release against the analyst's own cap, once; whether it was counted now.
+
+        Raises BudgetExceeded if it does not fit. The dataset has paid already; so has whoever made the entry.
+        """
+
+    @abstractmethod
+    def salt(self) -> bytes:
+        """The account's 32 secret bytes, by which the rows of a unit are chosen."""
+
+    @abstractmethod
+    def record_fact(self, table: str, fact: str, data_version: str) -> None:
+        """Note that the steward has verified a fact about a table in this version of the data."""
+
+    @abstractmethod
+    def facts(self, data_version: str) -> frozenset[tuple[str, str]]:
+        """The verified facts of this version, as (table, fact)."""
+
+    @abstractmethod
+    def log(self) -> Iterator[LogEntry]:
+        """Who asked what, when, at what cost: for the steward."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the store; a closed ledger refuses everything."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,80 @@
+"""What a query costs: the integers that the filters add up, and the numbers that people see."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpsql.budget.exact import Number, exact, positive, probability, units_up
+from dpsql.budget.price import pure_rho
+from dpsql.errors import ProgrammingError
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """A δ-approximate ρ-zCDP event, in whole UNITs; `epsilon` is set where it is also pure ε-DP.
+
+    Build one with `zcdp_charge` or `pure_charge`, which round up. A free event is not an event: ρ is at least
+    one UNIT.
+    """
+
+    rho: int
+    delta: int = 0
+    epsilon: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (_whole(self.rho) and self.rho > 0 and _whole(self.delta) and self.delta >= 0):
+            raise ProgrammingError(f"not a cost: {self!r}")
+        if self.epsilon is not None and not (_whole(self.epsilon) and self.epsilon > 0 and self.delta == 0):
+            raise ProgrammingError(f"not the cost of a pure event: {self!r}")
+
+    def __add__(self, other: Charge) -> Charge:
+        """The cost of both events together; pure only if both are."""
+        pure = None if self.epsilon is None or other.epsilon is None else self.epsilon + other.epsilon
+        return Charge(self.rho + other.rho, self.delta + other.delta, pure)
+
+
+def zcdp_charge(rho: Number, delta: Number = 0) -> Charge:
+    """The charge of a δ-approximate ρ-zCDP event, such as Gaussian noise, with δ for a threshold.
+
+    >>> zcdp_charge(0.5, 1e-8).delta == 10**32
+    True
+    """
+    slack = Fraction(0) if exact(delta, "delta") == 0 else probability(delta)
+    return Charge(units_up(positive(rho, "rho")), units_up(slack))
+
+
+def pure_charge(epsilon: Number, rho: Number | None = None) -> Charge:
+    """The charge of an ε-DP event; ρ is its price in zCDP, where a better one than `pure_rho` is known."""
+    price = pure_rho(epsilon) if rho is None else positive(rho, "rho")
+    return Charge(units_up(price), 0, units_up(positive(epsilon, "epsilon")))
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A cost, or a budget, as people see it. Nothing is admitted by these floats."""
+
+    epsilon: float
+    delta: float
+    rho: float
+
+    def __post_init__(self) -> None:
+        if any(math.isnan(part) or part < 0 for part in (self.epsilon, self.delta, self.rho)):
+            raise ProgrammingError(f"not a cost: {self!r}")
+
+    def __str__(self) -> str:
+        parts = [f"ε = {self.epsilon:.4g}"]
+        if self.delta:
+            parts.append(f"δ = {self.delta:.3g}")
+        if self.rho:
+            parts.append(f"ρ = {self.rho:.4g}")
+        return ", ".join(parts)
+
+
+FREE = Cost(0.0, 0.0, 0.0)
+"""The cost of a replay."""
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

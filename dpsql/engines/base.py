@@ -1,0 +1,67 @@
+"""What dpsql asks of an engine. Nothing else about an engine is known outside its own folder."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.budget.allocate import Priced
+from dpsql.plan.expression import Value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Exact integers, before noise. Only an engine makes one, and only `dpsql.release.noise` and the audit read it.
+
+    `keys` holds one tuple per row; `values` one array per statistic, already floored to its noise grid; `selection`
+    the total weight of each private key.
+    """
+
+    keys: tuple[tuple[Value, ...], ...]
+    values: tuple[NDArray[np.int64], ...]
+    selection: NDArray[np.int64] | None
+
+
+class Engine(ABC):
+    """Describes tables, emits SQL from a plan, and runs it."""
+
+    @abstractmethod
+    def schema(self) -> Mapping[str, Mapping[str, str]]:
+        """Columns and engine types of every table, by folded table name."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """A public label of the data: it changes when the data may have changed, and is never computed from rows."""
+
+    @abstractmethod
+    def constraints(self, policy: object) -> frozenset[tuple[str, str]]:
+        """Facts that the engine itself guarantees, as (table, fact)."""
+
+    @property
+    @abstractmethod
+    def verifiable(self) -> bool:
+        """Can a fact that was verified for a version be relied on (nobody writes to this version)?"""
+
+    @abstractmethod
+    def emit(self, release: Priced, salt: bytes | None) -> str:
+        """The SQL of one release; without salt, a placeholder stands in its place (for people to read)."""
+
+    @abstractmethod
+    def run(self, release: Priced, salt: bytes) -> Exact:
+        """The exact integers of one release. Raises EngineError with a constant text, whatever went wrong."""
+
+    @abstractmethod
+    def read_public(self, table: str, columns: Sequence[str]) -> pd.DataFrame:
+        """The rows of a table that the policy declares public."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the database."""

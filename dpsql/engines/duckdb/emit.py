@@ -1,0 +1,210 @@
+"""A priced release as one DuckDB query that returns integers only.
+
+The shape follows the rule: `row` and `single_row` aggregate the rows as they are; `one_group` first adds up each unit;
+`clip` gives each unit a weight and joins it back (no window function); private keys also get their selection weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpsql.budget.allocate import Priced
+from dpsql.engines.duckdb.clamp import clamped
+from dpsql.engines.duckdb.keys import Coded, code_keys
+from dpsql.engines.duckdb.literals import literal
+from dpsql.engines.duckdb.relations import From, Schema, relation_sql
+from dpsql.plan.expression import columns_of
+from dpsql.plan.types import TEXT
+from dpsql.sensitivity.bound import Bounded
+from dpsql.sensitivity.weight import WEIGHT_BITS, Term
+
+ONE = 1 << WEIGHT_BITS
+LIMIT = 2**62
+"""Totals are clamped to this before they leave the engine; it moves nothing real, and a clamp never adds distance."""
+
+
+def emit(priced: Priced, schema: Schema, salt: str) -> str:
+    """The SQL of one release: key columns (or one code `g` for public keys), then one integer per statistic."""
+    bounded = priced.bounded
+    source, keys = _base(bounded, schema)
+    match bounded.rule:
+        case "row" | "single_row":
+            totals = _plain(bounded, source, keys)
+        case "one_group":
+            totals = _one_group(bounded, source, keys)
+        case _ if bounded.selection is not None or any(s.part.units for s in bounded.statistics):
+            totals = _clip_pairs(bounded, source, keys, salt)
+        case _:
+            totals = _clip_rows(bounded, source, keys)
+    names = keys.names if keys.code is None else ("g",)
+    listed = [*names, *(["selected"] if bounded.selection is not None else []), *_statistics(priced)]
+    return f"SELECT {', '.join(listed) or '1'} FROM ({totals})"
+
+
+def _base(bounded: Bounded, schema: Schema) -> tuple[From, Coded]:
+    arguments = [a.expression for a in bounded.arguments if a.expression is not None]
+    needed = frozenset().union(*map(columns_of, [*(k.expression for k in bounded.keys), *arguments]))
+    source = relation_sql(bounded.release.source, needed, schema)
+    return source, code_keys(bounded, source)
+
+
+def _statistics(priced: Priced) -> list[str]:
+    """α·Σ + β·n, floored to the noise grid."""
+    listed = []
+    for number, (statistic, noised) in enumerate(zip(priced.bounded.statistics, priced.noised, strict=True)):
+        part = statistic.part
+        if part.units:
+            total = "coalesce(units, 0)::HUGEINT"
+        else:
+            terms = [f"{factor}::HUGEINT * coalesce({name}{part.argument}, 0)"
+                     for factor, name in ((part.alpha, "s"), (part.beta, "n")) if factor]  # fmt: skip
+            total = f"({' + '.join(terms) or '0::HUGEINT'})"
+        floored = f"{total} >> {noised.shift}" if noised.shift else total
+        listed.append(f"CAST(greatest(least({floored}, {LIMIT}), -{LIMIT}) AS BIGINT) AS z{number}")
+    return listed
+
+
+def _needs(bounded: Bounded) -> list[tuple[int, bool, bool]]:
+    """For each argument: is its sum needed, is its count needed (by a statistic)?"""
+    parts = [s.part for s in bounded.statistics if not s.part.units]
+    return [(i, any(p.alpha for p in parts if p.argument == i), any(p.beta for p in parts if p.argument == i))
+            for i in dict.fromkeys(p.argument for p in parts)]  # fmt: skip
+
+
+def _value(bounded: Bounded, index: int, source: From, *, summed: bool) -> str:
+    """The argument of a row as an integer, NULL where it has none."""
+    argument = bounded.arguments[index]
+    if argument.expression is None:
+        return "1"
+    value = source.render(argument.expression)
+    if summed:
+        return clamped(argument, value)
+    if argument.domain.nan:
+        return f"CASE WHEN {value} <= CAST('infinity' AS DOUBLE) THEN 1 END"
+    return f"CASE WHEN {value} IS NOT NULL THEN 1 END"
+
+
+def _group(names: Sequence[str]) -> str:
+    return f" GROUP BY {', '.join(names)}" if names else ""
+
+
+def _totals(bounded: Bounded) -> list[str]:
+    """The names of the exact totals, as they are added up."""
+    names = ["selected"] if bounded.selection is not None else []
+    names += ["units"] if any(s.part.units for s in bounded.statistics) else []
+    for index, sums, counts in _needs(bounded):
+        names += [f"s{index}"] if sums else []
+        names += [f"n{index}"] if counts else []
+    return names
+
+
+def _plain(bounded: Bounded, source: From, keys: Coded) -> str:
+    """Rules `row` and `single_row`: one pass over the rows."""
+    listed = [*keys.listed, *_per_unit(bounded)]
+    for index, sums, counts in _needs(bounded):
+        argument = bounded.arguments[index]
+        value = _value(bounded, index, source, summed=sums)
+        if sums and not counts and argument.expression is not None:
+            listed.append(f"sum({clamped(argument, source.render(argument.expression), otherwise='0')}) AS s{index}")
+        elif sums:
+            listed.append(f"sum({value}) AS s{index}")
+        if counts:
+            listed.append(f"count({'*' if argument.expression is None else value}) AS n{index}")
+    totals = f"SELECT {', '.join(listed) or '1'} FROM {source.source}{source.conditions}{_group(keys.names)}"
+    return keys.mapped(totals, _totals(bounded))
+
+
+def _per_unit(bounded: Bounded) -> list[str]:
+    """What each unit adds once, where a row is a unit."""
+    listed = [f"count(*) * {bounded.selection.one} AS selected"] if bounded.selection is not None else []
+    return listed + (["count(*) AS units"] if any(s.part.units for s in bounded.statistics) else [])
+
+
+def _rows(bounded: Bounded, source: From, keys: Coded) -> str:
+    """Each row as its unit, its keys, and its integers."""
+    listed = [f"{source.unit} AS u", *keys.listed]
+    listed += [f"{_value(bounded, i, source, summed=sums)} AS v{i}" for i, sums, _ in _needs(bounded)
+               if bounded.arguments[i].expression is not None]  # fmt: skip
+    return f"SELECT {', '.join(listed)} FROM {source.source}{source.conditions}"
+
+
+def _pairs(bounded: Bounded, rows: str, names: Sequence[str]) -> str:
+    """Each (unit, group) with its exact sums and counts."""
+    listed = ["u", *names, "count(*) AS n"]
+    for index, sums, _ in _needs(bounded):
+        if bounded.arguments[index].expression is None:
+            continue
+        listed += [f"sum(v{index}) AS s{index}"] if sums else []
+        listed.append(f"count(v{index}) AS n{index}")
+    return f"SELECT {', '.join(listed)} FROM ({rows}) GROUP BY {', '.join(['u', *names])}"
+
+
+def _weight(terms: Sequence[Term], total: dict[str, str]) -> str:
+    """W = min(1, cap/T) in units of 2**-WEIGHT_BITS, rounded down, over all terms."""
+    weights = []
+    for term in terms:
+        t = total[term.kind].format(i=term.argument)
+        weights.append(f"CASE WHEN {t} > {term.cap} THEN CAST({term.cap << WEIGHT_BITS}::HUGEINT // {t} AS BIGINT) ELSE {ONE} END")
+    return weights[0] if len(weights) == 1 else f"least({', '.join(weights)})"
+
+
+def _weighted(bounded: Bounded, *, rows: bool) -> list[str]:
+    """The totals of the weighted statistics, over rows or over (unit, group) pairs."""
+    listed = []
+    for index, sums, counts in _needs(bounded):
+        whole = bounded.arguments[index].expression is None
+        wide = "::HUGEINT" if bounded.arguments[index].magnitude >= 2**32 else ""
+        if sums:
+            listed.append(f"sum({'v' if rows else 's'}{index}{wide} * w) AS s{index}")
+        if counts and rows:
+            listed.append(f"sum({'w' if whole else f'CASE WHEN v{index} IS NOT NULL THEN w END'}) AS n{index}")
+        elif counts:
+            listed.append(f"sum({'n' if whole else f'n{index}'} * w) AS n{index}")
+    return listed
+
+
+def _one_group(bounded: Bounded, source: From, keys: Coded) -> str:
+    """Rule `one_group`: add up each unit, weigh the totals, add up the units."""
+    listed = [*keys.names, *_per_unit(bounded), *_weighted(bounded, rows=False)]
+    pairs = _pairs(bounded, _rows(bounded, source, keys), keys.names)
+    if bounded.weight is not None and bounded.weight.terms:
+        w = _weight(bounded.weight.terms, {"rows": "n", "count": "n{i}", "sum": "abs(s{i})"})
+        pairs = f"SELECT *, {w} AS w FROM ({pairs})"
+    totals = f"SELECT {', '.join(listed) or '1'} FROM ({pairs}){_group(keys.names)}"
+    return keys.mapped(totals, _totals(bounded))
+
+
+def _clip_rows(bounded: Bounded, source: From, keys: Coded) -> str:
+    """Rule `clip`: a weight per unit from its own rows, joined back to them (recomputed: cheaper than keeping them)."""
+    assert bounded.weight is not None
+    w = _weight(bounded.weight.terms, {"rows": "count(*)", "count": "count(v{i})", "sum": "sum(abs(v{i}))"})
+    listed = [*keys.names, *_weighted(bounded, rows=True)]
+    totals = (
+        f"WITH c AS NOT MATERIALIZED ({_rows(bounded, source, keys)}), w AS (SELECT u, {w} AS w FROM c GROUP BY u) "
+        f"SELECT {', '.join(listed)} FROM c JOIN w USING (u){_group(keys.names)}"
+    )
+    return keys.mapped(totals, _totals(bounded))
+
+
+def _clip_pairs(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
+    """Rule `clip` over (unit, group) pairs: where groups are counted or private keys selected."""
+    totals = {"rows": "sum(n)", "groups": "count(*)", "count": "sum(n{i})", "sum": "sum(abs(s{i}))"}
+    terms = bounded.weight.terms if bounded.weight is not None else ()
+    w = f", {_weight(terms, totals)} AS w" if terms else ""
+    rows, names = keys.in_rows(_rows(bounded, source, keys))
+    listed = [*names]
+    listed += ["CAST(sum(weight) AS BIGINT) AS selected"] if bounded.selection is not None else []
+    listed += ["sum(w) AS units"] if any(s.part.units for s in bounded.statistics) else []
+    listed += _weighted(bounded, rows=False)
+    head = f"WITH p AS ({_pairs(bounded, rows, names)}), w AS (SELECT u, count(*) AS groups{w} FROM p GROUP BY u)"
+    if bounded.selection is None:
+        return f"{head} SELECT {', '.join(listed)} FROM p JOIN w USING (u){_group(names)}"
+    most, weights = bounded.selection.groups, list(bounded.selection.weights)
+    order = f"md5(concat_ws('|', {literal(salt, TEXT)}, u::VARCHAR, {', '.join(f'coalesce({k}::VARCHAR, chr(0))' for k in names)}))"
+    return (
+        f"{head}, q AS (SELECT p.*, w.* EXCLUDE (u) FROM p JOIN w USING (u)), "
+        f"t AS (SELECT *, {weights}[groups] AS weight FROM q WHERE groups <= {most} UNION ALL "
+        f"SELECT *, CASE WHEN row_number() OVER (PARTITION BY u ORDER BY {order}) <= {most} THEN {weights[-1]} ELSE 0 END "
+        f"FROM q WHERE groups > {most}) "
+        f"SELECT {', '.join(listed)} FROM t{_group(names)} HAVING sum(weight) > 0"
+    )

@@ -1,0 +1,186 @@
+"""DuckDB as an engine: a locked-down connection that sees private data, and nothing of the analyst's text."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import duckdb
+import numpy as np
+
+from dpsql.budget.allocate import Priced
+from dpsql.engines.base import Engine, Exact
+from dpsql.engines.duckdb.emit import emit
+from dpsql.engines.duckdb.literals import quote
+from dpsql.errors import EngineError, InterfaceError
+from dpsql.policy import Policy
+from dpsql.policy.check import constraint_facts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+log = logging.getLogger("dpsql.steward")
+
+LOCKED = {
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+}
+Source = str | os.PathLike[str] | duckdb.DuckDBPyConnection | Mapping[str, Any]
+
+
+class DuckDBEngine(Engine):
+    """A database file (opened read-only), the caller's own connection, or a set of frames and files."""
+
+    def __init__(self, source: Source) -> None:
+        self._frames, self._lock = isinstance(source, Mapping), threading.Lock()
+        if isinstance(source, duckdb.DuckDBPyConnection):
+            self._connection, self._label, self._file = source.cursor(), f"connection:{uuid4()}", None
+        elif isinstance(source, Mapping):
+            self._connection, self._label, self._file = _frames(source), f"frames:{uuid4()}", None
+        else:
+            self._file = Path(source)
+            self._connection, self._label = _open(self._file)
+        self._connection.execute("SET TimeZone = 'UTC'")
+        self._schema = _describe(self._connection)
+
+    def schema(self) -> Mapping[str, Mapping[str, str]]:
+        return self._schema
+
+    def version(self) -> str:
+        return self._label
+
+    def constraints(self, policy: object) -> frozenset[tuple[str, str]]:
+        assert isinstance(policy, Policy)
+        return frozenset((table.lower(), fact) for table, fact in constraint_facts(self._connection, policy))
+
+    @property
+    def verifiable(self) -> bool:
+        return self._file is not None
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """For the steward's own commands, such as `dpsql check`."""
+        return self._connection
+
+    def emit(self, release: Priced, salt: bytes | None) -> str:
+        return emit(release, self._schema, "<secret salt>" if salt is None else salt.hex())
+
+    def run(self, release: Priced, salt: bytes) -> Exact:
+        text = self.emit(release, salt)
+        try:
+            with self._running() as cursor:
+                return _exact(release, cursor.execute(text))
+        except (duckdb.Error, MemoryError, OverflowError, ValueError) as problem:
+            log.error("a release failed: %s", type(problem).__name__)
+            log.debug("the engine said: %s", problem)
+        raise EngineError
+
+    def read_public(self, table: str, columns: Sequence[str]) -> pd.DataFrame:
+        listed = ", ".join(map(quote, columns))
+        with self._running() as cursor:
+            return cursor.execute(f"SELECT {listed} FROM {quote(table)}").df()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextmanager
+    def _running(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor of its own for each query; registered frames are seen by one connection only, so they take turns."""
+        if self._frames:
+            with self._lock:
+                yield self._connection
+            return
+        with self._connection.cursor() as cursor:
+            cursor.execute("SET TimeZone = 'UTC'")
+            yield cursor
+
+
+def _open(path: Path) -> tuple[duckdb.DuckDBPyConnection, str]:
+    """The file, and the label of the version that was opened: its time stamp, which a swapped-in file changes."""
+    if not path.is_file():
+        raise InterfaceError(f"there is no database file {path}", hint="check the path; it is never created here")
+    config = {**LOCKED, "enable_external_access": "false", "lock_configuration": "false"}
+    try:
+        before = path.stat()
+        connection = duckdb.connect(str(path), read_only=True, config=config)
+        after = path.stat()
+    except duckdb.Error as problem:
+        raise InterfaceError(
+            f"the database {path} cannot be opened read-only: {type(problem).__name__}",
+            hint="close other connections that write to it, or pass your own connection: dpsql.connect(connection, …)",
+        ) from problem
+    if (before.st_mtime_ns, before.st_ino) != (after.st_mtime_ns, after.st_ino):
+        connection.close()
+        raise InterfaceError(f"the database {path} changed while it was opened", hint="connect again")
+    return connection, f"file:{after.st_mtime_ns}:{after.st_size}"
+
+
+def _frames(tables: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
+    """An in-memory database over data frames, Arrow tables and Parquet or CSV files, one table each."""
+    connection = duckdb.connect(":memory:", config=LOCKED)
+    files = [str(t) for t in tables.values() if isinstance(t, str | os.PathLike)]
+    for name, table in tables.items():
+        if isinstance(table, str | os.PathLike):
+            reader = "read_csv" if str(table).lower().endswith((".csv", ".csv.gz", ".tsv")) else "read_parquet"
+            path = str(table).replace("'", "''")
+            try:
+                connection.execute(f"CREATE VIEW {quote(name)} AS SELECT * FROM {reader}('{path}')")
+            except duckdb.Error as problem:
+                raise InterfaceError(f"the file {table} cannot be read", hint="Parquet and CSV files work") from problem
+        else:
+            connection.register(name, table)
+    if files:
+        listed = ", ".join("'" + f.replace("'", "''") + "'" for f in files)
+        connection.execute(f"SET allowed_paths = [{listed}]")
+    connection.execute("SET enable_external_access = false")
+    return connection
+
+
+def _describe(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
+    rows = connection.execute(
+        "SELECT table_name, column_name, data_type FROM information_schema.columns "
+        "WHERE table_schema IN ('main', 'temp') ORDER BY table_name, ordinal_position"
+    ).fetchall()
+    schema: dict[str, dict[str, str]] = {}
+    for table, column, type_ in rows:
+        schema.setdefault(table.lower(), {})[column] = type_
+    return schema
+
+
+def _exact(release: Priced, cursor: duckdb.DuckDBPyConnection) -> Exact:
+    """The result as integers; for public keys every key is there, with zero where the engine had no row."""
+    bounded = release.bounded
+    if not bounded.public:
+        return _private(release, cursor)
+    size = 1
+    for key in bounded.keys:
+        size *= len(key.values or ())
+    columns = cursor.fetchnumpy()
+    codes = np.asarray(columns["g"], dtype=np.int64) if bounded.keys else np.zeros(1, dtype=np.int64)
+    values = []
+    for number in range(len(bounded.statistics)):
+        total = np.zeros(size, dtype=np.int64)
+        total[codes] = np.asarray(columns[f"z{number}"], dtype=np.int64)
+        values.append(total)
+    keys = tuple(product(*(key.values or () for key in bounded.keys)))
+    return Exact(keys, tuple(values), None)
+
+
+def _private(release: Priced, cursor: duckdb.DuckDBPyConnection) -> Exact:
+    rows = cursor.fetchall()
+    width = len(release.bounded.keys)
+    rows.sort(key=lambda row: tuple((v is None, v != v, v) for v in row[:width]))
+    keys = tuple(row[:width] for row in rows)
+    numbers = np.array([row[width:] for row in rows], dtype=np.int64).reshape(len(rows), -1)
+    statistics = len(release.bounded.statistics)
+    values = tuple(numbers[:, 1 + i] if len(rows) else np.zeros(0, dtype=np.int64) for i in range(statistics))
+    return Exact(keys, values, numbers[:, 0] if len(rows) else np.zeros(0, dtype=np.int64))

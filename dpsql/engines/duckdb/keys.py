@@ -1,0 +1,83 @@
+"""Group keys in SQL: a public key becomes its position in the declared list, all of them together one integer `g`.
+
+A listed key is grouped by its raw value first and looked up afterwards, once per group: a lookup for every row would
+cost as much as the whole aggregate. Raw values outside the list fall together under NULL; totals are sums, so adding
+up twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from dpsql.engines.duckdb.literals import literal
+from dpsql.engines.duckdb.relations import From
+from dpsql.sensitivity.bound import Bounded
+from dpsql.sensitivity.keys import Key
+
+INLINE = 4
+"""Up to so many values a CASE is cheaper than a lookup."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Key columns `k0, k1, …` of each row, and how they become one code afterwards (None for private keys)."""
+
+    listed: tuple[str, ...]
+    names: tuple[str, ...]
+    code: str | None
+    joins: str
+    conditions: tuple[str, ...]
+
+    def mapped(self, totals: str, sums: Sequence[str]) -> str:
+        """Totals by raw keys as totals by code."""
+        if self.code is None:
+            return totals
+        where = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
+        listed = ", ".join([f"CAST({self.code} AS INTEGER) AS g", *(f"sum({name}) AS {name}" for name in sums)])
+        return f"SELECT {listed} FROM ({totals}){self.joins}{where} GROUP BY g"
+
+    def in_rows(self, rows: str) -> tuple[str, tuple[str, ...]]:
+        """Rows with the code in place of the keys: for pairs of unit and group, where a raw value is not yet a group."""
+        if self.code is None:
+            return rows, self.names
+        where = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
+        left_out = f" EXCLUDE ({', '.join(self.names)})"
+        return f"SELECT r.*{left_out}, CAST({self.code} AS INTEGER) AS g FROM ({rows}) AS r{self.joins}{where}", ("g",)
+
+
+def code_keys(bounded: Bounded, source: From) -> Coded:
+    """The key columns of a release."""
+    names = tuple(f"k{i}" for i in range(len(bounded.keys)))
+    if not bounded.keys or not bounded.public:
+        listed = tuple(f"{source.render(k.expression)} AS {n}" for k, n in zip(bounded.keys, names, strict=True))
+        return Coded(listed, names, None, "", ())
+    listed_, codes, joins, conditions = [], [], "", []
+    for index, key in enumerate(bounded.keys):
+        row, code, join = _code(index, key, source)
+        listed_.append(f"{row} AS k{index}")
+        joins += join
+        if key.values and key.values[-1] is None:
+            code = f"coalesce({code}, {len(key.values) - 1})"
+        else:
+            conditions.append(f"{code} IS NOT NULL")
+        step = prod(len(k.values or ()) for k in bounded.keys[index + 1 :])
+        codes.append(f"{code} * {step}" if step != 1 else code)
+    return Coded(tuple(listed_), names, " + ".join(codes), joins, tuple(conditions))
+
+
+def _code(index: int, key: Key, source: From) -> tuple[str, str, str]:
+    """The key of a row; its position in the list (NULL if it is not there); and the lookup that this may need."""
+    value, type_ = source.render(key.expression), key.expression.type
+    values = [v for v in key.values or () if v is not None]
+    if not values:
+        return "CAST(NULL AS INTEGER)", f"k{index}", ""
+    if key.contiguous:
+        low, high = (literal(v, type_) for v in (values[0], values[-1]))
+        return f"CASE WHEN {value} BETWEEN {low} AND {high} THEN CAST({value} - {low} AS INTEGER) END", f"k{index}", ""
+    if len(values) <= INLINE:
+        branches = " ".join(f"WHEN {literal(v, type_)} THEN {i}" for i, v in enumerate(values))
+        return f"CASE {value} {branches} END", f"k{index}", ""
+    rows = ", ".join(f"({literal(v, type_)}, {i})" for i, v in enumerate(values))
+    return value, f"d{index}.i", f" LEFT JOIN (VALUES {rows}) AS d{index}(v, i) ON k{index} = d{index}.v"

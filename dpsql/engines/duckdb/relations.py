@@ -1,0 +1,138 @@
+"""Private relations as DuckDB SQL: every row carries its owner in `_unit`, and rows without owner are dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpsql.bounds import infer
+from dpsql.engines.duckdb.clamp import clamped
+from dpsql.engines.duckdb.expressions import sql
+from dpsql.engines.duckdb.literals import quote
+from dpsql.errors import InternalError
+from dpsql.plan.build import known_of
+from dpsql.plan.expression import Expression, columns_of
+from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, Scan, UnitGroup
+from dpsql.plan.types import DOUBLE, INT64, Kind, Type
+from dpsql.sensitivity.argument import summed
+
+UNIT = "_unit"
+Schema = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """A FROM item, the conditions on its rows, and how its columns and owner are written."""
+
+    source: str
+    where: tuple[str, ...]
+    columns: Mapping[str, str]
+    unit: str | None
+
+    def render(self, expression: Expression) -> str:
+        """An expression over a row of this relation."""
+        return sql(expression, self.columns.__getitem__)
+
+    @property
+    def conditions(self) -> str:
+        """The WHERE clause, or nothing."""
+        return f" WHERE {' AND '.join(self.where)}" if self.where else ""
+
+
+def relation_sql(relation: Relation, needed: frozenset[str], schema: Schema) -> From:
+    """The relation, with the columns that are needed of it."""
+    match relation:
+        case Scan():
+            return _scan(relation, needed, schema)
+        case Filter(source=Relation() as source, condition=Expression() as condition):
+            below = relation_sql(source, needed | columns_of(condition), schema)
+            return From(below.source, (*below.where, below.render(condition)), below.columns, below.unit)
+        case Project(source=Relation() as source):
+            return _project(source, [i for i in relation.items if i.name in needed], schema)
+        case UnitGroup(source=Relation() as source):
+            return _unit_group(relation, source, needed, schema)
+    raise InternalError(f"no SQL for {type(relation).__name__}")
+
+
+def _scan(scan: Scan, needed: frozenset[str], schema: Schema) -> From:
+    stored = schema[scan.table.lower()]
+    unit = None if scan.unit is None else quote(scan.unit)
+    where = () if unit is None else (f"{unit} IS NOT NULL",)
+    columns = {f.name: _read(f, stored[f.name]) for f in scan.fields if f.name in needed}
+    return From(quote(scan.table), where, columns, unit)
+
+
+def _read(field: Field, stored: str) -> str:
+    """A stored column in the type that the planner computes with; none of these casts can fail."""
+    name = quote(field.name)
+    plain = {Kind.DOUBLE: "DOUBLE", Kind.TEXT: "VARCHAR", Kind.TIMESTAMP: "TIMESTAMP"}.get(field.type.kind)
+    return name if plain is None or stored.upper() == plain else f"CAST({name} AS {plain})"
+
+
+def _project(source: Relation, items: list[Item], schema: Schema) -> From:
+    used = frozenset().union(*(columns_of(i.expression) for i in items)) if items else frozenset()
+    below = relation_sql(source, used, schema)
+    listed = [f"{below.render(i.expression)} AS {quote(i.name)}" for i in items]
+    return _nested(below, listed, [i.name for i in items])
+
+
+def _nested(below: From, listed: list[str], names: list[str], group: str = "") -> From:
+    owner = [] if below.unit is None else [f"{below.unit} AS {UNIT}"]
+    inner = f"SELECT {', '.join([*owner, *listed]) or '1'} FROM {below.source}{below.conditions}{group}"
+    return From(f"({inner})", (), {n: quote(n) for n in names}, None if below.unit is None else UNIT)
+
+
+def _unit_group(relation: UnitGroup, source: Relation, needed: frozenset[str], schema: Schema) -> From:
+    aggregates = [(n, a) for n, a in relation.aggregates if n in needed]
+    expressions = [k.expression for k in relation.keys] + [a.argument for _, a in aggregates if a.argument is not None]
+    used = frozenset().union(*map(columns_of, expressions))
+    below = relation_sql(source, used, schema)
+    keys = [below.render(k.expression) for k in relation.keys]
+    listed = [f"{key} AS {quote(k.name)}" for key, k in zip(keys, relation.keys, strict=True)]
+    listed += [f"{_aggregate(a, relation.field(n).type, source, below)} AS {quote(n)}" for n, a in aggregates]
+    group = f" GROUP BY {', '.join(dict.fromkeys([below.unit or '', *keys]))}"
+    return _nested(below, listed, [k.name for k in relation.keys] + [n for n, _ in aggregates], group)
+
+
+def _aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: From) -> str:
+    """An aggregate over one unit's rows: exact, so that neither order nor threads matter, and clamped to its type."""
+    if aggregate.argument is None:
+        return "count(*)"
+    value = below.render(aggregate.argument)
+    if aggregate.function in ("count", "min", "max"):
+        return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{value})"
+    argument = summed(aggregate.argument, infer(aggregate.argument, known_of(source))) if _on_grid(aggregate) else None
+    total = f"sum({'DISTINCT ' if aggregate.distinct else ''}{value if argument is None else clamped(argument, value)})"
+    grid = Fraction(1) if argument is None else argument.grid
+    if aggregate.function == "avg":
+        counted = value if argument is None else clamped(argument, value)
+        return f"(CAST({total} AS DOUBLE) / count({counted}){_scaled(grid)})"
+    if type_ == DOUBLE:
+        return f"(CAST({total} AS DOUBLE){_scaled(grid)})"
+    return _into(total, type_)
+
+
+def _on_grid(aggregate: Aggregate) -> bool:
+    """Doubles, and integers whose sum might not fit, are added on a grid."""
+    type_ = aggregate.argument.type if aggregate.argument is not None else DOUBLE
+    return type_ == DOUBLE or (type_.kind is Kind.INTEGER and not (INT64[0] <= type_.lower and type_.upper <= INT64[1]))
+
+
+def _scaled(grid: Fraction) -> str:
+    return "" if grid == 1 else f" * {float(grid)!r}::DOUBLE"
+
+
+def _into(total: str, type_: Type) -> str:
+    if type_.kind is Kind.DECIMAL:
+        low, high = (_decimal(x, type_.scale) for x in (type_.lower, type_.upper))
+        return f"CAST(greatest(least({total}, {high}), {low}) AS DECIMAL(18,{type_.scale}))"
+    wide = "BIGINT" if INT64[0] <= type_.lower and type_.upper <= INT64[1] else "HUGEINT"
+    return f"CAST(greatest(least({total}, {type_.upper}), {type_.lower}) AS {wide})"
+
+
+def _decimal(unscaled: int, scale: int) -> str:
+    sign, digits = "-" if unscaled < 0 else "", str(abs(unscaled)).rjust(scale + 1, "0")
+    return f"CAST({sign}{digits[:-scale]}.{digits[-scale:]} AS DECIMAL(38,{scale}))"
+
+

@@ -1,0 +1,102 @@
+"""Text functions. Whatever can make a text longer is limited, so that no data exhausts the memory.
+
+A concatenation doubles a text, and forty of them in a row make a terabyte of one letter but leave an empty string
+empty: whether the query then fails would tell something about the data.
+"""
+
+from __future__ import annotations
+
+from dpsql.engines.duckdb import compare
+from dpsql.engines.duckdb.literals import text
+from dpsql.engines.duckdb.rule import Emit, Rule
+from dpsql.errors import UnsupportedQuery
+from dpsql.plan.expression import Call, Expression, Literal
+from dpsql.plan.types import Kind
+
+LONGEST = 2**18
+"""The most bytes that a concatenation or a replacement gives; a part that is too long becomes NULL."""
+SHORT = 128
+"""No number, date or timestamp has a longer text."""
+
+
+def limited(node: Expression, emit: Emit, limit: int) -> str:
+    """The text in at most `limit` bytes; where a stored text is too long, NULL. Guards stand at the leaves."""
+    if limit < SHORT:
+        raise UnsupportedQuery("this would make texts that are too long", span=node.span, hint="join fewer parts")
+    if not isinstance(node, Call) or node.op == "cast":
+        return _leaf(node, emit, limit)
+    if node.op in _LONGER:
+        return _LONGER[node.op](node, emit, limit)
+    if node.op in ("left", "right", "substring") and 0 <= _count(node) * 4 <= limit:
+        return emit(node, "VARCHAR")
+    return _rebuilt(node, emit, limit // 2 if node.op in ("lower", "upper") else limit)
+
+
+def _leaf(node: Expression, emit: Emit, limit: int) -> str:
+    made = emit(node, "VARCHAR")
+    if isinstance(node, Literal):
+        return made if len(str(node.value or "").encode()) <= limit else "CAST(NULL AS VARCHAR)"
+    if isinstance(node, Call) and node.args[0].type.kind is not Kind.TEXT:
+        return made
+    return f"CASE WHEN strlen({made}) <= {limit} THEN {made} END"
+
+
+def _count(node: Call) -> int:
+    option = node.option[-1] if isinstance(node.option, tuple) and len(node.option) == 2 else node.option
+    return option if isinstance(option, int) else -1
+
+
+def _rebuilt(node: Call, emit: Emit, limit: int) -> str:
+    """The same call over limited texts; conditions and numbers are left as they are."""
+    def inner(child: Expression, wanted: str) -> str:
+        return limited(child, emit, limit) if child.type.kind is Kind.TEXT and wanted == "VARCHAR" else emit(child, wanted)
+
+    return {**RULES, **compare.RULES}[node.op](node, inner)
+
+
+def _joined(node: Call, emit: Emit, limit: int) -> str:
+    leaves = _leaves(node)
+    parts = [limited(leaf, emit, limit // len(leaves)) for leaf in leaves]
+    return f"({' || '.join(parts)})" if node.op == "join" else f"concat({', '.join(parts)})"
+
+
+def _leaves(node: Call) -> list[Expression]:
+    """The parts of a || b || c, so that each gets its share."""
+    if node.op == "concat":
+        return list(node.args)
+    return [leaf for a in node.args for leaf in (_leaves(a) if isinstance(a, Call) and a.op == "join" else [a])]
+
+
+def _replaced(node: Call, emit: Emit, limit: int) -> str:
+    """Every byte of the text may become one replacement."""
+    new = node.args[2]
+    longest = len(new.value.encode()) if isinstance(new, Literal) and isinstance(new.value, str) else 4 * SHORT
+    limits = (limit // max(longest, 1), limit, max(longest, SHORT))
+    return f"replace({', '.join(limited(a, emit, most) for a, most in zip(node.args, limits, strict=True))})"
+
+
+_LONGER = {"join": _joined, "concat": _joined, "replace": _replaced}
+
+
+def _longer(call: Call, emit: Emit) -> str:
+    return _LONGER[call.op](call, emit, LONGEST)
+
+
+def _plain(call: Call, emit: Emit) -> str:
+    """A total function of texts, with its constant positions."""
+    positions = call.option if isinstance(call.option, tuple) else () if call.option is None else (call.option,)
+    return f"{call.op}({', '.join([*(emit(a, 'VARCHAR') for a in call.args), *map(str, positions)])})"
+
+
+def _like(call: Call, emit: Emit) -> str:
+    it, pattern = call.args
+    assert isinstance(pattern, Literal)
+    return f"({emit(it, 'VARCHAR')} {call.op.upper()} {text(str(pattern.value))})"
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_LONGER, _longer), "like": _like, "ilike": _like,
+    **dict.fromkeys(
+        ("lower", "upper", "length", "trim", "ltrim", "rtrim", "substring", "left", "right", "strpos",
+         "starts_with", "ends_with", "contains"), _plain),
+}  # fmt: skip

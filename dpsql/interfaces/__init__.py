@@ -1,0 +1,1 @@
+"""Doors to the same conductor: DB-API, command line."""

@@ -1,0 +1,87 @@
+"""Parse exactly one SELECT; everything else is refused by name before anything is planned."""
+
+from __future__ import annotations
+
+import logging
+
+from sqlglot import exp, parse
+from sqlglot.errors import ParseError as SyntaxProblem
+from sqlglot.errors import SqlglotError
+
+from dpsql.errors import ParseError, Span, UnsupportedQuery
+from dpsql.parse.span import refuse
+
+MAX_LENGTH = 200_000
+MAX_DEPTH = 200
+DIALECT = "duckdb"
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
+
+
+def parse_query(sql: str) -> exp.Query:
+    """The syntax tree of one read-only query.
+
+    The length and the nesting are limited, so that parsing takes bounded time and stack whatever is sent.
+    """
+    if len(sql) > MAX_LENGTH:
+        raise ParseError(f"the query has {len(sql):,} characters; at most {MAX_LENGTH:,} are read")
+    _limit_nesting(sql)
+    statements = _statements(sql)
+    if not statements:
+        raise ParseError("there is no query", hint="write a SELECT, for example: SELECT count(*) FROM …")
+    if len(statements) > 1:
+        raise refuse("one query at a time, please", statements[1], hint="send each SELECT on its own", kind=ParseError)
+    statement = statements[0]
+    if isinstance(statement, exp.Subquery):
+        extra = [name for name, part in statement.args.items() if part and name not in ("this", "alias")]
+        if extra:
+            raise refuse(f"{extra[0].strip('_').upper()} after the closing bracket is not supported", statement,
+                         hint="move it inside the brackets", kind=ParseError)  # fmt: skip
+        statement = statement.unnest()
+    if not isinstance(statement, exp.Query) or isinstance(statement, exp.Subquery):
+        raise _wrong_kind(statement)
+    return statement
+
+
+def _statements(sql: str) -> list[exp.Expression]:
+    try:
+        return [s for s in parse(sql, dialect=DIALECT) if s is not None and not isinstance(s, exp.Semicolon)]
+    except SyntaxProblem as problem:
+        detail = problem.errors[0] if problem.errors else {}
+        raise ParseError(
+            f"this is not SQL that can be read: {str(detail.get('description') or 'syntax error').split(' but got <')[0]}",
+            sql=sql, span=_span(sql, detail), hint="check the spelling and the brackets near the mark",
+        ) from None  # fmt: skip
+    except (SqlglotError, RecursionError, ValueError, KeyError, IndexError, TypeError, AttributeError) as problem:
+        raise ParseError("this is not SQL that can be read", hint="check quotes, brackets and nesting") from problem
+
+
+def _span(sql: str, detail: dict[str, object]) -> Span | None:
+    line, column, text = detail.get("line"), detail.get("col"), str(detail.get("highlight") or " ")
+    if not isinstance(line, int) or not isinstance(column, int):
+        return None
+    begin = sum(len(part) + 1 for part in sql.split("\n")[: line - 1])
+    end = min(len(sql), begin + column)
+    return Span(max(0, end - len(text)), end) if sql else None
+
+
+def _limit_nesting(sql: str) -> None:
+    depth = deepest = 0
+    for character in sql:
+        depth += (character in "([{") - (character in ")]}")
+        deepest = max(deepest, depth)
+    words = sql.upper()
+    if deepest > MAX_DEPTH or words.count("CASE") > 2 * MAX_DEPTH or words.count("NOT ") > 10 * MAX_DEPTH:
+        raise ParseError(f"the query is nested too deeply: at most {MAX_DEPTH} levels are read")
+
+
+def _wrong_kind(statement: exp.Expression) -> UnsupportedQuery | ParseError:
+    name = statement.this if isinstance(statement, exp.Command) else statement.key.upper()
+    hints = {
+        exp.Set: "the price of a query is set by epsilon=, or on the command line by --epsilon",
+        exp.Describe: "use db.explain(…) or `dpsql explain` to see a query's plan, cost and error",
+        exp.Pragma: "settings of the database belong to the steward",
+    }
+    hint = hints.get(type(statement), "only SELECT (also WITH … SELECT, UNION) is answered")
+    if str(name).upper().startswith(("EXPLAIN", "SUMMARIZE")):
+        hint = hints[exp.Describe]
+    return refuse(f"{str(name).upper()} is not a query", statement, hint=hint)  # type: ignore[return-value]

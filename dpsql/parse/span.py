@@ -1,0 +1,24 @@
+"""Where a node of the syntax tree stands in the analyst's text, and refusals that point there."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from dpsql.errors import Error, Span, UnsupportedQuery
+
+
+def span_of(node: exp.Expression | None) -> Span | None:
+    """From the first to the last token that the parser marked at or below the node."""
+    if node is None:
+        return None
+    marks = [part.meta for part in node.walk() if "start" in part.meta]
+    if not marks:
+        return span_of(node.parent) if node.parent is not None else None
+    return Span(min(m["start"] for m in marks), max(m["end"] for m in marks) + 1)
+
+
+def refuse(
+    message: str, node: exp.Expression | Span | None, *, hint: str | None = None, kind: type[Error] = UnsupportedQuery
+) -> Error:
+    """An error about that node; the text itself is filled in by the conductor."""
+    return kind(message, hint=hint, span=node if isinstance(node, Span) else span_of(node))

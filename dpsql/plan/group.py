@@ -1,0 +1,149 @@
+"""GROUP BY: its keys, its aggregates, and the rewriting of what stands above them.
+
+A grouped SELECT reads only keys and aggregates. Everything else in its SELECT list, HAVING, QUALIFY and ORDER BY is
+arithmetic on those, so each key becomes a column `<key>i` and each aggregate a column `<aggregate>i` of a new table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dpsql.errors import Error, ParseError
+from dpsql.parse.span import refuse
+from dpsql.plan.convert import case, convert
+from dpsql.plan.expression import Expression
+from dpsql.plan.relation import Aggregate
+from dpsql.plan.scope import Scope
+from dpsql.plan.types import DOUBLE, Kind, integer
+from dpsql.plan.typing import call, literal
+
+_FUNCTIONS: dict[type[exp.Expression], str] = {
+    exp.Count: "count", exp.CountIf: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
+}  # fmt: skip
+_QUERY = (exp.Subquery, exp.Query)
+
+
+def is_aggregate(node: exp.Expression) -> bool:
+    """An aggregate call (with its FILTER) that is not a window function."""
+    if isinstance(node, exp.Filter):
+        return isinstance(node.this, exp.AggFunc) and not _is_window(node)
+    return isinstance(node, exp.AggFunc) and not _is_window(node)
+
+
+def _is_window(node: exp.Expression) -> bool:
+    parent = node.parent
+    if isinstance(parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls) and parent.this is node:
+        return _is_window(parent)
+    return isinstance(parent, exp.Window) and parent.this is node
+
+
+def has_aggregate(node: exp.Expression) -> bool:
+    """Does an aggregate of this SELECT (not of one inside it) stand here?"""
+    return any(is_aggregate(part) for part in node.walk(prune=lambda n: isinstance(n, _QUERY) and n is not node))
+
+
+def to_aggregate(node: exp.Expression, scope: Scope) -> Aggregate:
+    """The aggregate of a call; its FILTER becomes a CASE inside the argument."""
+    where = None
+    if isinstance(node, exp.Filter):
+        where, node = convert(node.expression.this, scope), node.this
+    name = _FUNCTIONS.get(type(node))
+    if name is None or len(node.expressions) > 0 or isinstance(node.this, exp.Order):
+        raise refuse(f"the aggregate {_title(node)} is not supported", node,
+                     hint="use COUNT, SUM or AVG; for a distribution, count rows by ranges: GROUP BY CASE WHEN … END")  # fmt: skip
+    if isinstance(node, exp.CountIf):
+        condition = convert(node.this, scope)
+        where = condition if where is None else call("and", condition.type, where, condition)
+        return Aggregate("count", _filtered(literal(1), where))
+    inner, distinct = node.this, False
+    if isinstance(inner, exp.Distinct):
+        if len(inner.expressions) != 1:
+            raise refuse("DISTINCT over several columns is not supported", node, hint="count one column at a time")
+        inner, distinct = inner.expressions[0], True
+    argument = None if inner is None or isinstance(inner, exp.Star) else convert(inner, scope)
+    if argument is not None and not scope.relation.offers(argument):
+        raise refuse("this aggregate reads a column that is not there", node, kind=ParseError)
+    if name in ("sum", "avg"):
+        argument = _summable(name, argument, node)
+    if where is not None:
+        argument = _filtered(argument if argument is not None else literal(1), where)
+    return Aggregate(name, argument, distinct)
+
+
+def _title(node: exp.Expression) -> str:
+    return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
+
+
+def _summable(name: str, argument: Expression | None, node: exp.Expression) -> Expression:
+    if argument is not None and argument.type.kind is Kind.BOOLEAN:
+        return call("cast", integer(0, 1), argument)
+    if argument is not None and argument.type.kind is Kind.NULL:
+        return call("cast", DOUBLE, argument)
+    if argument is None or not argument.type.numeric:
+        raise refuse(f"{name.upper()} takes a number, but this is {argument.type if argument else '*'}", node,
+                     kind=ParseError, hint="use COUNT for rows, or cast the column: CAST(x AS DOUBLE)")  # fmt: skip
+    return argument
+
+
+def _filtered(argument: Expression, where: Expression) -> Expression:
+    return case([where], [argument, literal(None)])
+
+
+@dataclass(slots=True)
+class Grouping:
+    """Collects the aggregates of one grouped SELECT while it rewrites what stands above them."""
+
+    scope: Scope
+    keys: tuple[Expression, ...]
+    column: Callable[[str], exp.Expression]
+    subquery: Callable[[exp.Expression], exp.Expression]
+    aggregates: list[Aggregate] = field(default_factory=list)
+
+    def rewrite(self, node: exp.Expression, *, aliases: bool = False) -> exp.Expression:
+        """The same expression over the columns of the grouped table; with `aliases`, output names stay as they are."""
+        if is_aggregate(node):
+            return self.column(f"_a{self._number(to_aggregate(node, self.scope))}")
+        if isinstance(node, _QUERY):
+            return self.subquery(node)
+        if (key := self._key(node)) is not None:
+            return self.column(f"_k{key}")
+        if isinstance(node, exp.Column):
+            return self._loose(node, aliases)
+        for name, child in list(node.args.items()):
+            if isinstance(child, exp.Expression):
+                node.set(name, self._child(node, name, child, aliases))
+            elif isinstance(child, list):
+                node.set(name, [self.rewrite(c, aliases=aliases) if isinstance(c, exp.Expression) else c for c in child])
+        return node
+
+    def _child(self, node: exp.Expression, name: str, child: exp.Expression, aliases: bool) -> exp.Expression:
+        if isinstance(node, exp.Alias) and name == "alias":
+            return child
+        return self.rewrite(child, aliases=aliases)
+
+    def _number(self, aggregate: Aggregate) -> int:
+        if aggregate not in self.aggregates:
+            self.aggregates.append(aggregate)
+        return self.aggregates.index(aggregate)
+
+    def _key(self, node: exp.Expression) -> int | None:
+        if not isinstance(node, exp.Condition | exp.Paren | exp.Func) or isinstance(node, exp.Literal | exp.Alias):
+            return None
+        if has_aggregate(node) or node.find(exp.Column) is None or node.find(exp.Window) is not None:
+            return None
+        try:
+            made = convert(node, Scope(self.scope.relation, self.scope.name))
+        except Error:
+            return None
+        return self.keys.index(made) if made in self.keys else None
+
+    def _loose(self, node: exp.Column, aliases: bool) -> exp.Expression:
+        alias = self.scope.aliases.get(node.name.lower()) if node.args.get("table") is None else None
+        if alias is not None:
+            return node if aliases else exp.Paren(this=self.rewrite(alias.copy()))
+        self.scope.column(node)
+        raise refuse(f"the column {node.name} is neither a group key nor inside an aggregate", node, kind=ParseError,
+                     hint=f"add {node.name} to GROUP BY, or aggregate it: avg({node.name})")  # fmt: skip

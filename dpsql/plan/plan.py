@@ -1,0 +1,44 @@
+"""What the planner hands on: releases over private relations, and the finishing SQL over what they release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from dpsql.plan.relation import Aggregate, Item, Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """An aggregate SELECT over a private relation: group keys and aggregates, each named once.
+
+    In the finishing SQL it is the table `name` with the columns `_k0, _k1, …` and `_a0, _a1, …`.
+    """
+
+    name: str
+    table: str
+    source: Relation
+    keys: tuple[Item, ...]
+    aggregates: tuple[Aggregate, ...]
+    groups_per_unit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of the answer. `direct` is set where it is one aggregate of one release, unchanged."""
+
+    name: str
+    noisy: bool
+    direct: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole query. `row` is the release whose row number the finishing SQL carries along as its last column."""
+
+    releases: tuple[Release, ...]
+    finishing: exp.Query
+    public: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    row: str | None

@@ -1,0 +1,145 @@
+"""What a DuckDB database says of itself: tables, column types and constraints, without looking at rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpsql.policy.names import Names, fold
+
+if TYPE_CHECKING:
+    import duckdb
+
+Place = tuple[str, str]
+
+_FAMILIES = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), "integer"),
+    **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"), "integer"),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), "float"),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "timestamp"),
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+    "DECIMAL": "decimal",
+    "BOOLEAN": "boolean",
+    "VARCHAR": "text",
+    "ENUM": "enum",
+    "UUID": "uuid",
+    "DATE": "date",
+}
+_HERE = "(database_name = 'temp' OR (database_name = current_database() AND schema_name = current_schema()))"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A declared foreign key of one column."""
+
+    column: str
+    table: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """One table or view; `keys` are the columns that a constraint makes unique, the primary key first."""
+
+    name: str
+    database: str
+    view: bool
+    columns: Names[str]
+    keys: tuple[str, ...] = ()
+    primary: str | None = None
+    links: tuple[Link, ...] = ()
+
+    def is_key(self, column: str) -> bool:
+        """Whether a constraint makes this one column unique, as GROUP BY and joins compare its values."""
+        return fold(column) in {fold(key) for key in self.keys}
+
+
+def quote(name: str) -> str:
+    """A name as SQL, whatever it contains."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def family(data_type: str) -> str | None:
+    """The kind of values that a DuckDB type holds; None for types that a policy cannot describe."""
+    return _FAMILIES.get(data_type.partition("(")[0]) if not data_type.endswith("]") else None
+
+
+def read_catalog(connection: duckdb.DuckDBPyConnection) -> Names[Relation]:
+    """The relations that an unqualified name reaches: a temporary one hides a stored one, as in the engine.
+
+    A frame that was registered from Python is a temporary view to DuckDB, and a table to us.
+    """
+    views = _views(connection)
+    constraints = _constraints(connection)
+    return Names(
+        {
+            place[1]: _relation(place, place in views, columns, constraints.get(place, ()))
+            for place, columns in _columns(connection).items()
+        }
+    )
+
+
+def _relation(place: Place, view: bool, columns: dict[str, str], constraints: Iterable[Any]) -> Relation:
+    """Only constraints on a single column matter: units and keys are single columns."""
+    single = [(kind, own[0], table, other) for kind, own, table, other in constraints if len(own) == 1]
+    primary = [column for kind, column, _, _ in single if kind == "PRIMARY KEY"]
+    unique = [column for kind, column, _, _ in single if kind == "UNIQUE"]
+    links = [Link(column, table, other[0]) for kind, column, table, other in single if kind == "FOREIGN KEY"]
+    return Relation(
+        name=place[1],
+        database=place[0],
+        view=view,
+        columns=Names(columns),
+        keys=(*primary, *unique),
+        primary=primary[0] if primary else None,
+        links=tuple(links),
+    )
+
+
+def _columns(connection: duckdb.DuckDBPyConnection) -> dict[Place, dict[str, str]]:
+    found: dict[Place, dict[str, str]] = {}
+    for database, table, column, data_type in connection.execute(
+        "SELECT database_name, table_name, column_name, data_type FROM duckdb_columns() "
+        f"WHERE NOT internal AND {_HERE} ORDER BY database_name = 'temp', table_name, column_index"
+    ).fetchall():
+        found.setdefault((database, table), {})[column] = data_type
+    return found
+
+
+def _views(connection: duckdb.DuckDBPyConnection) -> set[Place]:
+    return set(
+        connection.execute(
+            "SELECT database_name, view_name FROM duckdb_views() "
+            f"WHERE NOT internal AND NOT temporary AND {_HERE}"
+        ).fetchall()
+    )
+
+
+def _constraints(connection: duckdb.DuckDBPyConnection) -> dict[Place, list[Any]]:
+    """Constraints by table, without those that a collation makes worthless.
+
+    A UNIQUE text column compares bytes, but GROUP BY compares by the collation: under NOCASE a unique column
+    may hold both `a` and `A`, which are then one unit with two rows.
+    """
+    collated = _collated(connection)
+    columns = _columns(connection)
+    found: dict[Place, list[Any]] = {}
+    for database, table, kind, own, parent, keys in connection.execute(
+        "SELECT database_name, table_name, constraint_type, constraint_column_names, referenced_table, "
+        f"referenced_column_names FROM duckdb_constraints() WHERE {_HERE}"
+    ).fetchall():
+        place = (database, table)
+        text = any(family(columns[place][each]) == "text" for each in own)
+        if not (text and place in collated and kind != "FOREIGN KEY"):
+            found.setdefault(place, []).append((kind, own, parent, keys))
+    return found
+
+
+def _collated(connection: duckdb.DuckDBPyConnection) -> set[Place]:
+    return set(
+        connection.execute(
+            "SELECT database_name, table_name FROM duckdb_tables() "
+            f"WHERE {_HERE} AND (current_setting('default_collation') <> '' OR sql ILIKE '%collate%')"
+        ).fetchall()
+    )

@@ -1,0 +1,268 @@
+"""Verifies for the steward what a policy declares of a database: what exists, and what rules rely on.
+
+Everything here reads private data and answers exactly: it is for the steward's eyes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from dpsql.policy.catalog import Relation, quote, read_catalog
+from dpsql.policy.fit import literal, misfits
+from dpsql.policy.model import Column, ForeignKey, Policy, Table
+from dpsql.policy.names import Names, fold, nearest
+
+if TYPE_CHECKING:
+    import duckdb
+
+UNIQUE = "unique"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    `fact` names it within its table: `unique` and `foreign_key:…` are the facts that rules may rely on once
+    they are verified. `ok` is false for what the steward has to mend.
+    """
+
+    table: str
+    fact: str
+    ok: bool
+    kind: Literal["verified", "violated", "information", "error"]
+    text: str
+
+
+def check_facts(connection: duckdb.DuckDBPyConnection, policy: Policy) -> list[Finding]:
+    """Compare the policy with the database; facts first, then what the bounds will clip."""
+    checker = _Checker(connection, policy, read_catalog(connection))
+    return [finding for name in policy.tables for finding in _guarded(checker, name)]
+
+
+def constraint_facts(connection: duckdb.DuckDBPyConnection, policy: Policy) -> frozenset[tuple[str, str]]:
+    """The facts, as (table, fact), that constraints of the database guarantee whatever its rows are.
+
+    `unique` needs PRIMARY KEY or UNIQUE on exactly the column that holds the unit itself; a foreign key needs
+    the very constraint, and a unique parent key. Constraints that a collation weakens do not count.
+    """
+    catalog = read_catalog(connection)
+    facts = set()
+    for name, table in policy.tables.items():
+        relation = catalog.get(name)
+        if relation is None or table.public or table.unit_column is None:
+            continue
+        if relation.is_key(table.unit_column) and _holds_unit(policy, table):
+            facts.add((name, UNIQUE))
+        if isinstance(table.unit, ForeignKey) and _constrained(relation, table.unit, catalog):
+            facts.add((name, table.unit.fact))
+    return frozenset(facts)
+
+
+def _guarded(checker: _Checker, name: str) -> list[Finding]:
+    """A failure of the engine is a finding too, and leaves nothing of its table verified."""
+    import duckdb
+
+    try:
+        return list(checker.table(name))
+    except duckdb.Error as error:
+        return [_error(name, "table", f"the database could not check it: {error}")]
+
+
+def _holds_unit(policy: Policy, table: Table) -> bool:
+    """Whether the unit column holds units, not merely keys of rows that belong to them."""
+    while isinstance(table.unit, ForeignKey):
+        parent = policy.tables[table.unit.table]
+        if parent.unit_column is None or fold(parent.unit_column) != fold(table.unit.key):
+            return False
+        table = parent
+    return True
+
+
+def _constrained(relation: Relation, link: ForeignKey, catalog: Names[Relation]) -> bool:
+    parent = catalog.get(link.table)
+    if parent is None or parent.database != relation.database or not parent.is_key(link.key):
+        return False
+    wanted = (fold(link.column), fold(link.table), fold(link.key))
+    return any((fold(each.column), fold(each.table), fold(each.key)) == wanted for each in relation.links)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checker:
+    """One check: a connection, a policy, and what the database says of itself."""
+
+    connection: duckdb.DuckDBPyConnection
+    policy: Policy
+    catalog: Names[Relation]
+
+    def table(self, name: str) -> Iterator[Finding]:
+        table = self.policy.tables[name]
+        errors = list(self.errors(name, table))
+        yield from errors
+        if errors:
+            return
+        yield Finding(
+            name, "table", True, "verified", "the table and its columns are there, with usable types"
+        )
+        if isinstance(table.unit, ForeignKey):
+            yield self.foreign_key(name, table.unit)
+        if self.reaches_unit(name, table):
+            yield from self.ownership(name, table)
+        for column, declared in (table.columns or {}).items():
+            yield from self.outside(name, column, declared)
+
+    def errors(self, name: str, table: Table) -> Iterator[Finding]:
+        """What keeps the table from being used at all."""
+        relation = self.catalog.get(name)
+        if relation is None:
+            guess = nearest(name, self.catalog)
+            text = "there is no such table in the database" + (f"; did you mean {guess}?" if guess else "")
+            yield _error(name, "table", text)
+            return
+        if relation.view:
+            yield _error(name, "table", "it is a view: declare the tables behind it instead")
+        columns = dict(table.columns or {})
+        if table.unit_column is not None and table.unit_column not in (table.columns or {}):
+            columns = {table.unit_column: Column(), **columns}
+        for column, declared in columns.items():
+            yield from self.column_errors(relation, name, column, declared)
+
+    def column_errors(
+        self, relation: Relation, name: str, column: str, declared: Column
+    ) -> Iterator[Finding]:
+        if column not in relation.columns:
+            guess = nearest(column, relation.columns)
+            text = f"there is no column {column}" + (f"; did you mean {guess}?" if guess else "")
+            yield _error(name, f"column:{column}", text)
+            return
+        reasons = list(misfits(self.connection, declared, relation.columns[column]))
+        if reasons:
+            yield _error(name, f"column:{column}", f"{column}: {'; '.join(reasons)}")
+
+    def foreign_key(self, name: str, link: ForeignKey) -> Finding:
+        """Holds if the parent's key is unique and every child that points somewhere has its parent."""
+        parent = self.catalog.get(link.table)
+        if parent is None or parent.view or link.key not in parent.columns:
+            return _error(name, link.fact, f"there is no {link.references} in the database")
+        types = self.catalog[name].columns[link.column], parent.columns[link.key]
+        if types[0] != types[1]:
+            text = f"{link.column} is {types[0]} and {link.references} is {types[1]}: give both the same type"
+            return _error(name, link.fact, text)
+        twice = self.repeated(quote(link.table), quote(link.key))
+        orphans = self.orphans(name, link)
+        if twice or orphans:
+            text = f"{twice:,} keys of {link.references} stand twice; {orphans:,} rows have no parent"
+            return Finding(name, link.fact, False, "violated", text)
+        text = f"each {link.column} has exactly one {link.references}"
+        return Finding(name, link.fact, True, "verified", text)
+
+    def orphans(self, name: str, link: ForeignKey) -> int:
+        child, key = quote(link.column), quote(link.key)
+        return self.count(
+            f"SELECT count(*) FROM {quote(name)} AS child WHERE child.{child} IS NOT NULL AND NOT EXISTS "
+            f"(SELECT 1 FROM {quote(link.table)} AS parent WHERE parent.{key} = child.{child})"
+        )
+
+    def reaches_unit(self, name: str, table: Table) -> bool:
+        """Whether every column on the way to the unit is there, and can be compared without a cast."""
+        while isinstance(table.unit, ForeignKey):
+            own, parent = (
+                self.type_of(name, table.unit.column),
+                self.type_of(table.unit.table, table.unit.key),
+            )
+            if own is None or own != parent:
+                return False
+            name, table = table.unit.table, self.policy.tables[table.unit.table]
+        return table.unit_column is not None and self.type_of(name, table.unit_column) is not None
+
+    def type_of(self, table: str, column: str) -> str | None:
+        relation = self.catalog.get(table)
+        return None if relation is None else relation.columns.get(column)
+
+    def ownership(self, name: str, table: Table) -> Iterator[Finding]:
+        owners = f"({self.owners(name)})"
+        if table.unique:
+            yield self.unique(name, owners)
+        else:
+            yield self.over_cap(name, owners)
+        lost = self.count(f"SELECT count(*) FROM {owners} WHERE owner IS NULL")
+        yield _information(name, "owner", f"{lost:,} rows have no owner and do not count")
+
+    def owners(self, name: str) -> str:
+        """SQL for the owner of each row, along the path of foreign keys."""
+        joins, table, depth = f"{quote(name)} AS t0", self.policy.tables[name], 0
+        while isinstance(table.unit, ForeignKey):
+            link, depth = table.unit, depth + 1
+            joins += (
+                f" LEFT JOIN {quote(link.table)} AS t{depth}"
+                f" ON t{depth - 1}.{quote(link.column)} = t{depth}.{quote(link.key)}"
+            )
+            table = self.policy.tables[link.table]
+        return f"SELECT t{depth}.{quote(table.unit_column or '')} AS owner FROM {joins}"
+
+    def unique(self, name: str, owners: str) -> Finding:
+        twice = self.repeated(owners, "owner")
+        if twice:
+            text = f"{twice:,} units have more than one row: delete `unique: true` or mend the data"
+            return Finding(name, UNIQUE, False, "violated", text)
+        return Finding(name, UNIQUE, True, "verified", "each unit has at most one row")
+
+    def over_cap(self, name: str, owners: str) -> Finding:
+        cap = self.policy.rows_per_unit(name)
+        over = self.count(
+            f"SELECT count(*) FROM (SELECT owner FROM {owners} WHERE owner IS NOT NULL "
+            f"GROUP BY owner HAVING count(*) > {cap})"
+        )
+        text = f"{over:,} units have more than {cap:,} rows; their surplus is clipped"
+        return _information(name, "max_rows_per_unit", text)
+
+    def outside(self, name: str, column: str, declared: Column) -> Iterator[Finding]:
+        """How many rows the declaration will change."""
+        data_type = self.catalog[name].columns[column]
+        quoted = quote(column)
+        tests = [
+            (f"{quoted} {sign} CAST(? AS {data_type})", literal(bound, data_type))
+            for sign, bound in (("<", declared.min), (">", declared.max))
+            if bound is not None
+        ]
+        if tests:
+            condition = " OR ".join(test for test, _ in tests)
+            rows = self.rows_where(name, condition, [text for _, text in tests])
+            yield _information(name, f"bounds:{column}", f"{rows:,} rows are outside min and max of {column}")
+        if declared.values is not None:
+            rows = self.rows_where(name, *_not_among(quoted, data_type, declared))
+            yield _information(name, f"values:{column}", f"{rows:,} rows are outside the values of {column}")
+        if not declared.nulls:
+            rows = self.rows_where(name, f"{quoted} IS NULL", [])
+            yield _information(
+                name, f"nulls:{column}", f"{rows:,} rows are NULL in {column} despite `nulls: false`"
+            )
+
+    def rows_where(self, name: str, condition: str, parameters: Sequence[str]) -> int:
+        return self.count(f"SELECT count(*) FROM {quote(name)} WHERE {condition}", parameters)
+
+    def repeated(self, source: str, column: str) -> int:
+        """How many non-NULL values of a column stand more than once."""
+        return self.count(
+            f"SELECT count(*) FROM (SELECT {column} FROM {source} WHERE {column} IS NOT NULL "
+            f"GROUP BY {column} HAVING count(*) > 1)"
+        )
+
+    def count(self, sql: str, parameters: Sequence[str] = ()) -> int:
+        [(number,)] = self.connection.execute(sql, list(parameters)).fetchall()
+        return int(number)
+
+
+def _not_among(quoted: str, data_type: str, declared: Column) -> tuple[str, list[Any]]:
+    values = [literal(value, data_type) for value in declared.values or ()]
+    slots = ", ".join([f"CAST(? AS {data_type})"] * len(values))
+    return f"{quoted} NOT IN ({slots})", values
+
+
+def _information(table: str, fact: str, text: str) -> Finding:
+    return Finding(table, fact, True, "information", text)
+
+
+def _error(table: str, fact: str, text: str) -> Finding:
+    return Finding(table, fact, False, "error", text)

@@ -1,0 +1,229 @@
+"""Rules between the keys of a policy: what contradicts what.
+
+Each rule speaks only of the parts that are given, so that mistakes elsewhere do not hide those here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from dpsql.policy.mistake import Mistake
+from dpsql.policy.names import Names, fold, nearest
+from dpsql.policy.scalars import Bound, kind, show
+
+if TYPE_CHECKING:
+    from dpsql.policy.model import Budget, Column, Defaults, ForeignKey, Limits, Table
+
+
+_CAP = "the dataset's cap"
+
+
+def same_names(names: Iterable[str]) -> list[Mistake]:
+    """Names that differ only by case."""
+    first: dict[str, str] = {}
+    return [
+        Mistake(
+            (name,),
+            f"{name} and {first[fold(name)]} are the same name to SQL",
+            "keep one of them: SQL does not tell upper from lower case",
+        )
+        for name in names
+        if first.setdefault(fold(name), name) != name
+    ]
+
+
+def column_mistakes(column: Column) -> list[Mistake]:
+    """Bounds in the wrong order or of two kinds; values beside bounds."""
+    bounded = [name for name in ("min", "max") if getattr(column, name) is not None]
+    if column.values is not None and bounded:
+        return [
+            Mistake(
+                ("values",),
+                f"a column has either values or {' and '.join(bounded)}, not both",
+                "keep `values` for a column of few known values, `min` and `max` for numbers and dates",
+            )
+        ]
+    if column.min is None or column.max is None:
+        return []
+    if _kind(column.min) != _kind(column.max):
+        reason = f"min is a {_kind(column.min)} and max is a {_kind(column.max)}"
+        return [Mistake(("max",), reason, "write min and max in the type of the column")]
+    if column.min > column.max:  # type: ignore[operator]
+        reason = f"max = {show(column.max)} is below min = {show(column.min)}"
+        return [Mistake(("max",), reason, "swap min and max")]
+    return []
+
+
+def table_mistakes(table: Table) -> list[Mistake]:
+    """Who owns the rows must be said, once, and what depends on it must fit."""
+    if table.unit is None and not table.public:
+        return [
+            Mistake(
+                (),
+                "the table names neither a unit nor `public: true`",
+                "add `unit: <column>` (the person behind each row), `unit: row`, or `public: true` if "
+                "everyone may see every row",
+            )
+        ]
+    if table.public:
+        return list(_public_mistakes(table))
+    return list(_row_mistakes(table)) if table.by_row else []
+
+
+def policy_mistakes(
+    budget: Budget | None,
+    limits: Limits | None,
+    defaults: Defaults | None,
+    tables: Mapping[str, Table | None] | None,
+) -> list[Mistake]:
+    """Contradictions between sections; a section or table that is None is wrong in itself and left alone."""
+    mistakes: list[Mistake] = []
+    if budget is not None:
+        mistakes += _budget_mistakes(budget)
+    if budget is not None and limits is not None:
+        mistakes += _limit_mistakes(budget, limits)
+    if budget is not None and limits is not None and defaults is not None:
+        mistakes += _default_mistakes(budget, limits, defaults)
+    if tables is not None:
+        named = Names(tables)
+        mistakes += _foreign_key_mistakes(named)
+        mistakes += [] if budget is None else _grant_mistakes(budget, named)
+    return mistakes
+
+
+def _kind(bound: Bound) -> str:
+    return kind(bound) or "number"
+
+
+def _public_mistakes(table: Table) -> Iterator[Mistake]:
+    if table.unit is not None:
+        yield Mistake(
+            ("public",),
+            "a public table has no unit: its rows belong to nobody",
+            "delete `public: true` if the rows are about people, else delete `unit`",
+        )
+    for key in ("unique", "max_rows_per_unit", "max_groups_per_unit"):
+        if getattr(table, key):
+            yield Mistake((key,), f"{key} speaks of units, and a public table has none", f"delete `{key}`")
+
+
+def _row_mistakes(table: Table) -> Iterator[Mistake]:
+    for key in ("unique", "max_rows_per_unit"):
+        if getattr(table, key):
+            yield Mistake(
+                (key,),
+                f"with `unit: row` each row is a unit of its own, so {key} says nothing",
+                f"delete `{key}`, or name the unit column",
+            )
+    if table.columns is not None and "row" in table.columns:
+        yield Mistake(
+            ("unit",),
+            "`unit: row` makes each row a unit of its own, and the table also has a column named row",
+            "leave the column row out of `columns`; if it holds the unit, rename it in the database",
+        )
+
+
+def _budget_mistakes(budget: Budget) -> Iterator[Mistake]:
+    for name, analyst in budget.analysts.items():
+        for key in ("epsilon", "delta"):
+            yield from _above(
+                ("budget", "analysts", name, key),
+                getattr(analyst, key),
+                getattr(budget, key),
+                _CAP,
+            )
+
+
+def _limit_mistakes(budget: Budget, limits: Limits) -> Iterator[Mistake]:
+    for key in ("epsilon", "delta"):
+        if key in limits.model_fields_set:
+            yield from _above(("limits", key), getattr(limits, key), getattr(budget, key), _CAP)
+
+
+def _default_mistakes(budget: Budget, limits: Limits, defaults: Defaults) -> Iterator[Mistake]:
+    for key in ("epsilon", "delta"):
+        if key in defaults.model_fields_set:
+            limit = min(getattr(limits, key), getattr(budget, key))
+            yield from _above(("defaults", key), getattr(defaults, key), limit, "the limit of one query")
+    if defaults.mechanism == "gaussian" and budget.delta == 0:
+        yield Mistake(
+            ("defaults", "mechanism"),
+            "Gaussian noise needs a delta, and budget.delta is 0",
+            "set budget.delta, such as 1e-6, or write `mechanism: auto`",
+        )
+
+
+def _above(path: tuple[str, ...], asked: Decimal | None, cap: Decimal, what: str) -> Iterator[Mistake]:
+    if asked is not None and asked > cap:
+        yield Mistake(path, f"{show(asked)} is above {what}, {show(cap)}", f"write {show(cap)} or less")
+
+
+def _grant_mistakes(budget: Budget, tables: Names[Table | None]) -> Iterator[Mistake]:
+    for name, analyst in budget.analysts.items():
+        for position, table in enumerate(analyst.tables or ()):
+            if table not in tables:
+                path = ("budget", "analysts", name, "tables", position)
+                yield Mistake(path, f"there is no table {table} in this policy", _known(table, tables))
+
+
+def _foreign_key_mistakes(tables: Names[Table | None]) -> Iterator[Mistake]:
+    for name, table in tables.items():
+        if table is None or table.unit is None or isinstance(table.unit, str):
+            continue
+        path = ("tables", name, "unit")
+        if table.unit.table not in tables:
+            reason = f"there is no table {table.unit.table} in this policy"
+            yield Mistake(path, reason, _known(table.unit.table, tables))
+        elif _circular(name, tables):
+            yield Mistake(
+                path,
+                f"the path {_route(name, table.unit)} leads back to itself and never to a unit",
+                "let one table on the path name its unit column",
+            )
+        else:
+            yield from _parent_mistakes(path, table.unit, tables[table.unit.table])
+
+
+def _parent_mistakes(path: tuple[str, ...], link: ForeignKey, parent: Table | None) -> Iterator[Mistake]:
+    if parent is None:
+        return
+    if parent.public or parent.by_row:
+        what = (
+            "public: its rows have no owner"
+            if parent.public
+            else "`unit: row`: its rows are units of their own"
+        )
+        yield Mistake(path, f"{link.table} is {what}", "refer to a private table that names a unit column")
+    elif not _has_key(parent, link.key):
+        yield Mistake(
+            path,
+            f"{link.references} is neither the unit column of {link.table} nor a column it names",
+            f"refer to {link.table}.{parent.unit_column}, or add `{link.key}: {{}}` to its columns",
+        )
+
+
+def _has_key(parent: Table, key: str) -> bool:
+    unit = parent.unit_column
+    return (unit is not None and fold(unit) == fold(key)) or key in (parent.columns or {})
+
+
+def _circular(name: str, tables: Names[Table | None]) -> bool:
+    seen = set()
+    while fold(name) not in seen:
+        seen.add(fold(name))
+        table = tables.get(name)
+        if table is None or table.unit is None or isinstance(table.unit, str):
+            return False
+        name = table.unit.table
+    return True
+
+
+def _route(name: str, link: ForeignKey) -> str:
+    return f"{name}.{link.column} → {link.references}"
+
+
+def _known(name: str, tables: Names[Table | None]) -> str:
+    guess = nearest(name, tables)
+    return f"did you mean {guess}?" if guess else f"declare it, or name one of: {', '.join(tables)}"

@@ -1,0 +1,161 @@
+"""Drafts a policy from a database for `dpsql init`: what exists, and who probably owns it.
+
+The draft holds nothing that was learnt from rows, so that it may be shared. Bounds are left to the steward as
+comments; a table whose owner is in doubt is commented out, so that it does not exist until somebody decides.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpsql.errors import PolicyError
+from dpsql.policy.catalog import Relation, family, read_catalog
+from dpsql.policy.observe import observe
+from dpsql.policy.owners import Guess, Owner, guess_owners
+
+if TYPE_CHECKING:
+    import duckdb
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+_BOUNDED = frozenset({"integer", "decimal", "float", "date", "timestamp", "timestamptz"})
+_LISTED = frozenset({"text", "enum"})
+_HEADER = """\
+# A draft by `dpsql init`: nothing in it is confirmed. Read every line, then run `dpsql check`.
+# It was made from names, types and constraints only. What it does not name does not exist for analysts.
+# A column without min and max (or values) cannot be summed until its bounds are declared. Take them from what
+# is known about the subject, not from the data: a bound that is somebody's true value gives that value away.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The policy as YAML text, and what was seen in the data, for the steward only."""
+
+    dataset: str
+    policy: str
+    observed: str
+
+
+def draft_policy(connection: duckdb.DuckDBPyConnection, dataset: str) -> Draft:
+    """Draft a policy for the tables that `connection` sees."""
+    catalog = read_catalog(connection)
+    guesses = guess_owners(catalog)
+    lines = [
+        f"dataset: {_scalar(dataset)}",
+        "budget: {epsilon: 3, delta: 1.0e-6}   # the most that may ever be learnt; delta far below 1 / units",
+        "limits: {epsilon: 1}                  # the most that one query may ask for",
+        "tables:",
+    ]
+    for name, relation in catalog.items():
+        lines += ["", *_table(relation, guesses[name])]
+    return Draft(dataset, _HEADER + "\n".join(lines) + "\n", observe(connection, catalog))
+
+
+def write_draft(draft: Draft, path: str | Path) -> tuple[Path, Path]:
+    """Write the policy and, beside it, the steward's file; neither replaces an existing file.
+
+    The steward's file gets its mode 0600 in the system call that creates it, so that nobody else can open it
+    even for a moment, and it is created through no symbolic link.
+    """
+    policy = Path(path)
+    observed = policy.with_suffix(".observed.yaml")
+    for each in (policy, observed):
+        if os.path.lexists(each):
+            raise _exists(each)
+    _create(observed, draft.observed, 0o600)
+    try:
+        _create(policy, draft.policy, 0o644)
+    except BaseException:
+        observed.unlink()
+        raise
+    return policy, observed
+
+
+def _create(path: Path, text: str, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        descriptor = os.open(path, flags, mode)
+    except FileExistsError:
+        raise _exists(path) from None
+    except OSError as error:
+        raise PolicyError(
+            f"{path} cannot be written: {error.strerror}", hint="name a writable path"
+        ) from None
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _exists(path: Path) -> PolicyError:
+    return PolicyError(
+        f"{path} exists already, and a draft replaces nothing", hint="move it away, or name another path"
+    )
+
+
+def _table(relation: Relation, guess: Guess) -> Iterator[str]:
+    """The lines of one table; all of them comments if the steward has to decide."""
+    if not relation.name.isprintable():
+        yield "  # a table is left out: its name has characters that cannot be printed"
+        return
+    if not isinstance(guess, Owner):
+        yield f"  # {_scalar(relation.name)}:   # LEFT OUT: {_comment(guess.why)}"
+        if relation.view:
+            return
+        yield "  #   unit: ?   # the column of the person behind each row, or `row`; or write `public: true`"
+        yield "  #   columns:"
+        yield from (f"  # {line[2:]}" for line in _columns(relation))
+        return
+    yield f"  {_scalar(relation.name)}:"
+    yield from _unit(guess)
+    yield "    columns:"
+    yield from _columns(relation)
+
+
+def _unit(guess: Owner) -> Iterator[str]:
+    column = _scalar(guess.column)
+    target = f"{{{column}: {_scalar(guess.references)}}}" if guess.references else column
+    yield f"    unit: {target}   # likely: {_comment(guess.why)}"
+    if guess.likely_key:
+        path = f"{{{column}: {_scalar(guess.likely_key)}}}"
+        yield f"    # unit: {_comment(path)}   # instead, if it is a foreign key; `dpsql check` verifies it"
+    if guess.unique:
+        yield "    unique: true   # by a constraint of the database"
+    else:
+        yield "    # unique: true   # if each unit has one row; `dpsql check` verifies it"
+
+
+def _columns(relation: Relation) -> Iterator[str]:
+    for column, data_type in relation.columns.items():
+        kind = family(data_type)
+        if kind is None or not column.isprintable():
+            yield f"      # {_comment(ascii(column))}: left out, {_type(data_type)} is not supported"
+            continue
+        name = _scalar(column)
+        yield f"      {name}: {{}}   # {_type(data_type)}"
+        note = f"   # {_type(data_type)}: fill in from what you know, not from the data"
+        if kind in _BOUNDED:
+            yield f"      # {name}: {{min: ?, max: ?}}{note}"
+        elif kind in _LISTED:
+            yield f"      # {name}: {{values: [?]}}{note}"
+
+
+def _type(data_type: str) -> str:
+    """The type without its details: those of an ENUM are values of the data."""
+    return data_type if data_type.startswith("DECIMAL(") else data_type.partition("(")[0]
+
+
+def _scalar(name: str) -> str:
+    """A name as YAML, in quotes where YAML might read something else."""
+    simple = all(_PLAIN.fullmatch(part) for part in name.split(".")) and name.lower() not in _WORDS
+    return name if simple else json.dumps(name, ensure_ascii=False)
+
+
+def _comment(text: str) -> str:
+    """Text that stays inside its line."""
+    return "".join(each if each.isprintable() else "?" for each in text)

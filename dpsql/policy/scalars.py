@@ -1,0 +1,199 @@
+"""How single values of a policy are read: numbers that stay exact, bounds, and lists of values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+
+from dpsql.policy.mistake import Mistake, Mistakes, wrong
+
+Bound = int | Decimal | date | datetime
+Value = str | int | bool | date | datetime
+
+LARGEST_DELTA = Decimal("0.01")
+_NO_VALUES = "list the values that the column may take, or leave `values` out"
+
+
+def to_decimal(value: object) -> Decimal:
+    """The number that was written, exactly: `0.1` is a tenth, whether it came as text, float or integer."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal, str)):
+        raise wrong(f"{show(value)} is not a number", "write a number such as 0.5 or 1e-6")
+    try:
+        number = Decimal(repr(value) if isinstance(value, float) else value)
+    except InvalidOperation:
+        raise wrong(f"{show(value)} is not a number", "write a number such as 0.5 or 1e-6") from None
+    if not number.is_finite():
+        raise wrong(f"{show(value)} is not a finite number", "write a finite number such as 0.5")
+    if number and abs(number.adjusted()) > 300:
+        raise wrong(f"{show(value)} is out of range", "write a number between 1e-300 and 1e300")
+    return number
+
+
+def read_epsilon(value: object) -> Decimal:
+    """A privacy loss: finite and above zero."""
+    number = to_decimal(value)
+    if number <= 0:
+        raise wrong(f"epsilon must be greater than 0, not {show(value)}", "write a number such as 0.5")
+    return number
+
+
+def read_delta(value: object) -> Decimal:
+    """A failure probability: zero for pure differential privacy, else far below one over the units."""
+    number = to_decimal(value)
+    if not 0 <= number < 1:
+        raise wrong(
+            f"delta is a probability in [0, 1), not {show(value)}", "write 0 or a small number such as 1e-6"
+        )
+    if number > LARGEST_DELTA:
+        raise wrong(
+            f"delta = {show(value)} is too large to protect anyone (at most 0.01)",
+            "choose a delta far below one over the number of units, such as 1e-6",
+        )
+    return number
+
+
+def read_count(value: object) -> int:
+    """A whole number from one on."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise wrong(f"{show(value)} is not a whole number", "write a whole number such as 10")
+    if not 1 <= value < 2**31:
+        raise wrong(f"must be at least 1 and below 2^31, not {value}", "write a whole number such as 10")
+    return value
+
+
+def read_flag(value: object) -> bool:
+    """True or false, and nothing that merely looks like it."""
+    if not isinstance(value, bool):
+        raise wrong(f"{show(value)} is neither true nor false", "write true or false")
+    return value
+
+
+def read_name(value: object) -> str:
+    """The name of a dataset, table or column."""
+    if not isinstance(value, str):
+        raise wrong(f"{show(value)} is not a name", 'put the name in quotes, as in "2024"')
+    if not value.strip() or not value.isprintable():
+        raise wrong(f"{show(value)} is not a usable name", "write a name of printable characters")
+    return value
+
+
+def read_bound(value: object) -> Bound | None:
+    """The smallest or largest value of a column: a number, a date or a time stamp (in UTC, without zone)."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, datetime):
+        return _utc(value)
+    if isinstance(value, date):
+        return value
+    if isinstance(value, str):
+        return _bound_from_text(value)
+    if isinstance(value, (float, Decimal)):
+        return to_decimal(value)
+    raise wrong(f"{show(value)} is not a bound", "write a number, or a date such as 2024-12-31")
+
+
+def read_values(value: object) -> tuple[Value, ...] | None:
+    """The values that a column may take: all of one kind, each once, NULL not among them."""
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise wrong(f"{show(value)} is not a list of values", "write a list such as [north, south]")
+    if not value:
+        raise wrong("the list of values is empty", _NO_VALUES)
+    mistakes = [*_wrong_items(value), *_repeated(value)]
+    kinds = {kind(each) for each in value} - {None}
+    if len(kinds) > 1:
+        mistakes.append(_mixed(kinds))
+    if mistakes:
+        raise Mistakes(*mistakes)
+    return tuple(_utc(each) if isinstance(each, datetime) else each for each in value)
+
+
+def kind(value: object) -> str | None:
+    """What sort of value this is, in the steward's words; None if it is none that a policy can list."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, datetime):
+        return "timestamp"
+    if isinstance(value, date):
+        return "date"
+    if isinstance(value, str):
+        return "text"
+    return "number" if isinstance(value, int) else None
+
+
+def show(value: object) -> str:
+    """A value as the steward would write it, shortened."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return repr(value if len(value) <= 40 else value[:39] + "…")
+    text = str(value)
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _wrong_items(values: Sequence[object]) -> list[Mistake]:
+    mistakes = []
+    for position, value in enumerate(values):
+        if value is None:
+            mistakes.append(
+                Mistake(
+                    (position,),
+                    "NULL is not listed among the values",
+                    "take null out; `nulls: true` (the default) allows NULL, `nulls: false` forbids it; "
+                    "for the text null write 'null' in quotes",
+                )
+            )
+        elif kind(value) is None:
+            mistakes.append(
+                Mistake(
+                    (position,),
+                    f"{show(value)} cannot be listed: values are texts, whole numbers, booleans or dates",
+                    "declare min and max for a column of fractional numbers; put texts in quotes",
+                )
+            )
+    return mistakes
+
+
+def _repeated(values: Sequence[object]) -> list[Mistake]:
+    seen: set[tuple[str, object]] = set()
+    mistakes = []
+    for position, value in enumerate(values):
+        sort = kind(value)
+        if sort is None:
+            continue
+        if (sort, value) in seen:
+            mistakes.append(Mistake((position,), f"{show(value)} is listed twice", "list each value once"))
+        seen.add((sort, value))
+    return mistakes
+
+
+def _mixed(kinds: set[str | None]) -> Mistake:
+    fix = "make them all of the column's type"
+    if "text" in kinds:
+        fix += "; for a text column put every value in quotes"
+    if "boolean" in kinds:
+        fix += " (YAML reads yes, no, on, off, true and false as booleans)"
+    return Mistake((), f"the values are of mixed types: {', '.join(sorted(filter(None, kinds)))}", fix)
+
+
+def _bound_from_text(text: str) -> Bound:
+    for read in (_whole, to_decimal, date.fromisoformat, datetime.fromisoformat):
+        try:
+            bound: Bound = read(text)
+        except ValueError:
+            continue
+        return _utc(bound) if isinstance(bound, datetime) else bound
+    raise wrong(
+        f"{show(text)} is not a bound: only numbers, dates and time stamps have min and max",
+        "write a number, or a date such as 2024-12-31; for texts list the `values` instead",
+    )
+
+
+def _whole(text: str) -> int:
+    return int(text)
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)

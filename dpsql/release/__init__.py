@@ -1,0 +1,1 @@
+"""From exact integers to the analyst's answer: noise, estimates, finishing SQL, error bars."""

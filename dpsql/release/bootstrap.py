@@ -1,0 +1,118 @@
+"""Error bars for any expression above the aggregate: draw the noise again, run the finishing SQL again.
+
+Post-processing of released values and of the public noise laws, so it is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from dpsql.plan.plan import Plan
+from dpsql.release.finish import Finisher, Table
+from dpsql.release.noise import Released, resampled
+from dpsql.release.tabulate import tabulate
+
+TIMES = 200
+STACKED = 2_000
+MAX_STACKED = 2_000_000
+Floats = NDArray[np.float64]
+Ends = dict[int, tuple[Floats, Floats]]
+
+
+def resampled_intervals(
+    finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int], confidence: float
+) -> Ends:
+    """Ends of the wanted output columns; NaN where rows cannot be matched."""
+    if not wanted:
+        return {}
+    draw = _stacked if _row_by_row(plan) else _repeated
+    drawn = draw(finisher, plan, released, answer, wanted)
+    edge = (1 - confidence) / 2
+    return {i: _quantiles(values, edge) for i, values in drawn.items()}
+
+
+def _row_by_row(plan: Plan) -> bool:
+    """Is each output row a function of one released row?"""
+    return plan.row is not None and not any(isinstance(n, exp.Window | exp.Subquery | exp.AggFunc) for n in plan.finishing.walk())
+
+
+def _stacked(finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int]) -> dict[int, Floats]:
+    """All draws in one table and one run."""
+    [(name, table)] = released.items()
+    rows = len(table.keys)
+    times = max(TIMES, min(STACKED, MAX_STACKED // max(1, rows)))
+    made = finisher.run(plan, {name: tabulate(table, resampled(table, times))}, _unlimited(plan))
+    found = np.array([row[-1] for row in made.rows], dtype=np.int64)
+    shown = np.array([row[-1] for row in answer.rows], dtype=np.int64)
+    drawn = {}
+    for column in wanted:
+        values = np.full(times * rows, np.nan)
+        values[found] = [_number(row[column]) for row in made.rows]
+        drawn[column] = values.reshape(times, rows)[:, shown]
+    return drawn
+
+
+def _repeated(finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int]) -> dict[int, Floats]:
+    """One run for each draw, for windows, joins and subqueries."""
+    identity = _identity(plan, answer)
+    drawn = {i: np.full((TIMES, len(answer.rows)), np.nan) for i in wanted}
+    if identity is None:
+        return drawn
+    columns = {name: tabulate(table, resampled(table, TIMES)) for name, table in released.items()}
+    for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES)):
+        _record(rows, plan, identity, drawn, time)
+    return drawn
+
+
+def _identity(plan: Plan, answer: Table) -> dict[tuple[Any, ...], int] | None:
+    """How to find a row of the answer again: by its released row, else by its columns without noise."""
+    keys = [_key(row, plan) for row in answer.rows]
+    return {key: i for i, key in enumerate(keys)} if len(set(keys)) == len(keys) else None
+
+
+def _key(row: tuple[Any, ...], plan: Plan) -> tuple[Any, ...]:
+    if plan.row is not None:
+        return (row[-1],)
+    return tuple(row[i] for i, o in enumerate(plan.outputs) if not o.noisy)
+
+
+def _record(rows: list[tuple[Any, ...]], plan: Plan, identity: Mapping[tuple[Any, ...], int],
+            drawn: dict[int, Floats], time: int) -> None:  # fmt: skip
+    for row in rows:
+        position = identity.get(_key(row, plan))
+        if position is not None:
+            for column, values in drawn.items():
+                values[time, position] = _number(row[column])
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def _quantiles(values: Floats, edge: float) -> tuple[Floats, Floats]:
+    ends = np.full((2, values.shape[1]), np.nan)
+    for row in range(values.shape[1]):
+        seen = values[:, row][~np.isnan(values[:, row])]
+        if len(seen) > len(values) // 2:
+            ends[:, row] = np.quantile(seen, [edge, 1 - edge])
+    return ends[0], ends[1]
+
+
+def _unlimited(plan: Plan) -> exp.Query:
+    """The finishing query without what drops rows at the very end, so that each row can be found in each replicate."""
+    query = plan.finishing.copy()
+    for clause in ("limit", "offset", "order"):
+        query.set(clause, None)
+    if plan.row is not None:
+        if not any(isinstance(n, exp.Window) for n in query.walk()):
+            query.set("where", None)
+        query.set("qualify", None)
+    return query

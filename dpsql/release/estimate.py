@@ -1,0 +1,90 @@
+"""From noisy statistics to the aggregates that were asked for. Post-processing only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.budget.allocate import Priced
+from dpsql.plan.types import Kind
+from dpsql.sensitivity.argument import Argument
+from dpsql.sensitivity.statistics import Source
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.float64] | NDArray[np.int64]
+
+
+def estimates(priced: Priced, noisy: Sequence[NDArray[np.int64]], *, nonnegative: bool = False) -> list[Numbers]:
+    """One array per aggregate of the release, in its order. NaN where an average has no count to stand on."""
+    made = []
+    for aggregate, source in zip(priced.bounded.release.aggregates, priced.bounded.sources, strict=True):
+        values = estimate(priced, source, aggregate.function, noisy)
+        if aggregate.function == "count" and nonnegative:
+            values = np.maximum(values, 0)
+        made.append(values)
+    return made
+
+
+def estimate(priced: Priced, source: Source, function: str, noisy: Sequence[NDArray[np.int64]]) -> Numbers:
+    """The aggregate `function` from the statistics of its source."""
+    if function == "avg":
+        return average(priced, source, noisy)
+    if source.form in ("count", "units", "sum"):
+        values = real(priced, source.first, noisy)
+    else:
+        values = _from_two(priced, source, function, noisy)
+    return whole(values) if is_whole(priced, source, function) else values
+
+
+def real(priced: Priced, index: int, noisy: Sequence[NDArray[np.int64]]) -> Floats:
+    """A statistic in its own unit."""
+    return noisy[index].astype(np.float64) * step(priced, index)
+
+
+def step(priced: Priced, index: int) -> float:
+    """The size of one step of the noise grid."""
+    return float(priced.bounded.statistics[index].grid * 2 ** priced.noised[index].shift)
+
+
+def is_whole(priced: Priced, source: Source, function: str) -> bool:
+    """Counts, and sums of integers, are shown as whole numbers."""
+    if function == "count":
+        return True
+    expression = argument(priced, source).expression
+    return function == "sum" and expression is not None and expression.type.kind is Kind.INTEGER
+
+
+def whole(values: Floats) -> NDArray[np.int64]:
+    """Rounded to the nearest whole number, ties to even (so that symmetric noise stays unbiased)."""
+    return np.clip(np.rint(values), -(2.0**62), 2.0**62).astype(np.int64)
+
+
+def argument(priced: Priced, source: Source) -> Argument:
+    """The argument of the source's statistics."""
+    return priced.bounded.arguments[priced.bounded.statistics[source.first].part.argument]
+
+
+def _from_two(priced: Priced, source: Source, function: str, noisy: Sequence[NDArray[np.int64]]) -> Floats:
+    it = argument(priced, source)
+    one, two = real(priced, source.first, noisy), real(priced, source.first + 1, noisy)
+    if source.form == "pair":
+        count = (one + two) / float(it.width * it.grid)
+        return count if function == "count" else one + count * float(it.lower * it.grid)
+    return one if function == "count" else two + one * float(it.middle * it.grid)
+
+
+def average(priced: Priced, source: Source, noisy: Sequence[NDArray[np.int64]]) -> Floats:
+    """L + (U−L)·S1/(S1+S2), or mid + S/n; inside the bounds, and NaN where the denominator is not positive."""
+    it = argument(priced, source)
+    low, high = float(it.lower * it.grid), float(it.upper * it.grid)
+    one, two = real(priced, source.first, noisy), real(priced, source.first + 1, noisy)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if source.form == "pair":
+            mean = low + (high - low) * one / (one + two)
+            count = one + two
+        else:
+            mean = float(it.middle * it.grid) + two / one
+            count = one
+    return np.where(count > 0, np.clip(mean, low, high), np.nan)

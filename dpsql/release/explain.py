@@ -1,0 +1,155 @@
+"""What a query will do and cost, before any data is touched: for people to read and for programs to use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpsql.budget import Cost
+from dpsql.budget.allocate import Bill, Priced
+from dpsql.mechanisms import DiscreteLaplace, Noise
+from dpsql.release.intervals import half_width
+from dpsql.sensitivity.keys import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one row adds at most, and where that is known from."""
+
+    lower: float
+    upper: float
+    origin: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticPlan:
+    """One noisy vector, in the statistic's own unit. `sensitivity` is the norm that the noise is scaled to."""
+
+    name: str
+    sensitivity: float
+    l0: int | None
+    linf: float
+    l1: float
+    l2: float
+    bounds: Bounds
+    mechanism: str
+    scale: float
+    grid: float
+    _noise: Noise
+
+    def expected_error(self, confidence: float = 0.95) -> float:
+        """The half width of the interval of this statistic."""
+        return self._noise.half_width(confidence) * self.grid
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatePlan:
+    """An aggregate as it was asked for, with its error bar where that is known in advance (not for averages)."""
+
+    text: str
+    statistics: tuple[str, ...]
+    error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPlan:
+    """A group key; `values` is None where the key is private."""
+
+    text: str
+    values: tuple[Any, ...] | None
+    origin: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePlan:
+    """One release: its keys, its statistics, the rule that bounds them, and the threshold of private keys."""
+
+    table: str
+    rule: str
+    keys: tuple[KeyPlan, ...]
+    statistics: tuple[StatisticPlan, ...]
+    aggregates: tuple[AggregatePlan, ...]
+    rows_per_unit: int
+    groups: int | None
+    threshold: float | None
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`print(explanation)` is for people. `sql` is what the engine would run (the salt is left out)."""
+
+    cost: Cost
+    mechanism: str
+    releases: tuple[ReleasePlan, ...]
+    alternatives: Mapping[str, Explanation]
+    finishing: str
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def sql(self) -> str:
+        """The engine's SQL, one statement for each release."""
+        return ";\n".join(release.sql for release in self.releases)
+
+    def __str__(self) -> str:
+        from dpsql.release.format import format_explanation
+
+        return format_explanation(self)
+
+
+def release_plan(priced: Priced, sql: str) -> ReleasePlan:
+    """The public description of a priced release."""
+    bounded = priced.bounded
+    statistics = tuple(_statistic(priced, i) for i in range(len(bounded.statistics)))
+    aggregates = []
+    for index, (aggregate, source) in enumerate(zip(bounded.release.aggregates, bounded.sources, strict=True)):
+        used = 2 if source.form in ("pair", "centred") else 1
+        names = tuple(s.name for s in bounded.statistics[source.first : source.first + used])
+        aggregates.append(AggregatePlan(str(aggregate), names, half_width(priced, index, 0.95)))
+    groups = None
+    if bounded.public:
+        groups = 1
+        for key in bounded.keys:
+            groups *= len(key.values or ())
+    one = bounded.selection.one if bounded.selection is not None else 1
+    cut = None if priced.threshold is None else priced.threshold / one
+    return ReleasePlan(bounded.release.table, bounded.rule, tuple(map(_key, bounded.keys)), statistics, tuple(aggregates),
+                       bounded.release.source.rows_per_unit, groups, cut, sql)  # fmt: skip
+
+
+def _key(key: Key) -> KeyPlan:
+    return KeyPlan(str(key.expression), key.values, key.domain.origin)
+
+
+def _statistic(priced: Priced, index: int) -> StatisticPlan:
+    statistic, noised = priced.bounded.statistics[index], priced.noised[index]
+    unit = float(statistic.grid * 2**noised.shift)
+    argument = priced.bounded.arguments[statistic.part.argument]
+    claim, laplace = noised.claim, isinstance(noised.noise, DiscreteLaplace)
+    lower, upper = (float(x * argument.grid) for x in (argument.lower, argument.upper))
+    origin = argument.domain.origin if statistic.part.alpha else ("each row counts once",)
+    return StatisticPlan(
+        statistic.name, (noised.joint.l1 if laplace else noised.joint.l2) * unit, claim.l0, claim.linf * unit,
+        claim.l1 * unit, claim.l2 * unit, Bounds(lower, upper, origin) if statistic.part.alpha else Bounds(1, 1, origin),
+        "laplace" if laplace else "gaussian", float(noised.noise.scale) * unit, unit, noised.noise,
+    )  # fmt: skip
+
+
+def notes_of(bill: Bill) -> tuple[str, ...]:
+    """What the error bars do not cover, in words."""
+    notes = []
+    for priced in bill.releases:
+        bounded = priced.bounded
+        for argument in bounded.arguments:
+            if argument.expression is not None and argument.lower != argument.upper:
+                low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))
+                notes.append(f"values of {argument.expression} outside [{low:g}, {high:g}] are clamped")
+        if bounded.weight is not None and bounded.weight.terms:
+            rows = bounded.release.source.rows_per_unit
+            notes.append(f"a unit with more than {rows} row{'s' if rows != 1 else ''} of {bounded.release.table} is weighed down to {rows}")
+        if priced.threshold is not None:
+            notes.append("groups with few units are left out")
+    return tuple(dict.fromkeys(notes))

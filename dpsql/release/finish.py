@@ -1,0 +1,176 @@
+"""The analyst's own outer SQL, over released and public tables, in a sealed database that holds nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+from sqlglot import exp
+
+from dpsql.errors import ParseError
+from dpsql.plan.plan import Plan, Release
+from dpsql.plan.relation import Aggregate
+from dpsql.plan.types import INT64, Kind, Type
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SEALED = {
+    "enable_external_access": "false",
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "threads": "1",
+    "memory_limit": "2GB",
+}
+SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows with names and types: the shape of an answer."""
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+class Finisher:
+    """One sealed database per session; each query has its own temporary tables."""
+
+    def __init__(self, read_public: Callable[[str], pd.DataFrame]) -> None:
+        self._read_public = read_public
+        self._connection = duckdb.connect(":memory:", config=SEALED)
+        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection.execute("SET lock_configuration = true")
+        self._loaded: set[str] = set()
+        self._lock = threading.Lock()
+
+    def check(self, plan: Plan) -> tuple[str, ...]:
+        """The column types of the answer. Whatever DuckDB would refuse is refused here, before anything is charged."""
+        with self._tables(plan, {}) as cursor:
+            try:
+                described = cursor.execute(f"DESCRIBE {finishing_sql(plan)}").fetchall()
+            except duckdb.Error as problem:
+                raise _explained(problem) from None
+        return tuple(row[1] for row in described)[: len(plan.outputs)]
+
+    def run(self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]], query: exp.Query | None = None) -> Table:
+        """The answer, or that of another query over the same tables."""
+        with self._tables(plan, columns) as cursor:
+            try:
+                done = cursor.execute(finishing_sql(plan) if query is None else query.sql("duckdb"))
+                names = tuple(d[0] for d in done.description or ())
+                types = tuple(str(d[1]) for d in done.description or ())
+                return Table(names, types, done.fetchall())
+            except duckdb.Error as problem:
+                raise _explained(problem) from None
+
+    def run_each(
+        self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]], query: exp.Query, times: int
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of `query` over each of `times` equal slices of the tables, one after the other."""
+        with self._tables(plan, columns) as cursor:
+            text = query.sql("duckdb")
+            for release in plan.releases:
+                size = len(columns[release.name]["_row"]) // times
+                cursor.execute(f"ALTER TABLE {release.name} RENAME TO {release.name}_all")
+                cursor.execute(
+                    f"CREATE TEMP VIEW {release.name} AS SELECT * REPLACE (_row % {max(1, size)} AS _row) FROM "
+                    f"{release.name}_all WHERE _row // {max(1, size)} = getvariable('draw')"
+                )
+            try:
+                for draw in range(times):
+                    cursor.execute(f"SET VARIABLE draw = {draw}")
+                    yield cursor.execute(text).fetchall()
+            except duckdb.Error as problem:
+                raise _explained(problem) from None
+            finally:
+                for release in plan.releases:
+                    cursor.execute(f"DROP VIEW IF EXISTS {release.name}")
+                    cursor.execute(f"DROP TABLE IF EXISTS {release.name}_all")
+
+    @contextmanager
+    def _tables(
+        self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]]
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        self._load(plan.public)
+        with self._connection.cursor() as cursor:
+            timer = threading.Timer(SECONDS, cursor.interrupt)
+            timer.daemon = True
+            timer.start()
+            try:
+                for release in plan.releases:
+                    _create(cursor, release, columns.get(release.name))
+                yield cursor
+            finally:
+                timer.cancel()
+                for release in plan.releases:
+                    cursor.execute(f"DROP TABLE IF EXISTS {release.name}")
+
+    def _load(self, public: Sequence[str]) -> None:
+        with self._lock:
+            for table in public:
+                if table not in self._loaded:
+                    frame = self._read_public(table)
+                    self._connection.register("_public", frame)
+                    self._connection.execute(f'CREATE TABLE "{table}" AS SELECT * FROM _public')
+                    self._connection.unregister("_public")
+                    self._loaded.add(table)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._connection.close()
+
+
+def finishing_sql(plan: Plan) -> str:
+    """The finishing query as text, generated afresh from the tree."""
+    return plan.finishing.sql("duckdb")
+
+
+def _explained(problem: duckdb.Error) -> ParseError:
+    """DuckDB's own words are safe here: the sealed database holds only released and public values."""
+    text = str(problem).split("\n")[0]
+    return ParseError(f"above the aggregate: {text}", hint="correct the expression; what was released is kept and replayed")
+
+
+def _create(cursor: duckdb.DuckDBPyConnection, release: Release, columns: Mapping[str, Sequence[Any]] | None) -> None:
+    types = {"_row": "BIGINT"} | {k.name: sql_type(k.expression.type) for k in release.keys}
+    types |= {f"_a{i}": aggregate_type(a) for i, a in enumerate(release.aggregates)}
+    if columns is None:
+        cursor.execute(f"CREATE TEMP TABLE {release.name} ({', '.join(f'{n} {t}' for n, t in types.items())})")
+        return
+    import pandas as pd
+
+    frame = pd.DataFrame({n: pd.Series(list(v) if n.startswith("_k") else v, dtype=object if n.startswith("_k") else None)
+                          for n, v in columns.items()})  # fmt: skip
+    listed = ", ".join(f"CAST({_settled(n, t)} AS {t}) AS {n}" for n, t in types.items())
+    cursor.register("_incoming", frame)
+    cursor.execute(f"CREATE TEMP TABLE {release.name} AS SELECT {listed} FROM _incoming")
+    cursor.unregister("_incoming")
+
+
+def _settled(name: str, type_: str) -> str:
+    """An average without a count to stand on is NULL."""
+    return f"CASE WHEN NOT isnan({name}) THEN {name} END" if name.startswith("_a") and type_ == "DOUBLE" else name
+
+
+def aggregate_type(aggregate: Aggregate) -> str:
+    """The type of an aggregate in the answer."""
+    whole = aggregate.argument is not None and aggregate.argument.type.kind is Kind.INTEGER
+    return "BIGINT" if aggregate.function == "count" or (aggregate.function == "sum" and whole) else "DOUBLE"
+
+
+def sql_type(type_: Type) -> str:
+    """The type of a key in the answer."""
+    if type_.kind is Kind.INTEGER:
+        return "BIGINT" if INT64[0] <= type_.lower and type_.upper <= INT64[1] else "HUGEINT"
+    if type_.kind is Kind.DECIMAL:
+        return f"DECIMAL(18,{type_.scale})"
+    names = {Kind.BOOLEAN: "BOOLEAN", Kind.DOUBLE: "DOUBLE", Kind.DATE: "DATE", Kind.TIMESTAMP: "TIMESTAMP"}
+    return names.get(type_.kind, "VARCHAR")

@@ -1,0 +1,68 @@
+"""`explain` for people: cost, each release with its bounds and errors, and the other mechanism beside it."""
+
+from __future__ import annotations
+
+from dpsql.release.explain import Explanation, KeyPlan, ReleasePlan
+
+RULES = {
+    "row": "each row is its own unit",
+    "single_row": "each unit has one row (verified)",
+    "one_group": "each unit is in one group; its total is weighed down to its bound",
+    "clip": "each unit's whole contribution is weighed down to its bound",
+}
+
+
+def format_explanation(plan: Explanation) -> str:
+    """The explanation as plain text."""
+    lines = [f"cost: {plan.cost if plan.releases else 'free (public tables only)'}"]
+    for release in plan.releases:
+        lines += _release(release)
+    if plan.alternatives:
+        lines += ["", *_alternatives(plan)]
+    if plan.notes:
+        lines += ["", "not covered by the error bars: " + "; ".join(plan.notes)]
+    return "\n".join(lines)
+
+
+def _release(release: ReleasePlan) -> list[str]:
+    lines = ["", f"release over {release.table}: {RULES[release.rule]}"]
+    for key in release.keys:
+        lines.append(f"  key {key.text}: {_key(key)}")
+    if release.threshold is not None:
+        lines.append(f"  shown: groups with at least about {release.threshold:.4g} units")
+    elif release.keys:
+        lines.append(f"  shown: all {release.groups} groups, also empty ones")
+    for statistic in release.statistics:
+        origin = ", ".join(statistic.bounds.origin) or "the query"
+        lines.append(
+            f"  {statistic.name}: a row adds {statistic.bounds.lower:g} to {statistic.bounds.upper:g} ({origin}); "
+            f"sensitivity {statistic.sensitivity:.6g}, {statistic.mechanism} scale {statistic.scale:.6g}"
+        )
+    for aggregate in release.aggregates:
+        error = "depends on the count" if aggregate.error is None else f"± {aggregate.error:.6g} (95%)"
+        lines.append(f"  {aggregate.text}: {error}")
+    return lines
+
+
+def _key(key: KeyPlan) -> str:
+    if key.values is None:
+        return "private values, shown above a threshold"
+    shown = ", ".join("NULL" if v is None else str(v) for v in key.values[:6])
+    more = ", …" if len(key.values) > 6 else ""
+    return f"{len(key.values)} public values: {shown}{more} ({', '.join(key.origin) or 'the query'})"
+
+
+def _alternatives(plan: Explanation) -> list[str]:
+    """Both mechanisms side by side, for the same asked price."""
+    lines = [f"{'mechanism':<12}{'ε':>8}{'δ':>10}{'ρ':>10}   errors (95%)"]
+    for name in ("laplace", "gaussian"):
+        other = plan if plan.mechanism == name else plan.alternatives.get(name)
+        if other is None:
+            continue
+        errors = ", ".join(
+            f"{a.text} ± {a.error:.5g}" for r in other.releases for a in r.aggregates if a.error is not None
+        )
+        mark = "*" if other is plan else ""
+        cost = other.cost
+        lines.append(f"{name + mark:<12}{cost.epsilon:>8.4g}{cost.delta:>10.3g}{cost.rho:>10.4g}   {errors or 'depend on the counts'}")
+    return lines

@@ -1,0 +1,62 @@
+"""Where exact integers end: noise is added here, and what leaves is a released table.
+
+**Theorem.** The released table is a function of (exact + noise) alone: for public keys one noisy integer per key and
+statistic; for private keys those of the keys whose noisy weight reaches the threshold, with fresh noise for every value
+shown. **Proof.** The only uses of `exact` below are `exact + sample` and the comparison of such a sum with the
+threshold; keys come from the query and the policy, or have passed the threshold; their order is that of the keys.
+**Checked by** `tests/unit/release/test_noise.py`, and a test that names every module that may import `Exact`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.budget.allocate import Priced
+from dpsql.engines.base import Exact
+from dpsql.plan.expression import Value
+from dpsql.sensitivity.bound import MAX_RELEASED
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A noisy table: keys, and one array of noisy integers per statistic, in steps of its noise grid."""
+
+    priced: Priced
+    keys: tuple[tuple[Value, ...], ...]
+    noisy: tuple[NDArray[np.int64], ...]
+
+
+def add_noise(priced: Priced, exact: Exact) -> Released:
+    """The released table."""
+    shown = _shown(priced, exact)
+    keys = tuple(exact.keys[i] for i in shown) if shown is not None else exact.keys
+    noisy = []
+    for values, noised in zip(exact.values, priced.noised, strict=True):
+        kept = values if shown is None else values[shown]
+        noisy.append(kept + noised.noise.sample(len(kept)))
+    return Released(priced, keys, tuple(noisy))
+
+
+def public_table(priced: Priced) -> Released:
+    """A release that shows public keys and nothing else: no data is read for it."""
+    return Released(priced, tuple(product(*(key.values or () for key in priced.bounded.keys))), ())
+
+
+def _shown(priced: Priced, exact: Exact) -> NDArray[np.int64] | None:
+    """The positions of the private keys that pass; None where all keys are public."""
+    if priced.selection is None or priced.threshold is None or exact.selection is None:
+        return None
+    noisy = exact.selection + priced.selection.noise.sample(len(exact.selection))
+    return np.flatnonzero(noisy >= priced.threshold)[:MAX_RELEASED]
+
+
+def resampled(released: Released, times: int) -> tuple[NDArray[np.int64], ...]:
+    """Fresh draws of the same laws around the released values, `times` rows of them: free, as post-processing is."""
+    return tuple(
+        values + noised.noise.sample(times * len(values)).reshape(times, len(values))
+        for values, noised in zip(released.noisy, released.priced.noised, strict=True)
+    )

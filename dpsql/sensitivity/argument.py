@@ -1,0 +1,74 @@
+"""The argument of an aggregate as integers: its bounds and the data grid on which each row is counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+
+from dpsql.bounds.domain import Domain
+from dpsql.plan.expression import Expression
+from dpsql.plan.types import Kind
+
+ROW_BITS = 30
+"""Values with a binary point keep this many bits: they fit 32-bit integers, and a weighted one 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What each row adds: an integer in [lower, upper] in steps of `grid`, or nothing for NULL and NaN.
+
+    `expression` None stands for the row itself (COUNT(*)), which adds exactly one.
+    """
+
+    expression: Expression | None
+    domain: Domain
+    lower: int
+    upper: int
+    grid: Fraction
+
+    @property
+    def magnitude(self) -> int:
+        """The most that one row can add, either way."""
+        return max(abs(self.lower), abs(self.upper))
+
+    @property
+    def width(self) -> int:
+        """The length of the interval."""
+        return self.upper - self.lower
+
+    @property
+    def middle(self) -> int:
+        """The centre of the interval, on the grid."""
+        return (self.lower + self.upper) // 2
+
+
+def counted(expression: Expression | None, domain: Domain) -> Argument:
+    """An argument that is only counted."""
+    return Argument(expression, domain, 1, 1, Fraction(1))
+
+
+def summed(expression: Expression, domain: Domain) -> Argument:
+    """An argument that is added up; its domain is bounded.
+
+    Integers and decimals are exact; everything else is rounded to the power-of-two grid on which the larger bound
+    has ROW_BITS bits. The row is clamped first, so a wrong bound costs accuracy, never privacy.
+    """
+    assert domain.lower is not None and domain.upper is not None
+    low, high = Fraction(domain.lower), Fraction(domain.upper)
+    if expression.type.kind is Kind.INTEGER and max(abs(low), abs(high)) < 2**62:
+        return Argument(expression, domain, ceil(low), max(ceil(low), floor(high)), Fraction(1))
+    scale = 10**expression.type.scale
+    if expression.type.kind is Kind.DECIMAL and max(abs(low), abs(high)) * scale < 2**50:
+        return Argument(expression, domain, ceil(low * scale), floor(high * scale), Fraction(1, scale))
+    grid = _power_of_two(max(abs(low), abs(high)))
+    return Argument(expression, domain, round(low / grid), round(high / grid), grid)
+
+
+def _power_of_two(largest: Fraction) -> Fraction:
+    """The grid on which `largest` has at most ROW_BITS bits."""
+    if largest == 0:
+        return Fraction(1)
+    bits = largest.numerator.bit_length() - largest.denominator.bit_length() + 1
+    exponent = max(-900, min(900, bits - ROW_BITS))
+    return Fraction(2) ** exponent

@@ -1,0 +1,135 @@
+"""The contribution bound of a release: which rule holds, what it claims, and what the emitted SQL must enforce."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpsql.bounds import infer
+from dpsql.bounds.domain import Domain
+from dpsql.plan.build import known_of, unbounded
+from dpsql.plan.plan import Release
+from dpsql.sensitivity.argument import Argument
+from dpsql.sensitivity.claim import Claim, one_coordinate
+from dpsql.sensitivity.keys import Key, make_keys
+from dpsql.sensitivity.selection import Selection, select_keys
+from dpsql.sensitivity.statistics import Layout, Part, Source, lay_out
+from dpsql.sensitivity.weight import WEIGHT_BITS, Weight, Term
+
+MAX_RELEASED = 2**20
+"""The most private keys that one release shows; it bounds how many coordinates the floor to a grid can touch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """A vector of integers, one per group: α·Σ + β·n of one argument, on `grid`, with the claim of the rule."""
+
+    name: str
+    part: Part
+    grid: Fraction
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A release with everything that the noise and the emitted SQL need to know."""
+
+    release: Release
+    rule: str
+    keys: tuple[Key, ...]
+    arguments: tuple[Argument, ...]
+    statistics: tuple[Statistic, ...]
+    shares: tuple[tuple[tuple[int, ...], Claim], ...]
+    sources: tuple[Source, ...]
+    weight: Weight | None
+    selection: Selection | None
+
+    @property
+    def public(self) -> bool:
+        """Are all keys known in advance?"""
+        return self.selection is None
+
+
+def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
+    """Infer domains, lay out the statistics, and choose the rule that bounds them."""
+    known = known_of(release.source)
+    named = [(k.name, k.expression, infer(k.expression, known), release.source.is_attribute(k.expression))
+             for k in release.keys]  # fmt: skip
+    keys = make_keys(named, max_public_keys)
+    domains: list[Domain | None] = []
+    for aggregate in release.aggregates:
+        domain = None if aggregate.argument is None else infer(aggregate.argument, known)
+        if domain is not None and aggregate.function in ("sum", "avg") and not domain.bounded:
+            assert aggregate.argument is not None
+            raise unbounded(aggregate.function, aggregate.argument)
+        domains.append(domain)
+    layout = lay_out(release.aggregates, domains, mechanism)
+    return _with_rule(release, keys, layout, mechanism)
+
+
+def _with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism: str) -> Bounded:
+    private = any(key.values is None for key in keys)
+    one_group = all(key.attribute for key in keys)
+    if release.source.by_row or release.source.single:
+        return _rule("row" if release.source.by_row else "single_row", release, keys, layout, None, 1,
+                     select_keys(1, mechanism) if private else None)  # fmt: skip
+    groups = 1 if one_group else release.groups_per_unit
+    weight = Weight(tuple(_terms(release, layout, one_group))) if layout.parts else None
+    reach = 1 if one_group else MAX_RELEASED if private else _size(keys)
+    return _rule("one_group" if one_group else "clip", release, keys, layout, weight, reach,
+                 select_keys(groups, mechanism) if private else None)  # fmt: skip
+
+
+def _size(keys: tuple[Key, ...]) -> int:
+    size = 1
+    for key in keys:
+        size *= len(key.values or ())
+    return max(1, size)
+
+
+def _terms(release: Release, layout: Layout, one_group: bool) -> list[Term]:
+    """What a unit's weight must keep below its cap.
+
+    COUNT(*) covers everything: with W ≤ m/rows, each row statistic that adds at most M a row stays below m·M.
+    """
+    rows = release.source.rows_per_unit
+    terms = [Term("groups", None, release.groups_per_unit) for p in layout.parts if p.units and not one_group][:1]
+    plain = [p for p in layout.parts if not p.units]
+    if any(layout.arguments[p.argument].expression is None for p in plain):
+        return [*terms, Term("rows", None, rows)]
+    for index in dict.fromkeys(p.argument for p in plain):
+        mine = [p for p in plain if p.argument == index]
+        if any(p.beta for p in mine):
+            terms.append(Term("count", index, rows))
+        else:
+            terms.append(Term("sum", index, rows * layout.arguments[index].magnitude))
+    return terms
+
+
+def _rule(
+    name: str, release: Release, keys: tuple[Key, ...], layout: Layout, weight: Weight | None, reach: int,
+    selection: Selection | None,
+) -> Bounded:  # fmt: skip
+    bits = WEIGHT_BITS if weight is not None else 0
+    statistics = tuple(_statistic(p, release, layout, name, bits, reach) for p in layout.parts)
+    shares = tuple((share, _joint([statistics[i] for i in share])) for share in layout.shares)
+    return Bounded(release, name, keys, layout.arguments, statistics, shares, layout.sources, weight, selection)
+
+
+def _statistic(part: Part, release: Release, layout: Layout, rule: str, bits: int, reach: int) -> Statistic:
+    """The claim of one statistic under the rule; the theorems stand in `row`, `one_group` and `clip`."""
+    grid = layout.arguments[part.argument].grid if part.alpha else Fraction(1)
+    if part.units and rule == "one_group":
+        return Statistic(part.name, part, grid, one_coordinate(1))
+    times = release.groups_per_unit if part.units else release.source.rows_per_unit
+    size = max(1, part.row) if bits == 0 else max(1, part.row) * times << bits
+    claim = one_coordinate(size) if rule != "clip" else Claim(None, size, size, size, reach)
+    return Statistic(part.name, part, grid / (1 << bits), claim)
+
+
+def _joint(statistics: list[Statistic]) -> Claim:
+    """The claim on the concatenated vectors of one share: the pair's parts add up to one row's width."""
+    first = statistics[0].claim
+    if len(statistics) == 1:
+        return first
+    return Claim(None, first.linf, first.l1, first.l2, first.reach * len(statistics))

@@ -1,0 +1,57 @@
+"""Group keys: public where the policy and the query alone say which values there are, private otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor, prod
+
+from dpsql.bounds.domain import Domain, value_at
+from dpsql.plan.expression import Expression, Value
+from dpsql.plan.types import Kind, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A group key. `values` lists a public key's values in their order, NULL last where it can occur."""
+
+    name: str
+    expression: Expression
+    domain: Domain
+    values: tuple[Value, ...] | None
+    attribute: bool
+
+    @property
+    def contiguous(self) -> bool:
+        """Whole numbers or days in a row, which need no list in the emitted SQL."""
+        return self.values is not None and self.domain.values is None
+
+
+def make_keys(named: Sequence[tuple[str, Expression, Domain, bool]], limit: int) -> tuple[Key, ...]:
+    """All keys public, or all private: a product with one private key, or beyond the limit, is private.
+
+    **Theorem.** Listing every public key, with zero where no row has it, tells nothing: the list is a function of the
+    SQL and the policy. A value outside the list counts as NULL (or is dropped where NULL cannot be), never as a value
+    of the list. **Checked by** the neighbour test, which compares the keys of both databases.
+    """
+    keys = [Key(name, e, domain, public_values(domain, e.type, limit), attribute) for name, e, domain, attribute in named]
+    sizes = [len(key.values) for key in keys if key.values is not None]
+    if len(sizes) == len(keys) and prod(sizes) <= limit:
+        return tuple(keys)
+    return tuple(Key(k.name, k.expression, k.domain, None, k.attribute) for k in keys)
+
+
+def public_values(domain: Domain, type_: Type, limit: int) -> tuple[Value, ...] | None:
+    """The values of a public key, or None if the key is private."""
+    if domain.values is not None:
+        values: tuple[Value, ...] = tuple(v for v in domain.values if v is not None)
+    elif type_.kind in (Kind.INTEGER, Kind.DATE) and domain.lower is not None and domain.upper is not None:
+        low, high = ceil(domain.lower), floor(domain.upper)
+        if high - low >= limit:
+            return None
+        values = tuple(value_at(position, type_) for position in range(low, high + 1))
+    else:
+        return None
+    if len(values) > limit:
+        return None
+    return (*values, None) if domain.nullable else values

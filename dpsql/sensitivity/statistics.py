@@ -1,0 +1,129 @@
+"""From the aggregates of a query to the fewest statistics that answer them all.
+
+Aggregates over the same argument share statistics. Each statistic is α·Σ + β·n of two exact integers per group, the
+sum Σ of the argument and the number n of rows that have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dpsql.bounds.domain import Domain
+from dpsql.plan.expression import Expression
+from dpsql.plan.relation import Aggregate
+from dpsql.sensitivity.argument import Argument, counted, summed
+
+Form = Literal["count", "sum", "pair", "centred", "units"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One statistic before its claim is known: α·Σ + β·n, and the most that one row adds to it."""
+
+    name: str
+    argument: int
+    alpha: int
+    beta: int
+    row: int
+    units: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an aggregate's answer comes from: a form, and its first statistic."""
+
+    form: Form
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Arguments, statistics, and the groups of statistics (`shares`) that one portion of the budget covers jointly."""
+
+    arguments: tuple[Argument, ...]
+    parts: tuple[Part, ...]
+    shares: tuple[tuple[int, ...], ...]
+    sources: tuple[Source, ...]
+
+
+def lay_out(aggregates: Sequence[Aggregate], domains: Sequence[Domain | None], mechanism: str) -> Layout:
+    """The statistics of a release.
+
+    AVG, or SUM with COUNT of the same argument, takes the two-sided pair Σ(x−L), Σ(U−x) under Laplace noise, whose
+    joint L1 sensitivity is that of one sum, and the centred sum with the count under Gaussian noise.
+    """
+    builder = _Layout(mechanism)
+    asked = [(a.function, *_subject(a, d)) for a, d in zip(aggregates, domains, strict=True)]
+    whole = next((e for f, e, d in asked if f in ("sum", "avg") and d is not None and not (d.nullable or d.nan)), None)
+    subjects = [whole if f == "count" and e is None and not a.distinct else e
+                for (f, e, _), a in zip(asked, aggregates, strict=True)]  # fmt: skip
+    sources = []
+    for (function, _, _), subject, aggregate in zip(asked, subjects, aggregates, strict=True):
+        if aggregate.distinct:
+            sources.append(builder.units())
+            continue
+        needs = {f for (f, _, _), s, a in zip(asked, subjects, aggregates, strict=True) if s == subject and not a.distinct}
+        domain = next((d for (_, e, d) in asked if e == subject), None)
+        sources.append(builder.source(function, subject, domain, needs))
+    return Layout(tuple(builder.arguments), tuple(builder.parts), tuple(builder.shares), tuple(sources))
+
+
+def _subject(aggregate: Aggregate, domain: Domain | None) -> tuple[Expression | None, Domain | None]:
+    """The argument; COUNT(x) over an x that is never NULL is COUNT(*)."""
+    if aggregate.function == "count" and (domain is None or not (domain.nullable or domain.nan)):
+        return None, None
+    return aggregate.argument, domain
+
+
+class _Layout:
+    """Collects arguments and statistics, each once."""
+
+    def __init__(self, mechanism: str) -> None:
+        self.mechanism = mechanism
+        self.arguments: list[Argument] = []
+        self.parts: list[Part] = []
+        self.shares: list[tuple[int, ...]] = []
+        self.made: dict[tuple[Expression | None, str], Source] = {}
+
+    def units(self) -> Source:
+        """COUNT(DISTINCT unit): one for each unit that has a row in the group."""
+        return self._once((None, "units"), "units", counted(None, Domain()), lambda i, _: [Part("units", i, 0, 1, 1, True)])
+
+    def source(self, function: str, subject: Expression | None, domain: Domain | None, needs: set[str]) -> Source:
+        """The form that serves all that is asked of one argument."""
+        if needs == {"count"}:
+            argument = counted(subject, domain or Domain())
+            return self._once((subject, "count"), "count", argument, lambda i, _: [Part(f"count{i}", i, 0, 1, 1)])
+        assert subject is not None and domain is not None
+        argument = summed(subject, domain)
+        if needs == {"sum"}:
+            return self._once((subject, "sum"), "sum", argument, lambda i, a: [Part(f"sum{i}", i, 1, 0, a.magnitude)])
+        if self.mechanism == "laplace" and argument.width > 0:
+            return self._once((subject, "pair"), "pair", argument, _pair)
+        return self._once((subject, "centred"), "centred", argument, _centred)
+
+    def _once(self, key: tuple[Expression | None, str], form: Form, argument: Argument, parts: object) -> Source:
+        if key not in self.made:
+            self.made[key] = Source(form, len(self.parts))
+            self.arguments.append(argument)
+            made = parts(len(self.arguments) - 1, argument)  # type: ignore[operator]
+            numbers = range(len(self.parts), len(self.parts) + len(made))
+            self.parts += made
+            self.shares += [tuple(numbers)] if form == "pair" else [(n,) for n in numbers]
+        return self.made[key]
+
+
+def _pair(index: int, argument: Argument) -> list[Part]:
+    """Σ(x−L) and Σ(U−x). **Theorem.** Together a row adds exactly U−L to them, so their joint L1 norm is that of one."""
+    return [
+        Part(f"above{index}", index, 1, -argument.lower, argument.width),
+        Part(f"below{index}", index, -1, argument.upper, argument.width),
+    ]
+
+
+def _centred(index: int, argument: Argument) -> list[Part]:
+    """n and Σ(x−mid)."""
+    reach = max(argument.upper - argument.middle, argument.middle - argument.lower)
+    return [Part(f"count{index}", index, 0, 1, 1), Part(f"centred{index}", index, 1, -argument.middle, reach)]

@@ -1,0 +1,40 @@
+"""Rules `one_group` and `clip`: one weight per unit bounds its whole contribution.
+
+Let unit u own rows with integer contributions v (a vector over statistics), and let W_u be a whole number of
+2**-WEIGHT_BITS, at most 1, with W_u · T_j(u) ≤ C_j for every term j: T is u's number of rows (or of rows that have the
+argument, or of groups), or its total Σ|v|, and C the cap: `rows_per_unit`, `groups_per_unit`, or rows · magnitude.
+
+**Theorem (clip).** Multiplying every row of u by W_u leaves Σ over groups |Σ rows v·W_u| ≤ C for each statistic: l1 ≤ C,
+hence linf ≤ C and l2 ≤ C, for any number of groups and rows. The pair Σ(x−L), Σ(U−x) has *jointly* l1 ≤ C, C = rows·(U−L).
+**Proof.** Σ_g |Σ v W| ≤ W Σ|v|. For a term on the total, W Σ|v| ≤ C by choice of W. For a term on the number n of rows,
+Σ|v| ≤ n·M and W·n ≤ rows, so W Σ|v| ≤ rows·M. W is ⌊C·2^B / T⌋ / 2^B, rounded down, and v·W is an exact integer in
+units of 2^−B, so nothing is rounded up afterwards. W depends on u's own rows only, so other units do not move.
+For the pair a row adds (x−L)+(U−x) = U−L, whatever x is.
+**Theorem (one_group).** If all rows of u lie in one group (every key is an attribute of the unit, or there is no key),
+the same holds with T = |Σ v| in place of Σ|v|, and each statistic changes in one coordinate: l0 = 1.
+All statistics of a release use the same W_u, so sums, counts and averages stay consistent with each other.
+**Checked by** `tests/properties/test_neighbours.py`, and the planted bugs "no weight" and "weight per row".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+WEIGHT_BITS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """W · T ≤ cap, for T = rows, groups, rows with an argument, or the total of an argument."""
+
+    kind: Literal["rows", "groups", "count", "sum"]
+    argument: int | None
+    cap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """The least of 1 and cap/T over all terms."""
+
+    terms: tuple[Term, ...]

@@ -1,0 +1,83 @@
+"""Costs: read as written, rounded up, and never free."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpsql.budget import UNIT, Charge, Cost, exact, pure_charge, zcdp_charge
+from dpsql.errors import ProgrammingError
+
+BAD = [
+    math.nan,
+    math.inf,
+    -math.inf,
+    -0.5,
+    0,
+    0.0,
+    5e-324,
+    1e-310,
+    1e200,
+    Fraction(-1, 3),
+    Decimal("NaN"),
+    "1",
+    None,
+]
+
+
+def test_a_float_is_the_number_that_was_written() -> None:
+    assert exact(0.1) == Fraction(1, 10) == exact(np.float64(0.1)) == exact(Decimal("0.1"))
+    assert exact(np.int64(3)) == 3
+
+
+def test_ten_tenths_are_one() -> None:
+    tenth, one = pure_charge(0.1), pure_charge(1)
+    assert tenth.epsilon is not None
+    assert one.epsilon == 10 * tenth.epsilon
+
+
+def test_charges_are_rounded_up() -> None:
+    third = zcdp_charge(Fraction(1, 3), Fraction(1, 3))
+    assert third.rho * UNIT > Fraction(1, 3) > (third.rho - 1) * UNIT
+    assert third.delta == third.rho
+    assert zcdp_charge(Fraction(1, 10**50)).rho == 1
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_what_is_no_price_is_refused(bad: float) -> None:
+    for build in (zcdp_charge, pure_charge, lambda value: pure_charge(1, value)):
+        if bad is None and build is not zcdp_charge and build is not pure_charge:
+            continue
+        with pytest.raises(ProgrammingError):
+            build(bad)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -1e-9, 5e-324, 1, 2])
+def test_a_bad_delta_is_refused_but_zero_is_fine(bad: float) -> None:
+    with pytest.raises(ProgrammingError):
+        zcdp_charge(1, bad)
+    assert zcdp_charge(1, 0.0).delta == 0
+
+
+@pytest.mark.parametrize(
+    "fields", [(0,), (-1,), (1.0,), (True,), (1, -1), (1, 0, 0), (1, 1, 1), (1, 0, 0.5), (1, 0.0)]
+)
+def test_a_charge_is_made_of_positive_integers_and_a_pure_one_has_no_delta(fields: tuple[int, ...]) -> None:
+    with pytest.raises(ProgrammingError):
+        Charge(*fields)
+
+
+def test_a_sum_is_pure_only_if_both_parts_are() -> None:
+    assert Charge(1, 0, 2) + Charge(3, 0, 4) == Charge(4, 0, 6)
+    assert Charge(1, 0, 2) + Charge(3, 5) == Charge(4, 5, None)
+
+
+def test_costs_read_well() -> None:
+    assert str(Cost(0.5, 1e-8, 0.00664)) == "ε = 0.5, δ = 1e-08, ρ = 0.00664"
+    assert str(Cost(0.5, 0, 0)) == "ε = 0.5"
+    with pytest.raises(ProgrammingError):
+        Cost(math.nan, 0, 0)
