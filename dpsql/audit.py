@@ -42,16 +42,22 @@ class ReleaseTrace:
 
 
 def trace(
-    db: Connection, sql: str, *, salt: bytes, epsilon: float | Decimal | None = None,
-    delta: float | Decimal | None = None, mechanism: str | None = None,
-) -> list[ReleaseTrace]:  # fmt: skip
+    db: Connection,
+    sql: str,
+    *,
+    salt: bytes,
+    epsilon: float | Decimal | None = None,
+    delta: float | Decimal | None = None,
+    mechanism: str | None = None,
+) -> list[ReleaseTrace]:
     """Run the same code as a query up to the noise, and return what it would be added to. Charges nothing.
 
     It shows exact values, so it refuses a connection that was opened for an analyst.
     """
     if not db.steward:
-        raise PolicyError("a trace shows exact values: it is for the steward only",
-                          hint="open the connection with steward=True")  # fmt: skip
+        raise PolicyError(
+            "a trace shows exact values: it is for the steward only", hint="open the connection with steward=True"
+        )
     prepared = db.prepare(sql, epsilon, delta, mechanism)
     return [_release(db, priced, salt) for priced in prepared.bill.releases if not priced.free]
 
@@ -63,19 +69,41 @@ def _release(db: Connection, priced: Priced, salt: bytes) -> ReleaseTrace:
     statistics = []
     for statistic, noised, values in zip(bounded.statistics, priced.noised, exact.values, strict=True):
         claim = noised.claim
-        statistics.append(StatisticTrace(
-            statistic.name, tuple(values.tolist()), claim.l0, claim.linf, claim.l1, claim.l2,
-            statistic.grid * 2**noised.shift, kinds[type(noised.noise).__name__ == "DiscreteLaplace"], noised.noise.scale,
-        ))  # fmt: skip
-    if priced.selection is not None and exact.selection is not None:
+        statistics.append(
+            StatisticTrace(
+                statistic.name,
+                tuple(values.tolist()),
+                claim.l0,
+                claim.linf,
+                claim.l1,
+                claim.l2,
+                statistic.grid * 2**noised.shift,
+                kinds[type(noised.noise).__name__ == "DiscreteLaplace"],
+                noised.noise.scale,
+            )
+        )
+    if priced.selection is not None and exact.selection is not None and bounded.selection is not None:
         claim = priced.selection.claim
-        statistics.append(StatisticTrace(
-            "selection", tuple(exact.selection.tolist()), claim.l0, claim.linf, claim.l1, claim.l2,
-            Fraction(1, bounded.selection.one), kinds[type(priced.selection.noise).__name__ == "DiscreteLaplace"],
-            priced.selection.noise.scale,
-        ))  # fmt: skip
+        statistics.append(
+            StatisticTrace(
+                "selection",
+                tuple(exact.selection.tolist()),
+                claim.l0,
+                claim.linf,
+                claim.l1,
+                claim.l2,
+                Fraction(1, bounded.selection.one),
+                kinds[type(priced.selection.noise).__name__ == "DiscreteLaplace"],
+                priced.selection.noise.scale,
+            )
+        )
     joint = tuple(
-        (tuple(bounded.statistics[i].name for i in share), priced.noised[share[0]].joint.l1, priced.noised[share[0]].joint.l2)
-        for share, _ in bounded.shares if len(share) > 1
-    )  # fmt: skip
+        (
+            tuple(bounded.statistics[i].name for i in share),
+            priced.noised[share[0]].joint.l1,
+            priced.noised[share[0]].joint.l2,
+        )
+        for share, _ in bounded.shares
+        if len(share) > 1
+    )
     return ReleaseTrace(bounded.rule, exact.keys, tuple(statistics), joint)

@@ -79,22 +79,41 @@ class Connection:
     # the flow -----------------------------------------------------------------------------------------------------
 
     def query(
-        self, sql: str, *, epsilon: float | Decimal | None = None, delta: float | Decimal | None = None,
-        mechanism: str | None = None, nonnegative: bool = False,
-    ) -> Result:  # fmt: skip
+        self,
+        sql: str,
+        *,
+        epsilon: float | Decimal | None = None,
+        delta: float | Decimal | None = None,
+        mechanism: str | None = None,
+        nonnegative: bool = False,
+    ) -> Result:
         """Answer a query privately. `epsilon` and `delta` are the price of the whole query."""
         prepared = self.prepare(sql, epsilon, delta, mechanism)
         released, cost, replayed = self._release(prepared)
         columns = {name: tabulate(table, nonnegative=nonnegative) for name, table in released.items()}
         table = self._finisher.run(prepared.plan, columns)
         names = tuple(output.name for output in prepared.plan.outputs)
-        return Result(names, prepared.types, cost, replayed, prepared.bill.mechanism, notes_of(prepared.bill), table,
-                      prepared.plan, released, self._finisher)  # fmt: skip
+        return Result(
+            names,
+            prepared.types,
+            cost,
+            replayed,
+            prepared.bill.mechanism,
+            notes_of(prepared.bill),
+            table,
+            prepared.plan,
+            released,
+            self._finisher,
+        )
 
     def explain(
-        self, sql: str, *, epsilon: float | Decimal | None = None, delta: float | Decimal | None = None,
+        self,
+        sql: str,
+        *,
+        epsilon: float | Decimal | None = None,
+        delta: float | Decimal | None = None,
         mechanism: str | None = None,
-    ) -> Explanation:  # fmt: skip
+    ) -> Explanation:
         """What the query would do and cost. Touches no private data and spends nothing."""
         chosen = self.prepare(sql, epsilon, delta, mechanism)
         other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
@@ -104,8 +123,9 @@ class Connection:
             others = {}
         return self._explanation(chosen, others)
 
-    def prepare(self, sql: str, epsilon: float | Decimal | None, delta: float | Decimal | None,
-                mechanism: str | None) -> Prepared:  # fmt: skip
+    def prepare(
+        self, sql: str, epsilon: float | Decimal | None, delta: float | Decimal | None, mechanism: str | None
+    ) -> Prepared:
         """Parse, plan, bound and price: all that can refuse does so here, before anything is charged."""
         self._open()
         asked = self._price(epsilon, delta)
@@ -154,7 +174,9 @@ class Connection:
         cost = cost_of(prepared.bill, [priced for priced, _ in missing])
         analyst_caps = self._caps(self.analyst) if self.analyst is not None else None
         return self._ledger.reserve(
-            Request(self.analyst, charge, cost, self._caps(None), analyst_caps, prepared.sql, tuple(m for _, m in missing))
+            Request(
+                self.analyst, charge, cost, self._caps(None), analyst_caps, prepared.sql, tuple(m for _, m in missing)
+            )
         )
 
     # the account ----------------------------------------------------------------------------------------------------
@@ -178,12 +200,16 @@ class Connection:
         asked = Fraction(_number(epsilon, "epsilon")) if epsilon is not None else Fraction(defaults.epsilon)
         slack = Fraction(_number(delta, "delta")) if delta is not None else Fraction(defaults.delta)
         if asked <= 0 or not 0 <= slack < 1:
-            raise PolicyError(f"epsilon = {epsilon} and delta = {delta} are not a price",
-                              hint="epsilon is above 0, delta at least 0 and below 1")  # fmt: skip
+            raise PolicyError(
+                f"epsilon = {epsilon} and delta = {delta} are not a price",
+                hint="epsilon is above 0, delta at least 0 and below 1",
+            )
         for name, value, limit in (("epsilon", asked, limits.epsilon), ("delta", slack, limits.delta)):
             if value > Fraction(limit):
-                raise PolicyError(f"one query may ask for {name} up to {limit}, not {float(value):g}",
-                                  hint=f"ask for {name}={limit} or less")  # fmt: skip
+                raise PolicyError(
+                    f"one query may ask for {name} up to {limit}, not {float(value):g}",
+                    hint=f"ask for {name}={limit} or less",
+                )
         return asked, slack
 
     # parts ----------------------------------------------------------------------------------------------------------
@@ -206,9 +232,16 @@ class Connection:
 
     def _explanation(self, prepared: Prepared, alternatives: Mapping[str, Explanation]) -> Explanation:
         releases = tuple(release_plan(p, "" if p.free else self._engine.emit(p, None)) for p in prepared.bill.releases)
-        return Explanation(prepared.bill.cost, prepared.bill.mechanism, releases, alternatives,
-                           finishing_sql(prepared.plan), tuple(o.name for o in prepared.plan.outputs), prepared.types,
-                           notes_of(prepared.bill))  # fmt: skip
+        return Explanation(
+            prepared.bill.cost,
+            prepared.bill.mechanism,
+            releases,
+            alternatives,
+            finishing_sql(prepared.plan),
+            tuple(o.name for o in prepared.plan.outputs),
+            prepared.types,
+            notes_of(prepared.bill),
+        )
 
     # PEP 249 --------------------------------------------------------------------------------------------------------
 
@@ -241,21 +274,29 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
 def connect(
-    source: Source, *, policy: str | os.PathLike[str] | Mapping[str, Any] | Policy,
-    ledger: str | os.PathLike[str] | None = None, analyst: str | None = None, steward: bool = False,
-) -> Connection:  # fmt: skip
+    source: Source,
+    *,
+    policy: str | os.PathLike[str] | Mapping[str, Any] | Policy,
+    ledger: str | os.PathLike[str] | None = None,
+    analyst: str | None = None,
+    steward: bool = False,
+) -> Connection:
     """Open a dataset: a DuckDB file, a DuckDB connection, or a mapping of names to frames and files.
 
     The ledger stands beside the policy file unless named; with a policy that is not a file it must be named
     (":memory:" for a throw-away one, whose promise ends with the process).
     """
     if steward and analyst is not None:
-        raise InterfaceError("a connection is either an analyst's or the steward's", hint="give analyst= or steward=True")
+        raise InterfaceError(
+            "a connection is either an analyst's or the steward's", hint="give analyst= or steward=True"
+        )
     loaded = load_policy(policy if not isinstance(policy, os.PathLike) else Path(policy))
     name = None if steward else analyst or "analyst"
     loaded.caps(name)
@@ -273,7 +314,9 @@ def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] 
         return ledger if ledger == ":memory:" else Path(ledger)
     if isinstance(policy, str | os.PathLike):
         return Path(policy).parent / f"{loaded.dataset}.ledger"
-    raise InterfaceError("where should the ledger be?", hint='name a file, ledger="shop.ledger", or ledger=":memory:" for a throw-away')
+    raise InterfaceError(
+        "where should the ledger be?", hint='name a file, ledger="shop.ledger", or ledger=":memory:" for a throw-away'
+    )
 
 
 def _number(value: float | Decimal, name: str) -> Decimal:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from dpsql.bounds.domain import Domain
-from dpsql.bounds.ends import End, ends, span
+from dpsql.bounds.ends import End, ends, magnitude, span
 from dpsql.bounds.rule import Rule
 from dpsql.plan.expression import Call
 from dpsql.plan.types import Kind
@@ -91,7 +91,7 @@ def _toward_zero(x: End) -> End:
 def _modulo(call: Call, args: tuple[Domain, ...]) -> Domain:
     """The sign of the dividend; smaller than either operand in size."""
     (al, au), (bl, bu) = (ends(d, call.type) for d in args)
-    size = max(abs(bl), abs(bu))
+    size = magnitude(bl, bu)
     if call.type.kind is Kind.INTEGER:
         size = max(size - 1, 0)
     floating = call.type.kind is Kind.DOUBLE
@@ -107,7 +107,8 @@ def _negate(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 def _absolute(call: Call, args: tuple[Domain, ...]) -> Domain:
     low, high = ends(args[0], call.type)
-    return span(0 if _zero(args[0]) else min(abs(low), abs(high)), max(abs(low), abs(high)), call.type, args)
+    least = 0 if _zero(args[0]) else min(magnitude(low), magnitude(high))
+    return span(least, magnitude(low, high), call.type, args)
 
 
 def _rounded(call: Call, args: tuple[Domain, ...]) -> Domain:
@@ -121,7 +122,7 @@ def rounded(call: Call, end: End) -> End:
     if isinstance(end, float) and math.isinf(end):
         return end
     if call.op != "round":
-        return {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc}[call.op](end)
+        return math.floor(end) if call.op == "floor" else math.ceil(end) if call.op == "ceil" else math.trunc(end)
     places = call.option if isinstance(call.option, int) else 0
     if not isinstance(end, float):
         return Fraction(_half_away(end * Fraction(10) ** places)) / Fraction(10) ** places

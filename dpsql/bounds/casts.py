@@ -73,14 +73,14 @@ def _placed(end: End, source: Type, target: Type, *, up: bool) -> Number | None:
 
 
 def _fits(end: End, target: Type) -> bool:
-    return target.lower <= (Fraction(end) * 10**target.scale) <= target.upper
+    return bool(target.lower <= Fraction(end) * 10**target.scale <= target.upper)
 
 
 def _within(source: Type, target: Type) -> bool:
     """Does the whole hard range fit?"""
     if source.scale > target.scale:
         return False
-    unit = 10 ** (target.scale - source.scale)
+    unit = int(10 ** (target.scale - source.scale))
     return target.lower <= source.lower * unit and source.upper * unit <= target.upper
 
 

@@ -11,7 +11,7 @@ from datetime import date, datetime
 
 from dpsql.bounds import calendar
 from dpsql.bounds.domain import Domain, Number, finite, number, value_at
-from dpsql.bounds.ends import End, ends, span
+from dpsql.bounds.ends import End, ends, magnitude, span
 from dpsql.bounds.rule import Rule
 from dpsql.plan.expression import Call
 from dpsql.plan.types import DATE, TIMESTAMP, Type
@@ -77,7 +77,7 @@ def _days(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 def _add_days(call: Call, args: tuple[Domain, ...]) -> Domain:
     (low, high), (least, most) = ends(args[0], DATE), ends(args[1], call.args[1].type)
-    null = not args[0].bounded or max(abs(least), abs(most)) > MOST_DAYS
+    null = not args[0].bounded or magnitude(least, most) > MOST_DAYS
     if call.op == "sub_days":
         least, most = -most, -least
     return span(low + least, high + most, call.type, args, null=null)

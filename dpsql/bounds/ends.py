@@ -37,6 +37,11 @@ def to_float(number: Number | Fraction) -> float:
         return math.copysign(math.inf, number)
 
 
+def magnitude(*numbers: End) -> End:
+    """The largest distance from zero."""
+    return max(-x if x < 0 else x for x in numbers)
+
+
 def span(low: End, high: End, type_: Type, like: tuple[Domain, ...], *, nan: bool = False, null: bool = False) -> Domain:
     """An interval for a strict operation: NULL if an operand is, with the operands' origins."""
     return interval(

@@ -29,8 +29,8 @@ _RULES: dict[str, Rule] = {
     **arithmetic.RULES, **casts.RULES, **comparison.RULES, **conditional.RULES, **dates.RULES, **text.RULES,
 }  # fmt: skip
 _LENIENT = comparison.LENIENT | {"coalesce", "greatest", "least", "concat", "nullif"}
-_LISTING = {"mul", "cast", "round", "floor", "ceil", "trunc"}
-"""Operations that leave gaps or change the kind: over whole numbers in bounds they give a list."""
+_LISTING = {"mul", "round"}
+"""Operations that leave gaps: over whole numbers in bounds they give a list."""
 
 
 def infer(expression: Expression, known: Known) -> Domain:
@@ -89,20 +89,24 @@ def _evaluated(call: Call, args: tuple[Domain, ...]) -> Domain | None:
 def _values(call: Call, domain: Domain, type_: Type) -> tuple[Value, ...] | None:
     if domain.values is not None:
         return domain.values
-    if call.op not in _LISTING or type_.kind not in (Kind.INTEGER, Kind.DATE) or call.op == "cast" and call.type.kind is not Kind.TEXT:
+    listing = call.op in _LISTING or (call.op == "cast" and call.type.kind is Kind.TEXT)
+    places = _places(domain) if listing and type_.kind in (Kind.INTEGER, Kind.DATE) else None
+    found = None if places is None else tuple(value_at(position, type_) for position in places)
+    return None if found is None or None in found else found
+
+
+def _places(domain: Domain) -> range | None:
+    """The whole numbers in bounds, if they are few."""
+    if domain.lower is None or domain.upper is None:
         return None
-    if domain.lower is None or domain.upper is None or domain.upper - domain.lower >= MOST_LISTED:
-        return None
-    found = tuple(value_at(position, type_) for position in range(ceil(domain.lower), floor(domain.upper) + 1))
-    return None if None in found else found
+    low, high = ceil(domain.lower), floor(domain.upper)
+    return range(low, high + 1) if high - low < MOST_LISTED else None
 
 
 def _whole_list(call: Call, domain: Domain) -> Domain:
     """floor(x) and the like over DOUBLE in bounds: whole numbers, which can be listed."""
     whole = call.op in ("floor", "ceil", "trunc") or (call.op == "round" and call.option == 0)
-    if not whole or call.type.kind is not Kind.DOUBLE or domain.nan or domain.lower is None or domain.upper is None:
+    places = _places(domain) if whole and call.type.kind is Kind.DOUBLE and not domain.nan else None
+    if places is None:
         return domain
-    if domain.upper - domain.lower >= MOST_LISTED:
-        return domain
-    values = [float(x) for x in range(ceil(domain.lower), floor(domain.upper) + 1)]
-    return finite(values, call.type, nullable=domain.nullable, origin=domain.origin)
+    return finite(map(float, places), call.type, nullable=domain.nullable, origin=domain.origin)

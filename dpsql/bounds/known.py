@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dpsql.bounds.domain import Domain, intersect, of_type, union
@@ -43,16 +43,19 @@ class Known:
         return any(d.impossible for d in (*self.columns.values(), *self.refinements.values()))
 
 
-def either(before: Known, one: Known, two: Known, infer: Callable[[Expression, Known], Domain]) -> Known:
-    """What holds for a row of which one of two things became known; values stay in the order they had before."""
+def either(before: Known, one: Known, two: Known) -> Known:
+    """What holds for a row of which one of two things became known; values stay in the order they had before.
+
+    An expression of which only one of them speaks is forgotten.
+    """
     if one.impossible or two.impossible:
         return two if one.impossible else one
     columns = {
         name: _in_order(union((domain, two.columns[name])), before.columns.get(name))
         for name, domain in one.columns.items() if name in two.columns
     }  # fmt: skip
-    spoken = dict.fromkeys((*one.refinements, *two.refinements))
-    return Known(columns, {e: union((infer(e, one), infer(e, two))) for e in spoken})
+    spoken = [e for e in one.refinements if e in two.refinements]
+    return Known(columns, {e: union((one.refinements[e], two.refinements[e])) for e in spoken})
 
 
 def _in_order(domain: Domain, before: Domain | None) -> Domain:

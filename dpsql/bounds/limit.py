@@ -67,7 +67,8 @@ def _as_double(mine: Type, its: Type) -> bool:
     if DOUBLE in (mine, its):
         return True
     scale = max(mine.scale, its.scale)
-    return max(abs(end) * 10 ** (scale - t.scale) for t in (mine, its) for end in (t.lower, t.upper)) >= 10**38
+    ends_ = [abs(end) * int(10 ** (scale - t.scale)) for t in (mine, its) for end in (t.lower, t.upper)]
+    return max(ends_) >= 10**38
 
 
 def excluded(one: Expression, domain: Domain, two: Expression, other: Domain) -> Domain:

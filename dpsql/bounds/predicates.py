@@ -48,7 +48,7 @@ def narrowed(known: Known, condition: Expression, truth: Truth, infer: Infer, cl
             first = narrowed(known, one, truth, infer, clause)
             if (condition.op == "and") == truth.value:
                 return narrowed(first, two, truth, infer, clause)
-            return either(known, first, narrowed(known, two, truth, infer, clause), infer)
+            return either(known, first, narrowed(known, two, truth, infer, clause))
         case Call(op="is_not_distinct" | "is_distinct", args=(inner, Literal(value=bool(wanted)))):
             same = (condition.op == "is_not_distinct") == truth.value
             return narrowed(known, inner, Truth(wanted == same, or_null=not same), infer, clause)

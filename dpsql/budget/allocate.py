@@ -68,8 +68,9 @@ class Bill:
 def choose_mechanism(asked: str, delta: Fraction) -> str:
     """`auto` is Gaussian, which has the least error for a price in zCDP, wherever a δ is allowed."""
     if asked == "gaussian" and delta == 0:
-        raise UnsupportedQuery("Gaussian noise needs delta > 0, and this budget has none",
-                               hint='use mechanism="laplace"')  # fmt: skip
+        raise UnsupportedQuery(
+            "Gaussian noise needs delta > 0, and this budget has none", hint='use mechanism="laplace"'
+        )
     return ("gaussian" if delta > 0 else "laplace") if asked == "auto" else asked
 
 
@@ -98,9 +99,7 @@ def _price(release: Bounded, each: Fraction, tail: Fraction, mechanism: str) -> 
     for share, joint in release.shares:
         noise, shift = _scale(joint, each, mechanism)
         for index in share:
-            noised[index] = Noised(
-                noise, shift, release.statistics[index].claim.coarser(shift), joint.coarser(shift)
-            )
+            noised[index] = Noised(noise, shift, release.statistics[index].claim.coarser(shift), joint.coarser(shift))
     ordered = tuple(noised[i] for i in range(len(release.statistics)))
     if release.selection is None:
         return Priced(release, ordered)

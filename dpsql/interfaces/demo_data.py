@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 SEED = 20_240_229
 CUSTOMERS, ORDERS, VISITS = 5_000, 60_000, 40_000
-ORDERS_EACH = 20
+MOST_ORDERS = 16
+TOWNS = 60
 
 POLICY = """\
 dataset: shop
@@ -31,11 +32,11 @@ tables:
       income: {min: 0, max: 200000}
   orders:
     unit: customer_id                 # all orders of a customer belong to one person
-    max_rows_per_unit: 20             # more than 20 are weighed down
+    max_rows_per_unit: 16             # a customer with more counts as one with 16
     columns:
       category: {values: [books, food, garden, music, toys], nulls: false}
       status: {values: [paid, open, lost], nulls: false}
-      amount: {min: 0, max: 300}
+      amount: {min: 0, max: 200, nulls: false}
       placed: {min: 2024-01-01, max: 2024-12-31, nulls: false}
       tip: {}                         # no bounds: it can be counted, not summed
   visits:
@@ -88,24 +89,25 @@ def _fill(connection: duckdb.DuckDBPyConnection, rng: np.random.Generator) -> No
 
 
 def _customers(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    sizes = 1 / np.arange(1, TOWNS + 1) ** 1.3
     return {
         "id": np.arange(1, CUSTOMERS + 1),
         "age": np.clip(rng.normal(46, 15, CUSTOMERS), 18, 100).astype(np.int64),
         "region": rng.choice(4, CUSTOMERS, p=[0.4, 0.3, 0.2, 0.1]),
-        "city": np.minimum(rng.zipf(1.5, CUSTOMERS), 60) - 1,
+        "city": rng.choice(TOWNS, CUSTOMERS, p=sizes / sizes.sum()),
         "income": np.round(np.minimum(rng.lognormal(10.4, 0.5, CUSTOMERS), 200_000), 2),
     }
 
 
 def _orders(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Five to twenty orders for each customer; prices depend on the category, and rise towards the year's end."""
-    each = rng.integers(5, ORDERS_EACH, CUSTOMERS, endpoint=True)
+    """Nine to sixteen orders for each customer; prices depend on the category, and rise towards the year's end."""
+    each = rng.integers(9, MOST_ORDERS, CUSTOMERS, endpoint=True)
     owner = np.repeat(np.arange(1, CUSTOMERS + 1), each)
     owner = owner[rng.permutation(len(owner))[:ORDERS]]
     category = rng.choice(5, len(owner), p=[0.3, 0.28, 0.18, 0.14, 0.1])
     day = rng.integers(0, 366, len(owner))
     level = np.array([28.0, 46.0, 74.0, 33.0, 52.0])[category] * (1 + day / 1500)
-    amount = np.round(np.minimum(rng.gamma(4, level / 4), 300), 2)
+    amount = np.round(np.minimum(rng.gamma(4, level / 4), 200), 2)
     return {
         "id": np.arange(1, len(owner) + 1),
         "customer_id": owner,

@@ -34,23 +34,29 @@ def parse_query(sql: str) -> exp.Query:
     if isinstance(statement, exp.Subquery):
         extra = [name for name, part in statement.args.items() if part and name not in ("this", "alias")]
         if extra:
-            raise refuse(f"{extra[0].strip('_').upper()} after the closing bracket is not supported", statement,
-                         hint="move it inside the brackets", kind=ParseError)  # fmt: skip
+            raise refuse(
+                f"{extra[0].strip('_').upper()} after the closing bracket is not supported",
+                statement,
+                hint="move it inside the brackets",
+                kind=ParseError,
+            )
         statement = statement.unnest()
     if not isinstance(statement, exp.Query) or isinstance(statement, exp.Subquery):
         raise _wrong_kind(statement)
     return statement
 
 
-def _statements(sql: str) -> list[exp.Expression]:
+def _statements(sql: str) -> list[exp.Expr]:
     try:
         return [s for s in parse(sql, dialect=DIALECT) if s is not None and not isinstance(s, exp.Semicolon)]
     except SyntaxProblem as problem:
         detail = problem.errors[0] if problem.errors else {}
         raise ParseError(
             f"this is not SQL that can be read: {str(detail.get('description') or 'syntax error').split(' but got <')[0]}",
-            sql=sql, span=_span(sql, detail), hint="check the spelling and the brackets near the mark",
-        ) from None  # fmt: skip
+            sql=sql,
+            span=_span(sql, detail),
+            hint="check the spelling and the brackets near the mark",
+        ) from None
     except (SqlglotError, RecursionError, ValueError, KeyError, IndexError, TypeError, AttributeError) as problem:
         raise ParseError("this is not SQL that can be read", hint="check quotes, brackets and nesting") from problem
 
@@ -74,9 +80,9 @@ def _limit_nesting(sql: str) -> None:
         raise ParseError(f"the query is nested too deeply: at most {MAX_DEPTH} levels are read")
 
 
-def _wrong_kind(statement: exp.Expression) -> UnsupportedQuery | ParseError:
+def _wrong_kind(statement: exp.Expr) -> UnsupportedQuery | ParseError:
     name = statement.this if isinstance(statement, exp.Command) else statement.key.upper()
-    hints = {
+    hints: dict[type[exp.Expr], str] = {
         exp.Set: "the price of a query is set by epsilon=, or on the command line by --epsilon",
         exp.Describe: "use db.explain(…) or `dpsql explain` to see a query's plan, cost and error",
         exp.Pragma: "settings of the database belong to the steward",

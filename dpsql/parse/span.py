@@ -7,7 +7,7 @@ from sqlglot import exp
 from dpsql.errors import Error, Span, UnsupportedQuery
 
 
-def span_of(node: exp.Expression | None) -> Span | None:
+def span_of(node: exp.Expr | None) -> Span | None:
     """From the first to the last token that the parser marked at or below the node."""
     if node is None:
         return None
@@ -18,7 +18,7 @@ def span_of(node: exp.Expression | None) -> Span | None:
 
 
 def refuse(
-    message: str, node: exp.Expression | Span | None, *, hint: str | None = None, kind: type[Error] = UnsupportedQuery
+    message: str, node: exp.Expr | Span | None, *, hint: str | None = None, kind: type[Error] = UnsupportedQuery
 ) -> Error:
     """An error about that node; the text itself is filled in by the conductor."""
     return kind(message, hint=hint, span=node if isinstance(node, Span) else span_of(node))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from difflib import get_close_matches
 
-from dpsql.bounds.domain import Domain, finite, interval, intersect, number, of_type
+from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type
 from dpsql.errors import PolicyError
+from dpsql.plan.expression import Value
 from dpsql.plan.relation import Field, Scan
 from dpsql.plan.types import Kind, Type, from_engine
-from dpsql.plan.expression import Value
 from dpsql.policy import Bound, Policy
 from dpsql.policy.model import Column, ForeignKey
 from dpsql.policy.model import Table as Declared
@@ -85,12 +85,16 @@ def make_catalog(
         declared = policy.tables[name]
         stored = schema.get(name.lower())
         if stored is None:
-            raise PolicyError(f"tables.{name}: the database has no such table",
-                              hint=suggest(name, sorted(schema), "tables in the database"))  # fmt: skip
+            raise PolicyError(
+                f"tables.{name}: the database has no such table",
+                hint=suggest(name, sorted(schema), "tables in the database"),
+            )
         if declared.public:
             tables[name.lower()] = _public(name, declared, stored)
         elif _indirect(declared, policy):
-            tables[name.lower()] = UnavailableTable(name, "its owner is found through another table, which needs a join")
+            tables[name.lower()] = UnavailableTable(
+                name, "its owner is found through another table, which needs a join"
+            )
         else:
             tables[name.lower()] = _private(name, declared, stored, policy, facts)
     return Catalog(tables, policy.limits.max_public_keys)
@@ -123,7 +127,9 @@ def _private(
         is_unit = unit is not None and stored_name == unit
         domain = _domain(f"{name}.{stored_name}", spec, type_)
         fields.append(Field(stored_name, type_, domain, attribute=is_unit or single, unit=is_unit))
-    scan = Scan(tuple(fields), declared.by_row, 1 if declared.by_row else policy.rows_per_unit(name), single, name, unit)
+    scan = Scan(
+        tuple(fields), declared.by_row, 1 if declared.by_row else policy.rows_per_unit(name), single, name, unit
+    )
     return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name))
 
 
@@ -137,8 +143,9 @@ def _stored(table: str, column: str, stored: Mapping[str, str]) -> tuple[str, Ty
                     hint="leave the column out of the policy, or give the table a column of a plain type",
                 )
             return name, type_
-    raise PolicyError(f"tables.{table}.columns.{column}: the table has no such column",
-                      hint=suggest(column, list(stored), "columns"))  # fmt: skip
+    raise PolicyError(
+        f"tables.{table}.columns.{column}: the table has no such column", hint=suggest(column, list(stored), "columns")
+    )
 
 
 def _domain(where: str, spec: Column, type_: Type) -> Domain:

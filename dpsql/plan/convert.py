@@ -14,8 +14,8 @@ from sqlglot import exp
 from dpsql.errors import ParseError, UnsupportedQuery
 from dpsql.parse.span import refuse, span_of
 from dpsql.plan.expression import Call, Column, Expression, Literal
-from dpsql.plan.typing import Mismatch, arithmetic, call, common, literal, read_date, require
 from dpsql.plan.types import BOOLEAN, DATE, DOUBLE, INT64, INT128, NULL, TEXT, TIMESTAMP, Kind, Type, decimal, integer
+from dpsql.plan.typing import Mismatch, arithmetic, call, common, literal, read_date, require
 
 LENGTH = integer(0, 2**32)
 NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
@@ -29,7 +29,7 @@ class Resolver(Protocol):
         """The expression that the name stands for; raises ParseError if there is none."""
 
 
-def convert(node: exp.Expression, scope: Resolver) -> Expression:
+def convert(node: exp.Expr, scope: Resolver) -> Expression:
     """The typed expression of a scalar syntax tree."""
     rule = _RULES.get(type(node))
     if rule is None or not _read(node):
@@ -41,7 +41,7 @@ def convert(node: exp.Expression, scope: Resolver) -> Expression:
     return made if made.span is not None else _with_span(made, node)
 
 
-def _with_span(made: Expression, node: exp.Expression) -> Expression:
+def _with_span(made: Expression, node: exp.Expr) -> Expression:
     span = span_of(node)
     match made:
         case Call():
@@ -54,7 +54,7 @@ def _with_span(made: Expression, node: exp.Expression) -> Expression:
 
 
 _OPERANDS = {"this", "expression", "expressions", "safe", "coalesce", "typed", "ignore_case"}
-_FURTHER: dict[type[exp.Expression], set[str]] = {
+_FURTHER: dict[type[exp.Expr], set[str]] = {
     exp.Literal: {"is_string"}, exp.Between: {"low", "high"}, exp.In: {"query"}, exp.Like: {"negate"},
     exp.ILike: {"negate"}, exp.Case: {"ifs", "default"}, exp.If: {"true", "false"}, exp.Round: {"decimals"},
     exp.Trim: {"position"}, exp.Substring: {"start", "length"}, exp.Replace: {"replacement"},
@@ -64,7 +64,7 @@ _FURTHER: dict[type[exp.Expression], set[str]] = {
 }  # fmt: skip
 
 
-def _read(node: exp.Expression) -> bool:
+def _read(node: exp.Expr) -> bool:
     """Does the rule read all that the parser found? An argument that it would overlook changes the meaning."""
     if isinstance(node, exp.Column):
         return True
@@ -74,37 +74,48 @@ def _read(node: exp.Expression) -> bool:
 _VOLATILE = (exp.Rand, exp.CurrentTimestamp, exp.CurrentTime, exp.Uuid, exp.CurrentDate)
 
 
-def _unknown(node: exp.Expression) -> UnsupportedQuery | ParseError:
+def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
     if isinstance(node, exp.Anonymous):
         name = f"the function {node.name}"
     elif isinstance(node, exp.Subquery | exp.Select | exp.Exists):
         return refuse(  # type: ignore[return-value]
-            "a subquery cannot stand inside an expression over private rows", node,
+            "a subquery cannot stand inside an expression over private rows",
+            node,
             hint="compute it in a query of its own, then write its result as a constant",
-        )  # fmt: skip
+        )
     elif isinstance(node, exp.Window):
         return refuse(  # type: ignore[return-value]
-            "a window function below the aggregate would mix rows of different people", node,
+            "a window function below the aggregate would mix rows of different people",
+            node,
             hint="use it above the aggregate: SELECT key, sum(count(*)) OVER () FROM … GROUP BY key",
-        )  # fmt: skip
+        )
     elif isinstance(node, exp.AggFunc):
-        return refuse(f"the aggregate {node.key.upper()} cannot stand here", node,  # type: ignore[return-value]
-                      hint="aggregates belong into SELECT, HAVING or ORDER BY; filter groups with HAVING")  # fmt: skip
+        return refuse(
+            f"the aggregate {node.key.upper()} cannot stand here",
+            node,  # type: ignore[return-value]
+            hint="aggregates belong into SELECT, HAVING or ORDER BY; filter groups with HAVING",
+        )
     else:
         name = f"the function {node.sql_name()}" if isinstance(node, exp.Func) else f"{node.key.upper()}"
     if isinstance(node, _VOLATILE) or (isinstance(node, exp.Anonymous) and node.name.lower() in ("now", "random")):
         return refuse(f"{name} gives another value each time", node, hint="write the value as a constant")  # type: ignore[return-value]
     return refuse(  # type: ignore[return-value]
-        f"{name} cannot be used on private rows", node,
+        f"{name} cannot be used on private rows",
+        node,
         hint="below an aggregate only listed functions are allowed (see `dpsql functions`); above it, nearly all of DuckDB's",
-    )  # fmt: skip
+    )
 
 
-Convert = Callable[[exp.Expression], Expression]
-Rule = Callable[[exp.Expression, Convert, Resolver], Expression]
+Convert = Callable[[exp.Expr], Expression]
+Rule = Callable[[exp.Expr, Convert, Resolver], Expression]
 
 
-def _literal(node: exp.Expression, _: Convert, __: Resolver) -> Expression:
+def _column(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
+    assert isinstance(node, exp.Column)
+    return scope.column(node)
+
+
+def _literal(node: exp.Expr, _: Convert, __: Resolver) -> Expression:
     text = node.name
     if node.args.get("is_string"):
         return literal(text)
@@ -115,7 +126,7 @@ def _literal(node: exp.Expression, _: Convert, __: Resolver) -> Expression:
 
 
 def _arithmetic(op: str) -> Rule:
-    def rule(node: exp.Expression, convert: Convert, scope: Resolver) -> Expression:
+    def rule(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
         if isinstance(node.expression, exp.Interval):
             return _shift(node, convert, -1 if op == "sub" else 1)
         one, two = convert(node.this), convert(node.expression)
@@ -134,7 +145,7 @@ _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120}
 _MICROS = {"MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 10**6, "MINUTE": 60 * 10**6, "HOUR": 3600 * 10**6}
 
 
-def _interval(node: exp.Expression) -> tuple[int, int, int]:
+def _interval(node: exp.Expr) -> tuple[int, int, int]:
     """Months, days and microseconds of an INTERVAL constant."""
     amount = node.this
     sign = -1 if isinstance(amount, exp.Neg) else 1
@@ -153,7 +164,7 @@ def _interval(node: exp.Expression) -> tuple[int, int, int]:
     raise Mismatch(f"the unit {name} is not known; use year, month, week, day, hour, minute or second")
 
 
-def _shift(node: exp.Expression, convert: Convert, sign: int) -> Expression:
+def _shift(node: exp.Expr, convert: Convert, sign: int) -> Expression:
     moment = require(read_date(convert(node.this)), *TEMPORAL, what="interval arithmetic")
     months, days, micros = (sign * part for part in _interval(node.expression))
     if abs(months) > 12_000 or abs(days) > 400_000 or abs(micros) > 10**16:
@@ -162,19 +173,19 @@ def _shift(node: exp.Expression, convert: Convert, sign: int) -> Expression:
 
 
 def _compare(op: str) -> Rule:
-    def rule(node: exp.Expression, convert: Convert, scope: Resolver) -> Expression:
+    def rule(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
         _, sides = common((convert(node.this), convert(node.expression)))
         return call(op, BOOLEAN, *sides)
 
     return rule
 
 
-def _between(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _between(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     _, (it, low, high) = common((convert(node.this), convert(node.args["low"]), convert(node.args["high"])))
     return call("and", BOOLEAN, call("ge", BOOLEAN, it, low), call("le", BOOLEAN, it, high))
 
 
-def _in(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _in(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     if node.args.get("query") is not None or not node.expressions:
         raise refuse("IN with a subquery is not supported", node, hint="list the values: x IN ('a', 'b')")
     _, sides = common([convert(node.this), *map(convert, node.expressions)])
@@ -183,7 +194,7 @@ def _in(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
     return call("in", BOOLEAN, *sides)
 
 
-def _is(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _is(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     it, other = convert(node.this), node.expression
     if isinstance(other, exp.Null):
         return call("is_null", BOOLEAN, it)
@@ -193,7 +204,7 @@ def _is(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
 
 
 def _logic(op: str) -> Rule:
-    def rule(node: exp.Expression, convert: Convert, scope: Resolver) -> Expression:
+    def rule(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
         operands = [node.this] if op == "not" else [node.this, node.expression]
         return call(op, BOOLEAN, *(require(convert(o), Kind.BOOLEAN, what=op.upper()) for o in operands))
 
@@ -201,7 +212,7 @@ def _logic(op: str) -> Rule:
 
 
 def _like(op: str) -> Rule:
-    def rule(node: exp.Expression, convert: Convert, scope: Resolver) -> Expression:
+    def rule(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
         it, pattern = require(convert(node.this), Kind.TEXT, what="LIKE"), convert(node.expression)
         if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
             raise Mismatch("LIKE takes a constant pattern")
@@ -211,7 +222,7 @@ def _like(op: str) -> Rule:
     return rule
 
 
-def _case(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _case(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     conditions, results = [], []
     for branch in node.args["ifs"]:
         test = branch.this if node.this is None else exp.EQ(this=node.this.copy(), expression=branch.this.copy())
@@ -229,14 +240,14 @@ def case(conditions: list[Expression], results: list[Expression]) -> Expression:
     return call("case", type_, *pairs, results_[-1])
 
 
-def _if(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _if(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     other = node.args.get("false")
     condition = require(convert(node.this), Kind.BOOLEAN, what="IF")
     return case([condition], [convert(node.args["true"]), convert(other) if other is not None else literal(None)])
 
 
 def _variadic(op: str) -> Rule:
-    def rule(node: exp.Expression, convert: Convert, scope: Resolver) -> Expression:
+    def rule(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
         type_, operands = common([convert(node.this), *map(convert, node.expressions)])
         if op in ("greatest", "least") and type_.kind in (Kind.TEXT, Kind.BOOLEAN):
             raise Mismatch(f"{op.upper()} takes numbers or dates")
@@ -245,7 +256,7 @@ def _variadic(op: str) -> Rule:
     return rule
 
 
-def _nullif(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _nullif(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     _, (one, two) = common((convert(node.this), convert(node.expression)))
     return call("nullif", one.type, one, two)
 
@@ -253,16 +264,16 @@ def _nullif(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
 def _number(op: str, type_: Type = DOUBLE) -> Rule:
     """A function of one number."""
 
-    def rule(node: exp.Expression, convert: Convert, scope: Resolver) -> Expression:
+    def rule(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
         return call(op, type_, require(convert(node.this), *NUMBERS, what=op))
 
     return rule
 
 
 def _same(op: str) -> Rule:
-    """neg and abs: exact numbers stay exact."""
+    """Neg and abs: exact numbers stay exact."""
 
-    def rule(node: exp.Expression, convert: Convert, scope: Resolver) -> Expression:
+    def rule(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
         it = require(convert(node.this), *NUMBERS, what=op)
         if isinstance(it, Literal) and op == "neg" and isinstance(it.value, int | float | Decimal):
             return literal(-it.value)
@@ -275,7 +286,7 @@ def _same(op: str) -> Rule:
     return rule
 
 
-def _round(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _round(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     it, places = require(convert(node.this), *NUMBERS, what="ROUND"), node.args.get("decimals")
     digits = convert(places) if places is not None else literal(0)
     if not isinstance(digits, Literal) or not isinstance(digits.value, int) or not -15 <= digits.value <= 15:
@@ -302,7 +313,7 @@ def _coarser(type_: Type, scale: int) -> tuple[int, int]:
 
 
 def _whole(op: str) -> Rule:
-    def rule(node: exp.Expression, convert: Convert, scope: Resolver) -> Expression:
+    def rule(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
         it = require(convert(node.this), *NUMBERS, what=op.upper())
         if it.type.kind is Kind.DECIMAL:
             return call(op, integer(*_coarser(it.type, 0)), it)
@@ -311,7 +322,7 @@ def _whole(op: str) -> Rule:
     return rule
 
 
-def _log(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _log(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     base, of = (node.this, node.expression) if node.expression is not None else (None, node.this)
     it = require(convert(of), *NUMBERS, what="LOG")
     if base is None or base.name == "10":
@@ -321,20 +332,20 @@ def _log(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
     raise Mismatch("LOG takes base 2 or 10; write ln(x) / ln(base)")
 
 
-def _power(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _power(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     operands = (require(convert(n), *NUMBERS, what="POWER") for n in (node.this, node.expression))
     return call("power", DOUBLE, *operands)
 
 
 def _text(op: str, type_: Type = TEXT, *, operands: tuple[str, ...] = ("this",)) -> Rule:
-    def rule(node: exp.Expression, convert: Convert, scope: Resolver) -> Expression:
+    def rule(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
         args = (require(convert(node.args[name]), Kind.TEXT, what=op.upper()) for name in operands)
         return call(op, type_, *args)
 
     return rule
 
 
-def _trim(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _trim(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     side = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
     parts = [node.this, *([node.expression] if node.expression is not None else [])]
     return call(side, TEXT, *(require(convert(p), Kind.TEXT, what="TRIM") for p in parts))
@@ -346,21 +357,21 @@ def _place(expression: Expression, what: str) -> int:
     return expression.value
 
 
-def _substring(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _substring(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     places = [node.args[name] for name in ("start", "length") if node.args.get(name) is not None]
     option = tuple(_place(convert(p), "SUBSTRING") for p in places)
     return call("substring", TEXT, require(convert(node.this), Kind.TEXT, what="SUBSTRING"), option=option)
 
 
 def _side(op: str) -> Rule:
-    def rule(node: exp.Expression, convert: Convert, scope: Resolver) -> Expression:
+    def rule(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
         option = _place(convert(node.expression), op.upper())
         return call(op, TEXT, require(convert(node.this), Kind.TEXT, what=op.upper()), option=option)
 
     return rule
 
 
-def _concat(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _concat(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
     op = "join" if isinstance(node, exp.DPipe) else "concat"
     return call(op, TEXT, *(require(convert(p), Kind.TEXT, what="text concatenation") for p in parts))
@@ -384,18 +395,18 @@ def _part(name: str, moment: Expression) -> Expression:
     return call("part", integer(*PARTS[name]), moment, option=name.lower())
 
 
-def _extract(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _extract(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     return _part(node.this.name, read_date(convert(node.expression)))
 
 
-def _named_part(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _named_part(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     return _part(type(node).__name__, read_date(convert(node.this)))
 
 
 UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
-def _trunc(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _trunc(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     unit = node.args["unit"].name.upper()
     if unit not in UNITS:
         raise Mismatch(f"DATE_TRUNC takes one of {', '.join(UNITS).lower()}")
@@ -403,7 +414,7 @@ def _trunc(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
     return call("date_trunc", TIMESTAMP, moment, option=unit.lower())
 
 
-def _diff(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _diff(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     unit = node.args["unit"].name.upper() if node.args.get("unit") is not None else "DAY"
     if unit not in UNITS:
         raise Mismatch(f"DATE_DIFF takes one of {', '.join(UNITS).lower()}")
@@ -428,34 +439,35 @@ def _target(to: exp.DataType) -> Type:
             raise Mismatch("a decimal has at most 18 digits here; write DECIMAL(18, 2), or cast to double")
         return decimal(-(10**width) + 1, 10**width - 1, scale)
     if name not in _CASTS:
-        raise Mismatch(f"a cast to {to.sql('duckdb')} is not supported; use integer, bigint, double, decimal, text, date or timestamp")
+        raise Mismatch(
+            f"a cast to {to.sql('duckdb')} is not supported; use integer, bigint, double, decimal, text, date or timestamp"
+        )
     return _CASTS[name]
 
 
-def _cast(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _cast(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     it, to = convert(node.this), _target(node.args["to"])
-    if it.type == to or it.type == NULL:
+    if it.type in (to, NULL):
         return it if it.type == to else call("cast", to, it)
     if to.temporal and isinstance(it, Literal):
         it = read_date(it)
         return it if it.type == to else call("cast", to, it)
-    if (to.temporal and it.type.kind is not Kind.TEXT or it.type.temporal and to.kind is not Kind.TEXT) and not (
+    if ((to.temporal and it.type.kind is not Kind.TEXT) or (it.type.temporal and to.kind is not Kind.TEXT)) and not (
         to.temporal and it.type.temporal
     ):
         raise Mismatch(f"{it.type} cannot be cast to {to}")
     return call("cast", to, it)
 
 
-def _paren(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _paren(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     return convert(node.this)
 
 
-def _escape(node: exp.Expression, convert: Convert, _: Resolver) -> Expression:
+def _escape(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     raise Mismatch("LIKE with ESCAPE is not supported; use starts_with, ends_with or contains")
 
 
-
-def _anonymous(node: exp.Expression, convert: Convert, scope: Resolver) -> Expression:
+def _anonymous(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     name, args = node.name.lower(), node.expressions
     if name in ("date_part", "datepart") and len(args) == 2:
         return _part(args[0].name, read_date(convert(args[1])))
@@ -467,8 +479,8 @@ def _anonymous(node: exp.Expression, convert: Convert, scope: Resolver) -> Expre
     raise _unknown(node)
 
 
-_RULES: dict[type[exp.Expression], Rule] = {
-    exp.Column: lambda node, _, scope: scope.column(node),
+_RULES: dict[type[exp.Expr], Rule] = {
+    exp.Column: _column,
     exp.Literal: _literal,
     exp.Boolean: lambda node, *_: literal(bool(node.this)),
     exp.Null: lambda *_: literal(None),

@@ -14,6 +14,13 @@ from decimal import Decimal
 from dpsql.errors import Span
 from dpsql.plan.types import Type
 
+_INFIX = {
+    "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "add": "+",
+    "sub": "-", "mul": "*", "div": "/", "idiv": "//", "mod": "%", "like": "LIKE", "ilike": "ILIKE", "join": "||",
+    "is_not_distinct": "IS NOT DISTINCT FROM", "is_distinct": "IS DISTINCT FROM", "add_days": "+", "sub_days": "-",
+    "days": "-",
+}  # fmt: skip
+
 Value = None | bool | int | float | Decimal | str | date | datetime
 
 
@@ -53,7 +60,11 @@ class Literal(Expression):
     value: Value = None
 
     def __str__(self) -> str:
-        return "NULL" if self.value is None else repr(self.value) if isinstance(self.value, str) else str(self.value)
+        if isinstance(self.value, str):
+            return "'" + self.value.replace("'", "''") + "'"
+        if isinstance(self.value, date):
+            return f"{'TIMESTAMP' if isinstance(self.value, datetime) else 'DATE'} '{self.value}'"
+        return "NULL" if self.value is None else str(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +80,27 @@ class Call(Expression):
         return self.args
 
     def __str__(self) -> str:
-        inner = [*([str(self.option)] if self.option is not None else []), *map(str, self.args)]
-        return f"{self.op}({', '.join(inner)})"
+        """The expression in SQL's own signs, for messages and plans."""
+        parts = [f"({a})" if isinstance(a, Call) and a.op in _INFIX else str(a) for a in self.args]
+        if self.op in _INFIX:
+            return f" {_INFIX[self.op]} ".join(parts)
+        if self.op == "case":
+            branches = " ".join(f"WHEN {c} THEN {r}" for c, r in zip(parts[::2], parts[1::2], strict=False))
+            return f"CASE {branches} ELSE {parts[-1]} END"
+        if self.op == "cast":
+            return f"CAST({parts[0]} AS {self.type})"
+        if self.op == "in":
+            return f"{parts[0]} IN ({', '.join(parts[1:])})"
+        if self.op in ("not", "neg"):
+            return f"{'NOT ' if self.op == 'not' else '-'}{parts[0]}"
+        if self.op == "is_null":
+            return f"{parts[0]} IS NULL"
+        if self.op == "part":
+            return f"{self.option}({parts[0]})"
+        options = self.option if isinstance(self.option, tuple) else () if self.option is None else (self.option,)
+        words = [repr(o) if isinstance(o, str) else str(o) for o in options]
+        first = self.op in ("date_trunc", "date_diff")
+        return f"{self.op}({', '.join(words + parts if first else parts + words)})"
 
 
 def columns_of(expression: Expression) -> frozenset[str]:

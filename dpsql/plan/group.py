@@ -20,40 +20,43 @@ from dpsql.plan.scope import Scope
 from dpsql.plan.types import DOUBLE, Kind, integer
 from dpsql.plan.typing import call, literal
 
-_FUNCTIONS: dict[type[exp.Expression], str] = {
+_FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Count: "count", exp.CountIf: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
 }  # fmt: skip
 _QUERY = (exp.Subquery, exp.Query)
 
 
-def is_aggregate(node: exp.Expression) -> bool:
+def is_aggregate(node: exp.Expr) -> bool:
     """An aggregate call (with its FILTER) that is not a window function."""
     if isinstance(node, exp.Filter):
         return isinstance(node.this, exp.AggFunc) and not _is_window(node)
     return isinstance(node, exp.AggFunc) and not _is_window(node)
 
 
-def _is_window(node: exp.Expression) -> bool:
+def _is_window(node: exp.Expr) -> bool:
     parent = node.parent
     if isinstance(parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls) and parent.this is node:
         return _is_window(parent)
     return isinstance(parent, exp.Window) and parent.this is node
 
 
-def has_aggregate(node: exp.Expression) -> bool:
+def has_aggregate(node: exp.Expr) -> bool:
     """Does an aggregate of this SELECT (not of one inside it) stand here?"""
     return any(is_aggregate(part) for part in node.walk(prune=lambda n: isinstance(n, _QUERY) and n is not node))
 
 
-def to_aggregate(node: exp.Expression, scope: Scope) -> Aggregate:
+def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
     """The aggregate of a call; its FILTER becomes a CASE inside the argument."""
     where = None
     if isinstance(node, exp.Filter):
         where, node = convert(node.expression.this, scope), node.this
     name = _FUNCTIONS.get(type(node))
     if name is None or len(node.expressions) > 0 or isinstance(node.this, exp.Order):
-        raise refuse(f"the aggregate {_title(node)} is not supported", node,
-                     hint="use COUNT, SUM or AVG; for a distribution, count rows by ranges: GROUP BY CASE WHEN … END")  # fmt: skip
+        raise refuse(
+            f"the aggregate {_title(node)} is not supported",
+            node,
+            hint="use COUNT, SUM or AVG; for a distribution, count rows by ranges: GROUP BY CASE WHEN … END",
+        )
     if isinstance(node, exp.CountIf):
         condition = convert(node.this, scope)
         where = condition if where is None else call("and", condition.type, where, condition)
@@ -73,18 +76,22 @@ def to_aggregate(node: exp.Expression, scope: Scope) -> Aggregate:
     return Aggregate(name, argument, distinct)
 
 
-def _title(node: exp.Expression) -> str:
+def _title(node: exp.Expr) -> str:
     return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
 
 
-def _summable(name: str, argument: Expression | None, node: exp.Expression) -> Expression:
+def _summable(name: str, argument: Expression | None, node: exp.Expr) -> Expression:
     if argument is not None and argument.type.kind is Kind.BOOLEAN:
         return call("cast", integer(0, 1), argument)
     if argument is not None and argument.type.kind is Kind.NULL:
         return call("cast", DOUBLE, argument)
     if argument is None or not argument.type.numeric:
-        raise refuse(f"{name.upper()} takes a number, but this is {argument.type if argument else '*'}", node,
-                     kind=ParseError, hint="use COUNT for rows, or cast the column: CAST(x AS DOUBLE)")  # fmt: skip
+        raise refuse(
+            f"{name.upper()} takes a number, but this is {argument.type if argument else '*'}",
+            node,
+            kind=ParseError,
+            hint="use COUNT for rows, or cast the column: CAST(x AS DOUBLE)",
+        )
     return argument
 
 
@@ -98,14 +105,15 @@ class Grouping:
 
     scope: Scope
     keys: tuple[Expression, ...]
-    column: Callable[[str], exp.Expression]
-    subquery: Callable[[exp.Expression], exp.Expression]
+    column: Callable[[str], exp.Expr]
+    subquery: Callable[[exp.Expr], exp.Expr]
+    per_unit: bool = False
     aggregates: list[Aggregate] = field(default_factory=list)
 
-    def rewrite(self, node: exp.Expression, *, aliases: bool = False) -> exp.Expression:
+    def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """The same expression over the columns of the grouped table; with `aliases`, output names stay as they are."""
         if is_aggregate(node):
-            return self.column(f"_a{self._number(to_aggregate(node, self.scope))}")
+            return self.column(f"_a{self._number(self._allowed(node))}")
         if isinstance(node, _QUERY):
             return self.subquery(node)
         if (key := self._key(node)) is not None:
@@ -113,23 +121,43 @@ class Grouping:
         if isinstance(node, exp.Column):
             return self._loose(node, aliases)
         for name, child in list(node.args.items()):
-            if isinstance(child, exp.Expression):
+            if isinstance(child, exp.Expr):
                 node.set(name, self._child(node, name, child, aliases))
             elif isinstance(child, list):
-                node.set(name, [self.rewrite(c, aliases=aliases) if isinstance(c, exp.Expression) else c for c in child])
+                node.set(name, [self.rewrite(c, aliases=aliases) if isinstance(c, exp.Expr) else c for c in child])
         return node
 
-    def _child(self, node: exp.Expression, name: str, child: exp.Expression, aliases: bool) -> exp.Expression:
+    def _child(self, node: exp.Expr, name: str, child: exp.Expr, aliases: bool) -> exp.Expr:
         if isinstance(node, exp.Alias) and name == "alias":
             return child
         return self.rewrite(child, aliases=aliases)
+
+    def _allowed(self, node: exp.Expr) -> Aggregate:
+        """Over one unit's rows every aggregate is unit-local; over all rows only those that can be released."""
+        aggregate = to_aggregate(node, self.scope)
+        if self.per_unit:
+            return aggregate
+        if aggregate.function in ("min", "max"):
+            raise refuse(
+                f"{aggregate.function.upper()} of private rows would be the value of one person",
+                node,
+                hint="use AVG, or count rows by ranges: GROUP BY CASE WHEN … THEN … END",
+            )
+        counts_units = aggregate.argument is not None and self.scope.relation.is_unit(aggregate.argument)
+        if aggregate.distinct and not (aggregate.function == "count" and counts_units):
+            raise refuse(
+                f"{aggregate} is not supported: DISTINCT works for the privacy unit only",
+                node,
+                hint="GROUP BY the column and count the groups, or count the units",
+            )
+        return aggregate
 
     def _number(self, aggregate: Aggregate) -> int:
         if aggregate not in self.aggregates:
             self.aggregates.append(aggregate)
         return self.aggregates.index(aggregate)
 
-    def _key(self, node: exp.Expression) -> int | None:
+    def _key(self, node: exp.Expr) -> int | None:
         if not isinstance(node, exp.Condition | exp.Paren | exp.Func) or isinstance(node, exp.Literal | exp.Alias):
             return None
         if has_aggregate(node) or node.find(exp.Column) is None or node.find(exp.Window) is not None:
@@ -140,10 +168,14 @@ class Grouping:
             return None
         return self.keys.index(made) if made in self.keys else None
 
-    def _loose(self, node: exp.Column, aliases: bool) -> exp.Expression:
+    def _loose(self, node: exp.Column, aliases: bool) -> exp.Expr:
         alias = self.scope.aliases.get(node.name.lower()) if node.args.get("table") is None else None
         if alias is not None:
             return node if aliases else exp.Paren(this=self.rewrite(alias.copy()))
         self.scope.column(node)
-        raise refuse(f"the column {node.name} is neither a group key nor inside an aggregate", node, kind=ParseError,
-                     hint=f"add {node.name} to GROUP BY, or aggregate it: avg({node.name})")  # fmt: skip
+        raise refuse(
+            f"the column {node.name} is neither a group key nor inside an aggregate",
+            node,
+            kind=ParseError,
+            hint=f"add {node.name} to GROUP BY, or aggregate it: avg({node.name})",
+        )

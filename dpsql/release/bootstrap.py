@@ -25,7 +25,12 @@ Ends = dict[int, tuple[Floats, Floats]]
 
 
 def resampled_intervals(
-    finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int], confidence: float
+    finisher: Finisher,
+    plan: Plan,
+    released: Mapping[str, Released],
+    answer: Table,
+    wanted: list[int],
+    confidence: float,
 ) -> Ends:
     """Ends of the wanted output columns; NaN where rows cannot be matched."""
     if not wanted:
@@ -38,10 +43,14 @@ def resampled_intervals(
 
 def _row_by_row(plan: Plan) -> bool:
     """Is each output row a function of one released row?"""
-    return plan.row is not None and not any(isinstance(n, exp.Window | exp.Subquery | exp.AggFunc) for n in plan.finishing.walk())
+    return plan.row is not None and not any(
+        isinstance(n, exp.Window | exp.Subquery | exp.AggFunc) for n in plan.finishing.walk()
+    )
 
 
-def _stacked(finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int]) -> dict[int, Floats]:
+def _stacked(
+    finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int]
+) -> dict[int, Floats]:
     """All draws in one table and one run."""
     [(name, table)] = released.items()
     rows = len(table.keys)
@@ -57,16 +66,29 @@ def _stacked(finisher: Finisher, plan: Plan, released: Mapping[str, Released], a
     return drawn
 
 
-def _repeated(finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int]) -> dict[int, Floats]:
+def _repeated(
+    finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int]
+) -> dict[int, Floats]:
     """One run for each draw, for windows, joins and subqueries."""
     identity = _identity(plan, answer)
+    by_place = identity is None and _keeps_order(plan)
     drawn = {i: np.full((TIMES, len(answer.rows)), np.nan) for i in wanted}
-    if identity is None:
+    if identity is None and not by_place:
         return drawn
     columns = {name: tabulate(table, resampled(table, TIMES)) for name, table in released.items()}
     for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES)):
-        _record(rows, plan, identity, drawn, time)
+        if identity is not None:
+            _record(rows, plan, identity, drawn, time)
+        elif len(rows) == len(answer.rows):
+            for column, values in drawn.items():
+                values[time] = [_number(row[column]) for row in rows]
     return drawn
+
+
+def _keeps_order(plan: Plan) -> bool:
+    """Nothing in the finishing SQL chooses or orders rows by their values, so rows can be told by their place."""
+    moves = (exp.Order, exp.Limit, exp.Where, exp.Having, exp.Qualify, exp.Distinct, exp.Join)
+    return not any(isinstance(node, moves) for node in plan.finishing.walk())
 
 
 def _identity(plan: Plan, answer: Table) -> dict[tuple[Any, ...], int] | None:
@@ -81,8 +103,13 @@ def _key(row: tuple[Any, ...], plan: Plan) -> tuple[Any, ...]:
     return tuple(row[i] for i, o in enumerate(plan.outputs) if not o.noisy)
 
 
-def _record(rows: list[tuple[Any, ...]], plan: Plan, identity: Mapping[tuple[Any, ...], int],
-            drawn: dict[int, Floats], time: int) -> None:  # fmt: skip
+def _record(
+    rows: list[tuple[Any, ...]],
+    plan: Plan,
+    identity: Mapping[tuple[Any, ...], int],
+    drawn: dict[int, Floats],
+    time: int,
+) -> None:
     for row in rows:
         position = identity.get(_key(row, plan))
         if position is not None:

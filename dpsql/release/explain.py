@@ -116,8 +116,17 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
             groups *= len(key.values or ())
     one = bounded.selection.one if bounded.selection is not None else 1
     cut = None if priced.threshold is None else priced.threshold / one
-    return ReleasePlan(bounded.release.table, bounded.rule, tuple(map(_key, bounded.keys)), statistics, tuple(aggregates),
-                       bounded.release.source.rows_per_unit, groups, cut, sql)  # fmt: skip
+    return ReleasePlan(
+        bounded.release.table,
+        bounded.rule,
+        tuple(map(_key, bounded.keys)),
+        statistics,
+        tuple(aggregates),
+        bounded.release.source.rows_per_unit,
+        groups,
+        cut,
+        sql,
+    )
 
 
 def _key(key: Key) -> KeyPlan:
@@ -132,10 +141,18 @@ def _statistic(priced: Priced, index: int) -> StatisticPlan:
     lower, upper = (float(x * argument.grid) for x in (argument.lower, argument.upper))
     origin = argument.domain.origin if statistic.part.alpha else ("each row counts once",)
     return StatisticPlan(
-        statistic.name, (noised.joint.l1 if laplace else noised.joint.l2) * unit, claim.l0, claim.linf * unit,
-        claim.l1 * unit, claim.l2 * unit, Bounds(lower, upper, origin) if statistic.part.alpha else Bounds(1, 1, origin),
-        "laplace" if laplace else "gaussian", float(noised.noise.scale) * unit, unit, noised.noise,
-    )  # fmt: skip
+        statistic.name,
+        (noised.joint.l1 if laplace else noised.joint.l2) * unit,
+        claim.l0,
+        claim.linf * unit,
+        claim.l1 * unit,
+        claim.l2 * unit,
+        Bounds(lower, upper, origin) if statistic.part.alpha else Bounds(1, 1, origin),
+        "laplace" if laplace else "gaussian",
+        float(noised.noise.scale) * unit,
+        unit,
+        noised.noise,
+    )
 
 
 def notes_of(bill: Bill) -> tuple[str, ...]:
@@ -149,7 +166,9 @@ def notes_of(bill: Bill) -> tuple[str, ...]:
                 notes.append(f"values of {argument.expression} outside [{low:g}, {high:g}] are clamped")
         if bounded.weight is not None and bounded.weight.terms:
             rows = bounded.release.source.rows_per_unit
-            notes.append(f"a unit with more than {rows} row{'s' if rows != 1 else ''} of {bounded.release.table} is weighed down to {rows}")
+            notes.append(
+                f"a unit with more than {rows} row{'s' if rows != 1 else ''} of {bounded.release.table} is weighed down to {rows}"
+            )
         if priced.threshold is not None:
             notes.append("groups with few units are left out")
     return tuple(dict.fromkeys(notes))

@@ -19,7 +19,7 @@ from dpsql.plan.types import INT64, Kind, Type
 if TYPE_CHECKING:
     import pandas as pd
 
-SEALED = {
+SEALED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
@@ -60,7 +60,9 @@ class Finisher:
                 raise _explained(problem) from None
         return tuple(row[1] for row in described)[: len(plan.outputs)]
 
-    def run(self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]], query: exp.Query | None = None) -> Table:
+    def run(
+        self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]], query: exp.Query | None = None
+    ) -> Table:
         """The answer, or that of another query over the same tables."""
         with self._tables(plan, columns) as cursor:
             try:
@@ -136,7 +138,9 @@ def finishing_sql(plan: Plan) -> str:
 def _explained(problem: duckdb.Error) -> ParseError:
     """DuckDB's own words are safe here: the sealed database holds only released and public values."""
     text = str(problem).split("\n")[0]
-    return ParseError(f"above the aggregate: {text}", hint="correct the expression; what was released is kept and replayed")
+    return ParseError(
+        f"above the aggregate: {text}", hint="correct the expression; what was released is kept and replayed"
+    )
 
 
 def _create(cursor: duckdb.DuckDBPyConnection, release: Release, columns: Mapping[str, Sequence[Any]] | None) -> None:
@@ -147,8 +151,12 @@ def _create(cursor: duckdb.DuckDBPyConnection, release: Release, columns: Mappin
         return
     import pandas as pd
 
-    frame = pd.DataFrame({n: pd.Series(list(v) if n.startswith("_k") else v, dtype=object if n.startswith("_k") else None)
-                          for n, v in columns.items()})  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            n: pd.Series(list(v) if n.startswith("_k") else v, dtype=object if n.startswith("_k") else None)
+            for n, v in columns.items()
+        }
+    )
     listed = ", ".join(f"CAST({_settled(n, t)} AS {t}) AS {n}" for n, t in types.items())
     cursor.register("_incoming", frame)
     cursor.execute(f"CREATE TEMP TABLE {release.name} AS SELECT {listed} FROM _incoming")

@@ -64,5 +64,7 @@ def _alternatives(plan: Explanation) -> list[str]:
         )
         mark = "*" if other is plan else ""
         cost = other.cost
-        lines.append(f"{name + mark:<12}{cost.epsilon:>8.4g}{cost.delta:>10.3g}{cost.rho:>10.4g}   {errors or 'depend on the counts'}")
+        lines.append(
+            f"{name + mark:<12}{cost.epsilon:>8.4g}{cost.delta:>10.3g}{cost.rho:>10.4g}   {errors or 'depend on the counts'}"
+        )
     return lines

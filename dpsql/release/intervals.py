@@ -52,7 +52,11 @@ def _factors(priced: Priced, source: Source, function: str) -> tuple[float, floa
     if source.form == "centred":
         return (1.0, 0.0) if function == "count" else (float(it.middle * it.grid), 1.0)
     share = 1 / float(it.width * it.grid)
-    return (share, share) if function == "count" else (1 + float(it.lower * it.grid) * share, float(it.lower * it.grid) * share)
+    return (
+        (share, share)
+        if function == "count"
+        else (1 + float(it.lower * it.grid) * share, float(it.lower * it.grid) * share)
+    )
 
 
 def _two_noises(priced: Priced, source: Source, function: str, confidence: float) -> float:
@@ -69,7 +73,7 @@ def _scale(priced: Priced, index: int) -> float:
 
 
 def _laplace_quantile(one: Floats, two: Floats, confidence: float) -> Floats:
-    """t with P[|X+Y| > t] = 1 − confidence for independent Laplace X, Y of these scales.
+    """T with P[|X+Y| > t] = 1 − confidence for independent Laplace X, Y of these scales.
 
     For scales a ≠ b the tail is (a²e^(−t/a) − b²e^(−t/b)) / (a²−b²); near a = b its limit (1 + t/2a)·e^(−t/a).
     """
@@ -79,7 +83,8 @@ def _laplace_quantile(one: Floats, two: Floats, confidence: float) -> Floats:
 
     def tail(t: Floats) -> Floats:
         small = np.where(b > 0, b * b * np.exp(-t / np.where(b > 0, b, 1.0)), 0.0)
-        return (a * a * np.exp(-t / a) - small) / (a * a - b * b)
+        tails: Floats = (a * a * np.exp(-t / a) - small) / (a * a - b * b)
+        return tails
 
     low, high = np.zeros_like(a), a * 100
     for _ in range(80):

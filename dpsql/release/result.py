@@ -44,7 +44,12 @@ class Result:
         """The answer as a pandas DataFrame."""
         import pandas as pd
 
-        return pd.DataFrame(self.fetchall(), columns=list(self.columns))
+        rows = self.fetchall()
+        frame = pd.DataFrame(rows, columns=list(self.columns))
+        for index, type_ in enumerate(self.types):
+            if type_ == "BIGINT" and any(row[index] is None for row in rows):
+                frame.isetitem(index, pd.array([row[index] for row in rows], dtype="Int64"))
+        return frame
 
     def arrow(self) -> pa.Table:
         """The answer as an Arrow table (needs pyarrow)."""

@@ -56,7 +56,7 @@ def summed(expression: Expression, domain: Domain) -> Argument:
     """
     assert domain.lower is not None and domain.upper is not None
     low, high = Fraction(domain.lower), Fraction(domain.upper)
-    if expression.type.kind is Kind.INTEGER and max(abs(low), abs(high)) < 2**62:
+    if expression.type.kind is Kind.INTEGER and max(abs(low), abs(high)) < 2**50:
         return Argument(expression, domain, ceil(low), max(ceil(low), floor(high)), Fraction(1))
     scale = 10**expression.type.scale
     if expression.type.kind is Kind.DECIMAL and max(abs(low), abs(high)) * scale < 2**50:

@@ -7,14 +7,15 @@ from fractions import Fraction
 
 from dpsql.bounds import infer
 from dpsql.bounds.domain import Domain
-from dpsql.plan.build import known_of, unbounded
+from dpsql.errors import PolicyError
 from dpsql.plan.plan import Release
+from dpsql.plan.relate import known_of, unbounded
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.claim import Claim, one_coordinate
 from dpsql.sensitivity.keys import Key, make_keys
 from dpsql.sensitivity.selection import Selection, select_keys
 from dpsql.sensitivity.statistics import Layout, Part, Source, lay_out
-from dpsql.sensitivity.weight import WEIGHT_BITS, Weight, Term
+from dpsql.sensitivity.weight import WEIGHT_BITS, Term, Weight
 
 MAX_RELEASED = 2**20
 """The most private keys that one release shows; it bounds how many coordinates the floor to a grid can touch."""
@@ -53,8 +54,10 @@ class Bounded:
 def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
     """Infer domains, lay out the statistics, and choose the rule that bounds them."""
     known = known_of(release.source)
-    named = [(k.name, k.expression, infer(k.expression, known), release.source.is_attribute(k.expression))
-             for k in release.keys]  # fmt: skip
+    named = [
+        (k.name, k.expression, infer(k.expression, known), release.source.is_attribute(k.expression))
+        for k in release.keys
+    ]
     keys = make_keys(named, max_public_keys)
     domains: list[Domain | None] = []
     for aggregate in release.aggregates:
@@ -71,13 +74,32 @@ def _with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanis
     private = any(key.values is None for key in keys)
     one_group = all(key.attribute for key in keys)
     if release.source.by_row or release.source.single:
-        return _rule("row" if release.source.by_row else "single_row", release, keys, layout, None, 1,
-                     select_keys(1, mechanism) if private else None)  # fmt: skip
+        return _rule(
+            "row" if release.source.by_row else "single_row",
+            release,
+            keys,
+            layout,
+            None,
+            1,
+            select_keys(1, mechanism) if private else None,
+        )
     groups = 1 if one_group else release.groups_per_unit
     weight = Weight(tuple(_terms(release, layout, one_group))) if layout.parts else None
+    if weight is not None and any(term.cap >= 2**80 for term in weight.terms):
+        raise PolicyError(
+            f"max_rows_per_unit of {release.table} times the bound of a row is beyond what can be counted exactly",
+            hint="declare fewer rows per unit, or tighter bounds",
+        )
     reach = 1 if one_group else MAX_RELEASED if private else _size(keys)
-    return _rule("one_group" if one_group else "clip", release, keys, layout, weight, reach,
-                 select_keys(groups, mechanism) if private else None)  # fmt: skip
+    return _rule(
+        "one_group" if one_group else "clip",
+        release,
+        keys,
+        layout,
+        weight,
+        reach,
+        select_keys(groups, mechanism) if private else None,
+    )
 
 
 def _size(keys: tuple[Key, ...]) -> int:
@@ -107,9 +129,14 @@ def _terms(release: Release, layout: Layout, one_group: bool) -> list[Term]:
 
 
 def _rule(
-    name: str, release: Release, keys: tuple[Key, ...], layout: Layout, weight: Weight | None, reach: int,
+    name: str,
+    release: Release,
+    keys: tuple[Key, ...],
+    layout: Layout,
+    weight: Weight | None,
+    reach: int,
     selection: Selection | None,
-) -> Bounded:  # fmt: skip
+) -> Bounded:
     bits = WEIGHT_BITS if weight is not None else 0
     statistics = tuple(_statistic(p, release, layout, name, bits, reach) for p in layout.parts)
     shares = tuple((share, _joint([statistics[i] for i in share])) for share in layout.shares)

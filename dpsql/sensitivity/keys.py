@@ -34,7 +34,9 @@ def make_keys(named: Sequence[tuple[str, Expression, Domain, bool]], limit: int)
     SQL and the policy. A value outside the list counts as NULL (or is dropped where NULL cannot be), never as a value
     of the list. **Checked by** the neighbour test, which compares the keys of both databases.
     """
-    keys = [Key(name, e, domain, public_values(domain, e.type, limit), attribute) for name, e, domain, attribute in named]
+    keys = [
+        Key(name, e, domain, public_values(domain, e.type, limit), attribute) for name, e, domain, attribute in named
+    ]
     sizes = [len(key.values) for key in keys if key.values is not None]
     if len(sizes) == len(keys) and prod(sizes) <= limit:
         return tuple(keys)

@@ -46,6 +46,10 @@ def select_keys(groups: int, mechanism: str) -> Selection:
     if groups == 1:
         return Selection((1,), Claim(1, 1, 1, 1, 1))
     one = 1 << SELECTION_BITS
-    weights = selection_weights(groups, SELECTION_BITS) if mechanism == "gaussian" else tuple(one // g for g in range(1, groups + 1))
+    weights = (
+        selection_weights(groups, SELECTION_BITS)
+        if mechanism == "gaussian"
+        else tuple(one // g for g in range(1, groups + 1))
+    )
     l1 = max(g * w for g, w in enumerate(weights, 1))
     return Selection(weights, Claim(groups, one, l1, one, groups))

@@ -57,14 +57,18 @@ def lay_out(aggregates: Sequence[Aggregate], domains: Sequence[Domain | None], m
     builder = _Layout(mechanism)
     asked = [(a.function, *_subject(a, d)) for a, d in zip(aggregates, domains, strict=True)]
     whole = next((e for f, e, d in asked if f in ("sum", "avg") and d is not None and not (d.nullable or d.nan)), None)
-    subjects = [whole if f == "count" and e is None and not a.distinct else e
-                for (f, e, _), a in zip(asked, aggregates, strict=True)]  # fmt: skip
+    subjects = [
+        whole if f == "count" and e is None and not a.distinct else e
+        for (f, e, _), a in zip(asked, aggregates, strict=True)
+    ]
     sources = []
     for (function, _, _), subject, aggregate in zip(asked, subjects, aggregates, strict=True):
         if aggregate.distinct:
             sources.append(builder.units())
             continue
-        needs = {f for (f, _, _), s, a in zip(asked, subjects, aggregates, strict=True) if s == subject and not a.distinct}
+        needs = {
+            f for (f, _, _), s, a in zip(asked, subjects, aggregates, strict=True) if s == subject and not a.distinct
+        }
         domain = next((d for (_, e, d) in asked if e == subject), None)
         sources.append(builder.source(function, subject, domain, needs))
     return Layout(tuple(builder.arguments), tuple(builder.parts), tuple(builder.shares), tuple(sources))
@@ -89,7 +93,9 @@ class _Layout:
 
     def units(self) -> Source:
         """COUNT(DISTINCT unit): one for each unit that has a row in the group."""
-        return self._once((None, "units"), "units", counted(None, Domain()), lambda i, _: [Part("units", i, 0, 1, 1, True)])
+        return self._once(
+            (None, "units"), "units", counted(None, Domain()), lambda i, _: [Part("units", i, 0, 1, 1, True)]
+        )
 
     def source(self, function: str, subject: Expression | None, domain: Domain | None, needs: set[str]) -> Source:
         """The form that serves all that is asked of one argument."""
@@ -124,6 +130,6 @@ def _pair(index: int, argument: Argument) -> list[Part]:
 
 
 def _centred(index: int, argument: Argument) -> list[Part]:
-    """n and Σ(x−mid)."""
+    """N and Σ(x−mid)."""
     reach = max(argument.upper - argument.middle, argument.middle - argument.lower)
     return [Part(f"count{index}", index, 0, 1, 1), Part(f"centred{index}", index, 1, -argument.middle, reach)]

@@ -23,7 +23,8 @@ def clamped(argument: Argument, value: str, *, otherwise: str = "NULL") -> str:
     width = "INTEGER" if argument.magnitude < 2**31 else "BIGINT"
     if type_.kind is Kind.INTEGER and argument.grid == 1:
         if argument.lower <= type_.lower and type_.upper <= argument.upper:
-            return value if otherwise == "NULL" else f"coalesce({value}, {otherwise})"
+            read = f"CAST({value} AS {width})"
+            return read if otherwise == "NULL" else f"coalesce({read}, {otherwise})"
         return _case(value, str(argument.lower), str(argument.upper), f"CAST({value} AS {width})", argument, otherwise, "")
     if type_.kind is Kind.DECIMAL and argument.grid == Fraction(1, 10**type_.scale):
         inside = f"CAST(round(CAST({value} AS DOUBLE) * {10**type_.scale}) AS BIGINT)"

@@ -159,7 +159,7 @@ def _weighted(bounded: Bounded, *, rows: bool) -> list[str]:
         if counts and rows:
             listed.append(f"sum({'w' if whole else f'CASE WHEN v{index} IS NOT NULL THEN w END'}) AS n{index}")
         elif counts:
-            listed.append(f"sum({'n' if whole else f'n{index}'} * w) AS n{index}")
+            listed.append(f"sum({'n' if whole else f'n{index}'}::HUGEINT * w) AS n{index}")
     return listed
 
 

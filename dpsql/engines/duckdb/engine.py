@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("dpsql.steward")
 
-LOCKED = {
+LOCKED: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "allow_community_extensions": "false",
@@ -79,7 +79,7 @@ class DuckDBEngine(Engine):
         try:
             with self._running() as cursor:
                 return _exact(release, cursor.execute(text))
-        except (duckdb.Error, MemoryError, OverflowError, ValueError) as problem:
+        except Exception as problem:
             log.error("a release failed: %s", type(problem).__name__)
             log.debug("the engine said: %s", problem)
         raise EngineError

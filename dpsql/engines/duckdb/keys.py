@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from math import prod
 
 from dpsql.engines.duckdb.literals import literal
 from dpsql.engines.duckdb.relations import From
+from dpsql.plan.types import Kind
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.keys import Key
 
@@ -51,7 +53,7 @@ def code_keys(bounded: Bounded, source: From) -> Coded:
     """The key columns of a release."""
     names = tuple(f"k{i}" for i in range(len(bounded.keys)))
     if not bounded.keys or not bounded.public:
-        listed = tuple(f"{source.render(k.expression)} AS {n}" for k, n in zip(bounded.keys, names, strict=True))
+        listed = tuple(f"{_shown(k, source)} AS {n}" for k, n in zip(bounded.keys, names, strict=True))
         return Coded(listed, names, None, "", ())
     listed_, codes, joins, conditions = [], [], "", []
     for index, key in enumerate(bounded.keys):
@@ -65,6 +67,15 @@ def code_keys(bounded: Bounded, source: From) -> Coded:
         step = prod(len(k.values or ()) for k in bounded.keys[index + 1 :])
         codes.append(f"{code} * {step}" if step != 1 else code)
     return Coded(tuple(listed_), names, " + ".join(codes), joins, tuple(conditions))
+
+
+def _shown(key: Key, source: From) -> str:
+    """A private key as it will be read; dates that a calendar cannot hold are NULL, so that reading never fails."""
+    value, type_ = source.render(key.expression), key.expression.type
+    if not type_.temporal:
+        return value
+    low, high = (datetime.min, datetime.max) if type_.kind is Kind.TIMESTAMP else (date.min, date.max)
+    return f"CASE WHEN {value} BETWEEN {literal(low, type_)} AND {literal(high, type_)} THEN {value} END"
 
 
 def _code(index: int, key: Key, source: From) -> tuple[str, str, str]:

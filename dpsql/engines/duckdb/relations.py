@@ -11,8 +11,8 @@ from dpsql.engines.duckdb.clamp import clamped
 from dpsql.engines.duckdb.expressions import sql
 from dpsql.engines.duckdb.literals import quote
 from dpsql.errors import InternalError
-from dpsql.plan.build import known_of
 from dpsql.plan.expression import Expression, columns_of
+from dpsql.plan.relate import known_of
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, Scan, UnitGroup
 from dpsql.plan.types import DOUBLE, INT64, Kind, Type
 from dpsql.sensitivity.argument import summed
@@ -57,17 +57,22 @@ def relation_sql(relation: Relation, needed: frozenset[str], schema: Schema) -> 
 
 def _scan(scan: Scan, needed: frozenset[str], schema: Schema) -> From:
     stored = schema[scan.table.lower()]
-    unit = None if scan.unit is None else quote(scan.unit)
-    where = () if unit is None else (f"{unit} IS NOT NULL",)
+    unit = None if scan.unit is None else _read(scan.field(scan.unit), stored[scan.unit])
+    where = () if scan.unit is None else (f"{quote(scan.unit)} IS NOT NULL",)
     columns = {f.name: _read(f, stored[f.name]) for f in scan.fields if f.name in needed}
     return From(quote(scan.table), where, columns, unit)
 
 
 def _read(field: Field, stored: str) -> str:
-    """A stored column in the type that the planner computes with; none of these casts can fail."""
+    """A stored column in the type that the planner computes with; none of these casts can fail.
+
+    Text is compared byte by byte: under another collation two units could be grouped as one, and the spelling that
+    a group shows would be that of some person.
+    """
     name = quote(field.name)
     plain = {Kind.DOUBLE: "DOUBLE", Kind.TEXT: "VARCHAR", Kind.TIMESTAMP: "TIMESTAMP"}.get(field.type.kind)
-    return name if plain is None or stored.upper() == plain else f"CAST({name} AS {plain})"
+    read = name if plain is None or stored.upper() == plain else f"CAST({name} AS {plain})"
+    return f'({read} COLLATE "C")' if field.type.kind is Kind.TEXT else read
 
 
 def _project(source: Relation, items: list[Item], schema: Schema) -> From:
@@ -126,13 +131,12 @@ def _scaled(grid: Fraction) -> str:
 def _into(total: str, type_: Type) -> str:
     if type_.kind is Kind.DECIMAL:
         low, high = (_decimal(x, type_.scale) for x in (type_.lower, type_.upper))
-        return f"CAST(greatest(least({total}, {high}), {low}) AS DECIMAL(18,{type_.scale}))"
+        return f"CAST(CASE WHEN {total} > {high} THEN {high} WHEN {total} < {low} THEN {low} ELSE {total} END AS DECIMAL(18,{type_.scale}))"
     wide = "BIGINT" if INT64[0] <= type_.lower and type_.upper <= INT64[1] else "HUGEINT"
-    return f"CAST(greatest(least({total}, {type_.upper}), {type_.lower}) AS {wide})"
+    low, high = type_.lower, type_.upper
+    return f"CAST(CASE WHEN {total} > {high} THEN {high} WHEN {total} < {low} THEN {low} ELSE {total} END AS {wide})"
 
 
 def _decimal(unscaled: int, scale: int) -> str:
     sign, digits = "-" if unscaled < 0 else "", str(abs(unscaled)).rjust(scale + 1, "0")
     return f"CAST({sign}{digits[:-scale]}.{digits[-scale:]} AS DECIMAL(38,{scale}))"
-
-

@@ -1,0 +1,202 @@
+"""An interactive session: SQL until `;`, and commands that begin with a backslash. Errors never end it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import tokenize
+from sqlglot.errors import TokenError
+from sqlglot.tokens import TokenType
+
+from dpsql.errors import Error, InterfaceError
+from dpsql.interfaces.history import line_editing
+from dpsql.interfaces.show import answer_table, budget_table, cell, footer, new_table
+from dpsql.interfaces.tables import TableInfo, visible_tables
+from dpsql.interfaces.terminal import complain, printable, screen, waiting
+
+if TYPE_CHECKING:
+    from dpsql.session import Connection
+
+HELP = """\
+SELECT …;            answer a query, with error bars and cost; it may span lines and ends with a semicolon
+\\explain SELECT …;   what the query would do, cost and miss by; spends nothing
+\\budget              caps, spent, left
+\\tables              the tables there are
+\\d TABLE             the columns of a table, and what the policy says of them
+\\epsilon [VALUE]     the price of the next queries; without a value, show it
+\\help                this text
+\\q                   leave (also Ctrl-D); Ctrl-C drops the line"""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What queries ask for; None is the policy's default."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    mechanism: str | None = None
+
+
+class Shell:
+    """One session over one connection."""
+
+    def __init__(self, db: Connection, price: Price, *, nonnegative: bool = False) -> None:
+        self.db, self.price, self.nonnegative = db, price, nonnegative
+        self.failed = self.done = False
+        self._buffer = ""
+        self._commands: dict[str, Callable[[str], None]] = {
+            "budget": self._budget, "tables": self._tables, "d": self._describe, "epsilon": self._epsilon,
+            "help": self._help, "?": self._help, "h": self._help, "q": self._quit, "quit": self._quit,
+        }  # fmt: skip
+
+    def run(self) -> bool:
+        """Read until the end of input; whether everything was answered."""
+        names = {name for table in visible_tables(self.db) for name in _names(table)}
+        with line_editing(names | {f"\\{command}" for command in ("explain", *self._commands)}):
+            if sys.stdin.isatty():
+                screen().print("dpsql shell: end a query with ;  \\help for help, \\q to leave", markup=False)
+            while not self.done:
+                self._step()
+        return not self.failed
+
+    def _step(self) -> None:
+        try:
+            self.feed(input(self._prompt()))
+        except KeyboardInterrupt:
+            self._buffer = ""
+            screen().print("^C")
+        except EOFError:
+            self._end()
+
+    def _prompt(self) -> str:
+        if not sys.stdin.isatty():
+            return ""
+        return "  ...> " if self._buffer.strip() else "dpsql> "
+
+    def _end(self) -> None:
+        """At the end of a script a last query may do without its semicolon; at a terminal Ctrl-D drops it."""
+        self.done = True
+        if sys.stdin.isatty():
+            screen().print()
+        elif self._buffer.strip():
+            self._guarded(self._statement, self._buffer)
+
+    def feed(self, line: str) -> None:
+        """One more line of input."""
+        word = line.strip().partition(" ")[0]
+        if not self._buffer.strip() and word.startswith("\\") and word != "\\explain":
+            self._guarded(self._command, line.strip().rstrip(";"))
+            return
+        *statements, self._buffer = split(f"{self._buffer}{line}\n")
+        for statement in statements:
+            self._guarded(self._statement, statement)
+
+    def _guarded(self, action: Callable[[str], None], text: str) -> None:
+        try:
+            action(text)
+        except Error as error:
+            self.failed = True
+            complain(error)
+        except KeyboardInterrupt:
+            self.failed = True
+            screen().print("stopped; what was charged stays charged, and the same query is replayed where it was kept")
+
+    def _command(self, line: str) -> None:
+        name, _, rest = line[1:].partition(" ")
+        action = self._commands.get(name)
+        if action is None:
+            raise InterfaceError(f"there is no command \\{printable(name)}", hint="\\help lists the commands")
+        action(rest.strip())
+
+    def _statement(self, text: str) -> None:
+        text = text.strip()
+        if text.startswith("\\explain"):
+            self._explain(text.removeprefix("\\explain").strip())
+        elif text:
+            self._query(text)
+
+    def _query(self, sql: str) -> None:
+        with waiting("asking the database"):
+            price = self.price
+            result = self.db.query(
+                sql, epsilon=price.epsilon, delta=price.delta, mechanism=price.mechanism, nonnegative=self.nonnegative
+            )
+            table = answer_table(result)
+        screen().print(table)
+        screen().print(footer(result), style="dim", markup=False)
+
+    def _explain(self, sql: str) -> None:
+        price = self.price
+        plan = self.db.explain(sql, epsilon=price.epsilon, delta=price.delta, mechanism=price.mechanism)
+        screen().print(str(plan), markup=False, soft_wrap=True)
+
+    def _budget(self, _: str) -> None:
+        screen().print(budget_table(self.db.budget()))
+
+    def _tables(self, _: str) -> None:
+        table = new_table()
+        for title in ("table", "rows", "columns"):
+            table.add_column(title)
+        for each in visible_tables(self.db):
+            table.add_row(cell(each.name), cell(each.owner), cell(", ".join(column.name for column in each.columns)))
+        screen().print(table)
+
+    def _describe(self, name: str) -> None:
+        tables = {each.name.lower(): each for each in visible_tables(self.db)}
+        found = tables.get(name.strip('"').lower())
+        if found is None:
+            known = ", ".join(each.name for each in tables.values())
+            raise InterfaceError(f"there is no table {printable(name)}", hint=f"tables: {known}")
+        table = new_table(title=cell(f"{found.name} ({found.owner})"), title_justify="left")
+        for title in ("column", "type", "what is declared"):
+            table.add_column(title)
+        for column in found.columns:
+            table.add_row(cell(column.name), cell(column.type), cell(column.note))
+        screen().print(table)
+
+    def _epsilon(self, value: str) -> None:
+        """The policy's limit is checked by the next query."""
+        if value:
+            self.price = Price(_positive(value), self.price.delta, self.price.mechanism)
+        chosen = self.price.epsilon
+        shown = f"{self.db.policy.defaults.epsilon} (the policy's default)" if chosen is None else f"{chosen:g}"
+        screen().print(f"epsilon = {shown}", markup=False)
+
+    def _help(self, _: str) -> None:
+        screen().print(HELP, markup=False)
+
+    def _quit(self, _: str) -> None:
+        self.done = True
+
+
+def split(text: str) -> list[str]:
+    """The complete statements, then what is left; a semicolon in quotes or a comment ends nothing."""
+    command = len(text) - len(text.lstrip()) + len("\\explain") if text.lstrip().startswith("\\explain") else 0
+    try:
+        tokens = tokenize(text[command:], dialect="duckdb")
+    except TokenError:
+        return [text]
+    parts, begin = [], 0
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            end = command + token.start
+            parts.append(text[begin:end])
+            begin = end + 1
+    return [*parts, text[begin:]]
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise InterfaceError(f"{printable(text)} is not an epsilon", hint="write a number above 0: \\epsilon 0.2")
+    return value
+
+
+def _names(table: TableInfo) -> list[str]:
+    return [table.name, *(column.name for column in table.columns)]

@@ -1,0 +1,187 @@
+"""Answers, accounts and findings as tables for people, or as CSV and JSON for programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import date, datetime
+from decimal import Decimal
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from dpsql.interfaces.numbers import numeric, plain, with_error
+from dpsql.interfaces.terminal import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from dpsql.policy import Finding
+    from dpsql.release.result import Result
+    from dpsql.session import Account, BudgetStatus
+
+CONFIDENCE = 0.95
+Ends = list[tuple[float, float]]
+_MARKS = {"verified": "✓", "information": "i", "violated": "✗", "error": "✗"}
+
+
+def error_bars(result: Result) -> list[Ends | None]:
+    """For each column its interval in each row; None for a column without noise."""
+    bars = result.intervals(CONFIDENCE)
+    return [_ends(bars, name) if f"{name}_low" in bars else None for name in result.columns]
+
+
+def _ends(bars: Any, name: str) -> Ends:
+    return list(zip(bars[f"{name}_low"].astype(float), bars[f"{name}_high"].astype(float), strict=True))
+
+
+def column_cells(values: Sequence[Any], ends: Ends | None) -> list[str]:
+    """One column as text."""
+    if ends is None:
+        return [printable(plain(value)) for value in values]
+    return [with_error(value, *end) for value, end in zip(values, ends, strict=True)]
+
+
+def answer_table(result: Result) -> Table:
+    """The answer with its 95% error bars."""
+    table = new_table()
+    rows = result.fetchall()
+    texts = []
+    for position, (name, ends) in enumerate(zip(result.columns, error_bars(result), strict=True)):
+        values = [row[position] for row in rows]
+        number = ends is not None or (bool(values) and numeric(values))
+        table.add_column(cell(printable(name)), justify="right" if number else "left", no_wrap=number)
+        texts.append(column_cells(values, ends))
+    for row in zip(*texts, strict=True):
+        table.add_row(*map(cell, row))
+    return table
+
+
+def new_table(**options: Any) -> Table:
+    """A table in the house style."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, **options)
+
+
+def cell(text: str, style: str = "") -> Text:
+    """Text for a cell, never read as markup."""
+    from rich.text import Text
+
+    return Text(text, style=style)
+
+
+def footer(result: Result) -> str:
+    """What the answer cost, and what its error bars leave out."""
+    noisy = any(output.noisy for output in result._plan.outputs)
+    lines = ["± is the 95% error bar of the noise"] if noisy else []
+    lines.append(f"cost: {price(result)}")
+    lines += [f"not in the error bars: {'; '.join(result.notes)}"] if result.notes else []
+    return "\n".join(lines)
+
+
+def price(result: Result) -> str:
+    """What was paid for an answer."""
+    if result.replayed:
+        return "free (released before, and replayed)"
+    return str(result.cost) if result.cost.epsilon else "free (no private data was used)"
+
+
+def to_csv(result: Result) -> str:
+    """Each noisy column is followed by its `_low` and `_high`; NULL is empty."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    bars = error_bars(result)
+    writer.writerow(_spread(result.columns, bars, lambda name, _: [f"{name}_low", f"{name}_high"]))
+    for number, row in enumerate(result.fetchall()):
+        writer.writerow(_spread(row, bars, lambda _, ends, at=number: list(ends[at])))
+    return text.getvalue()
+
+
+def _spread(items: Iterable[Any], bars: Sequence[Ends | None], more: Any) -> list[Any]:
+    spread: list[Any] = []
+    for item, ends in zip(items, bars, strict=True):
+        spread += [item, *(more(item, ends) if ends is not None else ())]
+    return spread
+
+
+def to_json(result: Result) -> str:
+    """Rows and intervals as lists, in the order of `columns`."""
+    bars = error_bars(result)
+    document = {
+        "columns": [{"name": n, "type": t, "noisy": e is not None}
+                    for n, t, e in zip(result.columns, result.types, bars, strict=True)],
+        "rows": result.fetchall(),
+        "confidence": CONFIDENCE,
+        "intervals": {n: e for n, e in zip(result.columns, bars, strict=True) if e is not None},
+        "cost": asdict(result.cost), "replayed": result.replayed, "mechanism": result.mechanism, "notes": result.notes,
+    }  # fmt: skip
+    return as_json(document)
+
+
+def as_json(document: Any) -> str:
+    """JSON that every reader accepts: no NaN, dates as ISO text."""
+    return json.dumps(_plain_json(document), indent=2, ensure_ascii=False)
+
+
+def _plain_json(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(k): _plain_json(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_plain_json(each) for each in value]
+        case float() if not math.isfinite(value):
+            return None
+        case datetime() | date():
+            return value.isoformat()
+        case Decimal():
+            return float(value)
+        case None | bool() | int() | float():
+            return value
+        case _:
+            return str(value)
+
+
+def budget_table(status: BudgetStatus) -> Table:
+    """Caps, spent and left of the dataset and of one analyst."""
+    table = new_table()
+    for title in ("account", "cap", "spent", "left for one query"):
+        table.add_column(title)
+    for name, account in accounts(status):
+        table.add_row(cell(name), str(account.caps), spent_text(account), _left(account))
+    return table
+
+
+def accounts(status: BudgetStatus) -> list[tuple[str, Account]]:
+    """The accounts that a status speaks of, by name."""
+    mine = [(f"analyst {status.name}", status.analyst)] if status.analyst is not None else []
+    return [("dataset", status.dataset), *mine]
+
+
+def spent_text(account: Account) -> str:
+    """What was spent, in words where it is nothing."""
+    return str(account.spent) if account.spent.epsilon else "nothing"
+
+
+def _left(account: Account) -> str:
+    return str(account.remaining) if account.remaining.epsilon else "nothing"
+
+
+def budget_json(status: BudgetStatus) -> str:
+    """The accounts for programs."""
+    return as_json({name: asdict(account) for name, account in accounts(status)})
+
+
+def findings_table(findings: Sequence[Finding]) -> Table:
+    """What `dpsql check` found, problems marked."""
+    table = new_table()
+    for title in ("", "table", "fact", "finding"):
+        table.add_column(title)
+    for each in findings:
+        style = "" if each.ok else "bold red"
+        table.add_row(*(cell(printable(t), style) for t in (_MARKS[each.kind], each.table, each.fact, each.text)))
+    return table

@@ -1,0 +1,64 @@
+"""The steward's commands: draft a policy, and verify what a policy declares. They read private data exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpsql.errors import InterfaceError
+from dpsql.policy import check_facts, draft_policy, write_draft
+
+if TYPE_CHECKING:
+    from dpsql.policy import Finding
+    from dpsql.session import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found, and how many facts the ledger now holds for this version of the data."""
+
+    findings: tuple[Finding, ...]
+    recorded: int
+
+    @property
+    def ok(self) -> bool:
+        """Nothing has to be mended."""
+        return all(finding.ok for finding in self.findings)
+
+
+def check(db: Connection) -> Checked:
+    """Verify the declared facts and record those that hold, each for the version of the file that was opened.
+
+    A fact that does not hold is not recorded, so rules that need it are not used; the others stay true beside it.
+    """
+    from dpsql.engines.duckdb.engine import DuckDBEngine
+
+    engine = db._engine
+    assert isinstance(engine, DuckDBEngine)
+    findings = check_facts(engine.connection, db.policy)
+    facts = [each for each in findings if each.kind == "verified" and _is_fact(each.fact)]
+    for each in facts:
+        db._ledger.record_fact(each.table, each.fact, engine.version())
+    return Checked(tuple(findings), len(facts))
+
+
+def _is_fact(name: str) -> bool:
+    return name == "unique" or name.startswith("foreign_key:")
+
+
+def draft(database: Path, policy: Path, dataset: str) -> tuple[Path, Path]:
+    """Write a first policy for a database, and beside it what was observed, readable by the steward only."""
+    import duckdb
+
+    if not database.is_file():
+        raise InterfaceError(f"there is no database file {database}", hint="check the path; it is never created here")
+    try:
+        connection = duckdb.connect(str(database), read_only=True)
+    except duckdb.Error as problem:
+        raise InterfaceError(
+            f"the database {database} cannot be opened read-only: {type(problem).__name__}",
+            hint="close other connections that write to it, and check that it is a DuckDB file",
+        ) from problem
+    with connection:
+        return write_draft(draft_policy(connection, dataset), policy)

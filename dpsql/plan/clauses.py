@@ -1,0 +1,151 @@
+"""The clauses of one SELECT, read off the syntax tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from dpsql.errors import ParseError
+from dpsql.parse.span import refuse
+from dpsql.plan.convert import convert
+from dpsql.plan.expression import Expression
+from dpsql.plan.group import has_aggregate
+from dpsql.plan.relation import Item
+from dpsql.plan.scope import Scope
+
+
+def from_items(node: exp.Select) -> list[exp.Expr]:
+    """The items of FROM, joined ones included."""
+    from_ = node.args.get("from_")
+    items = [from_.this] if from_ is not None else []
+    if node.args.get("laterals"):
+        raise refuse("LATERAL is not supported", node.args["laterals"][0], hint="use a subquery in FROM")
+    holders = [node, *items]
+    return items + [join.this for holder in holders for join in holder.args.get("joins") or ()]
+
+
+def only(node: exp.Expr, known: set[str]) -> None:
+    """Refuse any part of a FROM item that is not known."""
+    for name, part in node.args.items():
+        if part and (name not in known or name == "pivots"):
+            raise refuse(f"{name.strip('_').upper()} in FROM is not supported", node, hint="leave it out")
+
+
+def subqueries(node: exp.Select) -> list[exp.Expr]:
+    """The outermost subqueries in expressions (not in FROM, not in WITH)."""
+    found = []
+    for name in ("expressions", "where", "group", "having", "order", "qualify", "joins"):
+        parts = node.args.get(name)
+        for part in parts if isinstance(parts, list) else [parts]:
+            root = part.args.get("on") if isinstance(part, exp.Join) else part
+            if isinstance(root, exp.Expr):
+                found += _outermost(root)
+    return found
+
+
+def _outermost(root: exp.Expr) -> list[exp.Expr]:
+    return [
+        n
+        for n in root.walk(prune=lambda n: isinstance(n, exp.Query | exp.Subquery))
+        if isinstance(n, exp.Query | exp.Subquery)
+    ]
+
+
+def no_limit(node: exp.Select) -> None:
+    """Refuse what chooses rows of a private relation by other rows."""
+    for part in ("limit", "offset", "qualify", "windows"):
+        if node.args.get(part) is not None:
+            clause = node.args[part]
+            raise refuse(
+                f"{part.upper()} on private rows would choose rows of some people by those of others",
+                clause if isinstance(clause, exp.Expr) else node,
+                hint=f"put {part.upper()} on the outermost query, above the aggregate",
+            )
+    distinct = node.args.get("distinct")
+    if distinct is not None and distinct.args.get("on") is not None:
+        raise refuse("DISTINCT ON private rows is not supported", distinct, hint="use GROUP BY with the unit")
+
+
+def title_of(item: exp.Expr) -> str:
+    """The name of an output column: its alias, the column's own name, or the text of the expression."""
+    if isinstance(item, exp.Alias | exp.Column):
+        return item.alias_or_name
+    return item.sql("duckdb", normalize_functions="lower")
+
+
+def expanded(node: exp.Select, scope: Scope) -> list[exp.Expr]:
+    """The SELECT list with `*` and `t.*` replaced by the fields."""
+    items: list[exp.Expr] = []
+    for item in node.expressions:
+        star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
+        if not isinstance(star, exp.Star):
+            items.append(item)
+        elif any(star.args.get(part) for part in ("except_", "replace", "rename", "except")):
+            raise refuse("* with EXCLUDE, REPLACE or RENAME is not supported", item, hint="list the columns")
+        else:
+            items += [exp.column(f.name, quoted=True) for f in scope.relation.fields]
+    return items
+
+
+def items_of(expressions: Sequence[exp.Expr], scope: Scope) -> list[Item]:
+    """The named expressions of a SELECT list; a name that occurs twice gets a number."""
+    items: list[Item] = []
+    for node in expressions:
+        name, number = title_of(node), 1
+        while any(i.name.lower() == name.lower() for i in items):
+            name, number = f"{title_of(node)}:{number}", number + 1
+        items.append(Item(name, convert(node.this if isinstance(node, exp.Alias) else node, scope)))
+    return items
+
+
+def group_keys(node: exp.Select, scope: Scope) -> list[Expression] | None:
+    """The keys of a grouped SELECT (SELECT DISTINCT groups by everything); None if it is not grouped."""
+    group, distinct = node.args.get("group"), node.args.get("distinct")
+    clauses = [
+        *node.expressions,
+        *(node.args[p] for p in ("having", "order", "qualify") if node.args.get(p) is not None),
+    ]
+    aggregated = any(has_aggregate(clause) for clause in clauses)
+    if group is None and not aggregated:
+        if distinct is None or distinct.args.get("on") is not None:
+            return None
+        return _distinct([convert(unaliased(e), scope) for e in node.expressions])
+    if group is None:
+        return []
+    sets = [part for name in ("rollup", "cube", "grouping_sets") for part in group.args.get(name) or ()]
+    if group.args.get("all"):
+        return _distinct([convert(unaliased(e), scope) for e in node.expressions if not has_aggregate(e)])
+    return _distinct([_group_key(key, node, scope) for key in [*group.expressions, *sets]])
+
+
+def _group_key(key: exp.Expr, node: exp.Select, scope: Scope) -> Expression:
+    if isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets):
+        raise refuse(
+            f"GROUP BY {key.key.upper()} is not supported yet", key, hint="ask for each grouping in a query of its own"
+        )
+    if isinstance(key, exp.Literal) and not key.args.get("is_string"):
+        position = int(key.name) if key.name.isdigit() else 0
+        if not 1 <= position <= len(node.expressions):
+            raise refuse(
+                f"GROUP BY {key.name}: there are {len(node.expressions)} columns in SELECT", key, kind=ParseError
+            )
+        chosen = unaliased(node.expressions[position - 1])
+        if has_aggregate(chosen):
+            raise refuse(
+                f"GROUP BY {key.name}: that column is an aggregate",
+                key,
+                kind=ParseError,
+                hint="group by a column that is not an aggregate",
+            )
+        return convert(chosen, scope)
+    return convert(key, scope)
+
+
+def unaliased(node: exp.Expr) -> exp.Expr:
+    """The expression under an alias."""
+    return node.this if isinstance(node, exp.Alias) else node
+
+
+def _distinct(keys: Sequence[Expression]) -> list[Expression]:
+    return list(dict.fromkeys(keys))

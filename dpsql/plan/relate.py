@@ -1,0 +1,96 @@
+"""New relations from old ones, with the domain of every column inferred on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dpsql.bounds import infer, narrow
+from dpsql.bounds.aggregates import aggregate_domain
+from dpsql.bounds.domain import Domain
+from dpsql.bounds.known import Known
+from dpsql.errors import UnboundedColumn
+from dpsql.parse.span import refuse
+from dpsql.plan.expression import Column, Expression
+from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, UnitGroup
+from dpsql.plan.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer
+
+
+def known_of(relation: Relation) -> Known:
+    """What is known of a relation's rows: the domains of its fields, narrowed by the filters on top of it."""
+    if isinstance(relation, Filter):
+        assert relation.source is not None and relation.condition is not None
+        return narrow(known_of(relation.source), relation.condition)
+    return Known({f.name: f.domain for f in relation.fields})
+
+
+def filtered(source: Relation, condition: Expression) -> Relation:
+    """A filter, with the fields' domains narrowed by it."""
+    known = narrow(known_of(source), condition)
+    fields = tuple(replace(f, domain=infer(Column(f.type, name=f.name), known)) for f in source.fields)
+    return Filter(fields, source.by_row, source.rows_per_unit, source.single, source, condition)
+
+
+def projected(source: Relation, items: Sequence[Item]) -> Relation:
+    """A projection, with the domain of each item inferred."""
+    known = known_of(source)
+    fields = tuple(
+        Field(
+            i.name,
+            i.expression.type,
+            infer(i.expression, known),
+            source.is_attribute(i.expression),
+            source.is_unit(i.expression),
+        )
+        for i in items
+    )
+    return Project(fields, source.by_row, source.rows_per_unit, source.single, source, tuple(items))
+
+
+def unit_grouped(source: Relation, keys: Sequence[Item], aggregates: Sequence[tuple[str, Aggregate]]) -> Relation:
+    """GROUP BY the owner and `keys`; at most one row per unit if all keys are attributes of the unit."""
+    known = known_of(source)
+    single = all(source.is_attribute(k.expression) for k in keys)
+    rows = 1 if single else source.rows_per_unit
+    fields = [
+        Field(k.name, k.expression.type, infer(k.expression, known), source.is_attribute(k.expression),
+              source.is_unit(k.expression)) for k in keys
+    ]  # fmt: skip
+    for name, aggregate in aggregates:
+        argument = None if aggregate.argument is None else infer(aggregate.argument, known)
+        domain = aggregate_domain(aggregate.function, argument, source.rows_per_unit)
+        fields.append(Field(name, _aggregate_type(aggregate, domain), domain, attribute=single))
+    return UnitGroup(tuple(fields), False, rows, single, source, tuple(keys), tuple(aggregates))
+
+
+def _aggregate_type(aggregate: Aggregate, domain: Domain) -> Type:
+    """The type of a per-unit aggregate. Sums are exact: integers by type, doubles on a grid that needs bounds."""
+    argument = aggregate.argument
+    if aggregate.function == "count":
+        return integer(0, 2**62)
+    assert argument is not None
+    if argument.type == DOUBLE and aggregate.function in ("sum", "avg") and not domain.bounded:
+        raise unbounded(aggregate.function, argument)
+    if aggregate.function == "avg":
+        return DOUBLE
+    if aggregate.function == "sum" and argument.type != DOUBLE:
+        if domain.lower is None or domain.upper is None:
+            if argument.type.lower < INT64[0] or argument.type.upper > INT64[1]:
+                raise unbounded(aggregate.function, argument)
+            return integer(*INT128) if argument.type.kind is Kind.INTEGER else DOUBLE
+        scale = 10**argument.type.scale
+        return decimal(int(domain.lower * scale), int(domain.upper * scale), argument.type.scale)
+    return argument.type
+
+
+def unbounded(function: str, argument: Expression) -> UnboundedColumn:
+    """The refusal of a sum without bounds, with both ways out."""
+    error = refuse(
+        f"{function.upper()}({argument}) needs bounds: how much one row can add cannot be inferred for {argument}",
+        argument.span,
+        kind=UnboundedColumn,
+        hint=f"clamp it in the query, {function}(least(greatest({argument}, 0), 1000)), or ask the steward to declare "
+        f"min and max for the column in the policy",
+    )
+    assert isinstance(error, UnboundedColumn)
+    return error
