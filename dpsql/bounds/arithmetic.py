@@ -57,7 +57,7 @@ def _square(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 
 def _quotient(call: Call, args: tuple[Domain, ...]) -> Domain:
-    nan = _zero(args[0]) and _zero(args[1]) or all(_infinite(call, i, d) for i, d in enumerate(args))
+    nan = (_zero(args[0]) and _zero(args[1])) or all(_infinite(call, i, d) for i, d in enumerate(args))
     if _zero(args[1]):
         return span(-math.inf, math.inf, call.type, args, nan=nan)
     a, b = (ends(d, call.type) for d in args)
@@ -147,18 +147,18 @@ def _signum(end: End) -> int:
     return (end > 0) - (end < 0)
 
 
-def _monotone(function: Callable[[float], float], least: float) -> Rule:
+def _monotone(function: Callable[[float], float], least: float, slack: float = SLACK) -> Rule:
     """A rising function of floats, NaN below `least`; widened by the library's own rounding."""
 
     def rule(call: Call, args: tuple[Domain, ...]) -> Domain:
-        low, high = ends(args[0], call.type)
-        made = [_widened(function, end, outwards) for end, outwards in ((max(low, least), -1), (max(high, least), 1))]
-        return span(made[0], made[1], call.type, args, nan=low < least)
+        low, high = (max(float(end), least) for end in ends(args[0], call.type))
+        nan = least == 0 and (args[0].lower is None or args[0].lower < 0)
+        return span(_widened(function, low, -slack), _widened(function, high, slack), call.type, args, nan=nan)
 
     return rule
 
 
-def _widened(function: Callable[[float], float], end: End, outwards: int) -> float:
+def _widened(function: Callable[[float], float], end: End, slack: float) -> float:
     try:
         value = function(float(end))
     except OverflowError:
@@ -166,7 +166,7 @@ def _widened(function: Callable[[float], float], end: End, outwards: int) -> flo
     except ValueError:
         return -math.inf
     exact = value.is_integer() and abs(value) < 2**53
-    return value if exact or not math.isfinite(value) else value + outwards * abs(value) * SLACK
+    return value if exact or not math.isfinite(value) else value + abs(value) * slack
 
 
 def _power(call: Call, args: tuple[Domain, ...]) -> Domain:
@@ -178,7 +178,7 @@ def _power(call: Call, args: tuple[Domain, ...]) -> Domain:
     whole = exponent == int(exponent)
     if (low < 0 and not whole) or (_zero(args[0]) and exponent < 0) or (math.isinf(low) and exponent < 0):
         return unknown
-    corners = [_widened(lambda x: x**exponent, end, side) for end in (low, high) for side in (-1, 1)]
+    corners = [_widened(lambda x: x**exponent, end, side) for end in (low, high) for side in (-SLACK, SLACK)]
     if low < 0 and math.inf in corners:
         return unknown
     if whole and exponent % 2 == 0 and low < 0:
@@ -190,6 +190,6 @@ RULES: dict[str, Rule] = {
     "add": _sum, "sub": _sum, "mul": _product, "div": _quotient, "idiv": _whole_quotient, "mod": _modulo,
     "neg": _negate, "abs": _absolute, "sign": _sign, "power": _power,
     **dict.fromkeys(("round", "floor", "ceil", "trunc"), _rounded),
-    "sqrt": _monotone(math.sqrt, 0.0), "exp": _monotone(math.exp, -math.inf), "ln": _monotone(math.log, 0.0),
+    "sqrt": _monotone(math.sqrt, 0.0, 0.0), "exp": _monotone(math.exp, -math.inf), "ln": _monotone(math.log, 0.0),
     "log10": _monotone(math.log10, 0.0), "log2": _monotone(math.log2, 0.0),
 }  # fmt: skip

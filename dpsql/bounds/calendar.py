@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
-from calendar import monthrange
 
 FIRST, LAST = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)
 PARTS: dict[str, Callable[[datetime], int]] = {

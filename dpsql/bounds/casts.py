@@ -28,7 +28,7 @@ def widened(domain: Domain, source: Type, target: Type) -> Domain:
 
 
 def _moved(end: Number | None, source: Type, target: Type) -> Number | None:
-    if end is None or source.kind is target.kind and target.kind is not Kind.DOUBLE:
+    if end is None or (source.kind is target.kind and target.kind is not Kind.DOUBLE):
         return end
     if source.kind is Kind.DATE and target.kind is Kind.TIMESTAMP:
         return int(end) * DAY
@@ -56,7 +56,7 @@ def _to_exact(domain: Domain, source: Type, target: Type) -> Domain:
     fits = domain.bounded and not domain.nan and _fits(low, target) and _fits(high, target)
     made = interval(
         _placed(low, source, target, up=False), _placed(high, source, target, up=True),
-        nullable=domain.nullable or not (fits or source.kind in _EXACT and _within(source, target)), origin=domain.origin,
+        nullable=domain.nullable or not (fits or (source.kind in _EXACT and _within(source, target))), origin=domain.origin,
     )  # fmt: skip
     return made
 

@@ -95,13 +95,13 @@ def _is_nan(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 def _and(call: Call, args: tuple[Domain, ...]) -> Domain:
     one, two = args
-    null = one.nullable and (two.nullable or can(two, True)) or two.nullable and can(one, True)
+    null = (one.nullable and (two.nullable or can(two, True))) or (two.nullable and can(one, True))
     return truths(can(one, True) and can(two, True), can(one, False) or can(two, False), null, args)
 
 
 def _or(call: Call, args: tuple[Domain, ...]) -> Domain:
     one, two = args
-    null = one.nullable and (two.nullable or can(two, False)) or two.nullable and can(one, False)
+    null = (one.nullable and (two.nullable or can(two, False))) or (two.nullable and can(one, False))
     return truths(can(one, True) or can(two, True), can(one, False) and can(two, False), null, args)
 
 

@@ -71,7 +71,8 @@ def _greatest(call: Call, args: tuple[Domain, ...]) -> Domain:
     else:
         low, high = min(lows), min((high for _, high in sure), default=max(highs))
     made = span(low, high, call.type, tuple(parts))
-    made = replace(made, nullable=all(d.nullable for d in args))
+    nan = made.nan and not (call.op == "least" and sure)
+    made = replace(made, nullable=all(d.nullable for d in args), nan=nan)
     if all(d.values is not None for d in parts):
         return replace(intersect(union(parts), interval(made.lower, made.upper, nan=True)), nullable=made.nullable)
     return made

@@ -32,4 +32,6 @@ def _text(node: Expression) -> str:
     if node.op == "is_null":
         return f"{parts[0]} IS NULL"
     option = [] if node.option is None else [str(node.option)]
-    return f"{node.option if node.op == 'part' else node.op}({', '.join(parts if node.op == 'part' else option + parts)})"
+    return (
+        f"{node.option if node.op == 'part' else node.op}({', '.join(parts if node.op == 'part' else option + parts)})"
+    )

@@ -42,7 +42,9 @@ def magnitude(*numbers: End) -> End:
     return max(-x if x < 0 else x for x in numbers)
 
 
-def span(low: End, high: End, type_: Type, like: tuple[Domain, ...], *, nan: bool = False, null: bool = False) -> Domain:
+def span(
+    low: End, high: End, type_: Type, like: tuple[Domain, ...], *, nan: bool = False, null: bool = False
+) -> Domain:
     """An interval for a strict operation: NULL if an operand is, with the operands' origins."""
     return interval(
         _number(low, type_, math.ceil), _number(high, type_, math.floor), nullable=null or any(d.nullable for d in like),

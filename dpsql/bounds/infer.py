@@ -13,7 +13,7 @@ from itertools import product
 from math import ceil, floor, prod
 
 from dpsql.bounds import arithmetic, casts, comparison, conditional, dates, text
-from dpsql.bounds.domain import ONLY_NULL, Domain, finite, intersect, of_type, value_at
+from dpsql.bounds.domain import ONLY_NULL, Domain, finite, intersect, number, of_type, value_at
 from dpsql.bounds.ends import tidy
 from dpsql.bounds.evaluate import Unsure, evaluate
 from dpsql.bounds.known import Known
@@ -70,20 +70,26 @@ def _branch(known: Known, condition: Expression, holds: bool) -> Known:
 
 def _evaluated(call: Call, args: tuple[Domain, ...]) -> Domain | None:
     """The operation on every combination of the operands' values, where there are few and Python is certain."""
-    choices = [_values(call, d, a.type) for d, a in zip(args, call.args, strict=True)]
-    if any(c is None for c in choices) or any(d.nan for d in args):
-        return None
-    sizes = [len(c or ()) for c in choices]
-    if prod(sizes) > (MOST_VALUES if sum(size > 1 for size in sizes) <= 1 else MOST_PRODUCTS):
+    choices = _choices(call, args)
+    if choices is None or any(d.nan for d in args):
         return None
     try:
-        made = [evaluate(call, combination) for combination in product(*(c or () for c in choices))]
+        made = [evaluate(call, combination) for combination in product(*choices)]
     except Unsure:
         return None
-    return finite(
-        [v for v in made if v is not None], call.type, nullable=None in made or any(d.nullable for d in args),
-        origin=[o for d in args for o in d.origin],
-    )  # fmt: skip
+    null = None in made or any(d.nullable for d in args)
+    values = [v for v in made if v is not None]
+    ordered = values if call.type.kind is Kind.TEXT else sorted(values, key=number)
+    return finite(ordered, call.type, nullable=null, origin=[o for d in args for o in d.origin])
+
+
+def _choices(call: Call, args: tuple[Domain, ...]) -> list[tuple[Value, ...]] | None:
+    """The values of each operand, if their combinations are few; whole numbers are listed for one operand only."""
+    varied = sum(d.values is None or len(d.values) > 1 for d in args)
+    found = [_values(call, d, a.type) if varied <= 1 else d.values for d, a in zip(args, call.args, strict=True)]
+    choices = [values for values in found if values is not None]
+    few = prod(map(len, choices)) <= (MOST_VALUES if varied <= 1 else MOST_PRODUCTS)
+    return choices if len(choices) == len(args) and few else None
 
 
 def _values(call: Call, domain: Domain, type_: Type) -> tuple[Value, ...] | None:

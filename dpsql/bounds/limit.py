@@ -83,5 +83,3 @@ def excluded(one: Expression, domain: Domain, two: Expression, other: Domain) ->
         return everything
     at, (low, high) = number(point), ends(domain, one.type)
     return Domain(int(at) + 1 if low == at else None, int(at) - 1 if high == at else None, nan=True)
-
-

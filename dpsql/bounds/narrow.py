@@ -9,5 +9,9 @@ from dpsql.plan.expression import Expression
 
 
 def narrow(known: Known, condition: Expression, holds: bool = True) -> Known:
-    """The row, where the condition is TRUE; or, if it did not hold, FALSE or NULL."""
-    return narrowed(known, condition, Truth(holds, or_null=not holds), infer, "WHERE")
+    """The row, where the condition is TRUE; or, if it did not hold, FALSE or NULL.
+
+    Twice, so that what a later conjunct says of a column reaches the columns it was compared with before.
+    """
+    truth = Truth(holds, or_null=not holds)
+    return narrowed(narrowed(known, condition, truth, infer, "WHERE"), condition, truth, infer, "WHERE")

@@ -31,7 +31,7 @@ def _longer(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 
 def _concat(call: Call, args: tuple[Domain, ...]) -> Domain:
-    """concat ignores NULL."""
+    """Concat ignores NULL."""
     if any(d.values is None for d in args):
         return Domain(nullable=False)
     parts = [[str(v) for v in d.values or ()] + ([""] if d.nullable else []) for d in args]

@@ -67,10 +67,13 @@ PolicyFile = Annotated[
     Path | None, typer.Option("--policy", metavar="FILE", help="The policy; default: policy.yaml beside DB.")
 ]
 Ledger = Annotated[
-    str | None, typer.Option("--ledger", metavar="FILE", help="The ledger; default: <dataset>.ledger beside the policy.")
+    str | None,
+    typer.Option("--ledger", metavar="FILE", help="The ledger; default: <dataset>.ledger beside the policy."),
 ]
 Analyst = Annotated[str | None, typer.Option("--analyst", metavar="NAME", help="Whose account pays.")]
-Epsilon = Annotated[float | None, typer.Option("--epsilon", help="The price of the whole query; default: the policy's.")]
+Epsilon = Annotated[
+    float | None, typer.Option("--epsilon", help="The price of the whole query; default: the policy's.")
+]
 Delta = Annotated[float | None, typer.Option("--delta", help="The delta of the whole query; default: the policy's.")]
 Noise = Annotated[Mechanism | None, typer.Option("--mechanism", help="The noise; default: the policy's.")]
 Nonnegative = Annotated[bool, typer.Option("--nonnegative", help="Show counts below zero as zero.")]
@@ -190,7 +193,8 @@ def init(
         Path | None, typer.Option("--policy", metavar="FILE", help="Where to write it; default: policy.yaml beside DB.")
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option("--dataset", metavar="NAME", help="The account in the ledger; default: the file's name.")
+        str | None,
+        typer.Option("--dataset", metavar="NAME", help="The account in the ledger; default: the file's name."),
     ] = None,
 ) -> None:
     """For the steward: draft a policy from a database."""
@@ -211,7 +215,7 @@ def check(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> Non
     with waiting("checking the database"), _connect(db, policy, ledger, None, steward=True) as session:
         checked = steward.check(session)
     screen().print(findings_table(checked.findings))
-    screen().print(f"{checked.recorded} verified facts are in the ledger for this version of the data")
+    screen().print(f"verified facts in the ledger for this version of the data: {checked.recorded}")
     if not checked.ok:
         problems().print("mend what is marked ✗: in the policy or in the data", style="bold red")
         raise typer.Exit(1)

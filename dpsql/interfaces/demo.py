@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from dpsql.errors import Error, InterfaceError
 from dpsql.interfaces.demo_data import CUSTOMERS, ORDERS, POLICY, Shop, make_shop
 from dpsql.interfaces.numbers import as_precise_as, numeric
-from dpsql.interfaces.show import Ends, cell, column_cells, error_bars, new_table, price
-from dpsql.interfaces.terminal import waiting
+from dpsql.interfaces.show import answer_table, budget_table, cell, column_cells, error_bars, new_table, price
+from dpsql.interfaces.terminal import complaint, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,20 +47,20 @@ QUESTIONS = (
     ),
     Question(
         "Where do our customers live?",
-        "SELECT city, count(*) AS customers FROM customers GROUP BY city ORDER BY customers DESC LIMIT 8",
-        "The towns are not known in advance, so a town appears only if enough people live there: a threshold with\n"
+        "SELECT city, count(*) AS customers FROM customers\nGROUP BY city ORDER BY customers DESC LIMIT 8",
+        "The towns are not known in advance, so a town appears only if enough people live there: a threshold with "
         "noise decides. The small ones stay out, whoever lives in them.",
     ),
     Question(
         "What does a customer spend in a year?",
-        "SELECT count(*) AS customers, avg(total) AS spent FROM\n"
-        "  (SELECT customer_id, sum(amount) AS total FROM orders WHERE status = 'paid' GROUP BY customer_id)",
+        "SELECT count(*) AS customers, avg(total) AS spent FROM (\n"
+        "  SELECT customer_id, sum(amount) AS total FROM orders\n  WHERE status = 'paid' GROUP BY customer_id)",
         "The inner query has one row for each person, so the noise is that of one row each.",
         keys=0,
     ),
     Question(
         "Which categories matter, and by what share?",
-        "SELECT category, count(*) AS orders, 100.0 * count(*) / sum(count(*)) OVER () AS percent\n"
+        "SELECT category, count(*) AS orders,\n       100.0 * count(*) / sum(count(*)) OVER () AS percent\n"
         "FROM orders GROUP BY category HAVING count(*) > 7000 ORDER BY percent DESC",
         "HAVING, windows and arithmetic work on the released numbers: nearly all of SQL, free, with error bars.",
     ),
@@ -79,11 +79,12 @@ REFUSED = "SELECT category, avg(tip) AS tip\nFROM orders GROUP BY category"
 
 def run_demo(console: Console, keep: Path | None = None) -> None:
     """Make the shop, ask, repeat, and be refused."""
-    with _folder(keep) as folder, waiting("making up a shop"):
-        shop = make_shop(folder)
-        truths = _truths(shop)
-        from dpsql.session import connect
+    with _folder(keep) as folder:
+        with waiting("making up a shop"):
+            from dpsql.session import connect
 
+            shop = make_shop(folder)
+            truths = _truths(shop)
         with connect(shop.database, policy=shop.policy, ledger=shop.ledger, analyst=ANALYST) as db:
             _introduce(console)
             for number, (question, truth) in enumerate(zip(QUESTIONS, truths, strict=True), 1):
@@ -103,7 +104,9 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     try:
         keep.mkdir(parents=True)
     except OSError as problem:
-        raise InterfaceError(f"{keep} cannot be made: {problem.strerror}", hint="name a folder that does not exist yet") from None
+        raise InterfaceError(
+            f"{keep} cannot be made: {problem.strerror}", hint="name a folder that does not exist yet"
+        ) from None
     yield keep
 
 
@@ -129,11 +132,15 @@ def _introduce(console: Console) -> None:
 
     console.rule("[bold]dpsql demo")
     console.print(
-        f"A made-up shop: {CUSTOMERS:,} customers with {ORDERS:,} orders, and anonymous visits. An analyst asks in plain "
-        "SQL. Each answer gets just enough noise that nobody can tell whether any one person is in the data. "
-        "The steward writes one file, the policy:\n"
+        f"A made-up shop: {CUSTOMERS:,} customers with {ORDERS:,} orders, and anonymous visits. An analyst asks in "
+        "plain SQL. Each answer gets enough noise that nobody can tell from it whether any one person is in the data, "
+        "and each takes something off a budget. The data steward writes one file, the policy:\n"
     )
     console.print(Syntax(POLICY.rstrip(), "yaml", background_color="default", word_wrap=True))
+    console.print(
+        "\nIn the tables below, ± is the 95% error bar of the noise. The column “true” is there because this shop is "
+        "made up: only a demo can show it."
+    )
 
 
 def _ask(console: Console, db: Connection, title: str, question: Question, truth: Truth) -> None:
@@ -154,7 +161,7 @@ def _show_sql(console: Console, title: str, sql: str) -> None:
 
 def _compared(result: Result, keys: int, truth: Truth) -> Table:
     """The private answer ± its 95% error bar, and in grey the truth beside it."""
-    table = new_table(caption="± 95% error bar; grey: the true value, which only a demo can show", caption_justify="left")
+    table = new_table()
     rows = result.fetchall()
     texts: list[list[Any]] = []
     for position, (name, ends) in enumerate(zip(result.columns, error_bars(result), strict=True)):
@@ -165,7 +172,12 @@ def _compared(result: Result, keys: int, truth: Truth) -> Table:
         if ends is not None:
             table.add_column("true", justify="right", no_wrap=True, header_style="dim")
             found = [truth.get(_plain_key(row[:keys])) for row in rows]
-            texts.append([_true(None if each is None else each[position - keys], end) for each, end in zip(found, ends, strict=True)])
+            texts.append(
+                [
+                    _true(None if each is None else each[position - keys], end)
+                    for each, end in zip(found, ends, strict=True)
+                ]
+            )
     for row in zip(*texts, strict=True):
         table.add_row(*row)
     return table
@@ -185,44 +197,34 @@ def _account(console: Console, db: Connection, result: Result) -> None:
 def _repeat(console: Console, db: Connection) -> None:
     _show_sql(console, "Asked before: free", REPLAY)
     result = db.query(REPLAY, epsilon=EPSILON)
-    console.print(_answer(result))
+    console.print(answer_table(result))
     console.print(
-        "The same sums as in question 1, cut and sorted another way: they were released, so they are replayed, with the "
-        "same noise. Asking again a thousand times costs nothing and tells nothing new.",
+        "The same sums as in question 1, cut and sorted another way: they were released, so they are replayed, with "
+        "the same noise. Asking again a thousand times costs nothing and tells nothing new.",
         style="italic",
     )
     _account(console, db, result)
 
 
-def _answer(result: Result) -> Table:
-    from dpsql.interfaces.show import answer_table
-
-    return answer_table(result)
-
-
 def _refuse(console: Console, db: Connection) -> None:
-    from rich.text import Text
-
     _show_sql(console, "Refused, before anything is touched or charged", REFUSED)
+    console.print()
     try:
         db.query(REFUSED, epsilon=EPSILON)
     except Error as error:
-        text = Text(f"\n{error}")
-        text.highlight_regex(r"(?m)^ *\^+$", "red")
-        text.highlight_regex(r"(?m)^hint:", "bold green")
-        console.print(text)
+        console.print(complaint(error))
 
 
 def _conclude(console: Console, db: Connection, kept: Shop | None) -> None:
-    from dpsql.interfaces.show import budget_table
-
     console.print()
     console.rule("[bold]What is left", align="left")
     console.print(budget_table(db.budget()))
+    spent = db.budget().dataset.spent.epsilon
+    console.print(
+        f"Five answers at ε = {EPSILON:g} each add up to ε = {spent:.2f}, not to 5: noise composes well.",
+        style="italic",
+    )
     if kept is None:
         console.print("The shop is gone. `dpsql demo --keep shop` keeps one to play with.")
     else:
         console.print(f"Go on:  dpsql shell {kept.database} --analyst ana", soft_wrap=True, markup=False)
-
-
-__all__ = ["QUESTIONS", "Ends", "Question", "run_demo"]

@@ -18,7 +18,10 @@ TOWNS = 60
 
 POLICY = """\
 dataset: shop
-budget: {epsilon: 10, delta: 1e-6, analysts: {demo: {epsilon: 5}, ana: {epsilon: 5}}}
+budget:
+  epsilon: 10                         # for all answers to all analysts, ever
+  delta: 1e-6
+  analysts: {demo: {epsilon: 5}, ana: {epsilon: 5}}
 limits: {epsilon: 2}                  # the most that one query may ask for
 defaults: {epsilon: 0.5}
 tables:
@@ -28,11 +31,11 @@ tables:
     columns:
       age: {min: 18, max: 100}
       region: {values: [north, south, east, west]}
-      city: {}                        # free text: shown only where enough people share it
+      city: {}                        # free text: a threshold protects it
       income: {min: 0, max: 200000}
   orders:
-    unit: customer_id                 # all orders of a customer belong to one person
-    max_rows_per_unit: 16             # a customer with more counts as one with 16
+    unit: customer_id                 # all orders of a customer: one person
+    max_rows_per_unit: 16             # a customer with more counts as 16
     columns:
       category: {values: [books, food, garden, music, toys], nulls: false}
       status: {values: [paid, open, lost], nulls: false}
@@ -40,7 +43,7 @@ tables:
       placed: {min: 2024-01-01, max: 2024-12-31, nulls: false}
       tip: {}                         # no bounds: it can be counted, not summed
   visits:
-    unit: row                         # anonymous visits: each row is its own unit
+    unit: row                         # each row is its own unit
     columns:
       store_id: {min: 1, max: 4, nulls: false}
       day: {min: 2024-01-01, max: 2024-12-31, nulls: false}
@@ -51,7 +54,8 @@ tables:
 _TABLES = """
 CREATE TABLE customers (id INTEGER PRIMARY KEY, age INTEGER, region VARCHAR, city VARCHAR, income DOUBLE);
 INSERT INTO customers
-  SELECT id, age, ['north', 'south', 'east', 'west'][region + 1], format('town {:02d}', city + 1), income FROM _customers;
+  SELECT id, age, ['north', 'south', 'east', 'west'][region + 1], format('town {:02d}', city + 1), income
+  FROM _customers;
 CREATE TABLE orders AS
   SELECT id, customer_id, ['books', 'food', 'garden', 'music', 'toys'][category + 1] AS category,
          ['paid', 'open', 'lost'][status + 1] AS status, amount, DATE '2024-01-01' + day::INTEGER AS placed, tip

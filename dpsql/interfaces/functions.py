@@ -23,8 +23,9 @@ _KINDS = {
 }  # fmt: skip
 _WRITTEN = {
     exp.Neg: "-x", exp.Between: "BETWEEN", exp.In: "IN (…)", exp.Is: "IS NULL", exp.Like: "LIKE", exp.ILike: "ILIKE",
-    exp.Case: "CASE WHEN … THEN … ELSE … END", exp.Not: "NOT", exp.Cast: "CAST(x AS …)", exp.TryCast: "TRY_CAST(x AS …)",
-    exp.Extract: "extract(… FROM x)", exp.DateAdd: "x + INTERVAL 3 DAY", exp.DateSub: "x - INTERVAL 3 DAY",
+    exp.Case: "CASE WHEN … THEN … ELSE … END", exp.Not: "NOT", exp.Cast: "CAST(x AS …)",
+    exp.TryCast: "TRY_CAST(x AS …)", exp.Extract: "extract(… FROM x)",
+    exp.DateAdd: "x + INTERVAL 3 DAY", exp.DateSub: "x - INTERVAL 3 DAY",
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%", exp.DPipe: "||",
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.And: "AND", exp.Or: "OR",
     exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
@@ -44,11 +45,11 @@ def listing() -> dict[str, list[str]]:
         if kind not in _SILENT:
             group = groups.setdefault(_group(kind, rule), [])
             group += [_WRITTEN[kind]] if kind in _WRITTEN else spelled.get(kind, [kind.key])
-    for group, names in _BY_NAME.items():
-        groups[group] += names
+    for name, more in _BY_NAME.items():
+        groups[name] += more
     groups["date parts"] = [part.lower() for part in PARTS]
-    groups["units of date_trunc and date_diff"] = [unit.lower() for unit in UNITS]
-    groups["types to cast to"] = ["decimal(p, s)", *_types()]
+    groups["date units"] = [unit.lower() for unit in UNITS]
+    groups["types"] = ["decimal(p, s)", *_types()]
     return groups
 
 
@@ -65,19 +66,21 @@ def _aggregates() -> list[str]:
     return [*sorted(names), "… FILTER (WHERE …)"]
 
 
-def _group(kind: type[exp.Expression], rule: Callable[..., object]) -> str:
+def _group(kind: type[exp.Expr], rule: Callable[..., object]) -> str:
     if kind in (exp.DateAdd, exp.DateSub):
         return "dates"
     return _KINDS.get(rule.__qualname__.partition(".")[0], "other")
 
 
-def _spellings() -> dict[type[exp.Expression], list[str]]:
+def _spellings() -> dict[type[exp.Expr], list[str]]:
     """The names that DuckDB itself knows for each form: found by parsing a call of every name there is."""
     import duckdb
 
     with duckdb.connect() as connection:
-        known = {name for (name,) in connection.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()}
-    found: dict[type[exp.Expression], list[str]] = {}
+        known = {
+            name for (name,) in connection.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()
+        }
+    found: dict[type[exp.Expr], list[str]] = {}
     for name in sorted(name.lower() for name in DuckDB.Parser.FUNCTIONS):
         if name in known | _GRAMMAR:
             for kind in set(_parsed(name)):
@@ -85,7 +88,7 @@ def _spellings() -> dict[type[exp.Expression], list[str]]:
     return found
 
 
-def _parsed(name: str) -> Iterator[type[exp.Expression]]:
+def _parsed(name: str) -> Iterator[type[exp.Expr]]:
     """What a call of that name means; the parser answers a wrong number of operands with errors of many kinds."""
     for operands in _OPERANDS:
         with suppress(SqlglotError, LookupError, TypeError, ValueError, AttributeError):

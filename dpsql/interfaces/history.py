@@ -9,10 +9,12 @@ from pathlib import Path
 from types import ModuleType
 
 WORDS = (
-    "select from where group by having order limit offset distinct with as and or not in is null between like ilike case "
-    "when then else end count sum avg filter over partition union all join left right full inner on using asc desc "
-    "cast interval date timestamp extract date_trunc coalesce greatest least round true false"
-).split()
+    "select", "from", "where", "group", "by", "having", "order", "limit", "offset", "distinct", "with", "as", "and",
+    "or", "not", "in", "is", "null", "between", "like", "ilike", "case", "when", "then", "else", "end", "count", "sum",
+    "avg", "filter", "over", "partition", "union", "all", "join", "left", "right", "full", "inner", "on", "using",
+    "asc", "desc", "cast", "interval", "date", "timestamp", "extract", "date_trunc", "coalesce", "greatest", "least",
+    "round", "true", "false",
+)  # fmt: skip
 LONGEST = 2_000
 """Lines of history that are kept."""
 

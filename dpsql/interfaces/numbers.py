@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, time
 from typing import Any
 
-SYMMETRIC = 0.1
+SYMMETRIC = 0.25
 """An interval whose arms differ by less than this part of its half width is written with ±."""
 
 
@@ -35,7 +35,7 @@ def with_error(value: Any, low: float, high: float) -> str:
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"{plain(value)} ± ?"
     half = (high - low) / 2
-    places = 0 if isinstance(value, int) else decimals(half)
+    half, places = (math.ceil(half), 0) if isinstance(value, int) else (half, decimals(half))
     if abs((high - value) - (value - low)) <= SYMMETRIC * half:
         return f"{value:,.{places}f} ± {half:,.{places}f}"
     return f"{value:,.{places}f} ({low:,.{places}f} to {high:,.{places}f})"

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlglot import tokenize
+from sqlglot import TokenType, tokenize
 from sqlglot.errors import TokenError
-from sqlglot.tokens import TokenType
 
 from dpsql.errors import Error, InterfaceError
 from dpsql.interfaces.history import line_editing

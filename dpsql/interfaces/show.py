@@ -35,7 +35,7 @@ def error_bars(result: Result) -> list[Ends | None]:
 
 
 def _ends(bars: Any, name: str) -> Ends:
-    return list(zip(bars[f"{name}_low"].astype(float), bars[f"{name}_high"].astype(float), strict=True))
+    return list(zip(bars[f"{name}_low"].tolist(), bars[f"{name}_high"].tolist(), strict=True))
 
 
 def column_cells(values: Sequence[Any], ends: Ends | None) -> list[str]:
@@ -65,7 +65,7 @@ def new_table(**options: Any) -> Table:
     from rich import box
     from rich.table import Table
 
-    return Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, **options)
+    return Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0), **options)
 
 
 def cell(text: str, style: str = "") -> Text:
@@ -148,11 +148,13 @@ def _plain_json(value: Any) -> Any:
 
 def budget_table(status: BudgetStatus) -> Table:
     """Caps, spent and left of the dataset and of one analyst."""
-    table = new_table()
-    for title in ("account", "cap", "spent", "left for one query"):
-        table.add_column(title)
+    table = new_table(caption="left: what one more query could spend", caption_justify="left")
+    table.add_column("account")
+    for title in ("ε cap", "ε spent", "ε left", "δ cap", "δ spent", "δ left"):
+        table.add_column(title, justify="right")
     for name, account in accounts(status):
-        table.add_row(cell(name), str(account.caps), spent_text(account), _left(account))
+        parts = (account.caps, account.spent, account.remaining)
+        table.add_row(cell(name), *(f"{p.epsilon:.4g}" for p in parts), *(f"{p.delta:.3g}" for p in parts))
     return table
 
 
@@ -162,18 +164,10 @@ def accounts(status: BudgetStatus) -> list[tuple[str, Account]]:
     return [("dataset", status.dataset), *mine]
 
 
-def spent_text(account: Account) -> str:
-    """What was spent, in words where it is nothing."""
-    return str(account.spent) if account.spent.epsilon else "nothing"
-
-
-def _left(account: Account) -> str:
-    return str(account.remaining) if account.remaining.epsilon else "nothing"
-
-
 def budget_json(status: BudgetStatus) -> str:
     """The accounts for programs."""
-    return as_json({name: asdict(account) for name, account in accounts(status)})
+    mine = None if status.analyst is None else {"name": status.name, **asdict(status.analyst)}
+    return as_json({"dataset": asdict(status.dataset), "analyst": mine})
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:
@@ -182,6 +176,6 @@ def findings_table(findings: Sequence[Finding]) -> Table:
     for title in ("", "table", "fact", "finding"):
         table.add_column(title)
     for each in findings:
-        style = "" if each.ok else "bold red"
+        style = "bold red" if not each.ok else "dim" if each.kind == "information" else ""
         table.add_row(*(cell(printable(t), style) for t in (_MARKS[each.kind], each.table, each.fact, each.text)))
     return table

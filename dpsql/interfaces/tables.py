@@ -36,9 +36,7 @@ class TableInfo:
 def visible_tables(db: Connection) -> list[TableInfo]:
     """What the analyst of this connection may name in a query."""
     schema = db._engine.schema()
-    return [
-        _table(name, db.policy, schema.get(name.lower(), {})) for name in db.policy.tables_for(db.analyst)
-    ]
+    return [_table(name, db.policy, schema.get(name.lower(), {})) for name in db.policy.tables_for(db.analyst)]
 
 
 def _table(name: str, policy: Policy, stored: Mapping[str, str]) -> TableInfo:

@@ -12,6 +12,7 @@ from dpsql.errors import Error
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 PATIENCE = 1.0
 """Seconds after which the spinner appears."""
@@ -37,14 +38,19 @@ def printable(text: str) -> str:
 
 
 def complain(error: Error) -> None:
-    """Message, caret and hint. Printed without wrapping, so that the caret stays below its clause."""
+    """Print an error, without wrapping, so that the caret stays below its clause."""
+    problems().print(complaint(error), soft_wrap=True)
+
+
+def complaint(error: Error) -> Text:
+    """Message, caret and hint."""
     from rich.text import Text
 
     text = Text(printable(str(error)))
     text.stylize("bold red", 0, len(printable(error.message)))
     text.highlight_regex(r"(?m)^ *\^+$", "red")
     text.highlight_regex(r"(?m)^hint:", "bold green")
-    problems().print(text, soft_wrap=True)
+    return text
 
 
 def survive_any_encoding() -> None:

@@ -52,13 +52,20 @@ def _statements(sql: str) -> list[exp.Expr]:
     except SyntaxProblem as problem:
         detail = problem.errors[0] if problem.errors else {}
         raise ParseError(
-            f"this is not SQL that can be read: {str(detail.get('description') or 'syntax error').split(' but got <')[0]}",
+            f"this is not SQL that can be read: {_reason(str(detail.get('description') or 'syntax error'))}",
             sql=sql,
             span=_span(sql, detail),
             hint="check the spelling and the brackets near the mark",
         ) from None
     except (SqlglotError, RecursionError, ValueError, KeyError, IndexError, TypeError, AttributeError) as problem:
         raise ParseError("this is not SQL that can be read", hint="check quotes, brackets and nesting") from problem
+
+
+def _reason(description: str) -> str:
+    """The parser's words without its internals."""
+    if description.startswith("Required keyword"):
+        return "something is missing here"
+    return description.split(" but got <")[0].split("<class")[0]
 
 
 def _span(sql: str, detail: dict[str, object]) -> Span | None:

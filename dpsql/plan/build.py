@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dpsql.errors import ParseError
+from dpsql.errors import Error, ParseError
 from dpsql.parse.span import refuse
 from dpsql.plan.catalog import Catalog, PrivateTable, UnavailableTable
 from dpsql.plan.clauses import (
@@ -59,14 +59,18 @@ def build(query: exp.Query, catalog: Catalog) -> Plan:
     builder = _Builder(catalog)
     made = builder.query(query.copy(), {}, top=True)
     if isinstance(made, Private):
-        raise refuse(
-            f"this query would list rows of {made.table.name}, which are private",
-            query,
-            hint=f"ask for an aggregate, for example SELECT count(*) FROM {made.table.name}, or add GROUP BY",
-        )
+        raise _lists_rows(made, query)
     assert isinstance(made.node, exp.Query)
     check_finishing(made.node)
     return Plan(tuple(builder.releases), made.node, tuple(sorted(builder.public)), made.outputs, made.row)
+
+
+def _lists_rows(made: Private, node: exp.Expr) -> Error:
+    return refuse(
+        f"this query would list rows of {made.table.name}, which are private",
+        node,
+        hint=f"ask for an aggregate, for example SELECT count(*) FROM {made.table.name}, or add GROUP BY",
+    )
 
 
 _SELECT_PARTS = {"expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct", "qualify",
@@ -177,7 +181,8 @@ class _Builder:
                 hint="ask the steward for a copy with the unit column in it",
             )
         self.public.add(found.name)
-        node.set("this", exp.to_identifier(found.name, quoted=True))
+        node.this.set("this", found.name)
+        node.this.set("quoted", True)
         node.set("db", None)
         return Open(node, tuple(Output(column, noisy=False) for column in found.columns))
 
@@ -270,6 +275,8 @@ class _Builder:
         node.set("expressions", items)
         keys = group_keys(node, scope)
         if keys is None:
+            if top:
+                raise _lists_rows(source, node)
             return Private(self._rows(node, scope), source.table)
         if any(relation.is_unit(key) for key in keys):
             return Private(self._per_unit(node, scope, keys), source.table)

@@ -456,6 +456,8 @@ def _cast(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
         to.temporal and it.type.temporal
     ):
         raise Mismatch(f"{it.type} cannot be cast to {to}")
+    if it.type.kind is Kind.BOOLEAN and to.kind is Kind.INTEGER:
+        to = integer(0, 1)
     return call("cast", to, it)
 
 

@@ -81,9 +81,10 @@ class Call(Expression):
 
     def __str__(self) -> str:
         """The expression in SQL's own signs, for messages and plans."""
-        parts = [f"({a})" if isinstance(a, Call) and a.op in _INFIX else str(a) for a in self.args]
         if self.op in _INFIX:
-            return f" {_INFIX[self.op]} ".join(parts)
+            sides = [f"({a})" if isinstance(a, Call) and a.op in _INFIX else str(a) for a in self.args]
+            return f" {_INFIX[self.op]} ".join(sides)
+        parts = [str(a) for a in self.args]
         if self.op == "case":
             branches = " ".join(f"WHEN {c} THEN {r}" for c, r in zip(parts[::2], parts[1::2], strict=False))
             return f"CASE {branches} ELSE {parts[-1]} END"
@@ -92,13 +93,15 @@ class Call(Expression):
         if self.op == "in":
             return f"{parts[0]} IN ({', '.join(parts[1:])})"
         if self.op in ("not", "neg"):
-            return f"{'NOT ' if self.op == 'not' else '-'}{parts[0]}"
+            return f"{'NOT ' if self.op == 'not' else '-'}({parts[0]})"
         if self.op == "is_null":
             return f"{parts[0]} IS NULL"
         if self.op == "part":
             return f"{self.option}({parts[0]})"
         options = self.option if isinstance(self.option, tuple) else () if self.option is None else (self.option,)
         words = [repr(o) if isinstance(o, str) else str(o) for o in options]
+        if self.op == "date_diff":
+            parts.reverse()
         first = self.op in ("date_trunc", "date_diff")
         return f"{self.op}({', '.join(words + parts if first else parts + words)})"
 

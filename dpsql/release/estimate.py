@@ -72,7 +72,7 @@ def _from_two(priced: Priced, source: Source, function: str, noisy: Sequence[NDA
     if source.form == "pair":
         count = (one + two) / float(it.width * it.grid)
         return count if function == "count" else one + count * float(it.lower * it.grid)
-    return one if function == "count" else two + one * float(it.middle * it.grid)
+    return one if function == "count" else two + one * it.middle
 
 
 def average(priced: Priced, source: Source, noisy: Sequence[NDArray[np.int64]]) -> Floats:
@@ -85,6 +85,6 @@ def average(priced: Priced, source: Source, noisy: Sequence[NDArray[np.int64]]) 
             mean = low + (high - low) * one / (one + two)
             count = one + two
         else:
-            mean = float(it.middle * it.grid) + two / one
+            mean = it.middle + two / one
             count = one
     return np.where(count > 0, np.clip(mean, low, high), np.nan)

@@ -50,7 +50,7 @@ def _factors(priced: Priced, source: Source, function: str) -> tuple[float, floa
     """COUNT or SUM as a·S1 + b·S2 of a pair or of (count, centred sum)."""
     it = argument(priced, source)
     if source.form == "centred":
-        return (1.0, 0.0) if function == "count" else (float(it.middle * it.grid), 1.0)
+        return (1.0, 0.0) if function == "count" else (it.middle, 1.0)
     share = 1 / float(it.width * it.grid)
     return (
         (share, share)
@@ -103,7 +103,7 @@ def _average(released: Released, source: Source, confidence: float) -> tuple[Flo
     if source.form == "centred":
         z = NormalDist().inv_cdf((1 + confidence) / 2)
         left, right = _fieller(one, two, z * scales[0], z * scales[1])
-        middle = float(it.middle * it.grid)
+        middle = it.middle
         return np.clip(middle + left, low, high), np.clip(middle + right, low, high)
     if isinstance(released.priced.noised[source.first].noise, DiscreteGaussian):
         raise AssertionError("a pair has Laplace noise")

@@ -38,9 +38,9 @@ class Argument:
         return self.upper - self.lower
 
     @property
-    def middle(self) -> int:
-        """The centre of the interval, on the grid."""
-        return (self.lower + self.upper) // 2
+    def middle(self) -> float:
+        """The centre of the interval, in the argument's own unit."""
+        return float((self.lower + self.upper) * self.grid / 2)
 
 
 def counted(expression: Expression | None, domain: Domain) -> Argument:

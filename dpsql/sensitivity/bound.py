@@ -145,7 +145,7 @@ def _rule(
 
 def _statistic(part: Part, release: Release, layout: Layout, rule: str, bits: int, reach: int) -> Statistic:
     """The claim of one statistic under the rule; the theorems stand in `row`, `one_group` and `clip`."""
-    grid = layout.arguments[part.argument].grid if part.alpha else Fraction(1)
+    grid = layout.arguments[part.argument].grid / abs(part.alpha) if part.alpha else Fraction(1)
     if part.units and rule == "one_group":
         return Statistic(part.name, part, grid, one_coordinate(1))
     times = release.groups_per_unit if part.units else release.source.rows_per_unit

@@ -130,6 +130,6 @@ def _pair(index: int, argument: Argument) -> list[Part]:
 
 
 def _centred(index: int, argument: Argument) -> list[Part]:
-    """N and Σ(x−mid)."""
-    reach = max(argument.upper - argument.middle, argument.middle - argument.lower)
-    return [Part(f"count{index}", index, 0, 1, 1), Part(f"centred{index}", index, 1, -argument.middle, reach)]
+    """The count n and Σ(2x−L−U), in half steps, so that the centre lies exactly in the middle."""
+    centred = Part(f"centred{index}", index, 2, -argument.lower - argument.upper, argument.width)
+    return [Part(f"count{index}", index, 0, 1, 1), centred]

@@ -29,7 +29,7 @@ def sql(expression: Expression, column: Callable[[str], str]) -> str:
     """The expression as total SQL; `column` writes a column of the row."""
 
     def emit(node: Expression, wanted: str) -> str:
-        if node.type.kind is Kind.NULL or isinstance(node, Literal) and node.value is None:
+        if node.type.kind is Kind.NULL or (isinstance(node, Literal) and node.value is None):
             return f"CAST(NULL AS {wanted})"
         if isinstance(node, Column):
             return _column(node, column(node.name), wanted)

@@ -45,7 +45,11 @@ def literal(value: Value, type_: Type) -> str:
 def _exact(value: int | Decimal, type_: Type) -> str:
     if type_.kind is Kind.INTEGER and physical(type_) == "INTEGER":
         return str(value) if value >= 0 else f"({value})"
-    return f"CAST('{value:f}' AS {physical(type_)})" if isinstance(value, Decimal) else f"CAST('{value}' AS {physical(type_)})"
+    return (
+        f"CAST('{value:f}' AS {physical(type_)})"
+        if isinstance(value, Decimal)
+        else f"CAST('{value}' AS {physical(type_)})"
+    )
 
 
 def _double(value: float | Decimal) -> str:

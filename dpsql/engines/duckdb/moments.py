@@ -27,7 +27,7 @@ def calendar(node: Expression, emit: Emit) -> str:
         raise UnsupportedQuery("these intervals add up to more than 200,000 years", span=node.span)
     if node.type.kind is Kind.NULL or isinstance(node, Literal) or (isinstance(node, Call) and node.op in RULES):
         return emit(node, wanted)
-    if isinstance(node, Call) and (node.op in _CHOICES or node.op == "cast" and node.args[0].type.temporal):
+    if isinstance(node, Call) and (node.op in _CHOICES or (node.op == "cast" and node.args[0].type.temporal)):
         return _rebuilt(node, emit, wanted)
     return _guarded(emit(node, wanted), wanted)
 
@@ -82,7 +82,7 @@ def moved(node: Call) -> tuple[int, int, int]:
 def _add_days(sign: str) -> Rule:
     def rule(call: Call, emit: Emit) -> str:
         day, amount = call.args
-        if -MOST_DAYS <= amount.type.lower and amount.type.upper <= MOST_DAYS:
+        if amount.type.lower >= -MOST_DAYS and amount.type.upper <= MOST_DAYS:
             days = emit(amount, "INTEGER")
         else:
             days = f"CAST(TRY_CAST({emit(amount, physical(amount.type))} AS DECIMAL(7,0)) AS INTEGER)"

@@ -60,7 +60,7 @@ def _modulo(call: Call, emit: Emit) -> str:
 
 
 def _divisor(two: Expression, emit: Emit, width: str) -> str:
-    """x % -1 overflows on the least number of a width; x % 1 is the same."""
+    """X % -1 overflows on the least number of a width; x % 1 is the same."""
     nonzero = _nonzero(two, emit, width)
     if two.type.kind is Kind.INTEGER and two.type.lower <= -1 <= two.type.upper:
         return f"CASE WHEN {emit(two, width)} = -1 THEN 1 ELSE {nonzero} END"
@@ -73,7 +73,7 @@ def _nonzero(two: Expression, emit: Emit, width: str) -> str:
 
 
 def _sign_change(call: Call, emit: Emit) -> str:
-    """neg and abs: the least integer has no opposite in its own width."""
+    """Neg and abs: the least integer has no opposite in its own width."""
     it = call.args[0]
     width = _width(call) if call.type.kind is Kind.INTEGER else physical(it.type)
     width = "DOUBLE" if call.type.kind is Kind.DOUBLE else width
@@ -120,7 +120,7 @@ _DECLARED = {(-(2**7), 2**7 - 1): "TINYINT", (-(2**15), 2**15 - 1): "SMALLINT", 
 
 def _declared(type_: Type) -> str:
     """The type that the analyst wrote: its range is what a TRY_CAST must keep to."""
-    if type_.kind is not Kind.INTEGER or physical(type_) == "INTEGER" and type_.upper == 2**31 - 1:
+    if type_.kind is not Kind.INTEGER or (physical(type_) == "INTEGER" and type_.upper == 2**31 - 1):
         return physical(type_)
     return _DECLARED.get((type_.lower, type_.upper)) or as_decimal(type_)
 

@@ -48,8 +48,11 @@ def _count(node: Call) -> int:
 
 def _rebuilt(node: Call, emit: Emit, limit: int) -> str:
     """The same call over limited texts; conditions and numbers are left as they are."""
+
     def inner(child: Expression, wanted: str) -> str:
-        return limited(child, emit, limit) if child.type.kind is Kind.TEXT and wanted == "VARCHAR" else emit(child, wanted)
+        return (
+            limited(child, emit, limit) if child.type.kind is Kind.TEXT and wanted == "VARCHAR" else emit(child, wanted)
+        )
 
     return {**RULES, **compare.RULES}[node.op](node, inner)
 

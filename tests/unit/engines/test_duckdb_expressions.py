@@ -11,6 +11,8 @@ from itertools import product
 import duckdb
 import pytest
 import sqlglot
+from sqlglot import exp
+
 from dpsql.engines.duckdb.expressions import sql
 from dpsql.engines.duckdb.literals import literal, quote
 from dpsql.engines.duckdb.physical import physical
@@ -18,7 +20,6 @@ from dpsql.errors import Error, UnsupportedQuery
 from dpsql.plan.convert import convert
 from dpsql.plan.expression import Column, Expression
 from dpsql.plan.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Kind, Type, from_engine, integer
-from sqlglot import exp
 
 DATES = [
     "'infinity'::DATE", "'-infinity'::DATE", "DATE '5877642-06-25 (BC)'", "DATE '5881580-07-10'", "DATE '0001-01-01'",
@@ -173,7 +174,9 @@ def check(db: duckdb.DuckDBPyConnection, made: dict[str, Expression], columns: d
         type_, low, high = row[3 * index : 3 * index + 3]
         assert type_ == physical(e.type), f"{text} over {source}: {type_} is not {physical(e.type)}\n{emitted[text]}"
         if low is not None:
-            inside = e.type.lower <= Fraction(low) * 10**e.type.scale and Fraction(high) * 10**e.type.scale <= e.type.upper
+            inside = (
+                e.type.lower <= Fraction(low) * 10**e.type.scale and Fraction(high) * 10**e.type.scale <= e.type.upper
+            )
             assert inside, f"{text} over {source} leaves its range"
 
 
@@ -377,7 +380,12 @@ def test_random_expressions_over_edge_values_never_raise(edges: duckdb.DuckDBPyC
         source = ", ".join(f"(SELECT v AS {c} FROM t{names.index(t)} USING SAMPLE 3 ROWS)" for c, t in chosen.items())
         texts = [random_text(rng, rng.randint(1, 4), rng.choice("nbds")) for _ in range(12)]
         made = convertible(texts, **{c: engine_type(t) for c, t in chosen.items()})
-        check(edges, made, {c: c for c in chosen}, f"({source.replace('), (', ') CROSS JOIN (')})".join(["(SELECT * FROM ", ")"]))
+        check(
+            edges,
+            made,
+            {c: c for c in chosen},
+            f"({source.replace('), (', ') CROSS JOIN (')})".join(["(SELECT * FROM ", ")"]),
+        )
 
 
 @pytest.mark.parametrize(

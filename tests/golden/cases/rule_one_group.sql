@@ -1,0 +1,14 @@
+SELECT count(*) FROM orders
+---
+SELECT sum(amount) FROM orders
+---
+SELECT count(*), sum(amount), avg(amount) FROM orders
+---
+-- laplace
+SELECT avg(price) FROM orders
+---
+SELECT region, count(*) FROM customers GROUP BY region
+---
+SELECT customer_id % 3 = 0 AS third, sum(fee) FROM orders GROUP BY third
+---
+SELECT count(DISTINCT customer_id) FROM orders

@@ -1,0 +1,402 @@
+"""Tables of expressions and the domains that must be inferred for them."""
+
+from __future__ import annotations
+
+import time
+from datetime import date, datetime
+from decimal import Decimal
+
+import pytest
+import sqlglot
+from sqlglot import exp
+
+from dpsql.bounds import infer, narrow
+from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type, union, value_at
+from dpsql.bounds.known import Known
+from dpsql.plan.convert import convert
+from dpsql.plan.expression import Column, Expression
+from dpsql.plan.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, from_engine
+
+
+def stored(name: str) -> Type:
+    found = from_engine(name)
+    assert found is not None
+    return found
+
+
+COLUMNS: dict[str, tuple[Type, Domain]] = {
+    "age": (stored("INTEGER"), interval(18, 110, nullable=False, origin=("policy age",))),
+    "qty": (stored("BIGINT"), interval(0, 1000)),
+    "step": (stored("INTEGER"), interval(2, 9, nullable=False)),
+    "near": (stored("INTEGER"), interval(-5, 5, nullable=False)),
+    "price": (stored("DECIMAL(9,2)"), interval(Decimal("-1.50"), Decimal("99.99"), nullable=False)),
+    "amount": (DOUBLE, interval(0.0, 500.0, nullable=False, origin=("policy amount",))),
+    "ratio": (DOUBLE, interval(-1.0, 1.0)),
+    "loose": (DOUBLE, of_type(DOUBLE)),
+    "huge": (stored("BIGINT"), of_type(stored("BIGINT"))),
+    "region": (TEXT, finite(("north", "south", "east"), TEXT, nullable=False, origin=("policy region",))),
+    "status": (TEXT, finite(("paid", "open"), TEXT, nullable=True)),
+    "note": (TEXT, of_type(TEXT)),
+    "vip": (BOOLEAN, of_type(BOOLEAN)),
+    "placed": (DATE, interval(number(date(2023, 11, 15)), number(date(2024, 2, 10)), nullable=False)),
+    "born": (DATE, of_type(DATE)),
+    "seen": (TIMESTAMP, interval(number(datetime(2024, 1, 1, 6)), number(datetime(2024, 1, 1, 9, 30)), nullable=False)),
+}
+KNOWN = Known({name: domain for name, (_, domain) in COLUMNS.items()})
+
+
+class Row:
+    def column(self, node: exp.Column) -> Expression:
+        return Column(COLUMNS[node.name][0], name=node.name)
+
+
+def expression(text: str) -> Expression:
+    return convert(sqlglot.parse_one(f"SELECT {text}", dialect="duckdb").selects[0], Row())
+
+
+def days(*texts: str) -> list[int]:
+    return [int(number(date.fromisoformat(t))) for t in texts]
+
+
+def moments(*texts: str) -> list[int]:
+    return [int(number(datetime.fromisoformat(t))) for t in texts]
+
+
+INTERVALS: list[tuple[str, object, object]] = [
+    ("age + 1", 19, 111),
+    ("age - qty", -982, 110),
+    ("age * near", -550, 550),
+    ("near * near", 0, 25),
+    ("-age", -110, -18),
+    ("abs(near)", 0, 5),
+    ("abs(age)", 18, 110),
+    ("age / 2", 9.0, 55.0),
+    ("amount / step", 0.0, 250.0),
+    ("amount / near", None, None),
+    ("age / near", None, None),
+    ("age // 10", 1, 11),
+    ("near // step", -2, 2),
+    ("age // near", -110, 110),
+    ("age % 7", 0, 6),
+    ("near % 3", -2, 2),
+    ("near % age", -5, 5),
+    ("huge % 10", -9, 9),
+    ("price + 1", Decimal("-0.50"), Decimal("100.99")),
+    ("price * 2", -3, Decimal("199.98")),
+    ("round(price)", -2, 100),
+    ("floor(price)", -2, 99),
+    ("ceil(price)", -1, 100),
+    ("trunc(price)", -1, 99),
+    ("round(price, 1)", Decimal("-1.5"), 100),
+    ("round(amount, 2)", 0.0, 500.0),
+    ("power(near, 2)", 0.0, 25.0),
+    ("power(near, 3)", -125.0, 125.0),
+    ("power(near, -1)", None, None),
+    ("power(step, -1)", 1 / 9, 0.5),
+    ("power(ratio, 0.5)", None, None),
+    ("sqrt(amount + 400)", 20.0, 30.0),
+    ("sqrt(ratio)", 0.0, 1.0),
+    ("ln(age)", 2.890371757, 4.700480366),
+    ("exp(ratio)", 0.367879441, 2.718281829),
+    ("log10(step * 5 + 55)", 1.812913357, 2.0),
+    ("sign(amount)", 0, 1),
+    ("sign(age)", 1, 1),
+    ("huge + 1", None, None),
+    ("huge * 0", 0, 0),
+    ("loose + 1", None, None),
+    ("loose * loose", 0.0, None),
+    ("greatest(huge, 0)", 0, None),
+    ("least(greatest(huge, 0), 99)", 0, 99),
+    ("least(loose, amount)", None, 500.0),
+    ("coalesce(qty, 2000)", 0, 2000),
+    ("nullif(age, 5)", 18, 110),
+    ("CASE WHEN vip THEN age END", 18, 110),
+    ("CASE WHEN amount > 100 THEN 100 ELSE amount END", 0.0, 100.0),
+    ("CASE WHEN age >= 65 THEN age ELSE 0 END", 0, 110),
+    ("CASE WHEN huge BETWEEN 0 AND 10 THEN huge ELSE 0 END", 0, 10),
+    ("CASE WHEN huge < 5 THEN 5 ELSE huge END", 5, None),
+    ("CASE WHEN huge IS NULL THEN 0 WHEN huge < 0 THEN 0 WHEN huge > 9 THEN 9 ELSE huge END", 0, 9),
+    ("CAST(amount AS INTEGER)", 0, 500),
+    ("CAST(price AS INTEGER)", -2, 100),
+    ("CAST(age AS DOUBLE)", 18.0, 110.0),
+    ("CAST(qty AS TINYINT)", 0, 127),
+    ("CAST(amount AS DECIMAL(9,1))", 0, 500),
+    ("CAST(note AS INTEGER)", None, None),
+    ("length(note)", 0, None),
+    ("strpos(note, 'x')", 0, None),
+    ("length(region)", 4, 5),
+    ("year(placed)", 2023, 2024),
+    ("month(placed)", 1, 12),
+    ("year(born)", None, None),
+    ("month(born)", 1, 12),
+    ("hour(seen)", 6, 9),
+    ("day(seen)", 1, 1),
+    ("hour(placed)", 0, 0),
+    ("dayofweek(placed)", 0, 6),
+    ("quarter(seen)", 1, 1),
+    ("placed - DATE '2024-01-01'", -47, 40),
+    ("date_diff('month', placed, DATE '2024-03-01')", 1, 4),
+    ("date_diff('day', placed, placed)", -87, 87),
+    ("placed + 10", *days("2023-11-25", "2024-02-20")),
+    ("placed - age", *days("2023-07-28", "2024-01-23")),
+    ("placed + INTERVAL 1 MONTH", *moments("2023-12-15", "2024-03-10")),
+    ("CAST(seen AS DATE)", *days("2024-01-01", "2024-01-01")),
+    ("CAST(placed AS TIMESTAMP)", *moments("2023-11-15", "2024-02-10")),
+    ("date_trunc('year', seen)", *moments("2024-01-01", "2024-01-01")),
+    ("born + INTERVAL 1 DAY", None, None),
+]
+
+
+@pytest.mark.parametrize(("text", "low", "high"), INTERVALS, ids=[t for t, _, _ in INTERVALS])
+def test_interval(text: str, low: object, high: object) -> None:
+    domain = infer(expression(text), KNOWN)
+    assert domain.lower == (pytest.approx(low, rel=1e-9) if isinstance(low, float) else low)
+    assert domain.upper == (pytest.approx(high, rel=1e-9) if isinstance(high, float) else high)
+
+
+VALUES: list[tuple[str, tuple[object, ...] | None]] = [
+    ("upper(region)", ("NORTH", "SOUTH", "EAST")),
+    ("left(region, 1)", ("n", "s", "e")),
+    ("region || '!'", ("north!", "south!", "east!")),
+    ("region || status", tuple(r + s for r in ("north", "south", "east") for s in ("paid", "open"))),
+    ("concat(status, 'x')", ("paidx", "openx", "x")),
+    ("substring(region, 2, 2)", ("or", "ou", "as")),
+    ("replace(region, 'th', '')", ("nor", "sou", "east")),
+    ("right(region, -1)", ("orth", "outh", "ast")),
+    ("region = 'north'", (False, True)),
+    ("region = 'moon'", (False,)),
+    ("region LIKE '%h'", (False, True)),
+    ("region IN ('north', 'south', 'east')", (True,)),
+    ("amount > 600", (False,)),
+    ("amount >= 0", (True,)),
+    ("age IS NULL", (False,)),
+    ("qty IS NULL", (False, True)),
+    ("vip", (False, True)),
+    ("NOT vip", (False, True)),
+    ("amount >= 0 OR note = 'x'", (True,)),
+    ("amount < 0 AND vip", (False,)),
+    ("isnan(amount)", (False,)),
+    ("CASE WHEN amount < 10 THEN 'low' WHEN amount < 600 THEN 'mid' ELSE 'never' END", ("low", "mid")),
+    ("CASE region WHEN 'north' THEN 1 WHEN 'south' THEN 2 WHEN 'east' THEN 3 END", (1, 2, 3)),
+    ("CASE WHEN vip THEN 1 ELSE 0 END", (1, 0)),
+    ("CAST(vip AS INTEGER)", (0, 1)),
+    ("CAST(vip AS VARCHAR)", ("false", "true")),
+    ("age // 20 * 20", (0, 20, 40, 60, 80, 100)),
+    ("floor(amount / 100) * 100", (0.0, 100.0, 200.0, 300.0, 400.0, 500.0)),
+    ("round(age, -1)", (20, 30, 40, 50, 60, 70, 80, 90, 100, 110)),
+    ("CAST(near AS VARCHAR)", tuple(str(i) for i in range(-5, 6))),
+    ("coalesce(status, 'none')", ("paid", "open", "none")),
+    ("nullif(region, 'east')", ("north", "south")),
+    (
+        "date_trunc('month', placed)",
+        tuple(datetime(y, m, 1) for y, m in ((2023, 11), (2023, 12), (2024, 1), (2024, 2))),
+    ),
+    ("date_trunc('hour', seen)", tuple(datetime(2024, 1, 1, h) for h in range(6, 10))),
+    ("date_trunc('month', born)", None),
+    ("lower(note)", None),
+    ("age + 1", None),
+    ("note || region", None),
+    ("date_trunc('week', seen)", (datetime(2024, 1, 1),)),
+    ("greatest(CASE WHEN vip THEN 1 ELSE 5 END, 3)", (5, 3)),
+    ("region < 'o'", (False, True)),
+]
+
+
+@pytest.mark.parametrize(("text", "values"), VALUES, ids=[t for t, _ in VALUES])
+def test_values(text: str, values: tuple[object, ...] | None) -> None:
+    assert infer(expression(text), KNOWN).values == values
+
+
+@pytest.mark.parametrize(
+    ("text", "nullable", "nan"),
+    [
+        ("age + 1", False, False),
+        ("qty + 1", True, False),
+        ("age // near", True, False),
+        ("age % step", False, False),
+        ("ratio / ratio", True, True),
+        ("age / step", False, False),
+        ("sqrt(ratio)", True, True),
+        ("sqrt(amount)", False, False),
+        ("loose + amount", True, True),
+        ("huge + 0.5", True, False),
+        ("amount - amount", False, False),
+        ("ln(amount)", False, False),
+        ("amount / amount", False, True),
+        ("loose - loose", True, True),
+        ("CASE WHEN vip THEN age END", True, False),
+        ("CASE WHEN vip THEN age ELSE 0 END", False, False),
+        ("coalesce(qty, 0)", False, False),
+        ("nullif(age, 20)", True, False),
+        ("nullif(age, 5)", True, False),
+        ("CAST(note AS DOUBLE)", True, True),
+        ("CAST(note AS INTEGER)", True, False),
+        ("CAST(amount AS TINYINT)", True, False),
+        ("CAST(amount AS INTEGER)", False, False),
+        ("greatest(qty, 0)", False, False),
+        ("concat(note, 'x')", False, False),
+        ("note || 'x'", True, False),
+        ("placed + 1", False, False),
+        ("born + 1", True, False),
+        ("year(born)", True, False),
+        ("CASE region WHEN 'north' THEN 1 WHEN 'south' THEN 2 WHEN 'east' THEN 3 END", False, False),
+        ("least(greatest(loose, 0), 5)", False, False),
+        ("age IS DISTINCT FROM qty", False, False),
+        ("qty > 5", True, False),
+        ("vip IS TRUE", False, False),
+        ("NULL + age", True, False),
+        ("power(amount, 0.5)", False, False),
+        ("loose * 0", True, True),
+    ],
+)
+def test_null_and_nan(text: str, nullable: bool, nan: bool) -> None:
+    domain = infer(expression(text), KNOWN)
+    assert (domain.nullable, domain.nan) == (nullable, nan)
+
+
+NARROWED: list[tuple[str, str, object, object, bool]] = [
+    ("amount < 100", "amount", 0.0, 100.0, False),
+    ("100 > amount", "amount", 0.0, 100.0, False),
+    ("age > 20 AND age <= 30", "age", 21, 30, False),
+    ("age BETWEEN 20 AND 30.5", "age", 20, 30, False),
+    ("age = 40", "age", 40, 40, False),
+    ("age <> 18", "age", 19, 110, False),
+    ("NOT age <> 18", "age", 18, 18, False),
+    ("NOT (age < 30)", "age", 30, 110, False),
+    ("age < 30 OR age < 40", "age", 18, 39, False),
+    ("NOT (age < 30 OR age > 40)", "age", 30, 40, False),
+    ("NOT (age >= 30 AND age >= 20)", "age", 18, 29, False),
+    ("qty > 5", "qty", 6, 1000, False),
+    ("qty IS NOT NULL", "qty", 0, 1000, False),
+    ("qty + age > 30", "qty", 0, 1000, False),
+    ("(qty > 5) IS NOT TRUE", "qty", 0, 5, True),
+    ("(qty > age) IS NOT TRUE", "qty", 0, 110, True),
+    ("(age > qty) IS NOT TRUE", "age", 18, 110, False),
+    ("(qty > 5) IS TRUE", "qty", 6, 1000, False),
+    ("price < 10", "price", Decimal("-1.50"), Decimal("9.99"), False),
+    ("price >= 0.005", "price", Decimal("0.01"), Decimal("99.99"), False),
+    ("age <= step + 15", "age", 18, 24, False),
+    ("huge > age AND huge < qty", "huge", 19, 999, False),
+    ("age < amount AND amount < 50", "age", 18, 49, False),
+    ("huge IN (3, 7, 5)", "huge", 3, 7, False),
+    ("huge NOT IN (3)", "huge", None, None, False),
+    ("huge * 2 BETWEEN 4 AND 8", "huge * 2", 4, 8, False),
+    ("huge + 3 BETWEEN 4 AND 8", "huge", 1, 5, False),
+    ("loose < 5", "loose", None, 5.0, False),
+    ("loose BETWEEN 0 AND 1", "loose", 0.0, 1.0, False),
+    ("loose <= age", "loose", None, 110.0, False),
+    ("age <= loose", "age", 18, 110, False),
+    ("year(born) = 2020", "born", *days("2020-01-01", "2020-12-31"), False),
+    ("year(born) >= 1990", "born", *days("1990-01-01"), None, False),
+    ("date_trunc('month', born) = DATE '2024-02-01'", "born", *days("2024-02-01", "2024-02-29"), False),
+    ("placed >= '2024-01-01'", "placed", *days("2024-01-01", "2024-02-10"), False),
+    ("placed > '2024-01-01'", "placed", *days("2024-01-02", "2024-02-10"), False),
+    ("placed < TIMESTAMP '2024-01-01 12:00:00'", "placed", *days("2023-11-15", "2024-01-01"), False),
+    ("placed >= '2024-01-01'", "month(placed)", 1, 2, False),
+    ("seen < placed", "seen", *moments("2024-01-01 06:00", "2024-01-01 09:30"), False),
+    ("qty IS NOT DISTINCT FROM 5", "qty", 5, 5, False),
+    ("qty IS DISTINCT FROM 0", "qty", 1, 1000, True),
+    ("age > 5", "age", 18, 110, False),
+    ("price >= 1e-1", "price", Decimal("0.10"), Decimal("99.99"), False),
+]
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "low", "high", "nullable"), NARROWED, ids=[f"{w}: {t}" for w, t, *_ in NARROWED]
+)
+def test_narrowed_interval(where: str, text: str, low: object, high: object, nullable: bool) -> None:
+    domain = infer(expression(text), narrow(KNOWN, expression(where)))
+    assert (domain.lower, domain.upper, domain.nullable) == (low, high, nullable)
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "values", "nullable"),
+    [
+        ("region = 'north'", "region", ("north",), False),
+        ("region <> 'north'", "region", ("south", "east"), False),
+        ("region IN ('east', 'north', 'moon')", "region", ("north", "east"), False),
+        ("region LIKE '%th'", "region", ("north", "south"), False),
+        ("region NOT LIKE '%th'", "region", ("east",), False),
+        ("starts_with(region, 'n') OR region = 'east'", "region", ("north", "east"), False),
+        ("region > 'o'", "region", ("south",), False),
+        ("length(region) = 4", "region", ("east",), False),
+        ("upper(region) = 'EAST'", "region", ("east",), False),
+        ("status <> 'paid'", "status", ("open",), False),
+        ("(status = 'paid') IS NOT TRUE", "status", ("open",), True),
+        ("status IS NOT NULL", "status", ("paid", "open"), False),
+        ("status IS NULL", "status", (), True),
+        ("vip", "vip", (True,), False),
+        ("NOT vip", "vip", (False,), False),
+        ("vip IS NOT TRUE", "vip", (False,), True),
+        ("vip = FALSE", "vip", (False,), False),
+        ("coalesce(vip, FALSE)", "vip", (True,), False),
+        ("CASE region WHEN 'north' THEN 1 ELSE 2 END = 1", "region", ("north",), False),
+        ("note = 'x'", "note", ("x",), False),
+        ("note IN ('x', 'y')", "upper(note)", ("X", "Y"), False),
+        ("age IN (20, 30)", "age * 2", (40, 60), False),
+        ("status IN ('paid', NULL)", "status", ("paid",), False),
+        ("status NOT IN ('paid', NULL)", "status", (), False),
+    ],
+)
+def test_narrowed_values(where: str, text: str, values: tuple[object, ...], nullable: bool) -> None:
+    domain = infer(expression(text), narrow(KNOWN, expression(where)))
+    assert (domain.values, domain.nullable) == (values, nullable)
+
+
+def test_a_condition_that_did_not_hold_admits_null() -> None:
+    known = narrow(KNOWN, expression("qty < 10"), holds=False)
+    assert known.columns["qty"].lower == 10
+    assert known.columns["qty"].nullable
+    both = narrow(KNOWN, expression("near < qty"), holds=False)
+    assert both.columns["near"].lower == -5, "qty may have been NULL, which says nothing of near"
+
+
+def test_nan_is_above_every_number() -> None:
+    assert narrow(KNOWN, expression("loose > 5")).columns["loose"].nan
+    assert not narrow(KNOWN, expression("loose < 5")).columns["loose"].nan
+    assert narrow(KNOWN, expression("NOT (loose < 5)")).columns["loose"].nan
+    assert not narrow(KNOWN, expression("NOT isnan(loose)")).columns["loose"].nan
+    assert narrow(KNOWN, expression("amount < loose")).columns["amount"].upper == 500.0
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "origin"),
+    [
+        (None, "amount * 2", ("policy amount",)),
+        ("amount < 100", "amount", ("policy amount", "WHERE amount < 100")),
+        ("amount < 900", "amount", ("policy amount",)),
+        ("NOT (amount >= 100) AND vip", "amount", ("policy amount", "WHERE NOT (amount >= 100)")),
+        ("year(born) = 2020", "born", ("WHERE year(born) = 2020",)),
+        (None, "CASE WHEN huge BETWEEN 0 AND 9 THEN huge ELSE 0 END", ("CASE huge >= 0", "CASE huge <= 9")),
+        ("region LIKE 'n%'", "region", ("policy region", "WHERE region LIKE 'n%'")),
+    ],
+)
+def test_origins_name_what_gave_the_bound(where: str | None, text: str, origin: tuple[str, ...]) -> None:
+    known = KNOWN if where is None else narrow(KNOWN, expression(where))
+    assert infer(expression(text), known).origin == origin
+
+
+def test_a_contradiction_leaves_a_usable_domain() -> None:
+    domain = infer(expression("age"), narrow(KNOWN, expression("age > 50 AND age < 20")))
+    assert domain.bounded and domain.lower is not None and domain.upper is not None and domain.lower <= domain.upper
+
+
+def test_union_passes_over_a_branch_that_is_only_null() -> None:
+    assert union((interval(1, 2), Domain(values=()))).upper == 2
+    assert union((interval(1, 2, nullable=False), Domain(values=()))).nullable
+
+
+def test_intersection_of_a_list_tightens_the_interval() -> None:
+    made = intersect(finite((1, 5, 9), stored("INTEGER"), nullable=False), interval(2, 8))
+    assert (made.values, made.lower, made.upper) == ((5,), 5, 5)
+    assert value_at(made.lower or 0, DATE) == date(1970, 1, 6)
+
+
+def test_deeply_nested_cases_take_bounded_time() -> None:
+    text = "age"
+    for level in range(25):
+        text = f"CASE WHEN {text} > {level} AND region = 'north' THEN age + {level} ELSE qty END"
+    started = time.process_time()
+    infer(expression(text), KNOWN)
+    narrow(KNOWN, expression(f"{text} > 3"))
+    assert time.process_time() - started < 5
