@@ -54,11 +54,9 @@ def _to_exact(domain: Domain, source: Type, target: Type) -> Domain:
     """Rounded to the target's places; NULL where it does not fit, and for NaN."""
     low, high = ends(domain, source)
     fits = domain.bounded and not domain.nan and _fits(low, target) and _fits(high, target)
-    made = interval(
-        _placed(low, source, target, up=False), _placed(high, source, target, up=True),
-        nullable=domain.nullable or not (fits or (source.kind in _EXACT and _within(source, target))), origin=domain.origin,
-    )  # fmt: skip
-    return made
+    sure = fits or (source.kind in _EXACT and _within(source, target))
+    least, most = _placed(low, source, target, up=False), _placed(high, source, target, up=True)
+    return interval(least, most, nullable=domain.nullable or not sure, origin=domain.origin)
 
 
 def _placed(end: End, source: Type, target: Type, *, up: bool) -> Number | None:

@@ -73,16 +73,21 @@ def _distinct(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 def _in(call: Call, args: tuple[Domain, ...]) -> Domain:
     """A list that holds NULL never answers FALSE."""
-    it, listed = args[0], [v for d in args[1:] for v in d.values or ()]
-    null = any(d.empty for d in args[1:])
-    if it.values is not None and not it.nan:
-        hits = [any(equal(call, v, one) for one in listed) for v in it.values]
-        hit, miss = any(hits), not all(hits)
-    else:
-        low, high = sides(call, args)[0]
-        hit = call.args[0].type.kind is Kind.TEXT or any(low <= at <= high for at, _ in sides(call, args)[1:])
-        miss = True
+    it, null = args[0], any(d.empty for d in args[1:])
+    hit, miss = _hits(call, args)
     return truths(hit, miss and not null, it.nullable or (null and miss), args[:1])
+
+
+def _hits(call: Call, args: tuple[Domain, ...]) -> tuple[bool, bool]:
+    """Can the value be in the list, can it be none of it?"""
+    if not args[0].nan and all(d.values is not None for d in args):
+        listed = [v for d in args[1:] for v in d.values or ()]
+        hits = [any(equal(call, v, one) for one in listed) for v in args[0].values or ()]
+        return any(hits), not all(hits)
+    if call.args[0].type.kind is Kind.TEXT:
+        return True, True
+    (low, high), *places = sides(call, args)
+    return any(low <= last and first <= high for first, last in places), True
 
 
 def _is_null(call: Call, args: tuple[Domain, ...]) -> Domain:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime
+from functools import lru_cache
 
 from dpsql.bounds import calendar
 from dpsql.bounds.domain import Domain, Number, finite, number, value_at
@@ -63,11 +65,17 @@ def _trunc(call: Call, args: tuple[Domain, ...]) -> Domain:
     """A list of the starts of all periods, as long as it is not too long."""
     type_, unit, domain = call.args[0].type, str(call.option), args[0]
     low, high = _ends(domain, type_)
-    starts = calendar.periods(low, high, unit, MOST_PERIODS) if low and high else None
+    starts = _periods(low, high, unit) if low and high else None
     if starts:
-        return finite(starts, TIMESTAMP, nullable=domain.nullable, origin=domain.origin)
+        return replace(starts, nullable=domain.nullable, origin=domain.origin)
     made = _mapped(lambda t: number(calendar.truncated(t, unit)), domain, type_)  # type: ignore[arg-type, return-value]
     return span(*made, call.type, args, null=not domain.bounded)
+
+
+@lru_cache(maxsize=64)
+def _periods(low: datetime, high: datetime, unit: str) -> Domain | None:
+    starts = calendar.periods(low, high, unit, MOST_PERIODS)
+    return finite(starts, TIMESTAMP, nullable=False) if starts else None
 
 
 def _days(call: Call, args: tuple[Domain, ...]) -> Domain:
@@ -94,7 +102,8 @@ def _shift(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 
 _INDEX: dict[str, Callable[[datetime], int]] = {
-    "year": lambda t: t.year, "quarter": lambda t: t.year * 4 + (t.month - 1) // 3, "month": lambda t: t.year * 12 + t.month,
+    "year": lambda t: t.year, "quarter": lambda t: t.year * 4 + (t.month - 1) // 3,
+    "month": lambda t: t.year * 12 + t.month,
     "week": lambda t: t.toordinal() // 7, "day": lambda t: t.toordinal(),
     "hour": lambda t: t.toordinal() * 24 + t.hour, "minute": lambda t: t.toordinal() * 1440 + t.hour * 60 + t.minute,
     "second": lambda t: t.toordinal() * 86_400 + t.hour * 3600 + t.minute * 60 + t.second,

@@ -47,8 +47,9 @@ def span(
 ) -> Domain:
     """An interval for a strict operation: NULL if an operand is, with the operands' origins."""
     return interval(
-        _number(low, type_, math.ceil), _number(high, type_, math.floor), nullable=null or any(d.nullable for d in like),
-        nan=nan or any(d.nan for d in like), origin=[o for d in like for o in d.origin],
+        _number(low, type_, math.ceil), _number(high, type_, math.floor),
+        nullable=null or any(d.nullable for d in like), nan=nan or any(d.nan for d in like),
+        origin=[o for d in like for o in d.origin],
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from math import ceil, floor, prod
 from dpsql.bounds import arithmetic, casts, comparison, conditional, dates, text
 from dpsql.bounds.domain import ONLY_NULL, Domain, finite, intersect, number, of_type, value_at
 from dpsql.bounds.ends import tidy
-from dpsql.bounds.evaluate import Unsure, evaluate
+from dpsql.bounds.evaluate import Unsure, as_type, evaluate
 from dpsql.bounds.known import Known
 from dpsql.bounds.predicates import Truth, narrowed
 from dpsql.bounds.rule import Rule
@@ -23,7 +23,7 @@ from dpsql.plan.expression import Call, Column, Expression, Literal, Value
 from dpsql.plan.types import Kind, Type
 
 MOST_LISTED = 10_000
-MOST_VALUES = 100_000
+MOST_VALUES = 10_000
 MOST_PRODUCTS = 1_000
 _RULES: dict[str, Rule] = {
     **arithmetic.RULES, **casts.RULES, **comparison.RULES, **conditional.RULES, **dates.RULES, **text.RULES,
@@ -47,7 +47,13 @@ def infer(expression: Expression, known: Known) -> Domain:
 
 
 def _constant(node: Literal) -> Domain:
-    return ONLY_NULL if node.value is None else finite((node.value,), node.type, nullable=False)
+    """A constant beyond the range of floats is an infinity, which has no place in an interval."""
+    if node.value is None:
+        return ONLY_NULL
+    try:
+        return finite((as_type(node.value, node.type),), node.type, nullable=False)
+    except Unsure:
+        return Domain(nullable=False)
 
 
 def _call(call: Call, known: Known) -> Domain:
@@ -88,7 +94,8 @@ def _choices(call: Call, args: tuple[Domain, ...]) -> list[tuple[Value, ...]] | 
     varied = sum(d.values is None or len(d.values) > 1 for d in args)
     found = [_values(call, d, a.type) if varied <= 1 else d.values for d, a in zip(args, call.args, strict=True)]
     choices = [values for values in found if values is not None]
-    few = prod(map(len, choices)) <= (MOST_VALUES if varied <= 1 else MOST_PRODUCTS)
+    limit = MOST_VALUES if varied <= 1 and call.type.kind is not Kind.BOOLEAN else MOST_PRODUCTS
+    few = prod(map(len, choices)) <= limit
     return choices if len(choices) == len(args) and few else None
 
 

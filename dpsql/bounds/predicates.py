@@ -79,8 +79,12 @@ def _facts(known: Known, condition: Expression, truth: Truth, infer: Infer) -> I
             yield from _matched(known, same, one, two, infer)
             yield from _matched(known, same, two, one, infer)
         case Call(op="in", args=(it, *listed)) if truth.value and not (truth.or_null and any(_null(x) for x in listed)):
-            values = [x.value for x in listed if isinstance(x, Literal) and x.value is not None]
-            if all(x.type.kind is it.type.kind or _null(x) for x in listed):
+            domains = [infer(x, known) for x in listed]
+            if all(
+                d.values is not None and (x.type.kind is it.type.kind or _null(x))
+                for d, x in zip(domains, listed, strict=True)
+            ):
+                values = [v for d in domains for v in d.values or ()]
                 yield it, finite(values, it.type, nullable=truth.or_null)
         case Call(op="is_null", args=(it,)):
             yield it, ONLY_NULL if truth.value else Domain(nullable=False, nan=True)
@@ -116,7 +120,7 @@ def _matched(
 
 
 def _tried(known: Known, condition: Expression, truth: Truth, infer: Infer, origin: str) -> Known:
-    """Put NULL, and each of finitely many values, for each column, and keep those with which the condition can be so."""
+    """Put NULL, and each of finitely many values, for each column; keep those with which the condition can be so."""
 
     def possible(name: str, domain: Domain) -> bool:
         return truth.admits(infer(condition, known.with_column(name, domain)))

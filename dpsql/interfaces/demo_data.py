@@ -57,10 +57,12 @@ INSERT INTO customers
   SELECT id, age, ['north', 'south', 'east', 'west'][region + 1], format('town {:02d}', city + 1), income
   FROM _customers;
 CREATE TABLE orders AS
-  SELECT id, customer_id, ['books', 'food', 'garden', 'music', 'toys'][category + 1] AS category,
+  SELECT id::INTEGER AS id, customer_id::INTEGER AS customer_id,
+         ['books', 'food', 'garden', 'music', 'toys'][category + 1] AS category,
          ['paid', 'open', 'lost'][status + 1] AS status, amount, DATE '2024-01-01' + day::INTEGER AS placed, tip
   FROM _orders;
-CREATE TABLE visits AS SELECT store_id, DATE '2024-01-01' + day::INTEGER AS day, minutes FROM _visits;
+CREATE TABLE visits AS
+  SELECT store_id::INTEGER AS store_id, DATE '2024-01-01' + day::INTEGER AS day, minutes FROM _visits;
 CREATE TABLE stores (id INTEGER, city VARCHAR, size INTEGER);
 INSERT INTO stores VALUES (1, 'town 01', 900), (2, 'town 02', 450), (3, 'town 03', 600), (4, 'town 04', 300);
 """

@@ -129,12 +129,14 @@ def _scaled(grid: Fraction) -> str:
 
 
 def _into(total: str, type_: Type) -> str:
+    """The total clamped to its type's range; NULL stays NULL (least and greatest would make it a bound)."""
     if type_.kind is Kind.DECIMAL:
         low, high = (_decimal(x, type_.scale) for x in (type_.lower, type_.upper))
-        return f"CAST(CASE WHEN {total} > {high} THEN {high} WHEN {total} < {low} THEN {low} ELSE {total} END AS DECIMAL(18,{type_.scale}))"
-    wide = "BIGINT" if INT64[0] <= type_.lower and type_.upper <= INT64[1] else "HUGEINT"
-    low, high = type_.lower, type_.upper
-    return f"CAST(CASE WHEN {total} > {high} THEN {high} WHEN {total} < {low} THEN {low} ELSE {total} END AS {wide})"
+        stored = f"DECIMAL(18,{type_.scale})"
+    else:
+        low, high = str(type_.lower), str(type_.upper)
+        stored = "BIGINT" if INT64[0] <= type_.lower and type_.upper <= INT64[1] else "HUGEINT"
+    return f"CAST(CASE WHEN {total} > {high} THEN {high} WHEN {total} < {low} THEN {low} ELSE {total} END AS {stored})"
 
 
 def _decimal(unscaled: int, scale: int) -> str:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from zlib import crc32
 
 import duckdb
 import pytest
@@ -94,7 +95,7 @@ def db() -> duckdb.DuckDBPyConnection:
 def pick(rng: random.Random, depth: int, kind: str) -> str:
     """A random expression: n number, b boolean, d moment, a date, s text."""
     leaves = {
-        "n": ["i", "j", "k", "m", "x", "y", "u", "i", "x", "1", "-3", "0.5", "2.25", "0", "1e2"],
+        "n": ["i", "j", "k", "m", "x", "y", "u", "i", "x", "1", "-3", "0.5", "2.25", "0", "1e2", "1e400"],
         "b": ["b", "TRUE", "x > 100", "s = 'paid'", "i IS NULL", "j < 7"],
         "d": ["d", "w", "e", "DATE '2021-03-04'", "d"],
         "a": ["d", "e", "d", "DATE '2020-02-29'"],
@@ -155,7 +156,7 @@ def pick(rng: random.Random, depth: int, kind: str) -> str:
             lambda: f"({n()} IS NULL)",
             lambda: f"({s()} IS NOT NULL)",
             lambda: f"({n()} BETWEEN {n()} AND {n()})",
-            lambda: f"({n()} IN (1, 2, 3.5))",
+            lambda: f"({n()} IN (1, 2, 3.5, 1e400))",
             lambda: "(i IN (1, 2, NULL))",
             lambda: f"({s()} IN ('paid', 'x', NULL))",
             lambda: f"({s()} NOT IN ('paid', 'x'))",
@@ -187,7 +188,7 @@ def pick(rng: random.Random, depth: int, kind: str) -> str:
             lambda: f"greatest({d()}, {d()})",
             lambda: f"least({d()}, {d()})",
             lambda: f"nullif({d()}, {d()})",
-            lambda: a(),
+            a,
             lambda: f"CAST({s()} AS TIMESTAMP)",
         ],
         "a": [
@@ -262,7 +263,7 @@ def test_values_lie_in_the_inferred_domain(db: duckdb.DuckDBPyConnection, seed: 
 def test_rows_lie_in_the_narrowed_domains(db: duckdb.DuckDBPyConnection, seed: int, holds: bool) -> None:
     for text, condition in expressions(seed, 40, "b").items():
         known = narrow(KNOWN, condition, holds)
-        others = expressions(seed + hash(text) % 97, 2, "nbds")
+        others = expressions(seed + crc32(text.encode()) % 97, 2, "nbds")
         where = f"({sql(condition, quote)}) IS {'' if holds else 'NOT '}TRUE"
         listed = ", ".join([*map(quote, COLUMNS), *(sql(e, quote) for e in others.values())])
         rows = db.execute(f"SELECT {listed} FROM r WHERE {where}").fetchall()

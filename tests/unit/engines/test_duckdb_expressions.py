@@ -6,7 +6,6 @@ import math
 import random
 from decimal import Decimal
 from fractions import Fraction
-from itertools import product
 
 import duckdb
 import pytest
@@ -207,14 +206,24 @@ def test_every_operation_is_in_the_sweep() -> None:
     assert swept >= set(expressions._RULES)
 
 
-def test_constants_fold_without_raising(edges: duckdb.DuckDBPyConnection) -> None:
-    constants = ["-9223372036854775808", "9223372036854775807", "0", "-1", "0.5", "1e308", "NULL",
-                 "170141183460469231731687303715884105727", "DATE '9999-12-31'", "'x'", "12345678901234567890.5"]  # fmt: skip
-    for one, two in product(constants, repeat=2):
-        texts = [sqlglot.parse_one(t, dialect="duckdb").transform(
-            lambda n, one=one, two=two: sqlglot.parse_one(f"({one if n.name == 'a' else two})", dialect="duckdb")
-            if isinstance(n, exp.Column) else n).sql("duckdb") for t in [*BINARY, *UNARY[:60]]]  # fmt: skip
-        check(edges, convertible(texts), {}, "t0")
+CONSTANTS = [
+    "-9223372036854775808", "9223372036854775807", "0", "-1", "0.5", "1e308", "NULL", "'x'", "DATE '9999-12-31'",
+    "170141183460469231731687303715884105727", "12345678901234567890.5",
+]  # fmt: skip
+
+
+def with_constants(text: str, **values: str) -> str:
+    def put(node: exp.Expression) -> exp.Expression:
+        return sqlglot.parse_one(f"({values[node.name]})", dialect="duckdb") if isinstance(node, exp.Column) else node
+
+    return sqlglot.parse_one(text, dialect="duckdb").transform(put).sql("duckdb")
+
+
+@pytest.mark.parametrize("one", CONSTANTS)
+def test_constants_fold_without_raising(edges: duckdb.DuckDBPyConnection, one: str) -> None:
+    for two in CONSTANTS:
+        check(edges, convertible([with_constants(t, a=one, b=two) for t in BINARY]), {}, "t0")
+    check(edges, convertible([with_constants(t, a=one) for t in UNARY]), {}, "t0")
 
 
 def test_guards_do_not_depend_on_the_order_of_evaluation(edges: duckdb.DuckDBPyConnection) -> None:
@@ -229,7 +238,7 @@ def test_guards_do_not_depend_on_the_order_of_evaluation(edges: duckdb.DuckDBPyC
 
 
 ORDINARY: dict[str, list[str]] = {
-    "INTEGER": ["0", "1", "-7", "10", "25", "-35"], "BIGINT": ["0", "3", "-2", "100", "1000003"],
+    "INTEGER": ["0", "1", "-7", "10", "25", "-35"], "BIGINT": ["0", "3", "-2", "100", "103"],
     "DECIMAL(9,2)": ["0", "2.50", "-2.50", "0.01", "99.99", "-7.25"], "DOUBLE": ["0", "2.5", "-2.5", "0.1", "7", "3.5"],
     "VARCHAR": ["''", "'abc'", "'Hello World'", "'  x '", "'é'", "'12'", "'2024-02-29'", "'aXbXc'"],
     "BOOLEAN": ["true", "false"], "DATE": ["DATE '2024-02-29'", "DATE '2021-01-01'", "DATE '1969-12-30'"],
