@@ -151,7 +151,7 @@ class Connection:
             if priced.free:
                 done[name] = public_table(priced)
                 continue
-            mark = fingerprint(priced, self._engine.emit(priced, salt), self._engine.version(), self.policy.dataset)
+            mark = fingerprint(priced, self._engine.emit(priced, salt), self.data_version(), self.policy.dataset)
             found = self._ledger.find(mark) if self.policy.replay else None
             if found is None:
                 missing.append((priced, mark))
@@ -188,7 +188,7 @@ class Connection:
         return BudgetStatus(self._account(None), analyst, self.analyst)
 
     def _account(self, who: str | None) -> Account:
-        caps, spent = self._caps(who), self._ledger.spent(who)
+        caps, spent = self._ledger.in_force(who, self._caps(who)), self._ledger.spent(who)
         return Account(Cost(float(caps.epsilon), float(caps.delta), 0.0), spent_as(caps, spent), remaining(caps, spent))
 
     def _caps(self, who: str | None) -> Caps:
@@ -214,11 +214,15 @@ class Connection:
 
     # parts ----------------------------------------------------------------------------------------------------------
 
+    def data_version(self) -> str:
+        """The public label of the data: the engine's, and the steward's own where `dpsql data bump` gave one."""
+        return " ".join(part for part in (self._engine.version(), self._ledger.label()) if part)
+
     @cached_property
     def _catalog(self) -> Catalog:
         facts = self._engine.constraints(self.policy)
         if self._engine.verifiable:
-            facts |= {(table.lower(), fact) for table, fact in self._ledger.facts(self._engine.version())}
+            facts |= {(table.lower(), fact) for table, fact in self._ledger.facts(self.data_version())}
         return make_catalog(self.policy, self._engine.schema(), facts, self.analyst)
 
     @cached_property

@@ -90,6 +90,29 @@ class Ledger(ABC):
         """The verified facts of this version, as (table, fact)."""
 
     @abstractmethod
+    def in_force(self, who: str | None, caps: Caps) -> Caps:
+        """The caps that admit: what the policy says, but never more than what is recorded for this account.
+
+        Lower caps apply at once and are recorded with the next charge; higher ones wait for `record_caps`.
+        """
+
+    @abstractmethod
+    def record_caps(self, who: str | None, caps: Caps, by: str) -> bool:
+        """Put caps in force, higher or lower, as an act of the steward; whether anything changed."""
+
+    @abstractmethod
+    def accept_clock(self, by: str) -> None:
+        """Go on with the time of this machine although the last entry is later, as an act of the steward."""
+
+    @abstractmethod
+    def bump(self, label: str, by: str) -> None:
+        """Name a new version of the data: what was released of earlier ones is not replayed for it."""
+
+    @abstractmethod
+    def label(self) -> str:
+        """The name given to the version of the data by the last `bump`; empty before the first."""
+
+    @abstractmethod
     def log(self) -> Iterator[LogEntry]:
         """Who asked what, when, at what cost: for the steward."""
 

@@ -6,14 +6,17 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, NamedTuple
 
-from dpsql.budget.accountant import Spent
+from dpsql.budget.accountant import Caps, Spent
 from dpsql.budget.chain import ROOT, Row, link
 from dpsql.budget.event import Charge
+from dpsql.budget.exact import exact
 from dpsql.errors import LedgerError
 
-_decode = json.JSONDecoder().raw_decode
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 @dataclass(slots=True)
@@ -28,15 +31,15 @@ class Sums:
         """Count one more charge."""
         self.rho += rho
         self.delta += delta
-        self.epsilon = None if epsilon is None or self.epsilon is None else self.epsilon + epsilon
+        if self.epsilon is not None:
+            self.epsilon = None if epsilon is None else self.epsilon + epsilon
 
     def spent(self) -> Spent:
         """The sums as they are now."""
         return Spent(self.rho, self.delta, self.epsilon)
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(NamedTuple):
     """A release entry: the charge that paid for it, and the digest of the payload, which has its number."""
 
     number: int
@@ -48,16 +51,20 @@ class Kept:
 class Book:
     """A fold over the entries, in order. It holds nothing but what they say, so it can be made again.
 
-    Charges stay as they were read until one is asked for: opening a ledger of thousands must be quick.
+    Of a charge only the gist is read until more is asked for: opening a ledger of thousands must be quick.
     """
 
     number: int = 0
     head: bytes = ROOT
+    previous: bytes = ROOT
     dataset: str = ""
     salt: bytes = b""
+    label: str = ""
+    last: str = ""
     total: Sums = field(default_factory=Sums)
     by_analyst: defaultdict[str, Sums] = field(default_factory=lambda: defaultdict(Sums))
-    charges: dict[int, str] = field(default_factory=dict)
+    caps: dict[str | None, Caps] = field(default_factory=dict)
+    charges: dict[int, tuple[str, str]] = field(default_factory=dict)
     replays: set[tuple[str, int]] = field(default_factory=set)
     kept: dict[str, Kept] = field(default_factory=dict)
     releases: set[tuple[int, str]] = field(default_factory=set)
@@ -65,73 +72,106 @@ class Book:
 
     def extend(self, entries: Iterable[Row]) -> None:
         """Verify the entries and take them in; one that is not the next, untouched, stops it."""
-        for number, body, digest in entries:
-            if number != self.number + 1 or digest != link(self.head, number, body):
-                raise LedgerError(f"entry {self.number + 1} is missing or was changed")
-            self._read(number, body)
-            self.number, self.head = number, digest
+        head, expected, read = self.head, self.number + 1, self._read
+        for number, kind, gist, body, digest in entries:
+            if number != expected or digest != link(head, number, kind, gist, body):
+                raise LedgerError(f"entry {expected} is missing or was changed")
+            read(number, kind, gist, body)
+            self.number, self.previous, self.head, self.last = number, head, digest, body
+            head, expected = digest, number + 1
+
+    @property
+    def at(self) -> datetime | None:
+        """When the last entry was written."""
+        return datetime.fromisoformat(json.loads(self.last)["at"]) if self.last else None
 
     def spent(self, analyst: str | None) -> Spent:
         """The sums of an analyst's account, or (None) of the whole dataset's."""
         sums = self.total if analyst is None else self.by_analyst.get(analyst, Sums())
         return sums.spent()
 
-    def paid(self, entry: int) -> dict[str, Any]:
+    def details(self, entry: int) -> dict[str, Any]:
         """The body of a charge entry."""
-        body: dict[str, Any] = _decode(self.charges[entry])[0]
+        body: dict[str, Any] = _scan(self.charges[entry][1], 0)[0]
         return body
+
+    def payer(self, entry: int) -> str | None:
+        """Whose query a charge was for; None for the steward."""
+        analyst: str | None = _scan(self.charges[entry][0], 0)[0][0]
+        return analyst
 
     def charge(self, entry: int) -> Charge:
         """What an entry charged."""
-        return Charge(*_read_charge(self.paid(entry)))
+        return Charge(*_scan(self.charges[entry][0], 0)[0][1:])
 
     def owes(self, entry: int, analyst: str | None) -> bool:
         """Whether a replay of this entry is yet to be counted against the analyst's own cap."""
-        own = analyst is None or analyst == self.paid(entry)["analyst"]
+        own = analyst is None or analyst == self.payer(entry)
         return not own and (analyst, entry) not in self.replays
 
     def may_keep(self, entry: int, fingerprint: str) -> bool:
         """Whether the entry paid for this release, which is not kept yet."""
         known = entry in self.charges and (entry, fingerprint) not in self.releases
-        return known and fingerprint in self.paid(entry)["fingerprints"]
+        return known and fingerprint in self.details(entry)["fingerprints"]
 
-    def _read(self, number: int, text: str) -> None:
+    def in_force(self, who: str | None, caps: Caps | None) -> Caps | None:
+        """The caps of an account: what the policy says now, but never more than what is recorded."""
+        recorded = self.caps.get(who)
+        if caps is None or recorded is None:
+            return recorded if caps is None else exactly(caps)
+        return Caps(min(exact(caps.epsilon), exact(recorded.epsilon)), min(exact(caps.delta), exact(recorded.delta)))
+
+    def _read(self, number: int, kind: str, text: str, body: str) -> None:
         """An unknown kind is refused, never skipped: it may change what is left."""
-        body = _decode(text)[0]
-        kind = body["kind"]
+        gist = _scan(text, 0)[0]
         if kind == "charge":
-            self.charges[number] = text
-            self._charge(body)
+            analyst, *charge = gist
+            self.charges[number] = text, body
+            self.total.add(*charge)
+            if analyst is not None:
+                self.by_analyst[analyst].add(*charge)
         elif kind == "release":
-            self._release(number, body)
+            self._release(number, *gist)
         elif kind == "replay":
-            self.replays.add((body["analyst"], body["entry"]))
-            self.by_analyst[body["analyst"]].add(*_read_charge(self.paid(body["entry"])))
-        elif kind == "fact":
-            self.facts[body["data_version"]].add((body["table"], body["fact"]))
-        elif kind == "account" and number == 1:
-            self.dataset, self.salt = body["dataset"], bytes.fromhex(body["salt"])
+            analyst, entry = gist
+            self.replays.add((analyst, entry))
+            self.by_analyst[analyst].add(*_scan(self.charges[entry][0], 0)[0][1:])
         else:
+            self._read_act(number, kind, gist)
+
+    def _read_act(self, number: int, kind: str, gist: list[Any]) -> None:
+        """The kinds that are the steward's."""
+        if kind == "fact":
+            table, fact, version = gist
+            self.facts[version].add((table, fact))
+        elif kind == "caps":
+            who, epsilon, delta = gist
+            self.caps[who] = Caps(Fraction(epsilon), Fraction(delta))
+        elif kind == "restore":
+            self.total.add(*gist)
+        elif kind == "version":
+            (self.label,) = gist
+        elif kind == "account" and number == 1:
+            self.dataset, self.salt = gist[0], bytes.fromhex(gist[1])
+        elif kind not in ("clock", "migrate"):
             raise LedgerError(f"entry {number} is of a kind that this dpsql does not know")
 
-    def _charge(self, body: dict[str, Any]) -> None:
-        charge, analyst = _read_charge(body), body["analyst"]
-        self.total.add(*charge)
-        if analyst is not None:
-            self.by_analyst[analyst].add(*charge)
-
-    def _release(self, number: int, body: dict[str, Any]) -> None:
+    def _release(self, number: int, entry: int, fingerprint: str, digest: str) -> None:
         """The first release of a fingerprint is the one that is replayed."""
-        entry, fingerprint = body["entry"], body["fingerprint"]
         self.releases.add((entry, fingerprint))
-        self.kept.setdefault(fingerprint, Kept(number, entry, body["digest"]))
+        self.kept.setdefault(fingerprint, Kept(number, entry, digest))
 
 
-def write_charge(charge: Charge) -> list[str | None]:
-    """As decimal text: the integers do not fit into 64 bits."""
-    return [str(charge.rho), str(charge.delta), None if charge.epsilon is None else str(charge.epsilon)]
+def exactly(caps: Caps) -> Caps:
+    """The same caps in exact numbers, so that they can be compared."""
+    return Caps(exact(caps.epsilon), exact(caps.delta))
 
 
-def _read_charge(body: dict[str, Any]) -> tuple[int, int, int | None]:
-    rho, delta, epsilon = body["charge"]
-    return int(rho), int(delta), None if epsilon is None else int(epsilon)
+def write_charge(charge: Charge | Spent) -> list[int | None]:
+    """The integers of a charge, for a gist."""
+    return [charge.rho, charge.delta, charge.epsilon]
+
+
+def write_caps(who: str | None, caps: Caps) -> list[str | None]:
+    """Whose caps, and the exact numbers as text, for a gist."""
+    return [who, str(exact(caps.epsilon)), str(exact(caps.delta))]

@@ -6,20 +6,27 @@ import json
 from hashlib import sha256
 from typing import Any
 
-ROOT = sha256(b"dpsql ledger 1").digest()
+ROOT = sha256(b"dpsql ledger 2").digest()
 """What the first entry follows."""
 
-
-Row = tuple[int, str, bytes]
-"""An entry: its number, its body (a JSON object in ASCII, kept as the text that was hashed) and its hash."""
-
-
-def link(head: bytes, number: int, body: str) -> bytes:
-    """The hash of the entry that follows `head`; the number ends at the space, so nothing can be shifted."""
-    return sha256(head + b"%d " % number + body.encode()).digest()
+Row = tuple[int, str, str, str, bytes]
+"""An entry: its number, its kind, its gist (a JSON array: what adds up), its body (a JSON object: the rest, for
+people) and its hash. The gist stands apart so that a ledger of thousands is added up without reading every body."""
 
 
-def following(head: bytes, number: int, body: dict[str, Any]) -> Row:
+def link(head: bytes, number: int, kind: str, gist: str, body: str) -> bytes:
+    """The hash of the entry that follows `head`.
+
+    JSON in ASCII has no line break and a kind no space, so no part can be shifted into the next.
+    """
+    return sha256(head + f"{number} {kind} {gist}\n{body}".encode()).digest()
+
+
+def following(head: bytes, number: int, kind: str, gist: list[Any], body: dict[str, Any]) -> Row:
     """The entry that comes after number `number`, whose hash is `head`."""
-    text = json.dumps(body, separators=(",", ":"), allow_nan=False)
-    return number + 1, text, link(head, number + 1, text)
+    short, rest = _json(gist), _json(body)
+    return number + 1, kind, short, rest, link(head, number + 1, kind, short, rest)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)

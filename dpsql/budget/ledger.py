@@ -1,99 +1,115 @@
 """The durable ledger: one SQLite file, append-only, hash-chained, shared by threads and processes.
 
-Every change runs in one exclusive transaction: read what others appended, verify it, decide, append, commit
-to disk. So all admissions have one serial order, and a charge is on disk before `reserve` returns.
+Every change is one entry, made by one writer at a time: read what others appended, verify it, decide, append, commit
+to disk, mark the new head in the second place. So all admissions have one serial order, and a charge is on disk, in
+both places, before `reserve` returns.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from dpsql.budget import store
 from dpsql.budget.account import Ledger, LogEntry, Request, Stored
 from dpsql.budget.accountant import Caps, Spent
-from dpsql.budget.admission import Account, admit
-from dpsql.budget.book import Book, write_charge
+from dpsql.budget.admission import Account, admit, raise_hint
+from dpsql.budget.book import Book, exactly, write_caps, write_charge
 from dpsql.budget.chain import ROOT, Row, following
-from dpsql.budget.event import Cost
-from dpsql.budget.store import check, connect, create, damaged, entries, explained, fill, insert, last_number
-from dpsql.errors import LedgerError
+from dpsql.budget.clock import now, stamp
+from dpsql.budget.durable import refuse_network
+from dpsql.budget.head import Head, Mark
+from dpsql.budget.line import read_cost, read_line
+from dpsql.budget.store import damaged, explained
+from dpsql.errors import BudgetExceeded, LedgerError
 
 __all__ = ["Ledger", "LogEntry", "Request", "SqliteLedger", "Stored", "open_ledger"]
 
 
-def open_ledger(path: str | Path, dataset: str, *, create: bool = True) -> Ledger:
+def open_ledger(path: str | Path, dataset: str | None, *, create: bool = True) -> SqliteLedger:
     """The account of a dataset in a file; ":memory:" gives a throw-away one.
 
-    A file that is not a ledger, is damaged, or belongs to another dataset is refused.
+    A file that is not a ledger, is damaged, was rolled back, or belongs to another dataset is refused. The steward's
+    own commands open an existing file without naming its dataset (None).
     """
-    if not dataset:
-        raise LedgerError("a ledger needs the name of its dataset")
+    if dataset == "" or (dataset is None and create):
+        raise LedgerError("a ledger needs the name of its dataset", hint="write `dataset: <name>` in the policy")
     if str(path) == ":memory:":
-        return SqliteLedger(_in_memory(dataset), ":memory:", dataset)
+        return SqliteLedger(_in_memory(dataset or ""), ":memory:", dataset)
     place = str(Path(path).expanduser().resolve())
     with explained(place):
+        refuse_network(place)
         if not os.path.lexists(place):
             _create(place, dataset, allowed=create)
-        return SqliteLedger(connect(place), place, dataset)
+        store.check_header(place)
+        return SqliteLedger(store.connect(place, readonly=True), place, dataset)
 
 
-def _create(place: str, dataset: str, *, allowed: bool) -> None:
-    if not allowed:
-        raise LedgerError(
-            f"there is no ledger at {place}", hint="the steward creates it, or corrects the path"
-        )
-    create(place, _first(dataset))
+def _create(place: str, dataset: str | None, *, allowed: bool) -> None:
+    """A new account, unless something shows that there was one: then it is refused, never recreated."""
+    head = Head(place)
+    if head.exists() and (mark := head.read()).number:
+        raise damaged(place, f"the file is missing, but {head.path} says that it had {mark.number} entries")
+    if dataset is None or not allowed:
+        raise LedgerError(f"there is no ledger at {place}", hint="the steward creates it, or corrects the path")
+    head.create()
+    with head.locked(store.PATIENCE):
+        if head.read().number == 0 and not os.path.lexists(place):
+            store.create(place, [_first(dataset)])
 
 
 def _in_memory(dataset: str) -> sqlite3.Connection:
-    db = connect(":memory:")
-    fill(db, _first(dataset))
+    db = store.connect(":memory:")
+    store.fill(db, [_first(dataset)])
     return db
 
 
 def _first(dataset: str) -> Row:
-    salt = os.urandom(32).hex()
-    return following(ROOT, 0, {"kind": "account", "at": _now(), "dataset": dataset, "salt": salt})
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return following(ROOT, 0, "account", [dataset, os.urandom(32).hex()], {"at": now().isoformat()})
 
 
 class SqliteLedger(Ledger):
-    """A ledger in one SQLite file: a lock orders the threads of this process, SQLite's own the processes."""
+    """A ledger in one SQLite file: a lock orders the threads of this process, that of the head the processes."""
 
-    def __init__(self, db: sqlite3.Connection, path: str, dataset: str) -> None:
-        """Verify the whole file; the connection is closed if it is refused."""
+    def __init__(self, db: sqlite3.Connection, path: str, dataset: str | None) -> None:
+        """Verify the whole file; the connection is closed if it is refused.
+
+        A file is verified through a connection that can only read: SQLite tidies up when one that can write is
+        closed, and a file that is refused must stay as it was found.
+        """
         self._db, self._path, self._process = db, path, os.getpid()
         self._lock = threading.Lock()
         self._book = Book()
+        self._head = None if path == ":memory:" else Head(path)
+        self._confirmed = Mark()
         try:
+            self._file = None if path == ":memory:" else store.identity(path)
             self._verify(dataset)
+            if self._head is not None:
+                self._db = store.connect(path)
         except BaseException:
             db.close()
             raise
+        if self._db is not db:
+            db.close()
 
     def reserve(self, request: Request) -> int:
         """See `Ledger`. The transaction that checks the caps is the one that records the charge."""
         body = {
-            "analyst": request.analyst,
-            "charge": write_charge(request.charge),
             "cost": [repr(request.cost.epsilon), repr(request.cost.delta), repr(request.cost.rho)],
             "fingerprints": [fingerprint.hex() for fingerprint in request.fingerprints],
             "sql": request.sql,
         }
+        self._note_caps(request)
         with self._writing():
-            admit(request.charge, request.cost, self._accounts(request))
-            return self._append("charge", body)
+            self._admit(request)
+            return self._append("charge", [request.analyst, *write_charge(request.charge)], body)
 
     def spent(self, analyst: str | None) -> Spent:
         """See `Ledger`."""
@@ -107,7 +123,7 @@ class SqliteLedger(Ledger):
             if not self._book.may_keep(entry, key):
                 raise LedgerError(f"entry {entry} did not pay for this release, or it is kept already")
             digest = hashlib.sha256(payload).hexdigest()
-            number = self._append("release", {"entry": entry, "fingerprint": key, "digest": digest})
+            number = self._append("release", [entry, key, digest], {})
             self._db.execute("INSERT INTO payload VALUES (?, ?)", (number, payload))
 
     def find(self, fingerprint: bytes) -> Stored | None:
@@ -116,11 +132,8 @@ class SqliteLedger(Ledger):
             kept = self._book.kept.get(fingerprint.hex())
             if kept is None:
                 return None
-            row = self._db.execute("SELECT bytes FROM payload WHERE number = ?", (kept.number,)).fetchone()
-            if row is None or hashlib.sha256(row[0]).hexdigest() != kept.digest:
-                raise damaged(self._path, f"the release kept in entry {kept.number} was changed")
-            analyst = self._book.paid(kept.entry)["analyst"]
-            return Stored(kept.entry, analyst, row[0], self._book.charge(kept.entry))
+            payload = self._payload(kept.number, kept.digest)
+            return Stored(kept.entry, self._book.payer(kept.entry), payload, self._book.charge(kept.entry))
 
     def replayed(self, entry: int, analyst: str | None, caps: Caps | None) -> bool:
         """See `Ledger`. Nothing is written, and no disk is waited for, unless there is something to count."""
@@ -130,10 +143,11 @@ class SqliteLedger(Ledger):
         with self._writing():
             if analyst is None or not self._owes(entry, analyst):
                 return False
-            if caps is not None:
-                cost = _read_cost(self._book.paid(entry))
-                admit(self._book.charge(entry), cost, [(analyst, caps, self._book.spent(analyst))])
-            self._append("replay", {"analyst": analyst, "entry": entry})
+            limit = self._book.in_force(analyst, caps)
+            if limit is not None:
+                cost = read_cost(self._book.details(entry))
+                admit(self._book.charge(entry), cost, [(analyst, limit, self._book.spent(analyst))])
+            self._append("replay", [analyst, entry], {})
             return True
 
     def salt(self) -> bytes:
@@ -144,45 +158,117 @@ class SqliteLedger(Ledger):
         """See `Ledger`. A fact that is known already is not written again."""
         with self._writing():
             if (table, fact) not in self._book.facts.get(data_version, ()):
-                self._append("fact", {"table": table, "fact": fact, "data_version": data_version})
+                self._append("fact", [table, fact, data_version], {})
 
     def facts(self, data_version: str) -> frozenset[tuple[str, str]]:
         """See `Ledger`."""
         with self._reading():
             return frozenset(self._book.facts.get(data_version, ()))
 
-    def log(self) -> Iterator[LogEntry]:
+    def in_force(self, who: str | None, caps: Caps) -> Caps:
         """See `Ledger`."""
         with self._reading():
-            rows = list(entries(self._db, 1))
-        return map(_line, rows)
+            return self._book.in_force(who, caps) or caps
+
+    def record_caps(self, who: str | None, caps: Caps, by: str) -> bool:
+        """See `Ledger`."""
+        named(by)
+        with self._writing():
+            if self._book.caps.get(who) == exactly(caps):
+                return False
+            self._append("caps", write_caps(who, caps), {"by": by})
+            return True
+
+    def accept_clock(self, by: str) -> None:
+        """See `Ledger`."""
+        named(by)
+        with self._writing():
+            self._append("clock", [], {"by": by}, accept_clock=True)
+
+    def bump(self, label: str, by: str) -> None:
+        """See `Ledger`."""
+        named(by)
+        with self._writing():
+            self._append("version", [label], {"by": by})
+
+    def label(self) -> str:
+        """See `Ledger`."""
+        with self._reading():
+            return self._book.label
+
+    @property
+    def dataset(self) -> str:
+        """Whose account it is."""
+        return self._book.dataset
+
+    def log(self) -> Iterator[LogEntry]:
+        """See `Ledger`."""
+        return map(read_line, self.rows())
+
+    def rows(self) -> list[Row]:
+        """All entries, verified."""
+        with self._reading():
+            return list(store.entries(self._db, 1))
+
+    def kept(self) -> list[tuple[int, bytes]]:
+        """All noisy tables with the numbers of their entries, each checked against its digest."""
+        with self._reading():
+            digests = {each.number: each.digest for each in self._book.kept.values()}
+            found = list(store.payloads(self._db))
+            for number, digest in digests.items():
+                self._payload(number, digest)
+            return found
+
+    def check_pages(self) -> None:
+        """Walk every page of the file."""
+        with self._reading():
+            store.check_pages(self._db, self._path)
+
+    def mark(self) -> Mark:
+        """Where the chain ends now, and what was spent."""
+        with self._reading():
+            return self._mark()
 
     def close(self) -> None:
         """See `Ledger`."""
         with self._lock:
             self._db.close()
 
-    def _verify(self, dataset: str) -> None:
+    def _verify(self, dataset: str | None) -> None:
         with self._transaction("BEGIN"):
-            check(self._db, self._path)
-            self._catch_up()
-        if self._book.dataset != dataset:
+            store.check(self._db, self._path)
+        with self._reading():
+            found = self._book.dataset
+        if dataset not in (None, found):
             raise LedgerError(
-                f"the ledger {self._path} is the account of '{self._book.dataset}', not of '{dataset}'",
+                f"the ledger {self._path} is the account of '{found}', not of '{dataset}'",
                 hint="name the ledger of this dataset, or correct `dataset` in the policy",
             )
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        with self._lock, self._transaction("BEGIN"):
-            self._catch_up()
-            yield
+        """The mark is read before the ledger, which may only be at or beyond it."""
+        with self._lock:
+            mark = self._marked()
+            with self._transaction("BEGIN"):
+                self._catch_up()
+                self._confirm(mark)
+                yield
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        with self._lock, self._transaction("BEGIN IMMEDIATE"):
-            self._catch_up()
-            yield
+        """Ledger first, head second, and only then does the caller learn of it."""
+        with self._lock, explained(self._path), self._alone():
+            with self._transaction("BEGIN IMMEDIATE"):
+                self._catch_up()
+                self._settle()
+                yield
+            with self._transaction("BEGIN"):
+                self._catch_up()
+            self._settle()
+
+    def _alone(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._head is None else self._head.locked(store.PATIENCE)
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
@@ -190,6 +276,7 @@ class SqliteLedger(Ledger):
         if os.getpid() != self._process:
             raise LedgerError("a ledger does not survive a fork", hint="open it again in the new process")
         with explained(self._path):
+            self._refuse_exchange()
             self._db.execute(begin)
             try:
                 yield
@@ -199,9 +286,18 @@ class SqliteLedger(Ledger):
                     self._db.execute("ROLLBACK")
                 raise
 
+    def _refuse_exchange(self) -> None:
+        """A file that was deleted or replaced under an open connection would take charges with it."""
+        try:
+            same = self._file is None or store.identity(self._path) == self._file
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise damaged(self._path, "the file was deleted or exchanged while it was open")
+
     def _catch_up(self) -> None:
         """Take in what was appended since; the last entry known must still be there, unchanged."""
-        rows = entries(self._db, self._book.number)
+        rows = store.entries(self._db, self._book.number)
         if self._book.number and self._book.head not in next(rows, ()):
             raise damaged(self._path, "entries that were there before are gone")
         try:
@@ -210,46 +306,91 @@ class SqliteLedger(Ledger):
             raise damaged(self._path, error.message) from error
         except (LookupError, TypeError, ValueError) as error:
             raise damaged(self._path) from error
-        if not 1 <= self._book.number == last_number(self._db):
+        if not 1 <= self._book.number == store.last_number(self._db):
             raise damaged(self._path, "its last entries are missing")
 
-    def _append(self, kind: str, body: dict[str, Any]) -> int:
-        stamped = {"kind": kind, "at": _now(), **body}
-        entry = following(self._book.head, self._book.number, stamped)
-        insert(self._db, entry)
+    def _mark(self) -> Mark:
+        return Mark(self._book.number, self._book.head, self._book.spent(None))
+
+    def _marked(self) -> Mark:
+        with explained(self._path):
+            return self._confirmed if self._head is None else self._head.read()
+
+    def _confirm(self, mark: Mark) -> None:
+        """The marked entry is one of the ledger's."""
+        if mark == self._confirmed:
+            return
+        if mark.number > self._book.number:
+            raise damaged(
+                self._path,
+                f"it ends at entry {self._book.number}, but its head says {mark.number}: it is an older copy",
+            )
+        if mark.number and store.hash_of(self._db, mark.number) != mark.hash:
+            raise damaged(self._path, f"entry {mark.number} is not the one that its head says: it was exchanged")
+        self._confirmed = mark
+
+    def _settle(self) -> None:
+        """Bring the head up to the last entry. Only the last may be missing from it: see `dpsql.budget.head`."""
+        if self._head is None:
+            return
+        marked, mark = self._marked(), self._mark()
+        if (marked.number, marked.hash) == (mark.number, mark.hash):
+            return
+        if (marked.number, marked.hash) != (mark.number - 1, self._book.previous):
+            raise damaged(
+                self._path,
+                f"it has {mark.number} entries, but its head knows {marked.number}: something writes to the ledger"
+                " without its lock, or the head is an older copy",
+            )
+        self._head.write(mark)
+
+    def _append(self, kind: str, gist: list[Any], body: dict[str, Any], *, accept_clock: bool = False) -> int:
+        at = now() if accept_clock else stamp(self._book.at)
+        entry = following(self._book.head, self._book.number, kind, gist, {"at": at.isoformat(), **body})
+        store.insert(self._db, entry)
         return entry[0]
+
+    def _payload(self, number: int, digest: str) -> bytes:
+        payload = store.payload_of(self._db, number)
+        if payload is None or hashlib.sha256(payload).hexdigest() != digest:
+            raise damaged(self._path, f"the release kept in entry {number} was changed")
+        return payload
 
     def _owes(self, entry: int, analyst: str | None) -> bool:
         if entry not in self._book.charges:
             raise LedgerError(f"the ledger has no charge with number {entry}")
         return self._book.owes(entry, analyst)
 
+    def _note_caps(self, request: Request) -> None:
+        """Record the caps of a new account, and lower ones, each as an entry of its own: no later rise is silent."""
+        for who, caps in ((None, request.dataset_caps), (request.analyst, request.analyst_caps)):
+            if caps is not None and self._book.caps.get(who) != self._book.in_force(who, caps):
+                with self._writing():
+                    lower = self._book.in_force(who, caps)
+                    if lower is not None and self._book.caps.get(who) != lower:
+                        self._append("caps", write_caps(who, lower), {"by": "the policy"})
+
+    def _admit(self, request: Request) -> None:
+        try:
+            admit(request.charge, request.cost, self._accounts(request))
+        except BudgetExceeded as refusal:
+            asked = ((None, request.dataset_caps), (request.analyst, request.analyst_caps))
+            if any(caps is not None and self._book.in_force(who, caps) != exactly(caps) for who, caps in asked):
+                refusal.hint = raise_hint(refusal.hint)
+            raise
+
     def _accounts(self, request: Request) -> list[Account]:
         """Those that must admit the request: the analyst's own, where it has a cap, inside the dataset's."""
-        accounts = [(f"everyone on '{self._book.dataset}'", request.dataset_caps, self._book.spent(None))]
-        if request.analyst is not None and request.analyst_caps is not None:
-            accounts.insert(0, (request.analyst, request.analyst_caps, self._book.spent(request.analyst)))
+        everyone = self._book.in_force(None, request.dataset_caps) or request.dataset_caps
+        accounts = [(f"everyone on '{self._book.dataset}'", everyone, self._book.spent(None))]
+        own = None if request.analyst is None else self._book.in_force(request.analyst, request.analyst_caps)
+        if request.analyst is not None and own is not None:
+            accounts.insert(0, (request.analyst, own, self._book.spent(request.analyst)))
         return accounts
 
 
-def _line(entry: Row) -> LogEntry:
-    body = json.loads(entry[1])
-    at = datetime.fromisoformat(body["at"])
-    cost = _read_cost(body) if "cost" in body else None
-    return LogEntry(entry[0], at, body["kind"], body.get("analyst"), _text(body), cost)
-
-
-def _text(body: dict[str, Any]) -> str:
-    match body["kind"]:
-        case "charge":
-            return str(body["sql"])
-        case "fact":
-            return f"{body['table']}: {body['fact']} (data version {body['data_version']})"
-        case "account":
-            return f"account of dataset '{body['dataset']}'"
-        case kind:
-            return f"{kind} of entry {body['entry']}"
-
-
-def _read_cost(body: dict[str, Any]) -> Cost:
-    return Cost(*map(float, body["cost"]))
+def named(by: str) -> str:
+    """An act of the steward names who did it."""
+    if not by.strip():
+        raise LedgerError("an act of the steward names who did it", hint="give --by NAME, or set DPSQL_STEWARD")
+    return by

@@ -1,25 +1,31 @@
-"""The ledger's SQLite file: made whole or not at all, and refused when it is not what was made."""
+"""The ledger's SQLite file: made whole or not at all, and refused when it is not what was made.
+
+It is in WAL mode with synchronous=FULL, so a commit appends to the log and syncs it once (and the directory when the
+log is new); a log that loses its tail is a ledger that is older than its head, which is refused.
+"""
 
 from __future__ import annotations
 
-import os
+import errno
 import sqlite3
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from dpsql.budget.chain import Row
+from dpsql.budget.durable import draft_beside, link_new, sync_file
+from dpsql.budget.head import restore_hint
 from dpsql.errors import LedgerError
 
 APPLICATION = 0x64707371  # "dpsq", in the header of the file
-VERSION = 1
+VERSION = 2
+_HEADER = b"\x10\x00\x02\x02\x00\x40\x20\x20"  # pages of 4096 bytes, with a write-ahead log
 PATIENCE = 30.0
 """Seconds to wait for other processes before giving up."""
 
 _SCHEMA = (
-    "CREATE TABLE entry (number INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, hash BLOB NOT NULL)"
-    " STRICT",
+    "CREATE TABLE entry (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, gist TEXT NOT NULL,"
+    " body TEXT NOT NULL, hash BLOB NOT NULL) STRICT",
     "CREATE TABLE payload (number INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT",
     *(
         f"CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table}"
@@ -38,7 +44,7 @@ _SCHEMA = (
 
 @contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Every failure of SQLite or the file system as one LedgerError that says what to do."""
+    """Every failure of SQLite or the file system as one LedgerError that says what is safe and what to do."""
     try:
         yield
     except sqlite3.Error as error:
@@ -46,42 +52,51 @@ def explained(path: str) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise damaged(path) from error
     except OSError as error:
-        raise LedgerError(f"the ledger {path} cannot be used: {error.strerror or error}") from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        raise _full(path) if full else _failed(path, error.strerror or str(error)) from error
 
 
 def _explain(path: str, error: sqlite3.Error) -> LedgerError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return LedgerError(
-            f"the ledger {path} is busy: another process holds it", hint="try again in a moment"
+            f"the ledger {path} is busy: another process holds it; nothing was charged", hint="try again in a moment"
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return damaged(path)
-    return LedgerError(f"the ledger {path} cannot be read or written: {error}")
+    if code == sqlite3.SQLITE_FULL:
+        return _full(path)
+    return _failed(path, str(error))
+
+
+def _full(path: str) -> LedgerError:
+    return LedgerError(
+        f"the disk of the ledger {path} is full; nothing was released, and what was charged before is kept",
+        hint="free some space and ask again: the ledger needs no repair",
+    )
+
+
+def _failed(path: str, what: str) -> LedgerError:
+    return LedgerError(
+        f"the ledger {path} cannot be read or written: {what}; nothing was released, and at most this one query was"
+        " charged",
+        hint="check the disk, and that this user may write to the file and its directory; then ask again, and see"
+        " `dpsql ledger verify`",
+    )
 
 
 def damaged(path: str, what: str = "it is not a dpsql ledger, or it is damaged") -> LedgerError:
     """The refusal of a file that must not be trusted, and is not replaced."""
-    return LedgerError(
-        f"the ledger {path} is refused: {what}",
-        hint="restore it from a backup; it is never recreated, because that would forget what was spent",
-    )
+    return LedgerError(f"the ledger {path} is refused: {what}", hint=restore_hint())
 
 
-def connect(path: str) -> sqlite3.Connection:
-    """A connection to an existing file (or ":memory:"); a commit syncs the file and its directory."""
+def connect(path: str, *, readonly: bool = False) -> sqlite3.Connection:
+    """A connection to an existing file (or ":memory:"); a commit is on disk when it returns."""
     memory = path == ":memory:"
-    target = path if memory else Path(path).as_uri() + "?mode=rw"
-    db = sqlite3.connect(
-        target, uri=not memory, timeout=PATIENCE, isolation_level=None, check_same_thread=False
-    )
+    target = path if memory else Path(path).as_uri() + ("?mode=ro" if readonly else "?mode=rw")
+    db = sqlite3.connect(target, uri=not memory, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
     try:
-        for setting in (
-            "journal_mode = DELETE",
-            "synchronous = EXTRA",
-            "fullfsync = ON",
-            "trusted_schema = OFF",
-        ):
+        for setting in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON", "trusted_schema = OFF"):
             db.execute(f"PRAGMA {setting}")
     except BaseException:
         db.close()
@@ -89,70 +104,108 @@ def connect(path: str) -> sqlite3.Connection:
     return db
 
 
-def create(path: str, first: Row) -> None:
-    """Put a whole ledger with its first entry at the path, unless something is there already.
+def create(path: str, rows: Iterable[Row], payloads: Iterable[tuple[int, bytes]] = ()) -> None:
+    """Put a whole ledger at the path, unless something is there already.
 
-    It is made beside the path and then linked to it, so no process ever sees half of one; a race has one
-    winner.
+    It is made beside the path and then linked to it, so no process ever sees half of one.
     """
     target = Path(path)
     _refuse_leftovers(target)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
-    draft = Path(name)
+    link_new(draft(target, rows, payloads), target)
+
+
+def draft(target: Path, rows: Iterable[Row], payloads: Iterable[tuple[int, bytes]] = ()) -> Path:
+    """A whole ledger beside the target, on disk, under a name of its own."""
+    made = draft_beside(target)
     try:
-        with closing(connect(name)) as db:
-            fill(db, first)
-        os.link(draft, target)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink(missing_ok=True)
-        _sync_directory(target.parent)
+        with closing(connect(str(made))) as db:
+            db.execute("PRAGMA page_size = 4096")
+            db.execute("PRAGMA journal_mode = WAL")
+            fill(db, rows, payloads)
+        sync_file(made)
+    except BaseException:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            made.with_name(made.name + suffix).unlink(missing_ok=True)
+        raise
+    return made
 
 
-def fill(db: sqlite3.Connection, first: Row) -> None:
-    """The tables, their triggers and the first entry, in one transaction."""
+def fill(db: sqlite3.Connection, rows: Iterable[Row], payloads: Iterable[tuple[int, bytes]] = ()) -> None:
+    """The tables, their triggers and the entries, in one transaction."""
     db.execute("BEGIN IMMEDIATE")
     db.execute(f"PRAGMA application_id = {APPLICATION}")
     db.execute(f"PRAGMA user_version = {VERSION}")
     for statement in _SCHEMA:
         db.execute(statement)
-    insert(db, first)
+    for row in rows:
+        insert(db, row)
+    db.executemany("INSERT INTO payload VALUES (?, ?)", payloads)
     db.execute("COMMIT")
 
 
 def insert(db: sqlite3.Connection, entry: Row) -> None:
     """Append a row; the caller commits."""
-    db.execute("INSERT INTO entry VALUES (?, ?, ?)", entry)
+    db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", entry)
 
 
 def entries(db: sqlite3.Connection, start: int) -> Iterator[Row]:
     """The rows from a number on, in order."""
-    return db.execute("SELECT number, body, hash FROM entry WHERE number >= ? ORDER BY number", (start,))
+    return db.execute("SELECT number, kind, gist, body, hash FROM entry WHERE number >= ? ORDER BY number", (start,))
+
+
+def hash_of(db: sqlite3.Connection, number: int) -> bytes | None:
+    """The hash of one entry."""
+    row = db.execute("SELECT hash FROM entry WHERE number = ?", (number,)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def payload_of(db: sqlite3.Connection, number: int) -> bytes | None:
+    """The noisy table that was kept with an entry."""
+    row = db.execute("SELECT bytes FROM payload WHERE number = ?", (number,)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def payloads(db: sqlite3.Connection) -> Iterator[tuple[int, bytes]]:
+    """All noisy tables, with the numbers of their entries."""
+    return db.execute("SELECT number, bytes FROM payload ORDER BY number")
+
+
+def check_header(path: str) -> None:
+    """Refuse a file that is no ledger of this version, before SQLite sees it.
+
+    SQLite tidies up as it opens: it throws the log of a database away that looks empty, or not like one with a log.
+    """
+    with Path(path).open("rb") as file:
+        header = file.read(100)
+    if header[:16] != b"SQLite format 3\0" or header[68:72] != APPLICATION.to_bytes(4, "big"):
+        raise damaged(path)
+    version = int.from_bytes(header[60:64], "big")
+    if version != VERSION:
+        older = 0 < version < VERSION
+        raise LedgerError(
+            f"the ledger {path} has version {version}; this dpsql knows version {VERSION}",
+            hint=f"the steward runs `dpsql ledger migrate {path} --by NAME`" if older else "use a newer dpsql",
+        )
+    if header[16:24] != _HEADER or header[44:48] != b"\0\0\0\4" or header[56:60] != b"\0\0\0\1":
+        raise damaged(path, "its header was changed")
 
 
 def check(db: sqlite3.Connection, path: str) -> None:
-    """Refuse a file that is no ledger of this version, is broken, or has lost the triggers that guard it."""
-    if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
-        raise damaged(path)
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version != VERSION:
-        raise LedgerError(f"the ledger {path} has version {version}; this dpsql knows version {VERSION}")
-    if _truncated(db, path) or db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-        raise damaged(path)
-    found = {
-        sql
-        for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'")
-    }
+    """Refuse a file that has lost its tables or the triggers that guard them.
+
+    The entries are checked by their chain and a payload when it is read, so the pages are not walked here.
+    """
+    found = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'")}
     if found != set(_SCHEMA):
         raise damaged(path, "its tables or the triggers that guard them were changed")
+    if db.execute("PRAGMA freelist_count").fetchone() != (0,):
+        raise damaged(path, "its header was changed")
 
 
-def _truncated(db: sqlite3.Connection, path: str) -> bool:
-    """SQLite reads the missing end of a last page as zeros."""
-    (pages,), (size,) = db.execute("PRAGMA page_count").fetchone(), db.execute("PRAGMA page_size").fetchone()
-    return path != ":memory:" and Path(path).stat().st_size < pages * size
+def check_pages(db: sqlite3.Connection, path: str) -> None:
+    """Walk every page: for the steward's `verify`."""
+    if db.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+        raise damaged(path)
 
 
 def last_number(db: sqlite3.Connection) -> int:
@@ -161,18 +214,14 @@ def last_number(db: sqlite3.Connection) -> int:
     return int(row[0]) if row else 0
 
 
+def identity(path: str) -> tuple[int, int]:
+    """Which file has this name now."""
+    found = Path(path).stat()
+    return found.st_dev, found.st_ino
+
+
 def _refuse_leftovers(target: Path) -> None:
     """A journal without its file means that a ledger was here; SQLite would play it into a new one."""
     for suffix in ("-journal", "-wal"):
         if target.with_name(target.name + suffix).exists():
             raise damaged(str(target), f"the file is missing, but its {suffix[1:]} is there")
-
-
-def _sync_directory(directory: Path) -> None:
-    if os.name == "nt":
-        return
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

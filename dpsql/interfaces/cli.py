@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from dpsql.errors import Error
+from dpsql.interfaces import ledger_commands
 from dpsql.interfaces.terminal import complain, problems, screen, survive_any_encoding, waiting
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ app = typer.Typer(
     cls=Doors, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     help="Plain SQL in, differentially private answers with error bars out.",
 )  # fmt: skip
+
+
+app.add_typer(ledger_commands.app, name="ledger")
+app.add_typer(ledger_commands.data, name="data")
 
 
 class Format(StrEnum):

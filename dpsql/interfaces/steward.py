@@ -39,7 +39,7 @@ def check(db: Connection) -> Checked:
     findings = check_facts(engine.connection, db.policy)
     facts = [each for each in findings if each.kind == "verified" and _is_fact(each.fact)]
     for each in facts:
-        db._ledger.record_fact(each.table, each.fact, engine.version())
+        db._ledger.record_fact(each.table, each.fact, db.data_version())
     return Checked(tuple(findings), len(facts))
 
 

@@ -122,6 +122,7 @@ def test_other_hints(ledger: Ledger) -> None:
     impure = Request("ana", zcdp_charge(0.01), Cost(0.1, 1e-8, 0.01), CAPS, None, "SELECT 1", ())
     with pytest.raises(BudgetExceeded, match="delta 0"):
         ledger.reserve(impure)
+    ledger.record_caps(None, Caps(1, 1e-7), "the steward")
     greedy = Request(
         "ana", zcdp_charge(1e-4, 1e-7), Cost(0.1, 1e-7, 1e-4), Caps(1, 1e-7), None, "SELECT 1", ()
     )
@@ -216,14 +217,14 @@ def test_the_log_says_who_asked_what_at_what_cost(ledger: Ledger) -> None:
     ledger.store(entry, b"f", b"secret payload")
     ledger.replayed(entry, "bob", None)
     lines = list(ledger.log())
-    assert [line.kind for line in lines] == ["account", "charge", "release", "replay"]
-    assert [line.number for line in lines] == [1, 2, 3, 4]
-    assert (lines[1].analyst, lines[1].text, lines[1].cost) == (
+    assert [line.kind for line in lines] == ["account", "caps", "charge", "release", "replay"]
+    assert [line.number for line in lines] == [1, 2, 3, 4, 5]
+    assert (lines[2].analyst, lines[2].text, lines[2].cost) == (
         "ana",
         "SELECT count(*) FROM t",
         Cost(0.1, 0, 0),
     )
-    assert lines[3].analyst == "bob"
+    assert lines[4].analyst == "bob"
     assert lines[1].at.tzinfo is not None
     shown = repr(lines)
     assert "secret payload" not in shown

@@ -34,7 +34,7 @@ def die_while_charging(path: str) -> None:
     ledger = open_ledger(path, "shop")
     ledger.reserve(request)
     with ledger._writing():  # type: ignore[attr-defined]
-        ledger._append("charge", {})  # type: ignore[attr-defined]
+        ledger._append("charge", ["ana", 1, 0, None], {})  # type: ignore[attr-defined]
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -44,7 +44,7 @@ def test_eight_processes_never_pass_the_cap_and_lose_no_charge(tmp_path: Path) -
     with SPAWN.Pool(8) as pool:
         admitted = pool.map(charge_fifty, [(path, worker) for worker in range(8)], chunksize=1)
     numbers = sorted(number for entries in admitted for number in entries)
-    assert numbers == list(range(2, 302))
+    assert numbers == list(range(3, 303))
     with open_ledger(path, "shop") as ledger:
         assert ledger.spent(None).epsilon == pure_charge(3).epsilon
         for worker, entries in enumerate(admitted):

@@ -1,0 +1,166 @@
+"""The second place: where the chain of a ledger ends, and what was spent there, in a small file beside it.
+
+A ledger that was replaced by an older copy is in itself flawless; only something kept elsewhere can tell. The
+order is fixed: an entry is durable in the ledger first, then its mark is durable here, and only then does the
+call return. So on opening
+
+* the mark is the last entry: nothing happened;
+* the mark is the last entry but one: a crash fell between the two; that entry was charged and its caller got
+  nothing. It counts, and the next writer brings the mark up before it writes;
+* the mark is further behind: something wrote to the ledger past this file, or this file is an old copy: refused;
+* the mark is beyond the ledger, or names another hash: the ledger was rolled back or exchanged: refused;
+* there is a mark of a first or later entry and no ledger: the ledger was deleted: refused, never recreated;
+* there is a ledger and no mark: refused; a mark of no entry and no ledger: a creation that was cut short.
+
+The file has two slots, each with its own checksum and in its own block, written in turn and in place: a torn
+write spoils the slot that was being written and leaves the other, and a full disk cannot stop it. Its lock
+orders the writers of all processes, before SQLite's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from dpsql.budget.accountant import Spent
+from dpsql.budget.chain import ROOT
+from dpsql.budget.durable import place_new, sync_data
+from dpsql.errors import LedgerError
+
+SLOT = 4096
+NOTHING = Spent()
+_WAIT = 0.0005
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The last entry that was marked: its number, its hash, and what the dataset had spent by then."""
+
+    number: int = 0
+    hash: bytes = ROOT
+    spent: Spent = NOTHING
+
+
+class Head:
+    """The file beside a ledger that holds its mark."""
+
+    def __init__(self, ledger: str) -> None:
+        self.path = Path(ledger + ".head")
+        self._handle = -1
+
+    def exists(self) -> bool:
+        """Whether there is a file, readable or not."""
+        return os.path.lexists(self.path)
+
+    def create(self) -> None:
+        """Make it, with a mark of no entry, unless it is there."""
+        place_new(self.path, _write(0, Mark()) + _write(1, Mark()))
+
+    def read(self) -> Mark:
+        """The newest mark; LedgerError if the file is gone or neither slot is whole."""
+        return self._newest()[1]
+
+    def write(self, mark: Mark) -> None:
+        """Replace the older slot, durably. Needs the lock."""
+        turn = self._newest()[0] + 1
+        os.pwrite(self._handle, _write(turn, mark), turn % 2 * SLOT)
+        sync_data(self._handle)
+
+    def rewrite(self, mark: Mark) -> None:
+        """Replace both slots, whatever they hold, durably: for a steward's restore. Needs the lock."""
+        try:
+            turn = self._newest()[0]
+        except LedgerError:
+            turn = 0
+        for each in (turn + 1, turn + 2):
+            os.pwrite(self._handle, _write(each, mark), each % 2 * SLOT)
+            sync_data(self._handle)
+
+    @contextmanager
+    def locked(self, patience: float) -> Iterator[None]:
+        """The one writer among all processes and connections; the system frees the lock of one that dies."""
+        try:
+            self._handle = os.open(self.path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        except FileNotFoundError:
+            raise _missing(self.path) from None
+        try:
+            _lock(self._handle, self.path, patience)
+            yield
+        finally:
+            os.close(self._handle)
+            self._handle = -1
+
+    def _newest(self) -> tuple[int, Mark]:
+        try:
+            raw = self.path.read_bytes()
+        except FileNotFoundError:
+            raise _missing(self.path) from None
+        marks = [mark for slot in (raw[:SLOT], raw[SLOT : 2 * SLOT]) if (mark := _read(slot)) is not None]
+        if not marks:
+            raise LedgerError(
+                f"the ledger is refused: {self.path}, which says where it ends, is damaged", hint=restore_hint()
+            )
+        return max(marks, key=lambda each: each[0])
+
+
+def restore_hint() -> str:
+    """What a steward can do about a ledger that is refused."""
+    return (
+        "nothing was charged or changed. Put back the newest copy of the ledger together with its .head file, or let"
+        " the steward run `dpsql ledger restore LEDGER --from BACKUP --by NAME`; it is never recreated, because that"
+        " would forget what was spent"
+    )
+
+
+def _missing(path: Path) -> LedgerError:
+    return LedgerError(
+        f"the ledger is refused: {path}, which says where it ends, is missing",
+        hint=f"if the ledger was moved, move {path.name} with it; otherwise {restore_hint()}",
+    )
+
+
+def _write(turn: int, mark: Mark) -> bytes:
+    spent = [mark.spent.rho, mark.spent.delta, mark.spent.epsilon]
+    text = json.dumps({"turn": turn, "number": mark.number, "hash": mark.hash.hex(), "spent": spent}).encode()
+    return (text + b"\n" + sha256(text).hexdigest().encode()).ljust(SLOT - 1) + b"\n"
+
+
+def _read(slot: bytes) -> tuple[int, Mark] | None:
+    text, _, rest = slot.partition(b"\n")
+    if rest.rstrip() != sha256(text).hexdigest().encode():
+        return None
+    told = json.loads(text)
+    return told["turn"], Mark(told["number"], bytes.fromhex(told["hash"]), Spent(*told["spent"]))
+
+
+def _lock(handle: int, path: Path, patience: float) -> None:
+    deadline = time.monotonic() + patience
+    while not _try_lock(handle):
+        if time.monotonic() > deadline:
+            raise LedgerError(
+                f"the ledger is busy: another process holds {path}; nothing was charged",
+                hint="try again in a moment; if it stays, look for a process that hangs while it charges",
+            )
+        time.sleep(_WAIT)
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            os.lseek(handle, 2 * SLOT, os.SEEK_SET)
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True

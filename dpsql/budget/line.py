@@ -1,0 +1,62 @@
+"""An entry as a line of the log, and as a line of an export: who, what, when, at what cost; no value, no salt."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from dpsql.budget.account import LogEntry
+from dpsql.budget.chain import Row
+from dpsql.budget.event import Cost
+
+
+def read_line(entry: Row) -> LogEntry:
+    """One line of the steward's log."""
+    number, kind, gist, body = entry[0], entry[1], json.loads(entry[2]), json.loads(entry[3])
+    cost = read_cost(body) if "cost" in body else None
+    who = gist[0] if kind in ("charge", "replay") else None
+    return LogEntry(number, datetime.fromisoformat(body["at"]), kind, who, _text(kind, gist, body), cost)
+
+
+def read_cost(body: dict[str, Any]) -> Cost:
+    """The cost that people saw."""
+    return Cost(*map(float, body["cost"]))
+
+
+def export(entry: Row) -> dict[str, Any]:
+    """The whole entry but the secret salt. The chain's hash is there, so exports can be compared."""
+    number, kind, gist, body, digest = entry
+    told = json.loads(gist)
+    shown = told[:1] if kind == "account" else told
+    return {"number": number, "kind": kind, "gist": shown, **json.loads(body), "hash": digest.hex()}
+
+
+def _text(kind: str, gist: list[Any], body: dict[str, Any]) -> str:
+    match kind:
+        case "charge":
+            return str(body["sql"])
+        case "fact":
+            return f"{gist[0]}: {gist[1]} (data version {gist[2]})"
+        case "account":
+            return f"account of dataset '{gist[0]}'"
+        case "release":
+            return f"release of entry {gist[0]}"
+        case "replay":
+            return f"replay of entry {gist[1]}"
+        case "caps":
+            whose = "the dataset" if gist[0] is None else gist[0]
+            return f"caps of {whose}: ε = {_short(gist[1])}, δ = {_short(gist[2])}; by {body['by']}"
+        case "restore":
+            return f"restored from {body['source']}; {body['told']}; by {body['by']}"
+        case "version":
+            return f"data version {gist[0]}; by {body['by']}"
+        case "migrate":
+            return f"migrated from version {body['version']}; by {body['by']}"
+        case _:
+            return f"{kind}; by {body['by']}"
+
+
+def _short(number: str) -> str:
+    top, _, bottom = number.partition("/")
+    return f"{int(top) / int(bottom or 1):g}"
