@@ -23,7 +23,7 @@ from dpsql.budget.admission import Account, admit, raise_hint
 from dpsql.budget.book import Book, exactly, write_caps, write_charge
 from dpsql.budget.chain import ROOT, Row, following
 from dpsql.budget.clock import now, stamp
-from dpsql.budget.durable import refuse_network
+from dpsql.budget.durable import refuse_network, sync_file
 from dpsql.budget.head import Head, Mark
 from dpsql.budget.line import read_cost, read_line
 from dpsql.budget.store import damaged, explained
@@ -87,7 +87,7 @@ class SqliteLedger(Ledger):
         self._lock = threading.Lock()
         self._book = Book()
         self._head = None if path == ":memory:" else Head(path)
-        self._confirmed = Mark()
+        self._confirmed, self._listed = Mark(), False
         try:
             self._file = None if path == ":memory:" else store.identity(path)
             self._verify(dataset)
@@ -263,9 +263,16 @@ class SqliteLedger(Ledger):
                 self._catch_up()
                 self._settle()
                 yield
+            self._sync_directory()
             with self._transaction("BEGIN"):
                 self._catch_up()
             self._settle()
+
+    def _sync_directory(self) -> None:
+        """The name of the log that the first commit made, on disk: SQLite syncs it too, but ignores a failure."""
+        if self._head is not None and not self._listed:
+            sync_file(self._head.path.parent)
+            self._listed = True
 
     def _alone(self) -> AbstractContextManager[None]:
         return nullcontext() if self._head is None else self._head.locked(store.PATIENCE)

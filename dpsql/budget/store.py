@@ -120,7 +120,8 @@ def draft(target: Path, rows: Iterable[Row], payloads: Iterable[tuple[int, bytes
     try:
         with closing(connect(str(made))) as db:
             db.execute("PRAGMA page_size = 4096")
-            db.execute("PRAGMA journal_mode = WAL")
+            if db.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+                raise OSError(errno.EIO, "a log could not be made")
             fill(db, rows, payloads)
         sync_file(made)
     except BaseException:
