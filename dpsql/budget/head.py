@@ -58,9 +58,10 @@ class Head:
         """Whether there is a file, readable or not."""
         return os.path.lexists(self.path)
 
-    def create(self) -> None:
-        """Make it, with a mark of no entry, unless it is there."""
-        place_new(self.path, _write(0, Mark()) + _write(1, Mark()))
+    def create(self, mark: Mark | None = None) -> None:
+        """Make it, with a mark of no entry unless one is given, unless it is there."""
+        first = Mark() if mark is None else mark
+        place_new(self.path, _write(0, first) + _write(1, first))
 
     def read(self) -> Mark:
         """The newest mark; LedgerError if the file is gone or neither slot is whole."""

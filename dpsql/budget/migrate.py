@@ -10,11 +10,10 @@ from typing import Any
 
 from dpsql.budget import store
 from dpsql.budget.chain import ROOT, Row, following
-from dpsql.budget.clock import now
 from dpsql.budget.durable import refuse_network
 from dpsql.budget.head import Head
 from dpsql.budget.ledger import named, open_ledger
-from dpsql.budget.rescue import Restored, put_in_place
+from dpsql.budget.rescue import Restored, end_of, put_in_place
 from dpsql.budget.store import damaged, explained
 from dpsql.errors import LedgerError
 
@@ -45,10 +44,11 @@ def migrate(path: str | Path, by: str) -> Restored | None:
 
 
 def _exchange(place: str, rows: list[Row], payloads: list[tuple[int, bytes]]) -> Restored:
-    head = Head(place)
-    head.create()
+    """A migration that was cut short leaves the same head, because it depends on nothing but the file and the name."""
+    head, mark = Head(place), end_of(place, rows)
+    head.create(mark)
     with head.locked(store.PATIENCE):
-        if head.read().number:
+        if head.read() != mark:
             raise damaged(place, f"it has an old version, but {head.path} is of a new one")
         return put_in_place(place, head, rows, payloads)
 
@@ -62,7 +62,7 @@ def _rechained(old: list[tuple[int, str, bytes]], place: str, by: str) -> list[R
             raise damaged(place, f"entry {len(rows) + 1} is missing or was changed")
         rows.append(following(head, len(rows), *_translated(json.loads(text))))
         head = rows[-1][4]
-    body = {"at": now().isoformat(), "by": by, "version": 1, "ended": ended.hex()}
+    body = {"at": json.loads(old[-1][1])["at"] if old else "", "by": by, "version": 1, "ended": ended.hex()}
     return [*rows, following(head, len(rows), "migrate", [], body)]
 
 

@@ -59,7 +59,7 @@ def backup(path: str | Path, target: str | Path) -> Mark:
         rows, payloads = ledger.rows(), ledger.kept()
         if not link_new(store.draft(place, rows, payloads), place):
             raise LedgerError(f"{place} exists already", hint="give a new name: a backup never replaces a file")
-        return Mark(rows[-1][0], rows[-1][4], _read(str(place), rows).spent(None))
+        return end_of(str(place), rows)
 
 
 def restore(path: str | Path, source: str | Path, by: str, *, accept_loss: bool = False) -> Restored:
@@ -77,20 +77,31 @@ def restore(path: str | Path, source: str | Path, by: str, *, accept_loss: bool 
         rows, payloads = _load(copy)
         head = Head(place)
         known = _known(place, head)
-        head.create()
-        with head.locked(store.PATIENCE):
+        if head.exists():
+            with head.locked(store.PATIENCE):
+                known = _known(place, head)
+                entry = _entry(_read(copy, rows), known, copy, by, accept_loss=accept_loss)
+                done = put_in_place(place, head, [*rows, entry], payloads)
+        else:
             entry = _entry(_read(copy, rows), known, copy, by, accept_loss=accept_loss)
-            done = put_in_place(place, head, [*rows, entry], payloads)
+            head.create(end_of(copy, [*rows, entry]))
+            with head.locked(store.PATIENCE):
+                done = put_in_place(place, head, [*rows, entry], payloads)
     return replace(done, lost=None if known is None else _lost(rows, known))
 
 
 def put_in_place(place: str, head: Head, rows: list[Row], payloads: list[tuple[int, bytes]]) -> Restored:
     """Exchange the file at the place for a new one, then the head, whose lock is held."""
-    book = _read(place, rows)
+    mark = end_of(place, rows)
     aside = _exchange(Path(place), store.draft(Path(place), rows, payloads))
-    mark = Mark(book.number, book.head, book.spent(None))
     head.rewrite(mark)
     return Restored(mark, 0, aside)
+
+
+def end_of(place: str, rows: list[Row]) -> Mark:
+    """The mark of a whole ledger with these entries."""
+    book = _read(place, rows)
+    return Mark(book.number, book.head, book.spent(None))
 
 
 def _load(copy: str) -> tuple[list[Row], list[tuple[int, bytes]]]:
@@ -157,14 +168,15 @@ def _lost(rows: list[Row], known: Mark) -> int:
 
 
 def _exchange(place: Path, draft: Path) -> Path | None:
-    """Put the draft in the place of what is there, which keeps its content under another name."""
-    aside = None
-    if os.path.lexists(place):
-        aside = place.with_name(f"{place.name}.refused-{now():%Y%m%dT%H%M%S%f}")
-        for suffix in ("-wal", "-journal", "-shm", ""):
-            old = place.with_name(place.name + suffix)
-            if os.path.lexists(old):
-                old.rename(aside.with_name(aside.name + suffix))
-    draft.rename(place)
+    """Put the draft in the place of what is there, in one step; that keeps its content under another name."""
+    aside = place.with_name(f"{place.name}.refused-{now():%Y%m%dT%H%M%S%f}")
+    there = os.path.lexists(place)
+    if there:
+        os.link(place, aside)
+    for suffix in ("-wal", "-journal", "-shm"):
+        old = place.with_name(place.name + suffix)
+        if os.path.lexists(old):
+            old.rename(aside.with_name(aside.name + suffix))
+    draft.replace(place)
     sync_file(place.parent)
-    return aside
+    return aside if there else None
