@@ -115,14 +115,18 @@ def create(path: str, rows: Iterable[Row], payloads: Iterable[tuple[int, bytes]]
 
 
 def draft(target: Path, rows: Iterable[Row], payloads: Iterable[tuple[int, bytes]] = ()) -> Path:
-    """A whole ledger beside the target, on disk, under a name of its own."""
+    """A whole ledger beside the target, on disk, under a name of its own.
+
+    The log comes last: were the entries in it, closing would have to bring them over, and SQLite tells nobody when
+    that fails.
+    """
     made = draft_beside(target)
     try:
         with closing(connect(str(made))) as db:
             db.execute("PRAGMA page_size = 4096")
+            fill(db, rows, payloads)
             if db.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
                 raise OSError(errno.EIO, "a log could not be made")
-            fill(db, rows, payloads)
         sync_file(made)
     except BaseException:
         for suffix in ("", "-wal", "-shm", "-journal"):
