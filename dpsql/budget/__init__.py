@@ -5,7 +5,7 @@ from dpsql.budget.accountant import Caps, Limits, Spent, admits, limits, remaini
 from dpsql.budget.convert import delta_for, epsilon_for, rho_for
 from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
 from dpsql.budget.exact import UNIT, Number, exact
-from dpsql.budget.ledger import open_ledger
+from dpsql.budget.ledger import SqliteLedger, open_ledger
 from dpsql.budget.price import laplace_rho, pure_rho
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Number",
     "Request",
     "Spent",
+    "SqliteLedger",
     "Stored",
     "admits",
     "delta_for",

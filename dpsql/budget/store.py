@@ -20,6 +20,8 @@ from dpsql.errors import LedgerError
 APPLICATION = 0x64707371  # "dpsq", in the header of the file
 VERSION = 2
 _HEADER = b"\x10\x00\x02\x02\x00\x40\x20\x20"  # pages of 4096 bytes, with a write-ahead log
+LOG = 64
+"""Pages of the log after which it is brought over: a short log is soon rewritten in place, where a sync is cheapest."""
 PATIENCE = 30.0
 """Seconds to wait for other processes before giving up."""
 
@@ -96,7 +98,13 @@ def connect(path: str, *, readonly: bool = False) -> sqlite3.Connection:
     target = path if memory else Path(path).as_uri() + ("?mode=ro" if readonly else "?mode=rw")
     db = sqlite3.connect(target, uri=not memory, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
     try:
-        for setting in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON", "trusted_schema = OFF"):
+        for setting in (
+            "synchronous = FULL",
+            "fullfsync = ON",
+            "checkpoint_fullfsync = ON",
+            f"wal_autocheckpoint = {LOG}",
+            "trusted_schema = OFF",
+        ):
             db.execute(f"PRAGMA {setting}")
     except BaseException:
         db.close()
@@ -160,14 +168,17 @@ def entries(db: sqlite3.Connection, start: int) -> Iterator[Row]:
 
 def hash_of(db: sqlite3.Connection, number: int) -> bytes | None:
     """The hash of one entry."""
-    row = db.execute("SELECT hash FROM entry WHERE number = ?", (number,)).fetchone()
-    return None if row is None else bytes(row[0])
+    return _bytes(db.execute("SELECT hash FROM entry WHERE number = ?", (number,)).fetchone())
 
 
 def payload_of(db: sqlite3.Connection, number: int) -> bytes | None:
     """The noisy table that was kept with an entry."""
-    row = db.execute("SELECT bytes FROM payload WHERE number = ?", (number,)).fetchone()
-    return None if row is None else bytes(row[0])
+    return _bytes(db.execute("SELECT bytes FROM payload WHERE number = ?", (number,)).fetchone())
+
+
+def _bytes(row: tuple[object] | None) -> bytes | None:
+    """The one value, if it is what was stored: a damaged page may hold anything."""
+    return row[0] if row is not None and isinstance(row[0], bytes) else None
 
 
 def payloads(db: sqlite3.Connection) -> Iterator[tuple[int, bytes]]:
