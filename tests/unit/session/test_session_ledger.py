@@ -1,0 +1,69 @@
+"""How a connection meets its ledger: versions of the data, caps in force, a ledger that is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.errors import BudgetExceeded, LedgerError
+
+SQL = "SELECT count(*) FROM visits"
+
+
+def policy(cap: float) -> dict[str, Any]:
+    return {
+        "dataset": "shop",
+        "budget": {"epsilon": cap, "delta": 0},
+        "limits": {"epsilon": 1, "delta": 0},
+        "defaults": {"epsilon": 0.5, "delta": 0},
+        "tables": {"visits": {"unit": "row", "columns": {"duration": {"min": 0, "max": 3600}}}},
+    }
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(path)) as db:
+        db.execute("CREATE TABLE visits AS SELECT range AS duration FROM range(100)")
+    return path
+
+
+def connect(database: Path, cap: float = 1) -> dpsql.Connection:
+    return dpsql.connect(database, policy=policy(cap), ledger=database.parent / "shop.ledger", analyst="ana")
+
+
+def test_a_bump_ends_replay_and_continues_the_account(database: Path) -> None:
+    with connect(database) as db:
+        db.query(SQL)
+        assert db.query(SQL).replayed
+        db._ledger.bump("2026-11", "ste")
+        assert not db.query(SQL).replayed
+        assert db.budget().dataset.spent.epsilon == pytest.approx(1)
+        with pytest.raises(BudgetExceeded):
+            db.query(SQL, epsilon=0.25)
+        assert db.query(SQL).replayed
+
+
+def test_the_budget_shows_the_caps_in_force(database: Path) -> None:
+    with connect(database) as db:
+        db.query(SQL)
+    with connect(database, cap=9) as db:
+        assert db.budget().dataset.caps.epsilon == 1
+        with pytest.raises(BudgetExceeded, match="raise-cap"):
+            db.query(SQL, epsilon=1)
+
+
+def test_a_rolled_back_ledger_answers_nothing(database: Path) -> None:
+    ledger = database.parent / "shop.ledger"
+    with connect(database) as db:
+        db.query(SQL)
+    old = ledger.read_bytes()
+    with connect(database) as db:
+        db.query(SQL, epsilon=0.25)
+    ledger.write_bytes(old)
+    with pytest.raises(LedgerError, match="older copy"):
+        connect(database)
