@@ -72,13 +72,15 @@ class Book:
 
     def extend(self, entries: Iterable[Row]) -> None:
         """Verify the entries and take them in; one that is not the next, untouched, stops it."""
-        head, expected, read = self.head, self.number + 1, self._read
-        for number, kind, gist, body, digest in entries:
-            if number != expected or digest != link(head, number, kind, gist, body):
-                raise LedgerError(f"entry {expected} is missing or was changed")
-            read(number, kind, gist, body)
-            self.number, self.previous, self.head, self.last = number, head, digest, body
-            head, expected = digest, number + 1
+        before, head, last, expected, read = self.previous, self.head, self.last, self.number + 1, self._read
+        try:
+            for number, kind, gist, body, digest in entries:
+                if number != expected or digest != link(head, number, kind, gist, body):
+                    raise LedgerError(f"entry {expected} is missing or was changed")
+                read(number, kind, gist, body)
+                before, head, last, expected = head, digest, body, number + 1
+        finally:
+            self.number, self.previous, self.head, self.last = expected - 1, before, head, last
 
     @property
     def at(self) -> datetime | None:

@@ -51,7 +51,7 @@ def kills(path: Path, times: int, seed: int = 0) -> tuple[int, int]:
             finally:
                 os._exit(1)
         os.close(write)
-        time.sleep(chance.uniform(0.001, 0.08))
+        time.sleep(chance.uniform(0.001, 0.15))
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         assert status == signal.SIGKILL, "the child failed by itself"

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from ledger_workloads import WORKLOADS, ask
 
+import dpsql
 from dpsql.budget import open_ledger
 from dpsql.budget.rescue import restore, verify
 from dpsql.errors import BudgetExceeded, LedgerError
@@ -33,7 +34,7 @@ def traced(folder: Path, names: list[str], *options: str) -> tuple[int, dict[str
         (folder / name).mkdir(parents=True)
     read, write = os.pipe()
     command = ["strace", "-f", "-qq", "-e", f"trace={CALLS}", *options, sys.executable]
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(Path(dpsql.__file__).parents[1])}
     program = str(Path(__file__).with_name("ledger_workloads.py"))
     done = subprocess.run(
         [*command, program, str(folder), str(write), *names],
