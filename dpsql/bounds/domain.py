@@ -128,7 +128,8 @@ def intersect(one: Domain, two: Domain) -> Domain:
     values = two.values if one.values is None else one.values
     if one.values is not None and two.values is not None:
         values = tuple(v for v in one.values if v in two.values)
-    if values and not isinstance(values[0], str):
+    unchanged = values is one.values and (low, high) == (one.lower, one.upper)
+    if values and not unchanged and not isinstance(values[0], str):
         values = tuple(v for v in values if _within(number(v), low, high))
         if values:
             low, high = min(map(number, values)), max(map(number, values))

@@ -31,7 +31,7 @@ def limited(op: str, one: Expression, two: Expression, other: Domain) -> Domain:
     if other.nan and op in ("lt", "le"):
         high = None
     same = op == "eq" and one.type.kind is two.type.kind and other.values is not None
-    values = tuple(as_type(v, one.type) for v in other.values or ()) if same else None
+    values = tuple(v for v in other.values or () if as_type(v, one.type) == v) if same else None
     return Domain(low, high, values, True, nan)
 
 

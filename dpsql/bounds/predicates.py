@@ -99,9 +99,10 @@ def _null(node: Expression) -> bool:
 def _compared(
     known: Known, op: str, one: Expression, two: Expression, or_null: bool, infer: Infer
 ) -> Iterator[tuple[Expression, Domain]]:
-    """What `one op two` says of `one`."""
+    """What `one op two` says of `one`. A date beside a timestamp is NULL where it has no timestamp."""
     other = infer(two, known)
-    if isinstance(one, Literal) or other.empty or (or_null and other.nullable):
+    unread = one.type.temporal and one.type != two.type
+    if isinstance(one, Literal) or other.empty or (or_null and (other.nullable or unread)):
         return
     made = excluded(one, infer(one, known), two, other) if op == "ne" else limited(op, one, two, other)
     yield one, replace(made, nullable=or_null)

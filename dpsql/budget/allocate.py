@@ -111,10 +111,9 @@ def _price(release: Bounded, each: Fraction, tail: Fraction, mechanism: str) -> 
 
 def _scale(claim: Claim, each: Fraction, mechanism: str) -> tuple[Noise, int]:
     """The finest grid on which the sampler's integers fit, and the noise there."""
-    shift = 0
-    while _steps(claim.coarser(shift), each, mechanism) >= (
-        LAPLACE_STEPS if mechanism == "laplace" else GAUSSIAN_STEPS
-    ):
+    limit = LAPLACE_STEPS if mechanism == "laplace" else GAUSSIAN_STEPS
+    shift = max(0, _steps(claim, each, mechanism).bit_length() - limit.bit_length() - 1)
+    while _steps(claim.coarser(shift), each, mechanism) >= limit:
         shift += 1
     return _noise(claim.coarser(shift), each, mechanism), shift
 

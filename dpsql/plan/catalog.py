@@ -101,9 +101,17 @@ def make_catalog(
 
 
 def _indirect(declared: Declared, policy: Policy) -> bool:
-    """Does the foreign key lead to a row, rather than name the unit itself?"""
+    """Does the path lead through a row anywhere, rather than name the unit itself at every step?
+
+    **Theorem.** If not, the column's value is the owner. **Proof.** By induction along the path: the key it points to is
+    the parent's own unit column, whose value is the owner, and equal values name equal units.
+    **Checked by** `tests/unit/plan/test_catalog.py`.
+    """
     unit = declared.unit
-    return isinstance(unit, ForeignKey) and policy.tables[unit.table].unit_column != unit.key
+    if not isinstance(unit, ForeignKey):
+        return False
+    parent = policy.tables[unit.table]
+    return (parent.unit_column or "").lower() != unit.key.lower() or _indirect(parent, policy)
 
 
 def _public(name: str, declared: Declared, stored: Mapping[str, str]) -> PublicTable:

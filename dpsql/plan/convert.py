@@ -36,6 +36,8 @@ def convert(node: exp.Expr, scope: Resolver) -> Expression:
         raise _unknown(node)
     try:
         made = rule(node, lambda child: convert(child, scope), scope)
+    except (KeyError, AttributeError):
+        raise refuse("this call has too few arguments", node, kind=ParseError, hint="see `dpsql functions`") from None
     except Mismatch as problem:
         raise refuse(str(problem), node, hint="cast one side, or compare values of one kind", kind=ParseError) from None
     return made if made.span is not None else _with_span(made, node)
@@ -85,7 +87,7 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
         )
     elif isinstance(node, exp.Window):
         return refuse(  # type: ignore[return-value]
-            "a window function below the aggregate would mix rows of different people",
+            "a window function below the aggregate is not supported: it could mix rows of different people",
             node,
             hint="use it above the aggregate: SELECT key, sum(count(*)) OVER () FROM … GROUP BY key",
         )
@@ -187,7 +189,7 @@ def _between(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
 
 def _in(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     if node.args.get("query") is not None or not node.expressions:
-        raise refuse("IN with a subquery is not supported", node, hint="list the values: x IN ('a', 'b')")
+        raise refuse("IN with a subquery is not supported", node, hint="not supported yet; where the list is public, write it out: x IN ('a', 'b')")
     _, sides = common([convert(node.this), *map(convert, node.expressions)])
     if not all(isinstance(side, Literal) for side in sides[1:]):
         raise Mismatch("IN takes a list of constants")

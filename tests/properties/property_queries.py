@@ -40,8 +40,9 @@ class Scope:
 
 def table_scope(table: str) -> Scope:
     """All columns of a table."""
-    return Scope("id" if table in OWNED else None, ("x", "debt", "n", "amount", "level"), ("kind", "size"),
-                 ("kind", "size", "note"), ("flag",), ("day", "seen"), ("big",), ("n", "level"))  # fmt: skip
+    numbers = ("x", "x", "debt", "debt", "n", "n", "amount", "amount", "level", "huge", "wide", "fine", "temp")
+    return Scope("id" if table in OWNED else None, numbers, ("kind", "kind", "size", "mood"),
+                 ("kind", "size", "note", "mood"), ("flag",), ("day", "seen"), ("big",), ("n", "level"))  # fmt: skip
 
 
 _NUMBERS = (
@@ -75,7 +76,7 @@ _UNIT_KEYS = ("{u} % 3", "{u} > 3", "CASE WHEN {u} < 3 THEN 'few' ELSE 'many' EN
 
 
 class Writer:
-    """Draws queries. `strict` leaves out what DuckDB itself would answer in another way, or not at all."""
+    """Draws queries."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -90,9 +91,18 @@ class Writer:
         aggregates = [self._aggregate(scope) for _ in range(rng.choice((1, 1, 2, 2, 3)))]
         items += [f"{aggregate} AS a{i}" for i, aggregate in enumerate(aggregates)]
         group = rng.choice((", ".join(keys), ", ".join(str(i + 1) for i in range(len(keys))), "ALL")) if keys else ""
-        where = f" WHERE {self.predicate(scope)}" if rng.random() < 0.35 else ""
+        where = f" WHERE {self.predicate(scope)}" if rng.random() < 0.25 else ""
         sql = f"{lead}SELECT {', '.join(items)} FROM {source}{where}{f' GROUP BY {group}' if group else ''}"
         return Query(sql, len(keys), rng.choice(("laplace", "gaussian")), rng.choice((0.1, 0.5, 1.0, 3.0)))
+
+    def nested(self) -> Query:
+        """Two releases, joined or united, with clauses above them that must not matter."""
+        one, two = self.query(), self.query()
+        named = [f"SELECT * FROM ({q.sql}) AS r{i}" for i, q in enumerate((one, two))]
+        union = " UNION ALL ".join(f"SELECT a0 FROM ({q.sql}) AS r{i}" for i, q in enumerate((one, two)))
+        joined = f"WITH p AS ({named[0]}), q AS ({named[1]}) SELECT p.a0, q.a0, sum(p.a0) OVER () FROM p JOIN q ON p.a0 > q.a0"
+        above = f"SELECT *, rank() OVER (ORDER BY a0) FROM ({one.sql}) AS r WHERE a0 > 3 ORDER BY a0 DESC LIMIT 2"
+        return replace(one, sql=self.rng.choice((union, joined, above)), keys=0)
 
     # parts ------------------------------------------------------------------------------------------------------------
 
@@ -128,7 +138,7 @@ class Writer:
     def _source(self, table: str) -> tuple[str, str, Scope]:
         """What stands before SELECT, what stands after FROM, and the columns there."""
         scope, rng = table_scope(table), self.rng
-        where = f" WHERE {self.predicate(scope)}" if rng.random() < 0.5 else ""
+        where = f" WHERE {self.predicate(scope)}" if rng.random() < 0.4 else ""
         kind = rng.choice(("plain", "plain", "plain", "with", "derived", *(("per unit", "pairs") if scope.unit else ())))
         if kind == "with":
             return f"WITH c AS (SELECT * FROM {table}{where}) ", "c", scope

@@ -117,6 +117,8 @@ INTERVALS: list[tuple[str, object, object]] = [
     ("CASE WHEN huge < 5 THEN 5 ELSE huge END", 5, None),
     ("CASE WHEN huge IS NULL THEN 0 WHEN huge < 0 THEN 0 WHEN huge > 9 THEN 9 ELSE huge END", 0, 9),
     ("CAST(amount AS INTEGER)", 0, 500),
+    ("CAST(amount / 200 AS INTEGER)", 0, 2),
+    ("greatest(huge, 0) * qty", 0, None),
     ("CAST(price AS INTEGER)", -2, 100),
     ("CAST(age AS DOUBLE)", 18.0, 110.0),
     ("CAST(qty AS TINYINT)", 0, 127),
