@@ -60,7 +60,7 @@ ONLY_NULL = Domain(values=())
 def interval(
     lower: Number | None, upper: Number | None, *, nullable: bool = True, nan: bool = False, origin: Iterable[str] = ()
 ) -> Domain:
-    """An interval; an infinite or undefined end is unbounded, ends the wrong way round mean an empty set, kept as one point."""
+    """An interval; an infinite end is unbounded, ends the wrong way round mean an empty set, kept as one point."""
     low = None if lower is None or math.isnan(lower) or math.isinf(lower) else lower
     high = None if upper is None or math.isnan(upper) or math.isinf(upper) else upper
     if low is not None and high is not None and low > high:

@@ -85,7 +85,7 @@ def allocate(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, me
         return Bill(mechanism, epsilon, delta, tuple(Priced(r, ()) for r in releases))
     if selections and delta == 0:
         raise UnsupportedQuery(
-            "the groups of this query are not known in advance, so showing them needs delta > 0, and the budget has none",
+            "the groups of this query are not known in advance: showing them needs delta > 0, and the budget has none",
             hint="group by columns with declared values, booleans, or bounded whole numbers and dates",
         )
     slack = (delta if mechanism == "laplace" else delta / 2) if selections else Fraction(0)

@@ -103,8 +103,8 @@ def make_catalog(
 def _indirect(declared: Declared, policy: Policy) -> bool:
     """Does the path lead through a row anywhere, rather than name the unit itself at every step?
 
-    **Theorem.** If not, the column's value is the owner. **Proof.** By induction along the path: the key it points to is
-    the parent's own unit column, whose value is the owner, and equal values name equal units.
+    **Theorem.** If not, the column's value is the owner. **Proof.** By induction along the path: the key it points to
+    is the parent's own unit column, whose value is the owner, and equal values name equal units.
     **Checked by** `tests/unit/plan/test_catalog.py`.
     """
     unit = declared.unit

@@ -121,9 +121,8 @@ def group_keys(node: exp.Select, scope: Scope) -> list[Expression] | None:
 
 def _group_key(key: exp.Expr, node: exp.Select, scope: Scope) -> Expression:
     if isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets):
-        raise refuse(
-            f"GROUP BY {key.key.upper().replace('GSETS', 'G SETS')} is not supported yet", key, hint="ask for each grouping in a query of its own"
-        )
+        name = key.key.upper().replace("GSETS", "G SETS")
+        raise refuse(f"GROUP BY {name} is not supported yet", key, hint="ask for each grouping in a query of its own")
     if isinstance(key, exp.Literal) and not key.args.get("is_string"):
         position = int(key.name) if key.name.isdigit() else 0
         if not 1 <= position <= len(node.expressions):

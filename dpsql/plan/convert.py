@@ -104,7 +104,7 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
     return refuse(  # type: ignore[return-value]
         f"{name} cannot be used on private rows",
         node,
-        hint="below an aggregate only listed functions are allowed (see `dpsql functions`); above it, nearly all of DuckDB's",
+        hint="`dpsql functions` lists what may stand below an aggregate; above it nearly all of DuckDB's may",
     )
 
 
@@ -189,7 +189,8 @@ def _between(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
 
 def _in(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     if node.args.get("query") is not None or not node.expressions:
-        raise refuse("IN with a subquery is not supported", node, hint="not supported yet; where the list is public, write it out: x IN ('a', 'b')")
+        hint = "where the list is public, write it out: x IN ('a', 'b')"
+        raise refuse("IN with a subquery is not supported yet", node, hint=hint)
     _, sides = common([convert(node.this), *map(convert, node.expressions)])
     if not all(isinstance(side, Literal) for side in sides[1:]):
         raise Mismatch("IN takes a list of constants")
@@ -426,7 +427,8 @@ def _diff(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
 
 _CASTS: dict[str, Type] = {
     "BOOLEAN": BOOLEAN, "TINYINT": integer(-(2**7), 2**7 - 1), "SMALLINT": integer(-(2**15), 2**15 - 1),
-    "INT": integer(-(2**31), 2**31 - 1), "BIGINT": integer(*INT64), "INT128": integer(*INT128), "FLOAT": DOUBLE, "DOUBLE": DOUBLE, "TEXT": TEXT,
+    "INT": integer(-(2**31), 2**31 - 1), "BIGINT": integer(*INT64), "INT128": integer(*INT128),
+    "FLOAT": DOUBLE, "DOUBLE": DOUBLE, "TEXT": TEXT,
     "VARCHAR": TEXT, "DATE": DATE, "TIMESTAMP": TIMESTAMP, "DATETIME": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP,
     "TIMESTAMPTZ": TIMESTAMP,
 }  # fmt: skip
@@ -442,7 +444,7 @@ def _target(to: exp.DataType) -> Type:
         return decimal(-(10**width) + 1, 10**width - 1, scale)
     if name not in _CASTS:
         raise Mismatch(
-            f"a cast to {to.sql('duckdb')} is not supported; use integer, bigint, double, decimal, text, date or timestamp"
+            f"a cast to {to.sql('duckdb')} is not supported; use integer, double, decimal, text, date or timestamp"
         )
     return _CASTS[name]
 
@@ -503,7 +505,8 @@ _RULES: dict[type[exp.Expr], Rule] = {
     exp.Case: _case, exp.If: _if, exp.Coalesce: _variadic("coalesce"), exp.Nullif: _nullif,
     exp.Greatest: _variadic("greatest"), exp.Least: _variadic("least"),
     exp.Round: _round, exp.Floor: _whole("floor"), exp.Ceil: _whole("ceil"), exp.Trunc: _whole("trunc"),
-    exp.Sqrt: _number("sqrt"), exp.Ln: _number("ln"), exp.Exp: _number("exp"), exp.Sign: _number("sign", integer(-1, 1)),
+    exp.Sqrt: _number("sqrt"), exp.Ln: _number("ln"), exp.Exp: _number("exp"),
+    exp.Sign: _number("sign", integer(-1, 1)),
     exp.IsNan: _number("isnan", BOOLEAN),
     exp.Log: _log, exp.Pow: _power,
     exp.Lower: _text("lower"), exp.Upper: _text("upper"), exp.Length: _text("length", LENGTH), exp.Trim: _trim,

@@ -172,10 +172,10 @@ class Grouping:
         alias = self.scope.aliases.get(node.name.lower()) if node.args.get("table") is None else None
         if alias is not None:
             return node if aliases else exp.Paren(this=self.rewrite(alias.copy()))
-        made = self.scope.column(node)
+        function = "avg" if self.scope.column(node).type.numeric else "count"
         raise refuse(
             f"the column {node.name} is neither a group key nor inside an aggregate",
             node,
             kind=ParseError,
-            hint=f"add {node.name} to GROUP BY, or aggregate it: {'avg' if made.type.numeric else 'count'}({node.name})",
+            hint=f"add {node.name} to GROUP BY, or aggregate it: {function}({node.name})",
         )

@@ -122,7 +122,7 @@ class _Layout:
 
 
 def _pair(index: int, argument: Argument) -> list[Part]:
-    """Σ(x−L) and Σ(U−x). **Theorem.** Together a row adds exactly U−L to them, so their joint L1 norm is that of one."""
+    """Σ(x−L) and Σ(U−x). **Theorem.** A row adds exactly U−L to both together: their joint L1 norm is that of one."""
     return [
         Part(f"above{index}", index, 1, -argument.lower, argument.width),
         Part(f"below{index}", index, -1, argument.upper, argument.width),

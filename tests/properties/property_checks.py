@@ -7,14 +7,12 @@ functions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from property_queries import Query
 from property_world import Database
 
-import dpsql
 from dpsql.audit import ReleaseTrace, StatisticTrace, trace
 from dpsql.errors import EngineError
 
@@ -26,7 +24,9 @@ Key = tuple[str, ...]
 def traced(database: Database, query: Query, salt: bytes = SALT) -> list[ReleaseTrace] | None:
     """The integers before noise; None if the engine failed, which must not happen on any data."""
     try:
-        return trace(database.db, query.sql, salt=salt, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism)
+        return trace(
+            database.db, query.sql, salt=salt, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism
+        )
     except EngineError:
         return None
 

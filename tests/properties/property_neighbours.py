@@ -99,7 +99,9 @@ def _examine(query: Query, where: Neighbourhood, tally: Tally, *, looked_at: boo
     rules = rules_of(whole)
     for unit, database in where.neighbours:
         tally.add(rules, compare(whole, traced(database, query)), f"{query}\n    without {unit}")
-    tally.violations += [f"{query}\n    other order, no unowned rows: {v}" for v in compare_equal(whole, traced(where.same, query))]
+    tally.violations += [
+        f"{query}\n    other order, no unowned rows: {v}" for v in compare_equal(whole, traced(where.same, query))
+    ]
     if looked_at and visible(where.whole, query) != visible(where.neighbours[0][1], query):
         tally.violations.append(f"{query}\n    an analyst can see which database it is")
 

@@ -84,7 +84,7 @@ class Writer:
     def query(self, table: str | None = None) -> Query:
         """A random query over one table (or a given one)."""
         rng = self.rng
-        table = table or rng.choice(TABLES)
+        table = table or rng.choice((*TABLES, "orders"))
         lead, source, scope = self._source(table)
         keys = self._keys(scope)
         items = [f"{key} AS k{i}" for i, key in enumerate(keys)]
@@ -139,7 +139,9 @@ class Writer:
         """What stands before SELECT, what stands after FROM, and the columns there."""
         scope, rng = table_scope(table), self.rng
         where = f" WHERE {self.predicate(scope)}" if rng.random() < 0.4 else ""
-        kind = rng.choice(("plain", "plain", "plain", "with", "derived", *(("per unit", "pairs") if scope.unit else ())))
+        kind = rng.choice(
+            ("plain", "plain", "plain", "with", "derived", *(("per unit", "pairs") if scope.unit else ()))
+        )
         if kind == "with":
             return f"WITH c AS (SELECT * FROM {table}{where}) ", "c", scope
         if kind == "derived":
@@ -157,7 +159,9 @@ class Writer:
         having = rng.choice(("", "", " HAVING count(*) > 1", f" HAVING sum({rng.choice(scope.numbers)}) > 0"))
         totals = [f"sum({self.number(scope)}) AS total", "count(*) AS c", f"avg({rng.choice(scope.numbers)}) AS mean",
                   f"{rng.choice(('min', 'max'))}({rng.choice(scope.numbers)}) AS best"]  # fmt: skip
-        inner = f"SELECT id, {', '.join([*named, *totals])} FROM {table}{where} GROUP BY {', '.join(['id', *keys])}{having}"
+        inner = (
+            f"SELECT id, {', '.join([*named, *totals])} FROM {table}{where} GROUP BY {', '.join(['id', *keys])}{having}"
+        )
         above = Scope("id", ("total", "c", "mean", "best"), free=("total",), levels=("c",))
         if keys == ["kind"]:
             above = replace(above, finite=("g",), texts=("g",))
@@ -178,7 +182,9 @@ class Writer:
             return rng.choice(names) if names else otherwise
 
         def number() -> str:
-            return f"({self.number(scope, depth - 1)})" if depth > 0 and rng.random() < 0.3 else rng.choice(scope.numbers)
+            return (
+                f"({self.number(scope, depth - 1)})" if depth > 0 and rng.random() < 0.3 else rng.choice(scope.numbers)
+            )
 
         def predicate() -> str:
             return self.predicate(scope, depth - 1) if depth > 0 else self._fill("{n} > 1", scope, 0)

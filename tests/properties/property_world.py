@@ -88,7 +88,7 @@ def _inside(rng: random.Random) -> Row:
         "level": rng.randint(1, 4),
         "note": rng.choice(("n1", "n2", "n3", "N3", "x")),
         "big": rng.randint(-9, 9),
-        "huge": rng.randint(-(2**20), 2**20) << 41,
+        "huge": rng.randint(-(2**20), 2**20) << 33,
         "wide": rng.randint(-16, 16) * 2.0**660,
         "fine": Decimal(rng.randint(0, 1024)) / 1024,
         "temp": rng.randint(-80, 160) / 4,

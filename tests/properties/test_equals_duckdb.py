@@ -9,6 +9,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+import duckdb
 import pytest
 from property_queries import Query, Writer
 from property_world import KINDS, SIZES, Database, Row, make_policy, opened, tame_world
@@ -55,13 +56,14 @@ def test_random_queries_equal_duckdb(chunk: int) -> None:
 
 
 def _accepted(database: Database, rng: random.Random) -> Iterator[tuple[Query, Prepared]]:
-    """Queries that dpsql takes, and whose groups do not hang on the last bit of a computed double."""
+    """Queries that both take, and whose groups do not hang on the last bit of a computed double."""
     made = 0
     while made < QUERIES:
         query = Writer(rng).query()
         try:
             prepared = database.db.prepare(query.sql, EPSILON, query.delta, query.mechanism)
-        except Error:
+            database.raw.execute(query.sql)
+        except (Error, duckdb.Error):
             continue
         if "DOUBLE" not in prepared.types[: query.keys]:
             made += 1
@@ -73,7 +75,9 @@ def differences(database: Database, query: Query, prepared: Prepared) -> list[st
     wanted = {_key(row[: query.keys]): row[query.keys :] for row in database.raw.execute(query.sql).fetchall()}
     shown = {_key(row[: query.keys]): row[query.keys :] for row in answer(database, prepared)}
     [priced] = prepared.bill.releases
-    functions = [priced.bounded.release.aggregates[o.direct[1]].function for o in prepared.plan.outputs if o.direct is not None]
+    functions = [
+        priced.bounded.release.aggregates[o.direct[1]].function for o in prepared.plan.outputs if o.direct is not None
+    ]
     slack = [_slack(priced, o.direct[1]) for o in prepared.plan.outputs if o.direct is not None]
     found = [f"the key {key} is missing" for key in wanted if key not in shown]
     for key, values in shown.items():
@@ -88,7 +92,7 @@ def _slack(priced: Priced, index: int) -> float:
     """What rounding each row to the data grid may add up to."""
     source = priced.bounded.sources[index]
     argument = priced.bounded.arguments[priced.bounded.statistics[source.first].part.argument]
-    return 0.0 if argument.grid.denominator == 1 == argument.grid else 100 * float(argument.grid)
+    return 0.0 if argument.grid == 1 else 100 * float(argument.grid)
 
 
 def _equal(function: str, value: Any, other: Any, slack: float) -> bool:
@@ -96,7 +100,7 @@ def _equal(function: str, value: Any, other: Any, slack: float) -> bool:
         return value is None if function == "avg" else value == 0
     if value is None:
         return False
-    if function == "count" or isinstance(other, int):
+    if function == "count" or (isinstance(other, int) and slack == 0):
         return bool(value == other)
     return math.isclose(float(value), float(other), rel_tol=1e-6, abs_tol=max(1e-6, slack))
 
@@ -142,7 +146,7 @@ FIXED = (
     "SELECT note, count(*) AS n FROM orders GROUP BY note ORDER BY n DESC, note LIMIT 2 OFFSET 1",
     "SELECT lower(note) AS l, level, avg(temp) FROM visits WHERE note IS NOT NULL GROUP BY ALL ORDER BY ALL",
     "SELECT extract(month FROM day) AS m, count(*) AS n FROM orders WHERE day IS NOT NULL GROUP BY m HAVING n > 0 ORDER BY m",
-    "SELECT date_trunc('month', day) AS m, sum(huge), sum(fine), avg(temp) FROM visits WHERE day IS NOT NULL GROUP BY 1 ORDER BY 1",
+    "SELECT date_trunc('month', day) AS m, sum(n), sum(fine), avg(temp) FROM visits WHERE day IS NOT NULL GROUP BY 1 ORDER BY 1",
 )  # fmt: skip
 
 
@@ -151,19 +155,27 @@ def full_world(rng: random.Random) -> dict[str, list[Row]]:
     tables = tame_world(rng, ROWS)
     cells = [(kind, size, flag) for kind in (*KINDS, None) for size in SIZES for flag in (True, False, None)]
     pattern = tame_world(rng, ROWS, nulls=False)["visits"]
-    rows = [{**pattern[i % len(pattern)], "kind": kind, "size": size, "flag": flag} for i, (kind, size, flag) in enumerate(cells)]
+    rows = [
+        {**pattern[i % len(pattern)], "kind": kind, "size": size, "flag": flag}
+        for i, (kind, size, flag) in enumerate(cells)
+    ]
     tables["visits"] = rows
     tables["orders"] = [{**row, "id": 1 + i % 9} for i, row in enumerate(rows)]
     return tables
 
 
+@pytest.fixture(scope="module")
+def full() -> Iterator[Database]:
+    with opened(full_world(random.Random(3)), make_policy(ROWS, ROWS)) as database:
+        yield database
+
+
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 @pytest.mark.parametrize("sql", FIXED)
-def test_the_finished_answer_equals_duckdb(sql: str, mechanism: str) -> None:
+def test_the_finished_answer_equals_duckdb(sql: str, mechanism: str, full: Database) -> None:
     """Row by row, in the same order."""
-    with opened(full_world(random.Random(3)), make_policy(ROWS, ROWS)) as database:
-        shown = answer(database, database.db.prepare(sql, EPSILON, 1e-6, mechanism))
-        wanted = database.raw.execute(sql).fetchall()
+    shown = answer(full, full.db.prepare(sql, EPSILON, 1e-6, mechanism))
+    wanted = full.raw.execute(sql).fetchall()
     assert len(shown) == len(wanted)
     for one, two in zip(shown, wanted, strict=True):
         assert len(one) == len(two)

@@ -113,4 +113,3 @@ def test_a_comparison_sees_a_vector_that_moves_too_far() -> None:
     rows: list[Row] = [{"id": unit, "x": 20.0} for unit in (1, 2, 3) for _ in range(4)]
     found = _pair(_orders(rows), _orders(rows[:4]), Query("SELECT sum(x) FROM orders", 0, "laplace", 1.0))
     assert any("linf" in violation for violation in found.violations)
-

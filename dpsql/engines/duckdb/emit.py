@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpsql.budget.allocate import Priced
-from dpsql.engines.duckdb.clamp import clamped
+from dpsql.engines.duckdb.clamp import clamped, pieces
 from dpsql.engines.duckdb.keys import Coded, code_keys
 from dpsql.engines.duckdb.literals import literal
 from dpsql.engines.duckdb.relations import From, Schema, relation_sql
-from dpsql.plan.expression import columns_of
+from dpsql.plan.expression import Column, columns_of
+from dpsql.plan.relation import Scan
 from dpsql.plan.types import TEXT
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.weight import WEIGHT_BITS, Term
@@ -100,6 +101,8 @@ def _totals(bounded: Bounded) -> list[str]:
 
 def _plain(bounded: Bounded, source: From, keys: Coded) -> str:
     """Rules `row` and `single_row`: one pass over the rows."""
+    if _is_column_sum(bounded):
+        return _column_sum(bounded, source)
     listed = [*keys.listed, *_per_unit(bounded)]
     for index, sums, counts in _needs(bounded):
         argument = bounded.arguments[index]
@@ -112,6 +115,33 @@ def _plain(bounded: Bounded, source: From, keys: Coded) -> str:
             listed.append(f"count({'*' if argument.expression is None else value}) AS n{index}")
     totals = f"SELECT {', '.join(listed) or '1'} FROM {source.source}{source.conditions}{_group(keys.names)}"
     return keys.mapped(totals, _totals(bounded))
+
+
+def _is_column_sum(bounded: Bounded) -> bool:
+    """Is all that is asked the SUM of one stored column?"""
+    needs, plain = _needs(bounded), isinstance(bounded.release.source, Scan)
+    if bounded.keys or len(bounded.statistics) != 1 or len(needs) != 1 or not plain:
+        return False
+    [(index, sums, counts)] = needs
+    return sums and not counts and isinstance(bounded.arguments[index].expression, Column)
+
+
+def _column_sum(bounded: Bounded, source: From) -> str:
+    """A scan for each piece of the clamp in place of CASE, which costs more than the sum itself.
+
+    The conditions are on a stored column, so DuckDB checks them while it reads, and leaves out the scan where its
+    statistics exclude them: of values that keep to their bounds only one scan is left.
+    """
+    [(index, _, _)] = _needs(bounded)
+    argument = bounded.arguments[index]
+    assert argument.expression is not None
+    inside, *outside = pieces(argument, source.render(argument.expression))
+    scans = [(f"sum({inside.result})", inside.condition)]
+    scans += [(f"count(*) * {p.result}::HUGEINT", p.condition) for p in outside if p.result != "0"]
+    union = " UNION ALL ".join(
+        f"SELECT {total} AS s FROM {source.source} WHERE {' AND '.join([*source.where, condition])}" for total, condition in scans
+    )
+    return f"SELECT sum(s) AS s{index} FROM ({union})"
 
 
 def _per_unit(bounded: Bounded) -> list[str]:

@@ -49,7 +49,7 @@ class DuckDBEngine(Engine):
         else:
             self._file = Path(source)
             self._connection, self._label = _open(self._file)
-        self._connection.execute("SET TimeZone = 'UTC'")
+        _settle(self._connection)
         self._schema = _describe(self._connection)
 
     def schema(self) -> Mapping[str, Mapping[str, str]]:
@@ -100,8 +100,25 @@ class DuckDBEngine(Engine):
                 yield self._connection
             return
         with self._connection.cursor() as cursor:
-            cursor.execute("SET TimeZone = 'UTC'")
+            _settle(cursor)
             yield cursor
+
+
+SETTINGS = {"TimeZone": "UTC", "ieee_floating_point_ops": True, "integer_division": False, "default_collation": ""}
+"""What the emitted SQL relies on: dates in UTC, arithmetic that does not raise, text compared byte by byte."""
+
+
+def _settle(connection: duckdb.DuckDBPyConnection) -> None:
+    """Put the settings of this session, and of no other, to what the emitted SQL relies on."""
+    for name, value in SETTINGS.items():
+        if connection.execute("SELECT current_setting(?)", [name]).fetchall() != [(value,)]:
+            try:
+                connection.execute(f"SET SESSION {name} = '{value}'")
+            except duckdb.Error as problem:
+                raise InterfaceError(
+                    f"the database's setting {name} is locked to a value under which answers are not safe",
+                    hint=f"set it to {value!r} before the configuration is locked",
+                ) from problem
 
 
 def _open(path: Path) -> tuple[duckdb.DuckDBPyConnection, str]:

@@ -41,7 +41,7 @@ class Coded:
         return f"SELECT {listed} FROM ({totals}){self.joins}{where} GROUP BY g"
 
     def in_rows(self, rows: str) -> tuple[str, tuple[str, ...]]:
-        """Rows with the code in place of the keys: for pairs of unit and group, where a raw value is not yet a group."""
+        """Rows with the code in place of the keys: in pairs of unit and group a raw value is not yet a group."""
         if self.code is None:
             return rows, self.names
         where = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""

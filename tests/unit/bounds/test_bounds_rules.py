@@ -119,6 +119,7 @@ INTERVALS: list[tuple[str, object, object]] = [
     ("CAST(amount AS INTEGER)", 0, 500),
     ("CAST(amount / 200 AS INTEGER)", 0, 2),
     ("greatest(huge, 0) * qty", 0, None),
+    ("qty * least(huge, 0)", None, 0),
     ("CAST(price AS INTEGER)", -2, 100),
     ("CAST(age AS DOUBLE)", 18.0, 110.0),
     ("CAST(qty AS TINYINT)", 0, 127),

@@ -172,3 +172,13 @@ def test_counts_can_be_shown_without_negative_values() -> None:
     with connect(policy={**policy(), "replay": False}) as db:
         shown = [db.query("SELECT k, count(*) AS n FROM t GROUP BY k", epsilon=0.01, nonnegative=True) for _ in range(5)]
         assert min(row[1] for result in shown for row in result.fetchall()) >= 0
+
+
+def test_settings_that_make_arithmetic_raise_are_put_right_for_our_session_only() -> None:
+    database = duckdb.connect()
+    database.execute("CREATE TABLE t AS SELECT 1 AS u, 0.0::DOUBLE AS x, 'a' AS k")
+    for setting in ("ieee_floating_point_ops = false", "integer_division = true", "default_collation = 'nocase'"):
+        database.execute(f"SET GLOBAL {setting}")
+    with dpsql.connect(database, policy=policy(), ledger=":memory:") as db:
+        db.query("SELECT count(*) FROM t WHERE ln(x) < 0 OR 1 / x > 2 OR sqrt(x - 1) > 0")
+    assert database.execute("SELECT 7 / 2").fetchall() == [(3,)]
