@@ -15,8 +15,8 @@ from dpsql.bounds import calendar
 from dpsql.bounds.domain import Domain, Number, finite, number, value_at
 from dpsql.bounds.ends import End, ends, magnitude, span
 from dpsql.bounds.rule import Rule
-from dpsql.plan.expression import Call
-from dpsql.plan.types import DATE, TIMESTAMP, Type
+from dpsql.expressions.expression import Call
+from dpsql.expressions.types import DATE, TIMESTAMP, Type
 
 MOST_PERIODS = 100_000
 MOST_DAYS = 9_999_999

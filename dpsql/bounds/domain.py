@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from dpsql.plan.expression import Value
-from dpsql.plan.types import Kind, Type
+from dpsql.expressions.expression import Value
+from dpsql.expressions.types import Kind, Type
 
 Number = int | float | Decimal
 EPOCH_DAY = date(1970, 1, 1)

@@ -13,8 +13,8 @@ from fractions import Fraction
 from dpsql.bounds.domain import Domain, Number, number
 from dpsql.bounds.ends import DAY, ends, to_float
 from dpsql.bounds.evaluate import as_type
-from dpsql.plan.expression import Expression
-from dpsql.plan.types import DOUBLE, Kind, Type
+from dpsql.expressions.expression import Expression
+from dpsql.expressions.types import DOUBLE, Kind, Type
 
 NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 SWAPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}

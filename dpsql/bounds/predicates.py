@@ -15,8 +15,8 @@ from dpsql.bounds.domain import ONLY_NULL, Domain, finite, intersect
 from dpsql.bounds.invert import inverted
 from dpsql.bounds.known import Known, either
 from dpsql.bounds.limit import NEGATED, SWAPPED, excluded, limited
-from dpsql.plan.expression import Call, Column, Expression, Literal
-from dpsql.plan.types import BOOLEAN
+from dpsql.expressions.expression import Call, Column, Expression, Literal
+from dpsql.expressions.types import BOOLEAN
 
 Infer = Callable[[Expression, Known], Domain]
 MOST_TRIED = 1_000

@@ -20,8 +20,8 @@ from dpsql.plan.clauses import (
     subqueries,
     title_of,
 )
-from dpsql.plan.convert import convert
-from dpsql.plan.expression import Expression
+from dpsql.expressions.convert import convert
+from dpsql.expressions.expression import Expression
 from dpsql.plan.finishing import check_finishing
 from dpsql.plan.group import Grouping
 from dpsql.plan.outputs import open_output, release_output
@@ -29,7 +29,7 @@ from dpsql.plan.plan import Output, Plan, Release
 from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relation import Item, Relation
 from dpsql.plan.scope import Scope
-from dpsql.plan.types import BOOLEAN
+from dpsql.expressions.types import BOOLEAN
 
 ROW = "_row"
 

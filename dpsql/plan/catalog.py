@@ -9,9 +9,9 @@ from difflib import get_close_matches
 
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type
 from dpsql.errors import PolicyError
-from dpsql.plan.expression import Value
+from dpsql.expressions.expression import Value
 from dpsql.plan.relation import Field, Scan
-from dpsql.plan.types import Kind, Type, from_engine
+from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.policy import Bound, Policy
 from dpsql.policy.model import Column, ForeignKey
 from dpsql.policy.model import Table as Declared

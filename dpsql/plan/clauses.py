@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from dpsql.errors import ParseError
 from dpsql.parse.span import refuse
-from dpsql.plan.convert import convert
-from dpsql.plan.expression import Expression
+from dpsql.expressions.convert import convert
+from dpsql.expressions.expression import Expression
 from dpsql.plan.group import has_aggregate
 from dpsql.plan.relation import Item
 from dpsql.plan.scope import Scope

@@ -13,12 +13,12 @@ from sqlglot import exp
 
 from dpsql.errors import Error, ParseError
 from dpsql.parse.span import refuse
-from dpsql.plan.convert import case, convert
-from dpsql.plan.expression import Expression
+from dpsql.expressions.convert import case, convert
+from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Aggregate
 from dpsql.plan.scope import Scope
-from dpsql.plan.types import DOUBLE, Kind, integer
-from dpsql.plan.typing import call, literal
+from dpsql.expressions.types import DOUBLE, Kind, integer
+from dpsql.expressions.typing import call, literal
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Count: "count", exp.CountIf: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",

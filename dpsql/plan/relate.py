@@ -11,9 +11,9 @@ from dpsql.bounds.domain import Domain
 from dpsql.bounds.known import Known
 from dpsql.errors import UnboundedColumn
 from dpsql.parse.span import refuse
-from dpsql.plan.expression import Column, Expression
+from dpsql.expressions.expression import Column, Expression
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, UnitGroup
-from dpsql.plan.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer
+from dpsql.expressions.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer
 
 
 def known_of(relation: Relation) -> Known:

@@ -14,7 +14,7 @@ from sqlglot import exp
 from dpsql.errors import ParseError
 from dpsql.plan.plan import Plan, Release
 from dpsql.plan.relation import Aggregate
-from dpsql.plan.types import INT64, Kind, Type
+from dpsql.expressions.types import INT64, Kind, Type
 
 if TYPE_CHECKING:
     import pandas as pd

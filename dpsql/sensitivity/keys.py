@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import ceil, floor, prod
 
 from dpsql.bounds.domain import Domain, value_at
-from dpsql.plan.expression import Expression, Value
-from dpsql.plan.types import Kind, Type
+from dpsql.expressions.expression import Expression, Value
+from dpsql.expressions.types import Kind, Type
 
 
 @dataclass(frozen=True, slots=True)

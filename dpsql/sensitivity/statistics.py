@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpsql.bounds.domain import Domain
-from dpsql.plan.expression import Expression
+from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.argument import Argument, counted, summed
 

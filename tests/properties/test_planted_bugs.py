@@ -27,6 +27,7 @@ from property_world import Row, make_policy, opened, without_unowned
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Exact
 from dpsql.engines.duckdb import emit, relations
+from dpsql.engines.duckdb.clamp import Piece
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, Noise
 from dpsql.plan.relation import Relation
@@ -111,7 +112,8 @@ def _price(*sql: str, epsilons: Sequence[float] = (1.0,)) -> Check:
 _BY_NOTE = "SELECT note, count(*), avg(x) FROM visits GROUP BY note"
 _BY_DAY = "SELECT day, level, count(*) FROM visits GROUP BY day, level"
 _ACROSS = "SELECT note, count(*) FROM orders GROUP BY note"
-_OUTSIDE = Case("row", "SELECT sum(x) FROM visits", "visits", unit_rows(1, x=1e6))
+_OUTSIDE = Case("row", "SELECT kind, sum(x) FROM visits GROUP BY kind", "visits", unit_rows(1, x=1e6))
+_COLUMN = replace(_OUTSIDE, sql="SELECT sum(x) FROM visits")
 _TWICE = Case("", "SELECT kind, count(*) FROM members GROUP BY kind", "members", unit_rows(6, "abc"))
 _RENAMED = Case("", "SELECT sum(t) FROM (SELECT id, sum(x) AS t FROM (SELECT kind AS id, x FROM orders) AS o GROUP BY id) AS u",
                 "orders", unit_rows(6, "abcdef"))  # fmt: skip
@@ -123,13 +125,20 @@ _CANCELLING = [{"wide": value} for value in (1e199, -1e199, -1e182)]
 # the bugs ---------------------------------------------------------------------------------------------------------------
 
 
+def _raw(argument: Argument, value: str) -> str:
+    """The value on its grid, wherever it lies."""
+    return f"TRY_CAST(round(CAST({value} AS DOUBLE) * {float(1 / argument.grid)!r}) AS BIGINT)"
+
+
 def _no_clamp(patch: Patch) -> None:
     def raw(argument: Argument, value: str, *, otherwise: str = "NULL") -> str:
-        return (
-            f"coalesce(TRY_CAST(round(CAST({value} AS DOUBLE) * {float(1 / argument.grid)!r}) AS BIGINT), {otherwise})"
-        )
+        return f"coalesce({_raw(argument, value)}, {otherwise})"
 
     patch.setattr(emit, "clamped", raw)
+
+
+def _no_clamp_of_a_column(patch: Patch) -> None:
+    patch.setattr(emit, "pieces", lambda argument, value: (Piece("TRUE", _raw(argument, value)),))
 
 
 def _float_sums(patch: Patch) -> None:
@@ -277,7 +286,8 @@ def _owner_by_name(patch: Patch) -> None:
 
 BUGS = (
     Bug("no clamp", _no_clamp, _cases(_OUTSIDE), "linf"),
-    Bug("float sums", _float_sums, _reordered("SELECT sum(wide) FROM visits", _CANCELLING), "sum0 differs"),
+    Bug("no clamp of a column", _no_clamp_of_a_column, _cases(_COLUMN), "linf"),
+    Bug("float sums", _float_sums, _reordered("SELECT flag, sum(wide) FROM visits GROUP BY flag", _CANCELLING), "sum0 differs"),
     Bug("no group cap", _no_group_cap, _rule("selection"), "selection: l0"),
     Bug("NULL owners pooled", _pooled, _unowned, "differs"),
     Bug("weight ignored", _no_weight, _rule("one_group", "clip"), "l1"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.engines.duckdb.literals import literal
-from dpsql.plan.types import DOUBLE, Kind
+from dpsql.expressions.types import DOUBLE, Kind
 from dpsql.sensitivity.argument import Argument
 
 

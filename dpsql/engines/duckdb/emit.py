@@ -13,9 +13,9 @@ from dpsql.engines.duckdb.clamp import clamped, pieces
 from dpsql.engines.duckdb.keys import Coded, code_keys
 from dpsql.engines.duckdb.literals import literal
 from dpsql.engines.duckdb.relations import From, Schema, relation_sql
-from dpsql.plan.expression import Column, columns_of
+from dpsql.expressions.expression import Column, columns_of
 from dpsql.plan.relation import Scan
-from dpsql.plan.types import TEXT
+from dpsql.expressions.types import TEXT
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.weight import WEIGHT_BITS, Term
 

@@ -14,7 +14,7 @@ from math import prod
 
 from dpsql.engines.duckdb.literals import literal
 from dpsql.engines.duckdb.relations import From
-from dpsql.plan.types import Kind
+from dpsql.expressions.types import Kind
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.keys import Key
 

@@ -11,10 +11,10 @@ from dpsql.engines.duckdb.clamp import clamped
 from dpsql.engines.duckdb.expressions import sql
 from dpsql.engines.duckdb.literals import quote
 from dpsql.errors import InternalError
-from dpsql.plan.expression import Expression, columns_of
+from dpsql.expressions.expression import Expression, columns_of
 from dpsql.plan.relate import known_of
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, Scan, UnitGroup
-from dpsql.plan.types import DOUBLE, INT64, Kind, Type
+from dpsql.expressions.types import DOUBLE, INT64, Kind, Type
 from dpsql.sensitivity.argument import summed
 
 UNIT = "_unit"

@@ -13,9 +13,9 @@ from sqlglot import exp
 from dpsql.bounds import infer, narrow
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type, union, value_at
 from dpsql.bounds.known import Known
-from dpsql.plan.convert import convert
-from dpsql.plan.expression import Column, Expression
-from dpsql.plan.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, from_engine
+from dpsql.expressions.convert import convert
+from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, from_engine
 
 
 def stored(name: str) -> Type:

@@ -20,9 +20,9 @@ from dpsql.bounds.known import Known
 from dpsql.engines.duckdb.expressions import sql
 from dpsql.engines.duckdb.literals import quote
 from dpsql.errors import Error
-from dpsql.plan.convert import convert
-from dpsql.plan.expression import Column, Expression
-from dpsql.plan.types import DATE, TEXT, from_engine
+from dpsql.expressions.convert import convert
+from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.types import DATE, TEXT, from_engine
 
 STATUS = ("paid", "open", "Lost", "ß")
 DAYS = (date(2019, 11, 3), date(2024, 3, 1))

@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from dpsql.errors import ParseError, UnsupportedQuery
 from dpsql.parse.span import refuse, span_of
-from dpsql.plan.expression import Call, Column, Expression, Literal
-from dpsql.plan.types import BOOLEAN, DATE, DOUBLE, INT64, INT128, NULL, TEXT, TIMESTAMP, Kind, Type, decimal, integer
-from dpsql.plan.typing import Mismatch, arithmetic, call, common, literal, read_date, require
+from dpsql.expressions.expression import Call, Column, Expression, Literal
+from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, INT64, INT128, NULL, TEXT, TIMESTAMP, Kind, Type, decimal, integer
+from dpsql.expressions.typing import Mismatch, arithmetic, call, common, literal, read_date, require
 
 LENGTH = integer(0, 2**32)
 NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
