@@ -127,7 +127,8 @@ def intersect(one: Domain, two: Domain) -> Domain:
         high = low
     values = two.values if one.values is None else one.values
     if one.values is not None and two.values is not None:
-        values = tuple(v for v in one.values if v in two.values)
+        other = frozenset(two.values)
+        values = tuple(v for v in one.values if v in other)
     unchanged = values is one.values and (low, high) == (one.lower, one.upper)
     if values and not unchanged and not isinstance(values[0], str):
         values = tuple(v for v in values if _within(number(v), low, high))

@@ -31,13 +31,9 @@ def _left(caps: Caps, spent: Spent) -> str:
 def _hint(charge: Charge, cost: Cost, refusing: list[Account]) -> str:
     """The first thing that would help; what is left is shown rounded down, so that asking for it succeeds."""
     if charge.epsilon is None and any(limits(caps).rho is None for _, caps, _ in refusing):
-        return (
-            "this budget has delta 0: use mechanism='laplace' and group by columns whose values are declared"
-        )
+        return "this budget has delta 0: use mechanism='laplace' and group by columns whose values are declared"
     if any(_short_of_delta(charge, caps, spent) for _, caps, spent in refusing):
-        return (
-            "the delta for private group keys is spent: ask for a smaller delta, or group by declared values"
-        )
+        return "the delta for private group keys is spent: ask for a smaller delta, or group by declared values"
     epsilon = min(_within_reach(charge, cost, caps, spent) for _, caps, spent in refusing)
     if epsilon < 0.001:
         return "repeat an earlier query (it is free), or ask the steward to raise the cap"

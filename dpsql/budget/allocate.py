@@ -115,6 +115,8 @@ def _scale(claim: Claim, each: Fraction, mechanism: str) -> tuple[Noise, int]:
     shift = max(0, _steps(claim, each, mechanism).bit_length() - limit.bit_length() - 1)
     while _steps(claim.coarser(shift), each, mechanism) >= limit:
         shift += 1
+        if claim.l1 >> shift == 0:
+            raise UnsupportedQuery("at this price the noise would be too large to draw", hint="ask for a larger epsilon")
     return _noise(claim.coarser(shift), each, mechanism), shift
 
 

@@ -47,9 +47,7 @@ def open_ledger(path: str | Path, dataset: str, *, create: bool = True) -> Ledge
 
 def _create(place: str, dataset: str, *, allowed: bool) -> None:
     if not allowed:
-        raise LedgerError(
-            f"there is no ledger at {place}", hint="the steward creates it, or corrects the path"
-        )
+        raise LedgerError(f"there is no ledger at {place}", hint="the steward creates it, or corrects the path")
     create(place, _first(dataset))
 
 

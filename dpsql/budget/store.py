@@ -18,8 +18,7 @@ PATIENCE = 30.0
 """Seconds to wait for other processes before giving up."""
 
 _SCHEMA = (
-    "CREATE TABLE entry (number INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, hash BLOB NOT NULL)"
-    " STRICT",
+    "CREATE TABLE entry (number INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, hash BLOB NOT NULL) STRICT",
     "CREATE TABLE payload (number INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT",
     *(
         f"CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table}"
@@ -52,9 +51,7 @@ def explained(path: str) -> Iterator[None]:
 def _explain(path: str, error: sqlite3.Error) -> LedgerError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return LedgerError(
-            f"the ledger {path} is busy: another process holds it", hint="try again in a moment"
-        )
+        return LedgerError(f"the ledger {path} is busy: another process holds it", hint="try again in a moment")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return damaged(path)
     return LedgerError(f"the ledger {path} cannot be read or written: {error}")
@@ -72,9 +69,7 @@ def connect(path: str) -> sqlite3.Connection:
     """A connection to an existing file (or ":memory:"); a commit syncs the file and its directory."""
     memory = path == ":memory:"
     target = path if memory else Path(path).as_uri() + "?mode=rw"
-    db = sqlite3.connect(
-        target, uri=not memory, timeout=PATIENCE, isolation_level=None, check_same_thread=False
-    )
+    db = sqlite3.connect(target, uri=not memory, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
     try:
         for setting in (
             "journal_mode = DELETE",
@@ -141,10 +136,7 @@ def check(db: sqlite3.Connection, path: str) -> None:
         raise LedgerError(f"the ledger {path} has version {version}; this dpsql knows version {VERSION}")
     if _truncated(db, path) or db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
         raise damaged(path)
-    found = {
-        sql
-        for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'")
-    }
+    found = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'")}
     if found != set(_SCHEMA):
         raise damaged(path, "its tables or the triggers that guard them were changed")
 

@@ -12,10 +12,23 @@ from typing import Protocol
 from sqlglot import exp
 
 from dpsql.errors import ParseError, UnsupportedQuery
-from dpsql.parse.span import refuse, span_of
 from dpsql.expressions.expression import Call, Column, Expression, Literal
-from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, INT64, INT128, NULL, TEXT, TIMESTAMP, Kind, Type, decimal, integer
+from dpsql.expressions.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT64,
+    INT128,
+    NULL,
+    TEXT,
+    TIMESTAMP,
+    Kind,
+    Type,
+    decimal,
+    integer,
+)
 from dpsql.expressions.typing import Mismatch, arithmetic, call, common, literal, read_date, require
+from dpsql.parse.span import refuse, span_of
 
 LENGTH = integer(0, 2**32)
 NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
@@ -237,7 +250,9 @@ def _case(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
 
 
 def case(conditions: list[Expression], results: list[Expression]) -> Expression:
-    """CASE as one node: condition, result, condition, result, …, default."""
+    """CASE as one node: condition, result, condition, result, …, default. A condition is a boolean, never cast to one."""
+    for condition in conditions:
+        require(condition, Kind.BOOLEAN, what="a condition")
     type_, results_ = common(results)
     pairs = [part for pair in zip(conditions, results_, strict=False) for part in pair]
     return call("case", type_, *pairs, results_[-1])

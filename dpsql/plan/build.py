@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpsql.errors import Error, ParseError
+from dpsql.expressions.convert import convert
+from dpsql.expressions.expression import Expression
+from dpsql.expressions.types import BOOLEAN
 from dpsql.parse.span import refuse
 from dpsql.plan.catalog import Catalog, PrivateTable, UnavailableTable
 from dpsql.plan.clauses import (
@@ -20,8 +23,6 @@ from dpsql.plan.clauses import (
     subqueries,
     title_of,
 )
-from dpsql.expressions.convert import convert
-from dpsql.expressions.expression import Expression
 from dpsql.plan.finishing import check_finishing
 from dpsql.plan.group import Grouping
 from dpsql.plan.outputs import open_output, release_output
@@ -29,7 +30,6 @@ from dpsql.plan.plan import Output, Plan, Release
 from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relation import Item, Relation
 from dpsql.plan.scope import Scope
-from dpsql.expressions.types import BOOLEAN
 
 ROW = "_row"
 
@@ -61,7 +61,7 @@ def build(query: exp.Query, catalog: Catalog) -> Plan:
     if isinstance(made, Private):
         raise _lists_rows(made, query)
     assert isinstance(made.node, exp.Query)
-    check_finishing(made.node)
+    check_finishing(made.node, {*builder.public, *(release.name for release in builder.releases)})
     return Plan(tuple(builder.releases), made.node, tuple(sorted(builder.public)), made.outputs, made.row)
 
 

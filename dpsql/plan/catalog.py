@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type
 from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Value
+from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
 from dpsql.plan.relation import Field, Scan
-from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.policy import Bound, Policy
 from dpsql.policy.model import Column, ForeignKey
 from dpsql.policy.model import Table as Declared
@@ -123,11 +123,16 @@ def _private(
     name: str, declared: Declared, stored: Mapping[str, str], policy: Policy, facts: frozenset[tuple[str, str]]
 ) -> PrivateTable:
     fields = []
-    single = declared.by_row or (declared.unique and (name.lower(), "unique") in facts)
+    single = declared.by_row or (declared.unique and (name.lower(), declared.unique_fact) in facts)
     unit = None
     columns = dict(declared.columns or {})
     if declared.unit_column is not None:
-        unit = _stored(name, declared.unit_column, stored)[0]
+        unit, _ = _stored(name, declared.unit_column, stored)
+        if not _one_to_one(stored[unit]):
+            raise PolicyError(
+                f"tables.{name}.unit: a column of type {stored[unit]} cannot be the unit: reading it could merge two units",
+                hint="give the table a unit column of a whole number, text or date type",
+            )
         if unit.lower() not in {column.lower() for column in columns}:
             columns[unit] = Column()
     for column, spec in columns.items():
@@ -139,6 +144,13 @@ def _private(
         tuple(fields), declared.by_row, 1 if declared.by_row else policy.rows_per_unit(name), single, name, unit
     )
     return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name))
+
+
+def _one_to_one(engine_type: str) -> bool:
+    """Can every two stored values still be told apart after they are read?"""
+    kind = from_engine(engine_type)
+    wide = engine_type.upper().startswith("DECIMAL") and kind == DOUBLE
+    return not wide and engine_type.upper() not in ("TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS")
 
 
 def _stored(table: str, column: str, stored: Mapping[str, str]) -> tuple[str, Type]:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.errors import ParseError
-from dpsql.parse.span import refuse
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Expression
+from dpsql.parse.span import refuse
 from dpsql.plan.group import has_aggregate
 from dpsql.plan.relation import Item
 from dpsql.plan.scope import Scope

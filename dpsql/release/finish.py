@@ -12,9 +12,9 @@ import duckdb
 from sqlglot import exp
 
 from dpsql.errors import ParseError
+from dpsql.expressions.types import INT64, Kind, Type
 from dpsql.plan.plan import Plan, Release
 from dpsql.plan.relation import Aggregate
-from dpsql.expressions.types import INT64, Kind, Type
 
 if TYPE_CHECKING:
     import pandas as pd

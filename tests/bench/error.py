@@ -36,7 +36,13 @@ def _clipped(connection: duckdb.DuckDBPyConnection, exact: Totals, cap: int, dra
     error, bias = 100 * np.mean([_error(a, exact) for a in noisy]), 100 * _error(noiseless, exact)
     progress(f"error: {cap} rows per unit: {error:.1f}%, clipping alone {bias:.1f}%")
     what = f"unit-level SUM by category, ε = 1, max_rows_per_unit {cap}: mean relative error"
-    return Row(what, f"{error:.1f}% (clipping alone {bias:.1f}%)", "" if limit is None else f"≤ {limit:g}%", float(error), limit)
+    return Row(
+        what,
+        f"{error:.1f}% (clipping alone {bias:.1f}%)",
+        "" if limit is None else f"≤ {limit:g}%",
+        float(error),
+        limit,
+    )
 
 
 def _sampled(connection: duckdb.DuckDBPyConnection, exact: Totals, draws: int) -> Row:

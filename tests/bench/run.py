@@ -39,7 +39,9 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The benchmark of dpsql.")
-    parser.add_argument("sections", nargs="*", metavar="section", help=f"any of {', '.join(SECTIONS)}; all if none is named")
+    parser.add_argument(
+        "sections", nargs="*", metavar="section", help=f"any of {', '.join(SECTIONS)}; all if none is named"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the speed data")
     parser.add_argument("--times", type=int, default=7, help="repetitions of each speed figure")

@@ -31,7 +31,12 @@ CASES = (
     Case("row unit, SUM", "row", "SELECT sum(amount) FROM orders", 4),
     Case("row unit, AVG", "row", "SELECT avg(amount) FROM orders"),
     Case("unit column, SUM by 1,000 categories", "customer_id", f"SELECT category, sum(amount) {BY}", 14),
-    Case("unit column, COUNT and SUM by 1,000 categories", "customer_id", f"SELECT category, count(*), sum(amount) {BY}", 24),
+    Case(
+        "unit column, COUNT and SUM by 1,000 categories",
+        "customer_id",
+        f"SELECT category, count(*), sum(amount) {BY}",
+        24,
+    ),
     Case("unit column, AVG by 1,000 categories", "customer_id", f"SELECT category, avg(amount) {BY}"),
     Case("unit column, COUNT(DISTINCT unit)", "customer_id", "SELECT count(DISTINCT customer_id) FROM orders"),
     Case("unit column, COUNT by private keys", "customer_id", f"SELECT category, count(*) {BY}", None, False),
@@ -57,4 +62,6 @@ def _row(connection: duckdb.DuckDBPyConnection, case: Case, times: int) -> Row:
     ratio, whole = (spent[name] / spent["plain"] for name in ("release", "query"))
     progress(f"speed: {case.what}: plain {spent['plain']:.3f} s, release {ratio:.2f}×, query {whole:.2f}×")
     asked = "" if case.limit is None else f"≤ {case.limit:g}×"
-    return Row(f"{case.what}: CPU against plain DuckDB", f"{ratio:.1f}× (whole query {whole:.1f}×)", asked, ratio, case.limit)
+    return Row(
+        f"{case.what}: CPU against plain DuckDB", f"{ratio:.1f}× (whole query {whole:.1f}×)", asked, ratio, case.limit
+    )

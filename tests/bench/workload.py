@@ -36,7 +36,12 @@ def orders(size: int, *, spoiled: bool) -> duckdb.DuckDBPyConnection:
     amount[(fate >= 0.001) & (fate < 0.002)] *= 100
     missing = (fate >= 0.002) & (fate < 0.012)
     connection = duckdb.connect(":memory:")
-    columns = {"unit": unit.astype(np.int32), "category": category.astype(np.int16), "amount": amount, "missing": missing}
+    columns = {
+        "unit": unit.astype(np.int32),
+        "category": category.astype(np.int16),
+        "amount": amount,
+        "missing": missing,
+    }
     for name, values in columns.items():
         connection.register(f"_{name}", {name: values})
     connection.execute(

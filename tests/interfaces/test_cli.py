@@ -533,8 +533,8 @@ def test_a_spinner_waits_and_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_listing_knows_every_form_of_the_allow_list() -> None:
     """A rule that is added to the planner's list without a place here fails this test, not a reader."""
-    from dpsql.interfaces import functions
     from dpsql.expressions.convert import _RULES
+    from dpsql.interfaces import functions
 
     spelled = functions._spellings()
     loose = [kind for kind in _RULES if kind not in functions._SILENT | set(functions._WRITTEN) | set(spelled)]

@@ -40,7 +40,11 @@ def test_imports_point_backwards_only() -> None:
     wrong = []
     for name, path in modules():
         for imported in imports(path):
-            if name != "__init__" and FLOW.index(package(imported)) > FLOW.index(name) and not _typing_only(path, imported):
+            if (
+                name != "__init__"
+                and FLOW.index(package(imported)) > FLOW.index(name)
+                and not _typing_only(path, imported)
+            ):
                 wrong.append(f"{path.relative_to(ROOT)} imports {imported}")
     assert wrong == []
 
@@ -57,7 +61,7 @@ def test_exact_values_are_named_only_where_they_are_made_and_where_noise_is_adde
     named = {
         path.relative_to(ROOT).as_posix()
         for _, path in modules()
-        if any(isinstance(n, ast.Name) and n.id == "Exact" or isinstance(n, ast.alias) and n.name == "Exact"
+        if any((isinstance(n, ast.Name) and n.id == "Exact") or (isinstance(n, ast.alias) and n.name == "Exact")
                for n in ast.walk(ast.parse(path.read_text())))
     }  # fmt: skip
     assert named <= MAY_NAME_EXACT

@@ -33,20 +33,21 @@ def pieces(argument: Argument, value: str) -> tuple[Piece, Piece, Piece]:
     step can raise. **Proof.** NaN compares above every number in DuckDB, so it fails `<= U` and `<= infinity`, and
     NULL fails every comparison; on numbers the three conditions exclude each other. Inside [L, U] the product with the
     power of two is exact and its rounding monotone, so it stays within the bounds, which lie on the grid and fit the
-    integer type. CASE is several times cheaper than least/greatest.
+    integer type; TRY_CAST costs nothing extra and does not rely on the condition being evaluated first. CASE is several
+    times cheaper than least/greatest.
     **Checked by** `tests/unit/engines/test_duckdb_clamp.py` and the planted bug "no clamp".
     """
     assert argument.expression is not None
     type_ = argument.expression.type
     width = "INTEGER" if argument.magnitude < 2**31 else "BIGINT"
     if type_.kind is Kind.INTEGER and argument.grid == 1:
-        return _pieces(value, str(argument.lower), str(argument.upper), f"CAST({value} AS {width})", argument, "")
+        return _pieces(value, str(argument.lower), str(argument.upper), f"TRY_CAST({value} AS {width})", argument, "")
     if type_.kind is Kind.DECIMAL and argument.grid == Fraction(1, 10**type_.scale):
-        inside = f"CAST(round(CAST({value} AS DOUBLE) * {10**type_.scale}) AS BIGINT)"
+        inside = f"TRY_CAST(round(CAST({value} AS DOUBLE) * {10**type_.scale}) AS BIGINT)"
         low, high = (_exact(Fraction(x) * argument.grid, type_.scale) for x in (argument.lower, argument.upper))
         return _pieces(value, low, high, inside, argument, "")
     number = value if type_ == DOUBLE else f"CAST({value} AS DOUBLE)"
-    inside = f"CAST({number} * {literal(float(1 / argument.grid), DOUBLE)} AS {width})"
+    inside = f"TRY_CAST({number} * {literal(float(1 / argument.grid), DOUBLE)} AS {width})"
     low, high = (literal(float(x * argument.grid), DOUBLE) for x in (argument.lower, argument.upper))
     return _pieces(number, low, high, inside, argument, f" AND {number} <= CAST('infinity' AS DOUBLE)")
 

@@ -14,8 +14,8 @@ from dpsql.engines.duckdb.keys import Coded, code_keys
 from dpsql.engines.duckdb.literals import literal
 from dpsql.engines.duckdb.relations import From, Schema, relation_sql
 from dpsql.expressions.expression import Column, columns_of
-from dpsql.plan.relation import Scan
 from dpsql.expressions.types import TEXT
+from dpsql.plan.relation import Scan
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.weight import WEIGHT_BITS, Term
 
@@ -139,7 +139,8 @@ def _column_sum(bounded: Bounded, source: From) -> str:
     scans = [(f"sum({inside.result})", inside.condition)]
     scans += [(f"count(*) * {p.result}::HUGEINT", p.condition) for p in outside if p.result != "0"]
     union = " UNION ALL ".join(
-        f"SELECT {total} AS s FROM {source.source} WHERE {' AND '.join([*source.where, condition])}" for total, condition in scans
+        f"SELECT {total} AS s FROM {source.source} WHERE {' AND '.join([*source.where, condition])}"
+        for total, condition in scans
     )
     return f"SELECT sum(s) AS s{index} FROM ({union})"
 
@@ -174,7 +175,9 @@ def _weight(terms: Sequence[Term], total: dict[str, str]) -> str:
     weights = []
     for term in terms:
         t = total[term.kind].format(i=term.argument)
-        weights.append(f"CASE WHEN {t} > {term.cap} THEN CAST({term.cap << WEIGHT_BITS}::HUGEINT // {t} AS BIGINT) ELSE {ONE} END")
+        weights.append(
+            f"CASE WHEN {t} > {term.cap} THEN CAST({term.cap << WEIGHT_BITS}::HUGEINT // {t} AS BIGINT) ELSE {ONE} END"
+        )
     return weights[0] if len(weights) == 1 else f"least({', '.join(weights)})"
 
 

@@ -123,9 +123,7 @@ def test_a_fully_spent_account_shows_its_caps_as_spent_and_nothing_left() -> Non
 
 @given(st.lists(st.floats(1e-4, 0.2), max_size=20), st.sampled_from([None, 1e-8, 1e-6]))
 @settings(max_examples=60, deadline=None)
-def test_what_is_left_can_be_spent_in_one_query_and_hardly_more(
-    rhos: list[float], delta: float | None
-) -> None:
+def test_what_is_left_can_be_spent_in_one_query_and_hardly_more(rhos: list[float], delta: float | None) -> None:
     spent = spend(CAPS, [zcdp_charge(rho) for rho in rhos])
     left = remaining(CAPS, spent, delta)
     if left.delta == 0 < left.epsilon:
@@ -151,9 +149,7 @@ def test_an_impure_past_under_a_cap_lowered_to_pure_is_infinite() -> None:
     assert remaining(PURE, spent).epsilon == 0
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [(0, 0), (-1, 0), (math.nan, 0), (math.inf, 0), (1, 1), (1, -1e-9)]
-)
+@pytest.mark.parametrize(("epsilon", "delta"), [(0, 0), (-1, 0), (math.nan, 0), (math.inf, 0), (1, 1), (1, -1e-9)])
 def test_meaningless_caps_are_refused(epsilon: float, delta: float) -> None:
     with pytest.raises(ProgrammingError, match="cap on"):
         Caps(epsilon, delta)

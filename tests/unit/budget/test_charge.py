@@ -63,9 +63,7 @@ def test_a_bad_delta_is_refused_but_zero_is_fine(bad: float) -> None:
     assert zcdp_charge(1, 0.0).delta == 0
 
 
-@pytest.mark.parametrize(
-    "fields", [(0,), (-1,), (1.0,), (True,), (1, -1), (1, 0, 0), (1, 1, 1), (1, 0, 0.5), (1, 0.0)]
-)
+@pytest.mark.parametrize("fields", [(0,), (-1,), (1.0,), (True,), (1, -1), (1, 0, 0), (1, 1, 1), (1, 0, 0.5), (1, 0.0)])
 def test_a_charge_is_made_of_positive_integers_and_a_pure_one_has_no_delta(fields: tuple[int, ...]) -> None:
     with pytest.raises(ProgrammingError):
         Charge(*fields)

@@ -54,9 +54,7 @@ def test_the_three_functions_are_inverse_and_safe(epsilon: float, delta: float) 
 
 @given(EPSILONS, DELTAS)
 @settings(max_examples=60, deadline=None)
-def test_rho_is_a_whole_number_of_units_so_that_a_cap_can_be_spent_exactly(
-    epsilon: float, delta: float
-) -> None:
+def test_rho_is_a_whole_number_of_units_so_that_a_cap_can_be_spent_exactly(epsilon: float, delta: float) -> None:
     assert (rho_for(epsilon, delta) / UNIT).denominator == 1
 
 
@@ -64,9 +62,7 @@ def test_rho_is_a_whole_number_of_units_so_that_a_cap_can_be_spent_exactly(
 def test_gaussian_noise_at_this_rho_keeps_its_exact_delta(epsilon: float) -> None:
     """The exact δ of Gaussian noise with ρ = 1/(2σ²) stays below the bound, and is not far below it."""
     sigma = math.sqrt(1 / (2 * float(rho_for(epsilon, 1e-6))))
-    exact = norm.cdf(0.5 / sigma - epsilon * sigma) - math.exp(epsilon) * norm.cdf(
-        -0.5 / sigma - epsilon * sigma
-    )
+    exact = norm.cdf(0.5 / sigma - epsilon * sigma) - math.exp(epsilon) * norm.cdf(-0.5 / sigma - epsilon * sigma)
     assert 1e-8 < exact < 1e-6
 
 

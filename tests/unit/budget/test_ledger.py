@@ -122,9 +122,7 @@ def test_other_hints(ledger: Ledger) -> None:
     impure = Request("ana", zcdp_charge(0.01), Cost(0.1, 1e-8, 0.01), CAPS, None, "SELECT 1", ())
     with pytest.raises(BudgetExceeded, match="delta 0"):
         ledger.reserve(impure)
-    greedy = Request(
-        "ana", zcdp_charge(1e-4, 1e-7), Cost(0.1, 1e-7, 1e-4), Caps(1, 1e-7), None, "SELECT 1", ()
-    )
+    greedy = Request("ana", zcdp_charge(1e-4, 1e-7), Cost(0.1, 1e-7, 1e-4), Caps(1, 1e-7), None, "SELECT 1", ())
     with pytest.raises(BudgetExceeded, match="private group keys"):
         ledger.reserve(greedy)
     ledger.reserve(ask("ana", 1))

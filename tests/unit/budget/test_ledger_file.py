@@ -89,9 +89,7 @@ def test_the_file_is_private_and_stands_alone(path: Path) -> None:
 def test_creation_syncs_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[bool] = []
     real = os.fsync
-    monkeypatch.setattr(
-        os, "fsync", lambda fd: (synced.append(stat.S_ISDIR(os.fstat(fd).st_mode)), real(fd))[1]
-    )
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(stat.S_ISDIR(os.fstat(fd).st_mode)), real(fd))[1])
     open_ledger(tmp_path / "new.ledger", "shop").close()
     assert synced == [True]
 
@@ -250,9 +248,7 @@ def test_a_newer_version_is_refused(path: Path) -> None:
         open_ledger(path, "shop")
 
 
-def test_a_held_lock_is_a_clear_error_and_nothing_is_charged(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_held_lock_is_a_clear_error_and_nothing_is_charged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "PATIENCE", 0.1)
     other = sqlite3.connect(path, isolation_level=None)
     with open_ledger(path, "shop") as ledger:

@@ -11,14 +11,20 @@ BUDGET = {"epsilon": 10, "delta": 1e-6}
 
 
 def connect(tables: dict[str, object], frames: dict[str, pd.DataFrame]) -> dpsql.Connection:
-    return dpsql.connect(frames, policy={"dataset": "d", "budget": BUDGET, "tables": tables}, ledger=":memory:", steward=True)
+    return dpsql.connect(
+        frames, policy={"dataset": "d", "budget": BUDGET, "tables": tables}, ledger=":memory:", steward=True
+    )
 
 
 def test_a_path_that_leads_through_a_row_anywhere_is_not_taken_for_the_unit() -> None:
     tables = {
         "people": {"unit": "household_id", "max_rows_per_unit": 1, "columns": {"id": {}}},
         "cards": {"unit": {"person_id": "people.id"}, "max_rows_per_unit": 1},
-        "buys": {"unit": {"person_id": "cards.person_id"}, "max_rows_per_unit": 1, "columns": {"amount": {"min": 0, "max": 10}}},
+        "buys": {
+            "unit": {"person_id": "cards.person_id"},
+            "max_rows_per_unit": 1,
+            "columns": {"amount": {"min": 0, "max": 10}},
+        },
     }
     ids = list(range(100))
     frames = {
@@ -38,7 +44,10 @@ def test_a_path_that_names_the_unit_itself_is_the_unit() -> None:
         "people": {"unit": "id", "columns": {"id": {}}},
         "buys": {"unit": {"Person": "people.ID"}, "max_rows_per_unit": 1, "columns": {"amount": {"min": 0, "max": 10}}},
     }
-    frames = {"people": pd.DataFrame({"id": [1, 2]}), "buys": pd.DataFrame({"person": [1, 1, 2], "amount": [10.0, 10.0, 10.0]})}
+    frames = {
+        "people": pd.DataFrame({"id": [1, 2]}),
+        "buys": pd.DataFrame({"person": [1, 1, 2], "amount": [10.0, 10.0, 10.0]}),
+    }
     with connect(tables, frames) as db:
         [release] = dpsql.audit.trace(db, "SELECT sum(amount) FROM buys", salt=b"s")
         statistic = release.statistics[0]
@@ -47,7 +56,10 @@ def test_a_path_that_names_the_unit_itself_is_the_unit() -> None:
 
 def test_a_column_of_an_unknown_type_is_named() -> None:
     frames = {"t": pd.DataFrame({"u": [1], "when": [pd.Timedelta("1s")]})}
-    with connect({"t": {"unit": "u", "columns": {"when": {}}}}, frames) as db, pytest.raises(dpsql.PolicyError, match=r"t\.columns\.when"):
+    with (
+        connect({"t": {"unit": "u", "columns": {"when": {}}}}, frames) as db,
+        pytest.raises(dpsql.PolicyError, match=r"t\.columns\.when"),
+    ):
         db.query("SELECT count(*) FROM t")
 
 
