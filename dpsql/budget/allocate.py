@@ -116,7 +116,7 @@ def _scale(claim: Claim, each: Fraction, mechanism: str) -> tuple[Noise, int]:
     while _steps(claim.coarser(shift), each, mechanism) >= limit:
         shift += 1
         if claim.l1 >> shift == 0:
-            raise UnsupportedQuery("at this price the noise would be too large to draw", hint="ask for a larger epsilon")
+            raise UnsupportedQuery("at this price the noise is too large to draw", hint="ask for a larger epsilon")
     return _noise(claim.coarser(shift), each, mechanism), shift
 
 

@@ -250,7 +250,7 @@ def _case(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
 
 
 def case(conditions: list[Expression], results: list[Expression]) -> Expression:
-    """CASE as one node: condition, result, condition, result, …, default. A condition is a boolean, never cast to one."""
+    """CASE as one node: condition, result, …, default. A condition is a boolean, and nothing is cast to one."""
     for condition in conditions:
         require(condition, Kind.BOOLEAN, what="a condition")
     type_, results_ = common(results)

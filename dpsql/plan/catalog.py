@@ -130,7 +130,7 @@ def _private(
         unit, _ = _stored(name, declared.unit_column, stored)
         if not _one_to_one(stored[unit]):
             raise PolicyError(
-                f"tables.{name}.unit: a column of type {stored[unit]} cannot be the unit: reading it could merge two units",
+                f"tables.{name}.unit: a column of type {stored[unit]} is no unit: reading it could merge two units",
                 hint="give the table a unit column of a whole number, text or date type",
             )
         if unit.lower() not in {column.lower() for column in columns}:

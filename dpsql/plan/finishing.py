@@ -22,9 +22,29 @@ _NAMES = frozenset([
     "weighted_avg", "first", "last", "any_value",
 ])  # fmt: skip
 _FORBIDDEN = (
-    exp.Command, exp.Into, exp.Placeholder, exp.Parameter, exp.Lambda, exp.Rand, exp.Uuid, exp.Lateral, exp.Unnest,
-    exp.TableSample, exp.Pivot, exp.UserDefinedFunction, exp.SessionParameter, exp.ReadCSV, exp.CurrentUser,
-    exp.CurrentSchema, exp.Try, exp.Repeat, exp.Pad, exp.Space, exp.GenerateSeries, exp.GenerateDateArray, exp.Format,
+    exp.Command,
+    exp.Into,
+    exp.Placeholder,
+    exp.Parameter,
+    exp.Lambda,
+    exp.Rand,
+    exp.Uuid,
+    exp.Lateral,
+    exp.Unnest,
+    exp.TableSample,
+    exp.Pivot,
+    exp.UserDefinedFunction,
+    exp.SessionParameter,
+    exp.ReadCSV,
+    exp.CurrentUser,
+    exp.CurrentSchema,
+    exp.Try,
+    exp.Repeat,
+    exp.Pad,
+    exp.Space,
+    exp.GenerateSeries,
+    exp.GenerateDateArray,
+    exp.Format,
 )
 
 

@@ -80,7 +80,7 @@ def _condition(node: exp.Expr, scope: Scope) -> Expression:
     """What FILTER and COUNT_IF take: a boolean; an implicit cast of anything else could fail on some row."""
     made = convert(node, scope)
     if made.type.kind not in (Kind.BOOLEAN, Kind.NULL):
-        raise refuse(f"a condition is needed here, but this is {made.type}", node, kind=ParseError, hint="compare: x > 0")
+        raise refuse(f"a condition is needed, but this is {made.type}", node, kind=ParseError, hint="compare: x > 0")
     return made
 
 

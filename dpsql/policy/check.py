@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import duckdb
 
 
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that was looked at.

@@ -188,7 +188,7 @@ class Table(_Model):
 
     @property
     def unique_fact(self) -> str:
-        """What `dpsql check` verifies where `unique` is declared, as it is named in the ledger: unique in which unit."""
+        """What `dpsql check` verifies for `unique`, as it is named in the ledger: unique in which unit."""
         unit = self.unit.fact if isinstance(self.unit, ForeignKey) else self.unit
         return f"unique:{unit}".lower()
 

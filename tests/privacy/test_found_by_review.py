@@ -48,10 +48,15 @@ def moved(one: Any, two: Any, tables: dict[str, Any], sql: str, **options: Any) 
 
 
 @pytest.mark.parametrize("unit", ["u", "row"])
-@pytest.mark.parametrize("sql", ["SELECT p, count(*) FROM t WHERE x = 7 GROUP BY p", "SELECT DISTINCT p FROM t WHERE x = 7"])
+@pytest.mark.parametrize(
+    "sql", ["SELECT p, count(*) FROM t WHERE x = 7 GROUP BY p", "SELECT DISTINCT p FROM t WHERE x = 7"]
+)
 def test_private_keys_without_any_candidate_are_an_empty_answer_not_an_error(unit: str, sql: str) -> None:
     for where in ("true", "i <> 7"):
-        data = database("CREATE TABLE t(u INT, p VARCHAR, x INT)", f"INSERT INTO t SELECT i, 'p', i FROM range(100) r(i) WHERE {where}")
+        data = database(
+            "CREATE TABLE t(u INT, p VARCHAR, x INT)",
+            f"INSERT INTO t SELECT i, 'p', i FROM range(100) r(i) WHERE {where}",
+        )
         with connect(data, {"t": {"unit": unit, "columns": {"p": {}, "x": {}}}}, steward=False) as db:
             assert db.query(sql, epsilon=0.01).fetchall() == []
 
@@ -62,15 +67,23 @@ def test_private_keys_without_any_candidate_are_an_empty_answer_not_an_error(uni
 )  # fmt: skip
 def test_a_condition_is_a_boolean_and_never_cast_to_one(aggregate: str) -> None:
     data = database("CREATE TABLE t(u INT, note VARCHAR, x INT)", "INSERT INTO t VALUES (1, 'bob', 2)")
-    with connect(data, {"t": {"unit": "u", "columns": {"note": {}, "x": {"min": 0, "max": 9}}}}) as db, pytest.raises(dpsql.ParseError):
+    with (
+        connect(data, {"t": {"unit": "u", "columns": {"note": {}, "x": {"min": 0, "max": 9}}}}) as db,
+        pytest.raises(dpsql.ParseError),
+    ):
         db.explain(f"SELECT {aggregate} FROM t")
 
 
 def test_values_that_a_decimal_column_cannot_hold_are_no_keys_and_no_row_counts_twice() -> None:
     tables = {"t": {"unit": "u", "columns": {"d": {}}}}
-    data = [database("CREATE TABLE t(u INT, d DECIMAL(10,1))", f"INSERT INTO t SELECT i, 0.1 FROM range({n}) r(i)") for n in (50, 49)]
+    data = [
+        database("CREATE TABLE t(u INT, d DECIMAL(10,1))", f"INSERT INTO t SELECT i, 0.1 FROM range({n}) r(i)")
+        for n in (50, 49)
+    ]
     listed = ", ".join(f"0.1{i}" for i in range(9))
-    for _, distance, claim in moved(*data, tables, f"SELECT d, count(*) FROM t WHERE d IN ({listed}, 0.2, 0.3, 0.4, 0.5, 0.6) GROUP BY d"):
+    for _, distance, claim in moved(
+        *data, tables, f"SELECT d, count(*) FROM t WHERE d IN ({listed}, 0.2, 0.3, 0.4, 0.5, 0.6) GROUP BY d"
+    ):
         assert distance <= claim
     with connect(data[0], tables) as db:
         [release] = db.explain(f"SELECT d, count(*) FROM t WHERE d IN ({listed}) GROUP BY d").releases
@@ -81,7 +94,10 @@ def test_values_that_a_decimal_column_cannot_hold_are_no_keys_and_no_row_counts_
 def test_the_lookup_of_keys_is_a_function_whatever_the_list_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpsql.sensitivity.keys.on_type", lambda value, type_: value)
     tables = {"t": {"unit": "u", "columns": {"d": {"values": [2**53, 2**53 + 1, 5, 6, 7, 8]}}}}
-    data = [database("CREATE TABLE t(u INT, d DOUBLE)", f"INSERT INTO t SELECT i, {2**53} FROM range({n}) r(i)") for n in (50, 49)]
+    data = [
+        database("CREATE TABLE t(u INT, d DOUBLE)", f"INSERT INTO t SELECT i, {2**53} FROM range({n}) r(i)")
+        for n in (50, 49)
+    ]
     for _, distance, claim in moved(*data, tables, "SELECT d, count(*) FROM t GROUP BY d", mechanism="laplace"):
         assert 0 < distance <= claim
 
@@ -100,10 +116,16 @@ def test_a_verified_unique_is_forgotten_when_the_policy_names_another_unit(tmp_p
 
 def test_a_group_shows_no_persons_spelling_of_zero() -> None:
     for first in ("'-0.0'::DOUBLE", "0.0::DOUBLE"):
-        data = database("CREATE TABLE t(u INT, k DOUBLE)", f"INSERT INTO t VALUES (1000, {first})", "INSERT INTO t SELECT i, 0.0 FROM range(1, 200) r(i)")
+        data = database(
+            "CREATE TABLE t(u INT, k DOUBLE)",
+            f"INSERT INTO t VALUES (1000, {first})",
+            "INSERT INTO t SELECT i, 0.0 FROM range(1, 200) r(i)",
+        )
         with connect(data, {"t": {"unit": "u", "columns": {"k": {}}}}, steward=False) as db:
             for key in ("k", "-k", "k * -1"):
-                [(sign, _)] = db.query(f"SELECT 1 / z, count(*) FROM (SELECT {key} AS z FROM t) GROUP BY z", epsilon=10).fetchall()
+                [(sign, _)] = db.query(
+                    f"SELECT 1 / z, count(*) FROM (SELECT {key} AS z FROM t) GROUP BY z", epsilon=10
+                ).fetchall()
                 assert sign == float("inf")
 
 
@@ -119,7 +141,10 @@ def test_a_unit_of_minus_zero_is_the_unit_zero() -> None:
 
 @pytest.mark.parametrize("type_", ["DECIMAL(38,2)", "TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS"])
 def test_a_unit_type_that_reading_could_merge_is_refused(type_: str) -> None:
-    with connect(database(f"CREATE TABLE t(u {type_})"), {"t": {"unit": "u"}}) as db, pytest.raises(dpsql.PolicyError, match="merge two units"):
+    with (
+        connect(database(f"CREATE TABLE t(u {type_})"), {"t": {"unit": "u"}}) as db,
+        pytest.raises(dpsql.PolicyError, match="merge two units"),
+    ):
         db.query("SELECT count(*) FROM t")
 
 
@@ -129,7 +154,10 @@ def test_keys_with_nan_have_the_order_of_the_keys() -> None:
         data = database("CREATE TABLE t(u INT, k DOUBLE, b VARCHAR)", f"INSERT INTO t VALUES (0, 'nan'::DOUBLE, '{first}')",
                         "INSERT INTO t SELECT i, 'nan'::DOUBLE, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END FROM range(1, 400) r(i)")  # fmt: skip
         with connect(data, {"t": {"unit": "u", "columns": {"k": {}, "b": {}}}}, steward=False) as db:
-            orders |= {tuple(row[1] for row in db.query("SELECT k, b, count(*) FROM t GROUP BY k, b", epsilon=10).fetchall()) for _ in range(5)}
+            orders |= {
+                tuple(row[1] for row in db.query("SELECT k, b, count(*) FROM t GROUP BY k, b", epsilon=10).fetchall())
+                for _ in range(5)
+            }
     assert orders == {("a", "b")}
 
 
@@ -167,7 +195,10 @@ def test_a_table_of_the_same_name_in_an_attached_database_says_nothing_about_our
 
 def test_a_view_is_not_a_table() -> None:
     data = database("CREATE TABLE base(u INT)", "CREATE VIEW t AS SELECT u, (SELECT count(*) FROM base) AS x FROM base")
-    with connect(data, {"t": {"unit": "u", "columns": {"x": {"min": 0, "max": 10}}}}) as db, pytest.raises(dpsql.PolicyError, match="no such table"):
+    with (
+        connect(data, {"t": {"unit": "u", "columns": {"x": {"min": 0, "max": 10}}}}) as db,
+        pytest.raises(dpsql.PolicyError, match="no such table"),
+    ):
         db.query("SELECT sum(x) FROM t")
 
 
@@ -207,5 +238,8 @@ def test_a_long_list_of_values_is_planned_quickly() -> None:
 
 
 def test_an_average_that_cannot_be_bounded_is_refused_in_words() -> None:
-    with connect(database("CREATE TABLE t(u INT, x UBIGINT)"), {"t": {"unit": "u", "columns": {"x": {}}}}) as db, pytest.raises(dpsql.UnboundedColumn):
+    with (
+        connect(database("CREATE TABLE t(u INT, x UBIGINT)"), {"t": {"unit": "u", "columns": {"x": {}}}}) as db,
+        pytest.raises(dpsql.UnboundedColumn),
+    ):
         db.explain("SELECT avg(m) FROM (SELECT u, avg(x) AS m FROM t GROUP BY u)")
