@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.errors import PolicyError
-from dpsql.plan.expression import Value
+from dpsql.expressions.expression import Value
 
 if TYPE_CHECKING:
     from decimal import Decimal

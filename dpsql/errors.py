@@ -59,7 +59,7 @@ def _underline(sql: str, span: Span) -> str:
     stop = sql.find("\n", span.start)
     stop = len(sql) if stop < 0 else stop
     end = max(span.start + 1, min(span.end, stop))
-    left = max(begin, span.start - 60)
+    left = begin if stop - begin <= 120 else max(begin, span.start - 60)
     right = min(stop, max(end, left + 120))
     number = f"line {sql.count(chr(10), 0, span.start) + 1}: "
     text = sql[left:right].replace("\t", " ")

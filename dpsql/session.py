@@ -315,7 +315,7 @@ def connect(
 
 def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
     if ledger is not None:
-        return ledger if ledger == ":memory:" else Path(ledger)
+        return ":memory:" if str(ledger) == ":memory:" else Path(ledger)
     if isinstance(policy, str | os.PathLike):
         return Path(policy).parent / f"{loaded.dataset}.ledger"
     raise InterfaceError(

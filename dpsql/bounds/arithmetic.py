@@ -13,8 +13,8 @@ from fractions import Fraction
 from dpsql.bounds.domain import Domain
 from dpsql.bounds.ends import End, ends, magnitude, span
 from dpsql.bounds.rule import Rule
-from dpsql.plan.expression import Call
-from dpsql.plan.types import Kind
+from dpsql.expressions.expression import Call
+from dpsql.expressions.types import Kind
 
 SLACK = 1e-12
 """Relative: the last digits of exp, ln and power are the library's own."""

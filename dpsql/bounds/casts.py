@@ -9,8 +9,8 @@ from dpsql.bounds.domain import Domain, Number, finite, interval, of_type
 from dpsql.bounds.ends import DAY, End, ends, grid, span, to_float
 from dpsql.bounds.evaluate import as_type
 from dpsql.bounds.rule import Rule
-from dpsql.plan.expression import Call
-from dpsql.plan.types import Kind, Type
+from dpsql.expressions.expression import Call
+from dpsql.expressions.types import Kind, Type
 
 _EXACT = (Kind.INTEGER, Kind.DECIMAL)
 

@@ -10,9 +10,9 @@ from dpsql.bounds.domain import Domain, finite
 from dpsql.bounds.ends import End, ends
 from dpsql.bounds.evaluate import equal
 from dpsql.bounds.rule import Rule
-from dpsql.plan.expression import Call
-from dpsql.plan.types import BOOLEAN, Kind
-from dpsql.plan.typing import common
+from dpsql.expressions.expression import Call
+from dpsql.expressions.types import BOOLEAN, Kind
+from dpsql.expressions.typing import common
 
 
 def truths(can_true: bool, can_false: bool, nullable: bool, like: tuple[Domain, ...] = ()) -> Domain:

@@ -12,7 +12,7 @@ from dpsql.bounds.ends import ends, span
 from dpsql.bounds.evaluate import Unsure, equal
 from dpsql.bounds.known import Known
 from dpsql.bounds.rule import Rule
-from dpsql.plan.expression import Call, Expression
+from dpsql.expressions.expression import Call, Expression
 
 Infer = Callable[[Expression, Known], Domain]
 Narrow = Callable[[Known, Expression, bool], Known]

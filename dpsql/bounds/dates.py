@@ -15,8 +15,8 @@ from dpsql.bounds import calendar
 from dpsql.bounds.domain import Domain, Number, finite, number, value_at
 from dpsql.bounds.ends import End, ends, magnitude, span
 from dpsql.bounds.rule import Rule
-from dpsql.plan.expression import Call
-from dpsql.plan.types import DATE, TIMESTAMP, Type
+from dpsql.expressions.expression import Call
+from dpsql.expressions.types import DATE, TIMESTAMP, Type
 
 MOST_PERIODS = 100_000
 MOST_DAYS = 9_999_999
@@ -103,21 +103,22 @@ def _shift(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 _INDEX: dict[str, Callable[[datetime], int]] = {
     "year": lambda t: t.year, "quarter": lambda t: t.year * 4 + (t.month - 1) // 3,
-    "month": lambda t: t.year * 12 + t.month,
-    "week": lambda t: t.toordinal() // 7, "day": lambda t: t.toordinal(),
+    "month": lambda t: t.year * 12 + t.month, "week": lambda t: t.toordinal(), "day": lambda t: t.toordinal(),
     "hour": lambda t: t.toordinal() * 24 + t.hour, "minute": lambda t: t.toordinal() * 1440 + t.hour * 60 + t.minute,
     "second": lambda t: t.toordinal() * 86_400 + t.hour * 3600 + t.minute * 60 + t.second,
 }  # fmt: skip
-_SLACK = {"week": 1, "hour": 1, "minute": 1, "second": 1}
-"""DuckDB counts these in its own way around 1970 and around Mondays: by at most one."""
 
 
 def _diff(call: Call, args: tuple[Domain, ...]) -> Domain:
-    """The number of boundaries between two moments: a difference of running numbers."""
+    """The number of boundaries between two moments: a difference of running numbers; of weeks, the whole ones."""
     unit = str(call.option)
     (el, eu), (sl, su) = (_mapped(_INDEX[unit], d, a.type) for d, a in zip(args, call.args, strict=True))
-    slack = _SLACK.get(unit, 0)
-    return span(el - su - slack, eu - sl + slack, call.type, args, null=not all(d.bounded for d in args))
+    low, high = (_weeks(end) if unit == "week" else end for end in (el - su, eu - sl))
+    return span(low, high, call.type, args, null=not all(d.bounded for d in args))
+
+
+def _weeks(days: End) -> End:
+    return days if math.isinf(days) else math.trunc(days / 7)
 
 
 RULES: dict[str, Rule] = {

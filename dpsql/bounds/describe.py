@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpsql.plan.expression import Call, Expression
+from dpsql.expressions.expression import Call, Expression
 
 _INFIX = {
     "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "add": "+",

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from dpsql.plan.expression import Value
-from dpsql.plan.types import Kind, Type
+from dpsql.expressions.expression import Value
+from dpsql.expressions.types import Kind, Type
 
 Number = int | float | Decimal
 EPOCH_DAY = date(1970, 1, 1)
@@ -60,7 +60,7 @@ ONLY_NULL = Domain(values=())
 def interval(
     lower: Number | None, upper: Number | None, *, nullable: bool = True, nan: bool = False, origin: Iterable[str] = ()
 ) -> Domain:
-    """An interval; an infinite or undefined end is unbounded, ends the wrong way round mean an empty set, kept as one point."""
+    """An interval; an infinite end is unbounded, ends the wrong way round mean an empty set, kept as one point."""
     low = None if lower is None or math.isnan(lower) or math.isinf(lower) else lower
     high = None if upper is None or math.isnan(upper) or math.isinf(upper) else upper
     if low is not None and high is not None and low > high:
@@ -127,8 +127,10 @@ def intersect(one: Domain, two: Domain) -> Domain:
         high = low
     values = two.values if one.values is None else one.values
     if one.values is not None and two.values is not None:
-        values = tuple(v for v in one.values if v in two.values)
-    if values and not isinstance(values[0], str):
+        other = frozenset(two.values)
+        values = tuple(v for v in one.values if v in other)
+    unchanged = values is one.values and (low, high) == (one.lower, one.upper)
+    if values and not unchanged and not isinstance(values[0], str):
         values = tuple(v for v in values if _within(number(v), low, high))
         if values:
             low, high = min(map(number, values)), max(map(number, values))

@@ -10,7 +10,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 from dpsql.bounds.domain import Domain, Number, interval
-from dpsql.plan.types import Kind, Type
+from dpsql.expressions.types import Kind, Type
 
 End = int | float | Fraction
 DAY = 86_400 * 10**6

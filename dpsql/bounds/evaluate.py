@@ -16,9 +16,9 @@ from typing import Any
 from dpsql.bounds import calendar
 from dpsql.bounds.arithmetic import rounded
 from dpsql.bounds.ends import grid, to_float
-from dpsql.plan.expression import Call, Value
-from dpsql.plan.types import Kind, Type
-from dpsql.plan.typing import common
+from dpsql.expressions.expression import Call, Value
+from dpsql.expressions.types import Kind, Type
+from dpsql.expressions.typing import common
 
 
 class Unsure(Exception):

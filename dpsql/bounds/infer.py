@@ -19,8 +19,8 @@ from dpsql.bounds.evaluate import Unsure, as_type, evaluate
 from dpsql.bounds.known import Known
 from dpsql.bounds.predicates import Truth, narrowed
 from dpsql.bounds.rule import Rule
-from dpsql.plan.expression import Call, Column, Expression, Literal, Value
-from dpsql.plan.types import Kind, Type
+from dpsql.expressions.expression import Call, Column, Expression, Literal, Value
+from dpsql.expressions.types import Kind, Type
 
 MOST_LISTED = 10_000
 MOST_VALUES = 10_000

@@ -8,8 +8,8 @@ from datetime import datetime
 from dpsql.bounds import calendar
 from dpsql.bounds.domain import Domain, Number, number, value_at
 from dpsql.bounds.ends import DAY
-from dpsql.plan.expression import Call, Expression, Literal
-from dpsql.plan.types import TIMESTAMP, Kind, Type
+from dpsql.expressions.expression import Call, Expression, Literal
+from dpsql.expressions.types import TIMESTAMP, Kind, Type
 
 
 def inverted(expression: Expression, domain: Domain) -> tuple[Expression, Domain] | None:

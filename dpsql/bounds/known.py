@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dpsql.bounds.domain import Domain, intersect, of_type, union
-from dpsql.plan.expression import Column, Expression
+from dpsql.expressions.expression import Column, Expression
 
 
 @dataclass(frozen=True, slots=True)

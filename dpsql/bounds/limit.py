@@ -13,8 +13,8 @@ from fractions import Fraction
 from dpsql.bounds.domain import Domain, Number, number
 from dpsql.bounds.ends import DAY, ends, to_float
 from dpsql.bounds.evaluate import as_type
-from dpsql.plan.expression import Expression
-from dpsql.plan.types import DOUBLE, Kind, Type
+from dpsql.expressions.expression import Expression
+from dpsql.expressions.types import DOUBLE, Kind, Type
 
 NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 SWAPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
@@ -31,7 +31,7 @@ def limited(op: str, one: Expression, two: Expression, other: Domain) -> Domain:
     if other.nan and op in ("lt", "le"):
         high = None
     same = op == "eq" and one.type.kind is two.type.kind and other.values is not None
-    values = tuple(as_type(v, one.type) for v in other.values or ()) if same else None
+    values = tuple(v for v in other.values or () if as_type(v, one.type) == v) if same else None
     return Domain(low, high, values, True, nan)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpsql.bounds.infer import infer
 from dpsql.bounds.known import Known
 from dpsql.bounds.predicates import Truth, narrowed
-from dpsql.plan.expression import Expression
+from dpsql.expressions.expression import Expression
 
 
 def narrow(known: Known, condition: Expression, holds: bool = True) -> Known:

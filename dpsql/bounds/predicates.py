@@ -15,8 +15,8 @@ from dpsql.bounds.domain import ONLY_NULL, Domain, finite, intersect
 from dpsql.bounds.invert import inverted
 from dpsql.bounds.known import Known, either
 from dpsql.bounds.limit import NEGATED, SWAPPED, excluded, limited
-from dpsql.plan.expression import Call, Column, Expression, Literal
-from dpsql.plan.types import BOOLEAN
+from dpsql.expressions.expression import Call, Column, Expression, Literal
+from dpsql.expressions.types import BOOLEAN
 
 Infer = Callable[[Expression, Known], Domain]
 MOST_TRIED = 1_000
@@ -99,9 +99,10 @@ def _null(node: Expression) -> bool:
 def _compared(
     known: Known, op: str, one: Expression, two: Expression, or_null: bool, infer: Infer
 ) -> Iterator[tuple[Expression, Domain]]:
-    """What `one op two` says of `one`."""
+    """What `one op two` says of `one`. A date beside a timestamp is NULL where it has no timestamp."""
     other = infer(two, known)
-    if isinstance(one, Literal) or other.empty or (or_null and other.nullable):
+    unread = one.type.temporal and one.type != two.type
+    if isinstance(one, Literal) or other.empty or (or_null and (other.nullable or unread)):
         return
     made = excluded(one, infer(one, known), two, other) if op == "ne" else limited(op, one, two, other)
     yield one, replace(made, nullable=or_null)

@@ -5,6 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dpsql.bounds.domain import Domain
-from dpsql.plan.expression import Call
+from dpsql.expressions.expression import Call
 
 Rule = Callable[[Call, tuple[Domain, ...]], Domain]

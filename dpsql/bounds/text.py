@@ -8,8 +8,8 @@ from itertools import product
 from dpsql.bounds.domain import Domain, finite, of_type
 from dpsql.bounds.ends import span
 from dpsql.bounds.rule import Rule
-from dpsql.plan.expression import Call
-from dpsql.plan.types import TEXT
+from dpsql.expressions.expression import Call
+from dpsql.expressions.types import TEXT
 
 MOST_PRODUCTS = 1_000
 

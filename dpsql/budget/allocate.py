@@ -85,7 +85,7 @@ def allocate(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, me
         return Bill(mechanism, epsilon, delta, tuple(Priced(r, ()) for r in releases))
     if selections and delta == 0:
         raise UnsupportedQuery(
-            "the groups of this query are not known in advance, so showing them needs delta > 0, and the budget has none",
+            "the groups of this query are not known in advance: showing them needs delta > 0, and the budget has none",
             hint="group by columns with declared values, booleans, or bounded whole numbers and dates",
         )
     slack = (delta if mechanism == "laplace" else delta / 2) if selections else Fraction(0)
@@ -111,11 +111,12 @@ def _price(release: Bounded, each: Fraction, tail: Fraction, mechanism: str) -> 
 
 def _scale(claim: Claim, each: Fraction, mechanism: str) -> tuple[Noise, int]:
     """The finest grid on which the sampler's integers fit, and the noise there."""
-    shift = 0
-    while _steps(claim.coarser(shift), each, mechanism) >= (
-        LAPLACE_STEPS if mechanism == "laplace" else GAUSSIAN_STEPS
-    ):
+    limit = LAPLACE_STEPS if mechanism == "laplace" else GAUSSIAN_STEPS
+    shift = max(0, _steps(claim, each, mechanism).bit_length() - limit.bit_length() - 1)
+    while _steps(claim.coarser(shift), each, mechanism) >= limit:
         shift += 1
+        if claim.l1 >> shift == 0:
+            raise UnsupportedQuery("at this price the noise is too large to draw", hint="ask for a larger epsilon")
     return _noise(claim.coarser(shift), each, mechanism), shift
 
 

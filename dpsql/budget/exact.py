@@ -37,9 +37,7 @@ def positive(value: Number, name: str = "a cost") -> Fraction:
     """`exact`, refusing all that is no price: NaN, infinite, negative, zero, subnormal and absurd numbers."""
     number = exact(value, name)
     if not sys.float_info.min <= number <= LARGEST:
-        raise ProgrammingError(
-            f"{name} must be a positive number that is neither tiny nor huge, not {value!r}"
-        )
+        raise ProgrammingError(f"{name} must be a positive number that is neither tiny nor huge, not {value!r}")
     return number
 
 

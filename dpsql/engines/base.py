@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Priced
-from dpsql.plan.expression import Value
+from dpsql.expressions.expression import Value
 
 if TYPE_CHECKING:
     import pandas as pd

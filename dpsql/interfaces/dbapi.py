@@ -27,7 +27,8 @@ class Cursor:
         """Name and type of each column."""
         if self.result is None:
             return None
-        return [(n, t, None, None, None, None, None) for n, t in zip(self.result.columns, self.result.types, strict=True)]
+        named = zip(self.result.columns, self.result.types, strict=True)
+        return [(name, type_, None, None, None, None, None) for name, type_ in named]
 
     @property
     def rowcount(self) -> int:

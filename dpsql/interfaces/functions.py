@@ -9,7 +9,7 @@ from sqlglot import exp, parse_one
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
-from dpsql.plan.convert import _CASTS, _RULES, PARTS, UNITS
+from dpsql.expressions.convert import _CASTS, _RULES, PARTS, UNITS
 from dpsql.plan.group import _FUNCTIONS
 
 REFUSED_AGGREGATES = frozenset({"min", "max"})

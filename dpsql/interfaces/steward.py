@@ -44,7 +44,7 @@ def check(db: Connection) -> Checked:
 
 
 def _is_fact(name: str) -> bool:
-    return name == "unique" or name.startswith("foreign_key:")
+    return name.startswith(("unique:", "foreign_key:"))
 
 
 def draft(database: Path, policy: Path, dataset: str) -> tuple[Path, Path]:

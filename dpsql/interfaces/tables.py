@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.interfaces.numbers import plain
+from dpsql.plan.catalog import Table, UnavailableTable
 from dpsql.policy import Column, Policy, fold
 from dpsql.policy import Table as Declared
 
@@ -36,10 +37,13 @@ class TableInfo:
 def visible_tables(db: Connection) -> list[TableInfo]:
     """What the analyst of this connection may name in a query."""
     schema = db._engine.schema()
-    return [_table(name, db.policy, schema.get(name.lower(), {})) for name in db.policy.tables_for(db.analyst)]
+    return [_table(each, db.policy, schema.get(each.name.lower(), {})) for each in db._catalog.tables.values()]
 
 
-def _table(name: str, policy: Policy, stored: Mapping[str, str]) -> TableInfo:
+def _table(known: Table, policy: Policy, stored: Mapping[str, str]) -> TableInfo:
+    name = known.name
+    if isinstance(known, UnavailableTable):
+        return TableInfo(name, f"cannot be queried yet: {known.reason}", ())
     declared = policy.tables[name]
     columns = dict(declared.columns or {})
     if declared.public and declared.columns is None:

@@ -165,9 +165,7 @@ def _cell_table() -> NDArray[np.int8]:
     return table
 
 
-def _accepted_words(
-    n: int | Integers, size: int
-) -> tuple[NDArray[np.unsignedinteger], NDArray[np.unsignedinteger]]:
+def _accepted_words(n: int | Integers, size: int) -> tuple[NDArray[np.unsignedinteger], NDArray[np.unsignedinteger]]:
     """Uniform words below block·n, and block: how many words stand for each integer in [0, n)."""
     bits = _word_bits(int(np.max(n, initial=1)))
     bound = np.asarray(n).astype(f"u{bits // 8}")

@@ -65,7 +65,7 @@ def _reason(description: str) -> str:
     """The parser's words without its internals."""
     if description.startswith("Required keyword"):
         return "something is missing here"
-    return description.split(" but got <")[0].split("<class")[0]
+    return description.partition(" but got <")[0].partition("<class")[0]
 
 
 def _span(sql: str, detail: dict[str, object]) -> Span | None:

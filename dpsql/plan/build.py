@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpsql.errors import Error, ParseError
+from dpsql.expressions.convert import convert
+from dpsql.expressions.expression import Expression
+from dpsql.expressions.types import BOOLEAN
 from dpsql.parse.span import refuse
 from dpsql.plan.catalog import Catalog, PrivateTable, UnavailableTable
 from dpsql.plan.clauses import (
@@ -20,8 +23,6 @@ from dpsql.plan.clauses import (
     subqueries,
     title_of,
 )
-from dpsql.plan.convert import convert
-from dpsql.plan.expression import Expression
 from dpsql.plan.finishing import check_finishing
 from dpsql.plan.group import Grouping
 from dpsql.plan.outputs import open_output, release_output
@@ -29,7 +30,6 @@ from dpsql.plan.plan import Output, Plan, Release
 from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relation import Item, Relation
 from dpsql.plan.scope import Scope
-from dpsql.plan.types import BOOLEAN
 
 ROW = "_row"
 
@@ -61,8 +61,17 @@ def build(query: exp.Query, catalog: Catalog) -> Plan:
     if isinstance(made, Private):
         raise _lists_rows(made, query)
     assert isinstance(made.node, exp.Query)
-    check_finishing(made.node)
+    check_finishing(made.node, {*builder.public, *(release.name for release in builder.releases)})
     return Plan(tuple(builder.releases), made.node, tuple(sorted(builder.public)), made.outputs, made.row)
+
+
+def _join(sources: Sequence[tuple[exp.Expr, str, Made]], private: Sequence[tuple[exp.Expr, str, Private]]) -> Error:
+    """The refusal of a join; the second item of FROM is marked."""
+    if len(private) == len(sources):
+        hint = "ask the steward for one table that has both"
+    else:
+        hint = "group by the join column and join above: SELECT … FROM (SELECT key, count(*) … GROUP BY key) JOIN …"
+    return refuse("a join with a private table is not supported yet", sources[1][0], hint=hint)
 
 
 def _lists_rows(made: Private, node: exp.Expr) -> Error:
@@ -143,11 +152,7 @@ class _Builder:
         if not private:
             return self._open_select(node, [(name, made) for _, name, made in sources if isinstance(made, Open)], ctes)
         if len(sources) > 1:
-            raise refuse(
-                "a join with a private table is not supported yet",
-                sources[1][0],
-                hint="aggregate each table in a CTE of its own, then join the results",
-            )
+            raise _join(sources, private)
         _, name, made = private[0]
         return self._private_select(node, made, name, ctes, top=top)
 
@@ -276,6 +281,7 @@ class _Builder:
         keys = group_keys(node, scope)
         if keys is None:
             if top:
+                items_of(node.expressions, scope)
                 raise _lists_rows(source, node)
             return Private(self._rows(node, scope), source.table)
         if any(relation.is_unit(key) for key in keys):

@@ -9,9 +9,9 @@ from difflib import get_close_matches
 
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type
 from dpsql.errors import PolicyError
-from dpsql.plan.expression import Value
+from dpsql.expressions.expression import Value
+from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
 from dpsql.plan.relation import Field, Scan
-from dpsql.plan.types import Kind, Type, from_engine
 from dpsql.policy import Bound, Policy
 from dpsql.policy.model import Column, ForeignKey
 from dpsql.policy.model import Table as Declared
@@ -101,9 +101,17 @@ def make_catalog(
 
 
 def _indirect(declared: Declared, policy: Policy) -> bool:
-    """Does the foreign key lead to a row, rather than name the unit itself?"""
+    """Does the path lead through a row anywhere, rather than name the unit itself at every step?
+
+    **Theorem.** If not, the column's value is the owner. **Proof.** By induction along the path: the key it points to
+    is the parent's own unit column, whose value is the owner, and equal values name equal units.
+    **Checked by** `tests/unit/plan/test_catalog.py`.
+    """
     unit = declared.unit
-    return isinstance(unit, ForeignKey) and policy.tables[unit.table].unit_column != unit.key
+    if not isinstance(unit, ForeignKey):
+        return False
+    parent = policy.tables[unit.table]
+    return (parent.unit_column or "").lower() != unit.key.lower() or _indirect(parent, policy)
 
 
 def _public(name: str, declared: Declared, stored: Mapping[str, str]) -> PublicTable:
@@ -115,11 +123,16 @@ def _private(
     name: str, declared: Declared, stored: Mapping[str, str], policy: Policy, facts: frozenset[tuple[str, str]]
 ) -> PrivateTable:
     fields = []
-    single = declared.by_row or (declared.unique and (name.lower(), "unique") in facts)
+    single = declared.by_row or (declared.unique and (name.lower(), declared.unique_fact) in facts)
     unit = None
     columns = dict(declared.columns or {})
     if declared.unit_column is not None:
-        unit = _stored(name, declared.unit_column, stored)[0]
+        unit, _ = _stored(name, declared.unit_column, stored)
+        if not _one_to_one(stored[unit]):
+            raise PolicyError(
+                f"tables.{name}.unit: a column of type {stored[unit]} is no unit: reading it could merge two units",
+                hint="give the table a unit column of a whole number, text or date type",
+            )
         if unit.lower() not in {column.lower() for column in columns}:
             columns[unit] = Column()
     for column, spec in columns.items():
@@ -131,6 +144,13 @@ def _private(
         tuple(fields), declared.by_row, 1 if declared.by_row else policy.rows_per_unit(name), single, name, unit
     )
     return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name))
+
+
+def _one_to_one(engine_type: str) -> bool:
+    """Can every two stored values still be told apart after they are read?"""
+    kind = from_engine(engine_type)
+    wide = engine_type.upper().startswith("DECIMAL") and kind == DOUBLE
+    return not wide and engine_type.upper() not in ("TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS")
 
 
 def _stored(table: str, column: str, stored: Mapping[str, str]) -> tuple[str, Type]:

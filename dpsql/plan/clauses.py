@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.errors import ParseError
+from dpsql.expressions.convert import convert
+from dpsql.expressions.expression import Expression
 from dpsql.parse.span import refuse
-from dpsql.plan.convert import convert
-from dpsql.plan.expression import Expression
 from dpsql.plan.group import has_aggregate
 from dpsql.plan.relation import Item
 from dpsql.plan.scope import Scope
@@ -121,9 +121,8 @@ def group_keys(node: exp.Select, scope: Scope) -> list[Expression] | None:
 
 def _group_key(key: exp.Expr, node: exp.Select, scope: Scope) -> Expression:
     if isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets):
-        raise refuse(
-            f"GROUP BY {key.key.upper()} is not supported yet", key, hint="ask for each grouping in a query of its own"
-        )
+        name = key.key.upper().replace("GSETS", "G SETS")
+        raise refuse(f"GROUP BY {name} is not supported yet", key, hint="ask for each grouping in a query of its own")
     if isinstance(key, exp.Literal) and not key.args.get("is_string"):
         position = int(key.name) if key.name.isdigit() else 0
         if not 1 <= position <= len(node.expressions):

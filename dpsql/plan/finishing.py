@@ -6,6 +6,8 @@ table functions, settings, catalogue functions or volatile statements.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlglot import exp
 
 from dpsql.parse.span import refuse
@@ -13,7 +15,7 @@ from dpsql.parse.span import refuse
 _NAMES = frozenset([
     "list_sum", "list_avg", "array_length", "mode", "skewness", "kurtosis", "entropy", "percent_rank", "cume_dist",
     "ntile", "dense_rank", "isfinite", "isinf", "even", "gamma", "lgamma", "date_part", "weekday", "monthname",
-    "dayname", "prefix", "suffix", "format", "printf", "bar", "lpad", "rpad", "repeat", "reverse", "translate", "ord",
+    "dayname", "prefix", "suffix", "reverse", "translate", "ord",
     "chr", "degrees", "radians", "cot", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "cbrt", "yearweek",
     "century", "decade", "epoch_ms", "make_date", "make_timestamp", "to_days", "to_months", "to_years", "fmod", "add",
     "subtract", "multiply", "divide", "bit_count", "favg", "fsum", "product", "geomean", "geometric_mean",
@@ -37,17 +39,28 @@ _FORBIDDEN = (
     exp.CurrentUser,
     exp.CurrentSchema,
     exp.Try,
+    exp.Repeat,
+    exp.Pad,
+    exp.Space,
+    exp.GenerateSeries,
+    exp.GenerateDateArray,
+    exp.Format,
 )
 
 
-def check_finishing(query: exp.Expr) -> None:
-    """Refuse what is not on the list, naming it."""
+def check_finishing(query: exp.Expr, tables: Collection[str]) -> None:
+    """Refuse what is not on the list, naming it; `tables` are those that the planner has placed."""
+    known = {*tables, *(cte.alias for cte in query.find_all(exp.CTE))}
     for node in query.walk():
         if isinstance(node, exp.Anonymous) and node.name.lower() not in _NAMES:
             raise refuse(
                 f"the function {node.name} is not allowed", node, hint="use plain arithmetic, CASE or a window"
             )
-        if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
+        if isinstance(node, exp.Table) and (not isinstance(node.this, exp.Identifier) or node.db or node.catalog):
             raise refuse("table functions are not allowed", node, hint="select from tables of the policy")
+        if isinstance(node, exp.Table) and node.name not in known:
+            raise refuse(f"there is no table {node.name} here", node, hint="select from it in FROM, or in a subquery")
+        if isinstance(node, exp.Limit | exp.Offset) and not isinstance(node.expression, exp.Literal):
+            raise refuse(f"{node.key.upper()} takes a number", node, hint="write LIMIT 10")
         if isinstance(node, _FORBIDDEN):
             raise refuse(f"{node.key.upper()} is not allowed", node, hint="leave it out")

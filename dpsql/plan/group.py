@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpsql.errors import Error, ParseError
+from dpsql.expressions.convert import case, convert
+from dpsql.expressions.expression import Expression
+from dpsql.expressions.types import DOUBLE, Kind, integer
+from dpsql.expressions.typing import call, literal
 from dpsql.parse.span import refuse
-from dpsql.plan.convert import case, convert
-from dpsql.plan.expression import Expression
 from dpsql.plan.relation import Aggregate
 from dpsql.plan.scope import Scope
-from dpsql.plan.types import DOUBLE, Kind, integer
-from dpsql.plan.typing import call, literal
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Count: "count", exp.CountIf: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
@@ -49,7 +49,7 @@ def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
     """The aggregate of a call; its FILTER becomes a CASE inside the argument."""
     where = None
     if isinstance(node, exp.Filter):
-        where, node = convert(node.expression.this, scope), node.this
+        where, node = _condition(node.expression.this, scope), node.this
     name = _FUNCTIONS.get(type(node))
     if name is None or len(node.expressions) > 0 or isinstance(node.this, exp.Order):
         raise refuse(
@@ -58,7 +58,7 @@ def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
             hint="use COUNT, SUM or AVG; for a distribution, count rows by ranges: GROUP BY CASE WHEN … END",
         )
     if isinstance(node, exp.CountIf):
-        condition = convert(node.this, scope)
+        condition = _condition(node.this, scope)
         where = condition if where is None else call("and", condition.type, where, condition)
         return Aggregate("count", _filtered(literal(1), where))
     inner, distinct = node.this, False
@@ -74,6 +74,14 @@ def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
     if where is not None:
         argument = _filtered(argument if argument is not None else literal(1), where)
     return Aggregate(name, argument, distinct)
+
+
+def _condition(node: exp.Expr, scope: Scope) -> Expression:
+    """What FILTER and COUNT_IF take: a boolean; an implicit cast of anything else could fail on some row."""
+    made = convert(node, scope)
+    if made.type.kind not in (Kind.BOOLEAN, Kind.NULL):
+        raise refuse(f"a condition is needed, but this is {made.type}", node, kind=ParseError, hint="compare: x > 0")
+    return made
 
 
 def _title(node: exp.Expr) -> str:
@@ -172,10 +180,10 @@ class Grouping:
         alias = self.scope.aliases.get(node.name.lower()) if node.args.get("table") is None else None
         if alias is not None:
             return node if aliases else exp.Paren(this=self.rewrite(alias.copy()))
-        made = self.scope.column(node)
+        function = "avg" if self.scope.column(node).type.numeric else "count"
         raise refuse(
             f"the column {node.name} is neither a group key nor inside an aggregate",
             node,
             kind=ParseError,
-            hint=f"add {node.name} to GROUP BY, or aggregate it: {'avg' if made.type.numeric else 'count'}({node.name})",
+            hint=f"add {node.name} to GROUP BY, or aggregate it: {function}({node.name})",
         )

@@ -10,10 +10,10 @@ from dpsql.bounds.aggregates import aggregate_domain
 from dpsql.bounds.domain import Domain
 from dpsql.bounds.known import Known
 from dpsql.errors import UnboundedColumn
+from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer
 from dpsql.parse.span import refuse
-from dpsql.plan.expression import Column, Expression
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, UnitGroup
-from dpsql.plan.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer
 
 
 def known_of(relation: Relation) -> Known:
@@ -69,14 +69,13 @@ def _aggregate_type(aggregate: Aggregate, domain: Domain) -> Type:
     if aggregate.function == "count":
         return integer(0, 2**62)
     assert argument is not None
-    if argument.type == DOUBLE and aggregate.function in ("sum", "avg") and not domain.bounded:
+    wide = argument.type == DOUBLE or argument.type.lower < INT64[0] or argument.type.upper > INT64[1]
+    if wide and aggregate.function in ("sum", "avg") and not domain.bounded:
         raise unbounded(aggregate.function, argument)
     if aggregate.function == "avg":
         return DOUBLE
     if aggregate.function == "sum" and argument.type != DOUBLE:
         if domain.lower is None or domain.upper is None:
-            if argument.type.lower < INT64[0] or argument.type.upper > INT64[1]:
-                raise unbounded(aggregate.function, argument)
             return integer(*INT128) if argument.type.kind is Kind.INTEGER else DOUBLE
         scale = 10**argument.type.scale
         return decimal(int(domain.lower * scale), int(domain.upper * scale), argument.type.scale)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from dpsql.bounds.domain import Domain
 from dpsql.errors import InternalError
-from dpsql.plan.expression import Column, Expression, columns_of
-from dpsql.plan.types import BOOLEAN, Type
+from dpsql.expressions.expression import Column, Expression, columns_of
+from dpsql.expressions.types import BOOLEAN, Type
 
 
 @dataclass(frozen=True, slots=True)

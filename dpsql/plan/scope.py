@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpsql.errors import ParseError
+from dpsql.expressions.convert import convert
+from dpsql.expressions.expression import Column, Expression
 from dpsql.parse.span import refuse
 from dpsql.plan.catalog import suggest
-from dpsql.plan.convert import convert
-from dpsql.plan.expression import Column, Expression
 from dpsql.plan.relation import Relation
 
 

@@ -110,8 +110,7 @@ def _columns(connection: duckdb.DuckDBPyConnection) -> dict[Place, dict[str, str
 def _views(connection: duckdb.DuckDBPyConnection) -> set[Place]:
     return set(
         connection.execute(
-            "SELECT database_name, view_name FROM duckdb_views() "
-            f"WHERE NOT internal AND NOT temporary AND {_HERE}"
+            f"SELECT database_name, view_name FROM duckdb_views() WHERE NOT internal AND NOT temporary AND {_HERE}"
         ).fetchall()
     )
 

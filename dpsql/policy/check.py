@@ -17,8 +17,6 @@ from dpsql.policy.names import Names, fold, nearest
 if TYPE_CHECKING:
     import duckdb
 
-UNIQUE = "unique"
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -54,7 +52,7 @@ def constraint_facts(connection: duckdb.DuckDBPyConnection, policy: Policy) -> f
         if relation is None or table.public or table.unit_column is None:
             continue
         if relation.is_key(table.unit_column) and _holds_unit(policy, table):
-            facts.add((name, UNIQUE))
+            facts.add((name, table.unique_fact))
         if isinstance(table.unit, ForeignKey) and _constrained(relation, table.unit, catalog):
             facts.add((name, table.unit.fact))
     return frozenset(facts)
@@ -102,9 +100,7 @@ class _Checker:
         yield from errors
         if errors:
             return
-        yield Finding(
-            name, "table", True, "verified", "the table and its columns are there, with usable types"
-        )
+        yield Finding(name, "table", True, "verified", "the table and its columns are there, with usable types")
         if isinstance(table.unit, ForeignKey):
             yield self.foreign_key(name, table.unit)
         if self.reaches_unit(name, table):
@@ -128,9 +124,7 @@ class _Checker:
         for column, declared in columns.items():
             yield from self.column_errors(relation, name, column, declared)
 
-    def column_errors(
-        self, relation: Relation, name: str, column: str, declared: Column
-    ) -> Iterator[Finding]:
+    def column_errors(self, relation: Relation, name: str, column: str, declared: Column) -> Iterator[Finding]:
         if column not in relation.columns:
             guess = nearest(column, relation.columns)
             text = f"there is no column {column}" + (f"; did you mean {guess}?" if guess else "")
@@ -202,11 +196,11 @@ class _Checker:
         return f"SELECT t{depth}.{quote(table.unit_column or '')} AS owner FROM {joins}"
 
     def unique(self, name: str, owners: str) -> Finding:
-        twice = self.repeated(owners, "owner")
+        twice, fact = self.repeated(owners, "owner"), self.policy.tables[name].unique_fact
         if twice:
             text = f"{twice:,} units have more than one row: delete `unique: true` or mend the data"
-            return Finding(name, UNIQUE, False, "violated", text)
-        return Finding(name, UNIQUE, True, "verified", "each unit has at most one row")
+            return Finding(name, fact, False, "violated", text)
+        return Finding(name, fact, True, "verified", "each unit has at most one row")
 
     def over_cap(self, name: str, owners: str) -> Finding:
         cap = self.policy.rows_per_unit(name)
@@ -235,9 +229,7 @@ class _Checker:
             yield _information(name, f"values:{column}", f"{rows:,} rows are outside the values of {column}")
         if not declared.nulls:
             rows = self.rows_where(name, f"{quoted} IS NULL", [])
-            yield _information(
-                name, f"nulls:{column}", f"{rows:,} rows are NULL in {column} despite `nulls: false`"
-            )
+            yield _information(name, f"nulls:{column}", f"{rows:,} rows are NULL in {column} despite `nulls: false`")
 
     def rows_where(self, name: str, condition: str, parameters: Sequence[str]) -> int:
         return self.count(f"SELECT count(*) FROM {quote(name)} WHERE {condition}", parameters)

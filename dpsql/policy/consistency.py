@@ -190,11 +190,7 @@ def _parent_mistakes(path: tuple[str, ...], link: ForeignKey, parent: Table | No
     if parent is None:
         return
     if parent.public or parent.by_row:
-        what = (
-            "public: its rows have no owner"
-            if parent.public
-            else "`unit: row`: its rows are units of their own"
-        )
+        what = "public: its rows have no owner" if parent.public else "`unit: row`: its rows are units of their own"
         yield Mistake(path, f"{link.table} is {what}", "refer to a private table that names a unit column")
     elif not _has_key(parent, link.key):
         yield Mistake(

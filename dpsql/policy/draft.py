@@ -85,9 +85,7 @@ def _create(path: Path, text: str, mode: int) -> None:
     except FileExistsError:
         raise _exists(path) from None
     except OSError as error:
-        raise PolicyError(
-            f"{path} cannot be written: {error.strerror}", hint="name a writable path"
-        ) from None
+        raise PolicyError(f"{path} cannot be written: {error.strerror}", hint="name a writable path") from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
 

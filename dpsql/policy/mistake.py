@@ -25,13 +25,11 @@ class Mistake:
         return Mistake(path + self.path, self.reason, self.fix)
 
 
-class Mistakes(ValueError):  # noqa: N818 - what it carries, and never seen by a caller
+class Mistakes(ValueError):
     """Several mistakes at once; a ValueError, so that pydantic collects it with those of other keys."""
 
     def __init__(self, *mistakes: Mistake) -> None:
-        super().__init__(
-            "; ".join(f"{each.key}: {each.reason}" if each.path else each.reason for each in mistakes)
-        )
+        super().__init__("; ".join(f"{each.key}: {each.reason}" if each.path else each.reason for each in mistakes))
         self.mistakes = mistakes
 
 

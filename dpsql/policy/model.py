@@ -187,6 +187,12 @@ class Table(_Model):
         return self.unit == "row"
 
     @property
+    def unique_fact(self) -> str:
+        """What `dpsql check` verifies for `unique`, as it is named in the ledger: unique in which unit."""
+        unit = self.unit.fact if isinstance(self.unit, ForeignKey) else self.unit
+        return f"unique:{unit}".lower()
+
+    @property
     def unit_column(self) -> str | None:
         """The column of this table that leads to the owner."""
         if isinstance(self.unit, ForeignKey):
@@ -304,9 +310,7 @@ class Policy(_Model):
 
     def _private(self, table: str) -> Table:
         if table not in self.tables or self.tables[table].public:
-            raise PolicyError(
-                f"{table} is not a private table of the policy", hint="name a table with a unit"
-            )
+            raise PolicyError(f"{table} is not a private table of the policy", hint="name a table with a unit")
         return self.tables[table]
 
 

@@ -92,9 +92,7 @@ def _key_of_people(table: Relation) -> str | None:
     if _stem(table.name) not in PEOPLE:
         return None
     names = [table.primary or "id", "id", f"{_stem(table.name)}_id", f"{singular(table.name)}_id"]
-    return next(
-        (table.columns.spelling(each) for each in names if each in table.columns and _usable(each)), None
-    )
+    return next((table.columns.spelling(each) for each in names if each in table.columns and _usable(each)), None)
 
 
 def _stem(name: str) -> str:
@@ -109,9 +107,7 @@ def _usable(column: str) -> bool:
 
 def _links(child: Relation, parent: Relation, key: str) -> list[Link]:
     """The columns of a child that point to the parent's key: by constraint, else by name and type."""
-    declared = [
-        each for each in child.links if fold(each.table) == fold(parent.name) and fold(each.key) == fold(key)
-    ]
+    declared = [each for each in child.links if fold(each.table) == fold(parent.name) and fold(each.key) == fold(key)]
     return declared or [
         Link(column, parent.name, key)
         for column, data_type in child.columns.items()
@@ -129,9 +125,7 @@ def _by_home(tables: Names[Relation], home: tuple[Relation, str]) -> dict[str, G
     unique = parent.is_key(key)
     guesses: dict[str, Guess] = {parent.name: Owner(key, f"the key of {parent.name}", unique=unique)}
     for name, table in tables.items():
-        links = (
-            [] if table is parent else [each for each in _links(table, parent, key) if _usable(each.column)]
-        )
+        links = [] if table is parent else [each for each in _links(table, parent, key) if _usable(each.column)]
         if len(links) == 1:
             guesses[name] = _child(table, links[0], parent)
         elif links:
@@ -164,13 +158,8 @@ def _by_shared_column(tables: Names[Relation]) -> dict[str, Guess]:
     if not likely:
         return {}
     best = max(likely, key=lambda name: (_people_id(name), len(likely[name])))
-    why = (
-        f"shared by {len(likely[best])} tables" if len(likely[best]) > 1 else "named like the id of a person"
-    )
-    return {
-        table.name: Owner(table.columns.spelling(best), why, unique=table.is_key(best))
-        for table in likely[best]
-    }
+    why = f"shared by {len(likely[best])} tables" if len(likely[best]) > 1 else "named like the id of a person"
+    return {table.name: Owner(table.columns.spelling(best), why, unique=table.is_key(best)) for table in likely[best]}
 
 
 def _people_id(column: str) -> bool:

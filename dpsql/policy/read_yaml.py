@@ -136,9 +136,7 @@ def _number(text: str) -> Decimal:
 
 
 def _moment(text: str) -> date:
-    return (
-        date.fromisoformat(text) if len(text) == len("2024-12-31") else datetime.fromisoformat(text.upper())
-    )
+    return date.fromisoformat(text) if len(text) == len("2024-12-31") else datetime.fromisoformat(text.upper())
 
 
 _READERS: dict[str, Callable[[str], Any]] = {

@@ -42,9 +42,7 @@ def read_delta(value: object) -> Decimal:
     """A failure probability: zero for pure differential privacy, else far below one over the units."""
     number = to_decimal(value)
     if not 0 <= number < 1:
-        raise wrong(
-            f"delta is a probability in [0, 1), not {show(value)}", "write 0 or a small number such as 1e-6"
-        )
+        raise wrong(f"delta is a probability in [0, 1), not {show(value)}", "write 0 or a small number such as 1e-6")
     if number > LARGEST_DELTA:
         raise wrong(
             f"delta = {show(value)} is too large to protect anyone (at most 0.01)",

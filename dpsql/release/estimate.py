@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Priced
-from dpsql.plan.types import Kind
+from dpsql.expressions.types import Kind
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.statistics import Source
 

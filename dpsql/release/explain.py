@@ -166,9 +166,8 @@ def notes_of(bill: Bill) -> tuple[str, ...]:
                 notes.append(f"values of {argument.expression} outside [{low:g}, {high:g}] are clamped")
         if bounded.weight is not None and bounded.weight.terms:
             rows = bounded.release.source.rows_per_unit
-            notes.append(
-                f"a unit with more than {rows} row{'s' if rows != 1 else ''} of {bounded.release.table} is weighed down to {rows}"
-            )
+            many = f"{rows} row{'s' if rows != 1 else ''}"
+            notes.append(f"a unit with more than {many} of {bounded.release.table} is weighed down to {rows}")
         if priced.threshold is not None:
             notes.append("groups with few units are left out")
     return tuple(dict.fromkeys(notes))

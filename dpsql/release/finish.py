@@ -12,9 +12,9 @@ import duckdb
 from sqlglot import exp
 
 from dpsql.errors import ParseError
+from dpsql.expressions.types import INT64, Kind, Type
 from dpsql.plan.plan import Plan, Release
 from dpsql.plan.relation import Aggregate
-from dpsql.plan.types import INT64, Kind, Type
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,8 +27,9 @@ SEALED: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": "false",
     "threads": "1",
     "memory_limit": "2GB",
+    "temp_directory": "",
+    "max_execution_time": "60000",
 }
-SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +104,11 @@ class Finisher:
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         self._load(plan.public)
         with self._connection.cursor() as cursor:
-            timer = threading.Timer(SECONDS, cursor.interrupt)
-            timer.daemon = True
-            timer.start()
             try:
                 for release in plan.releases:
                     _create(cursor, release, columns.get(release.name))
                 yield cursor
             finally:
-                timer.cancel()
                 for release in plan.releases:
                     cursor.execute(f"DROP TABLE IF EXISTS {release.name}")
 

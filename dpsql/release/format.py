@@ -64,7 +64,11 @@ def _alternatives(plan: Explanation) -> list[str]:
         )
         mark = "*" if other is plan else ""
         cost = other.cost
-        lines.append(
-            f"{name + mark:<12}{cost.epsilon:>8.4g}{cost.delta:>10.3g}{cost.rho:>10.4g}   {errors or 'depend on the counts'}"
-        )
+        price = f"{cost.epsilon:>8.4g}{cost.delta:>10.3g}{cost.rho:>10.4g}"
+        lines.append(f"{name + mark:<12}{price}   {errors or 'depend on the counts'}")
+    other = plan.alternatives.get("laplace" if plan.mechanism == "gaussian" else "gaussian")
+    if other is not None and plan.cost.rho and other.cost.rho:
+        times = other.cost.rho / plan.cost.rho
+        word = f"{times:.3g} times as much" if times > 1 else f"{1 / times:.3g} times less"
+        lines.append(f"(* is used; {other.mechanism} would take {word} of the dataset's budget, which adds up in ρ)")
     return lines

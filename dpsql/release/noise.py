@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Exact
-from dpsql.plan.expression import Value
+from dpsql.expressions.expression import Value
 from dpsql.sensitivity.bound import MAX_RELEASED
 
 

@@ -78,11 +78,10 @@ class Result:
         exact = {i: self._direct(i, confidence) for i in noisy}
         others = [i for i in noisy if exact[i] is None]
         drawn = resampled_intervals(self._finisher, self._plan, self._released, self._table, others, confidence)
-        columns: dict[str, Any] = {}
-        for index in noisy:
-            name = self.columns[index]
-            columns[f"{name}_low"], columns[f"{name}_high"] = exact[index] or drawn[index]
-        return pd.DataFrame(columns)
+        ends = {(i, end): values for i in noisy for end, values in enumerate(exact[i] or drawn[i])}
+        frame = pd.DataFrame(ends)
+        frame.columns = pd.Index([f"{self.columns[i]}_{'high' if end else 'low'}" for i, end in ends])
+        return frame
 
     def _direct(self, index: int, confidence: float) -> tuple[Any, Any] | None:
         """The exact interval of a column that is one aggregate of one release, unchanged.

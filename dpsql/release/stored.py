@@ -10,7 +10,7 @@ from decimal import Decimal
 import numpy as np
 
 from dpsql.budget.allocate import Priced
-from dpsql.plan.expression import Value
+from dpsql.expressions.expression import Value
 from dpsql.release.noise import Released
 
 _KINDS: dict[str, type] = {"d": date, "t": datetime, "n": Decimal}

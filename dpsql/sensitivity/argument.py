@@ -7,8 +7,8 @@ from fractions import Fraction
 from math import ceil, floor
 
 from dpsql.bounds.domain import Domain
-from dpsql.plan.expression import Expression
-from dpsql.plan.types import Kind
+from dpsql.expressions.expression import Expression
+from dpsql.expressions.types import Kind
 
 ROW_BITS = 30
 """Values with a binary point keep this many bits: they fit 32-bit integers, and a weighted one 64 bits."""

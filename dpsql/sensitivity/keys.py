@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from fractions import Fraction
 from math import ceil, floor, prod
 
 from dpsql.bounds.domain import Domain, value_at
-from dpsql.plan.expression import Expression, Value
-from dpsql.plan.types import Kind, Type
+from dpsql.expressions.expression import Expression, Value
+from dpsql.expressions.types import Kind, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,37 @@ def make_keys(named: Sequence[tuple[str, Expression, Domain, bool]], limit: int)
     return tuple(Key(k.name, k.expression, k.domain, None, k.attribute) for k in keys)
 
 
+def on_type(value: Value, type_: Type) -> Value:
+    """The value as the column's type holds it, None if it cannot: a key that no row can have is no key."""
+    match type_.kind, value:
+        case Kind.BOOLEAN, bool():
+            return value
+        case Kind.INTEGER, int() | float() | Decimal() if not isinstance(value, bool) and value == int(value):
+            return int(value)
+        case Kind.DECIMAL, int() | float() | Decimal() if not isinstance(value, bool):
+            exact = Fraction(value)
+            whole = (exact * 10**type_.scale).denominator == 1
+            return Decimal(int(exact * 10**type_.scale)).scaleb(-type_.scale) if whole else None
+        case Kind.DOUBLE, int() | float() | Decimal() if not isinstance(value, bool):
+            return float(value) + 0.0
+        case Kind.TEXT, str():
+            return value
+        case Kind.TIMESTAMP, datetime():
+            return value
+        case Kind.TIMESTAMP, date():
+            return datetime(value.year, value.month, value.day)
+        case Kind.DATE, datetime():
+            return value.date() if value.time() == time() else None
+        case Kind.DATE, date():
+            return value
+    return None
+
+
 def public_values(domain: Domain, type_: Type, limit: int) -> tuple[Value, ...] | None:
     """The values of a public key, or None if the key is private."""
     if domain.values is not None:
-        values: tuple[Value, ...] = tuple(v for v in domain.values if v is not None)
+        kept = (on_type(v, type_) for v in domain.values if v is not None)
+        values: tuple[Value, ...] = tuple(dict.fromkeys(v for v in kept if v is not None))
     elif type_.kind in (Kind.INTEGER, Kind.DATE) and domain.lower is not None and domain.upper is not None:
         low, high = ceil(domain.lower), floor(domain.upper)
         if high - low >= limit:

@@ -3,10 +3,10 @@
 Each unit spreads a weight over its groups: w_g to each of its g groups, at most `groups_per_unit` of them (chosen by a
 salted hash of the unit and the key). A key is shown if its total weight plus noise reaches a threshold.
 
-**Theorem.** With Gaussian noise, w_g = ⌊c/√g⌋ gives a vector of L2 norm at most c; with Laplace noise, w_g = ⌊c/g⌋ gives
-L1 norm at most c. Released keys are then δ-approximately ρ-zCDP (or (ε, δ)-DP): on keys that other units also have it is
-the noise mechanism; on keys that only this unit has, the threshold of `dpsql.mechanisms.threshold` keeps the chance
-that any is shown below δ.
+**Theorem.** With Gaussian noise, w_g = ⌊c/√g⌋ gives a vector of L2 norm at most c; with Laplace noise, w_g = ⌊c/g⌋
+gives L1 norm at most c. Released keys are then δ-approximately ρ-zCDP (or (ε, δ)-DP): on keys that other units also
+have it is the noise mechanism; on keys that only this unit has, the threshold of `dpsql.mechanisms.threshold` keeps the
+chance that any is shown below δ.
 **Proof.** g·⌊c/√g⌋² ≤ c² and g·⌊c/g⌋ ≤ c. Candidates are the keys with a positive weight, so a key without any unit
 is never shown, and the rest is the threshold's theorem.
 **Requires** δ > 0. **Checked by** the neighbour test (rule `selection`), `test_threshold.py`, and the planted bugs

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpsql.bounds.domain import Domain
-from dpsql.plan.expression import Expression
+from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.argument import Argument, counted, summed
 
@@ -122,7 +122,7 @@ class _Layout:
 
 
 def _pair(index: int, argument: Argument) -> list[Part]:
-    """Σ(x−L) and Σ(U−x). **Theorem.** Together a row adds exactly U−L to them, so their joint L1 norm is that of one."""
+    """Σ(x−L) and Σ(U−x). **Theorem.** A row adds exactly U−L to both together: their joint L1 norm is that of one."""
     return [
         Part(f"above{index}", index, 1, -argument.lower, argument.width),
         Part(f"below{index}", index, -1, argument.upper, argument.width),

@@ -4,8 +4,9 @@ Let unit u own rows with integer contributions v (a vector over statistics), and
 2**-WEIGHT_BITS, at most 1, with W_u · T_j(u) ≤ C_j for every term j: T is u's number of rows (or of rows that have the
 argument, or of groups), or its total Σ|v|, and C the cap: `rows_per_unit`, `groups_per_unit`, or rows · magnitude.
 
-**Theorem (clip).** Multiplying every row of u by W_u leaves Σ over groups |Σ rows v·W_u| ≤ C for each statistic: l1 ≤ C,
-hence linf ≤ C and l2 ≤ C, for any number of groups and rows. The pair Σ(x−L), Σ(U−x) has *jointly* l1 ≤ C, C = rows·(U−L).
+**Theorem (clip).** Multiplying every row of u by W_u leaves Σ over groups |Σ rows v·W_u| ≤ C for each statistic:
+l1 ≤ C, hence linf ≤ C and l2 ≤ C, for any number of groups and rows. The pair Σ(x−L), Σ(U−x) has *jointly*
+l1 ≤ C, C = rows·(U−L).
 **Proof.** Σ_g |Σ v W| ≤ W Σ|v|. For a term on the total, W Σ|v| ≤ C by choice of W. For a term on the number n of rows,
 Σ|v| ≤ n·M and W·n ≤ rows, so W Σ|v| ≤ rows·M. W is ⌊C·2^B / T⌋ / 2^B, rounded down, and v·W is an exact integer in
 units of 2^−B, so nothing is rounded up afterwards. W depends on u's own rows only, so other units do not move.

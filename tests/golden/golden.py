@@ -61,7 +61,9 @@ def connect() -> dpsql.Connection:
     database.execute(TABLES)
     import yaml
 
-    return dpsql.connect(database, policy=yaml.safe_load(POLICY.replace("1e-6", "1.0e-6").replace("1e-8", "1.0e-8")), ledger=":memory:")
+    return dpsql.connect(
+        database, policy=yaml.safe_load(POLICY.replace("1e-6", "1.0e-6").replace("1e-8", "1.0e-8")), ledger=":memory:"
+    )
 
 
 def queries(name: str) -> list[str]:
@@ -76,7 +78,11 @@ def describe(db: dpsql.Connection, sql: str) -> str:
         plan = db.explain(sql, mechanism=mechanism)
     except dpsql.Error as error:
         return f"{type(error).__name__}: {error}"
-    parts = [str(plan), *(f"engine: {release.sql}" for release in plan.releases if release.sql), f"finish: {plan.finishing}"]
+    parts = [
+        str(plan),
+        *(f"engine: {release.sql}" for release in plan.releases if release.sql),
+        f"finish: {plan.finishing}",
+    ]
     return "\n".join(parts)
 
 

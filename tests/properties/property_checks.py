@@ -7,14 +7,12 @@ functions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from property_queries import Query
 from property_world import Database
 
-import dpsql
 from dpsql.audit import ReleaseTrace, StatisticTrace, trace
 from dpsql.errors import EngineError
 
@@ -26,7 +24,9 @@ Key = tuple[str, ...]
 def traced(database: Database, query: Query, salt: bytes = SALT) -> list[ReleaseTrace] | None:
     """The integers before noise; None if the engine failed, which must not happen on any data."""
     try:
-        return trace(database.db, query.sql, salt=salt, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism)
+        return trace(
+            database.db, query.sql, salt=salt, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism
+        )
     except EngineError:
         return None
 
@@ -64,7 +64,7 @@ def _compare_release(one: ReleaseTrace, two: ReleaseTrace, made: Comparison) -> 
     if not is_private(one) and one.keys != two.keys:
         made.violations.append(f"public keys differ: {one.keys} and {two.keys}")
         return
-    moved = {s.name: _moved(one, two, index) for index, s in enumerate(one.statistics)}
+    moved = _moved(one, two)
     for statistic in one.statistics:
         rule = "selection" if statistic.name == "selection" else one.rule
         _measure(rule, statistic, moved[statistic.name], made)
@@ -72,7 +72,8 @@ def _compare_release(one: ReleaseTrace, two: ReleaseTrace, made: Comparison) -> 
         together = [d for name in names for d in moved[name]]
         _norms(one.rule, " and ".join(names), together, {"l1": l1, "l2": l2}, made)
     if is_private(one):
-        made.violations += [f"a key appears when a unit goes: {key}" for key in _rows(two) if key not in _rows(one)]
+        before = _rows(one)
+        made.violations += [f"a key appears when a unit goes: {key}" for key in _rows(two) if key not in before]
 
 
 def _public_part(release: ReleaseTrace) -> tuple[object, ...]:
@@ -90,16 +91,15 @@ def _rows(release: ReleaseTrace) -> dict[Key, int]:
     return {tuple(f"{type(v).__name__} {v!r}" for v in key): i for i, key in enumerate(release.keys)}
 
 
-def _moved(one: ReleaseTrace, two: ReleaseTrace, index: int) -> list[int]:
-    """How far each coordinate moved.
-
-    A private key that only one database has may be shown with probability δ only (the threshold's theorem), and only
-    then are its values; so there its weight must obey the claim, and its values need not.
-    """
-    before, after = _rows(one), _rows(two)
-    statistic, other = one.statistics[index], two.statistics[index]
-    common = before if statistic.name == "selection" else [key for key in before if key in after]
-    return [statistic.values[before[key]] - (other.values[after[key]] if key in after else 0) for key in common]
+def _moved(one: ReleaseTrace, two: ReleaseTrace) -> dict[str, list[int]]:
+    """How far each coordinate moved; a private key that only one database has counts as zero in the other."""
+    pairs = [(s.name, s.values, o.values) for s, o in zip(one.statistics, two.statistics, strict=True)]
+    if not is_private(one):
+        return {name: [v - w for v, w in zip(values, other, strict=True)] for name, values, other in pairs}
+    after = _rows(two)
+    places = [after.get(key) for key in _rows(one)]
+    return {name: [v - (0 if i is None else other[i]) for v, i in zip(values, places, strict=True)]
+            for name, values, other in pairs}  # fmt: skip
 
 
 def _measure(rule: str, statistic: StatisticTrace, moved: Sequence[int], made: Comparison) -> None:
@@ -126,7 +126,7 @@ def compare_equal(one: list[ReleaseTrace] | None, two: list[ReleaseTrace] | None
         return ["the engine failed"]
     found = []
     for a, b in zip(one, two, strict=True):
-        if list(_rows(a)) != list(_rows(b)):
+        if list(_rows(a)) != list(_rows(b)) if is_private(a) else a.keys != b.keys:
             found.append(f"keys differ: {a.keys} and {b.keys}")
         found += [f"{s.name} differs: {s.values} and {t.values}" for s, t in zip(a.statistics, b.statistics, strict=True)
                   if s.values != t.values]  # fmt: skip

@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
 
 from property_checks import Comparison, compare, compare_equal, is_private, traced, visible
 from property_queries import Query, Writer
@@ -23,10 +22,10 @@ from property_world import (
 )
 
 from dpsql.audit import ReleaseTrace
-from dpsql.errors import EngineError, Error
+from dpsql.errors import Error
 
 RULES = ("row", "single_row", "one_group", "clip", "selection")
-NEIGHBOURS, QUERIES = 4, 16
+NEIGHBOURS, QUERIES = 5, 16
 
 
 @dataclass(slots=True)
@@ -63,7 +62,7 @@ def search(seed: int, pairs: int) -> Tally:
         with ExitStack() as stack:
             where = _neighbourhood(rng, stack)
             for _ in range(QUERIES):
-                _examine(_accepted(where.whole, rng), where, tally, looked_at=rng.random() < 0.25)
+                _examine(_accepted(where.whole, rng), where, tally, looked_at=rng.random() < 0.2)
                 if tally.touched["all"] >= pairs or tally.violations:
                     break
     return tally
@@ -71,7 +70,7 @@ def search(seed: int, pairs: int) -> Tally:
 
 def _neighbourhood(rng: random.Random, stack: ExitStack) -> Neighbourhood:
     tables = wild_world(rng) if rng.random() < 0.85 else tame_world(rng, 8)
-    policy = make_policy()
+    policy = make_policy(unit=rng.choice(("id", {"id": "people.id"})))
 
     def enter(chosen: dict[str, list[Row]]) -> Database:
         return stack.enter_context(opened(chosen, policy))
@@ -86,7 +85,8 @@ def _neighbourhood(rng: random.Random, stack: ExitStack) -> Neighbourhood:
 def _accepted(database: Database, rng: random.Random) -> Query:
     """A query that dpsql takes."""
     while True:
-        query = Writer(rng).query()
+        writer = Writer(rng)
+        query = writer.nested() if rng.random() < 0.08 else writer.query()
         try:
             database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism)
         except Error:
@@ -99,7 +99,9 @@ def _examine(query: Query, where: Neighbourhood, tally: Tally, *, looked_at: boo
     rules = rules_of(whole)
     for unit, database in where.neighbours:
         tally.add(rules, compare(whole, traced(database, query)), f"{query}\n    without {unit}")
-    tally.violations += [f"{query}\n    other order, no unowned rows: {v}" for v in compare_equal(whole, traced(where.same, query))]
+    tally.violations += [
+        f"{query}\n    other order, no unowned rows: {v}" for v in compare_equal(whole, traced(where.same, query))
+    ]
     if looked_at and visible(where.whole, query) != visible(where.neighbours[0][1], query):
         tally.violations.append(f"{query}\n    an analyst can see which database it is")
 

@@ -40,8 +40,9 @@ class Scope:
 
 def table_scope(table: str) -> Scope:
     """All columns of a table."""
-    return Scope("id" if table in OWNED else None, ("x", "debt", "n", "amount", "level"), ("kind", "size"),
-                 ("kind", "size", "note"), ("flag",), ("day", "seen"), ("big",), ("n", "level"))  # fmt: skip
+    numbers = ("x", "x", "debt", "debt", "n", "n", "amount", "amount", "level", "huge", "wide", "fine", "temp")
+    return Scope("id" if table in OWNED else None, numbers, ("kind", "kind", "size", "mood"),
+                 ("kind", "size", "note", "mood"), ("flag",), ("day", "seen"), ("big",), ("n", "level"))  # fmt: skip
 
 
 _NUMBERS = (
@@ -75,7 +76,7 @@ _UNIT_KEYS = ("{u} % 3", "{u} > 3", "CASE WHEN {u} < 3 THEN 'few' ELSE 'many' EN
 
 
 class Writer:
-    """Draws queries. `strict` leaves out what DuckDB itself would answer in another way, or not at all."""
+    """Draws queries."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -83,16 +84,25 @@ class Writer:
     def query(self, table: str | None = None) -> Query:
         """A random query over one table (or a given one)."""
         rng = self.rng
-        table = table or rng.choice(TABLES)
+        table = table or rng.choice((*TABLES, "orders"))
         lead, source, scope = self._source(table)
         keys = self._keys(scope)
         items = [f"{key} AS k{i}" for i, key in enumerate(keys)]
         aggregates = [self._aggregate(scope) for _ in range(rng.choice((1, 1, 2, 2, 3)))]
         items += [f"{aggregate} AS a{i}" for i, aggregate in enumerate(aggregates)]
         group = rng.choice((", ".join(keys), ", ".join(str(i + 1) for i in range(len(keys))), "ALL")) if keys else ""
-        where = f" WHERE {self.predicate(scope)}" if rng.random() < 0.35 else ""
+        where = f" WHERE {self.predicate(scope)}" if rng.random() < 0.25 else ""
         sql = f"{lead}SELECT {', '.join(items)} FROM {source}{where}{f' GROUP BY {group}' if group else ''}"
         return Query(sql, len(keys), rng.choice(("laplace", "gaussian")), rng.choice((0.1, 0.5, 1.0, 3.0)))
+
+    def nested(self) -> Query:
+        """Two releases, joined or united, with clauses above them that must not matter."""
+        one, two = self.query(), self.query()
+        named = [f"SELECT * FROM ({q.sql}) AS r{i}" for i, q in enumerate((one, two))]
+        union = " UNION ALL ".join(f"SELECT a0 FROM ({q.sql}) AS r{i}" for i, q in enumerate((one, two)))
+        joined = f"WITH p AS ({named[0]}), q AS ({named[1]}) SELECT p.a0, q.a0, sum(p.a0) OVER () FROM p JOIN q ON p.a0 > q.a0"
+        above = f"SELECT *, rank() OVER (ORDER BY a0) FROM ({one.sql}) AS r WHERE a0 > 3 ORDER BY a0 DESC LIMIT 2"
+        return replace(one, sql=self.rng.choice((union, joined, above)), keys=0)
 
     # parts ------------------------------------------------------------------------------------------------------------
 
@@ -128,8 +138,10 @@ class Writer:
     def _source(self, table: str) -> tuple[str, str, Scope]:
         """What stands before SELECT, what stands after FROM, and the columns there."""
         scope, rng = table_scope(table), self.rng
-        where = f" WHERE {self.predicate(scope)}" if rng.random() < 0.5 else ""
-        kind = rng.choice(("plain", "plain", "plain", "with", "derived", *(("per unit", "pairs") if scope.unit else ())))
+        where = f" WHERE {self.predicate(scope)}" if rng.random() < 0.4 else ""
+        kind = rng.choice(
+            ("plain", "plain", "plain", "with", "derived", *(("per unit", "pairs") if scope.unit else ()))
+        )
         if kind == "with":
             return f"WITH c AS (SELECT * FROM {table}{where}) ", "c", scope
         if kind == "derived":
@@ -147,7 +159,9 @@ class Writer:
         having = rng.choice(("", "", " HAVING count(*) > 1", f" HAVING sum({rng.choice(scope.numbers)}) > 0"))
         totals = [f"sum({self.number(scope)}) AS total", "count(*) AS c", f"avg({rng.choice(scope.numbers)}) AS mean",
                   f"{rng.choice(('min', 'max'))}({rng.choice(scope.numbers)}) AS best"]  # fmt: skip
-        inner = f"SELECT id, {', '.join([*named, *totals])} FROM {table}{where} GROUP BY {', '.join(['id', *keys])}{having}"
+        inner = (
+            f"SELECT id, {', '.join([*named, *totals])} FROM {table}{where} GROUP BY {', '.join(['id', *keys])}{having}"
+        )
         above = Scope("id", ("total", "c", "mean", "best"), free=("total",), levels=("c",))
         if keys == ["kind"]:
             above = replace(above, finite=("g",), texts=("g",))
@@ -168,7 +182,9 @@ class Writer:
             return rng.choice(names) if names else otherwise
 
         def number() -> str:
-            return f"({self.number(scope, depth - 1)})" if depth > 0 and rng.random() < 0.3 else rng.choice(scope.numbers)
+            return (
+                f"({self.number(scope, depth - 1)})" if depth > 0 and rng.random() < 0.3 else rng.choice(scope.numbers)
+            )
 
         def predicate() -> str:
             return self.predicate(scope, depth - 1) if depth > 0 else self._fill("{n} > 1", scope, 0)

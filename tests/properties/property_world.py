@@ -38,9 +38,15 @@ COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
     "level": ("INTEGER", {"min": 1, "max": 4, "nulls": False}),
     "note": ("VARCHAR", {}),
     "big": ("BIGINT", {}),
+    "huge": ("BIGINT", {"min": -(2**61), "max": 2**61}),
+    "wide": ("DOUBLE", {"min": -1e200, "max": 1e200}),
+    "fine": ("DECIMAL(38,10)", {"min": 0, "max": 1}),
+    "temp": ("FLOAT", {"min": -20, "max": 40}),
+    "mood": ("ENUM('bad', 'fine', 'good')", {"values": ["good", "bad"]}),
 }
 _ARROW = {
     "DOUBLE": pa.float64(), "INTEGER": pa.int32(), "DECIMAL(10,2)": pa.decimal128(10, 2), "VARCHAR": pa.string(),
+    "DECIMAL(38,10)": pa.decimal128(38, 10), "FLOAT": pa.float32(), "ENUM('bad', 'fine', 'good')": pa.string(),
     "BOOLEAN": pa.bool_(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "BIGINT": pa.int64(),
 }  # fmt: skip
 SCHEMA = pa.schema([("id", pa.int32()), *((name, _ARROW[type_]) for name, (type_, _) in COLUMNS.items())])
@@ -48,15 +54,15 @@ Row = dict[str, Any]
 Tables = Mapping[str, Sequence[Row]]
 
 
-def make_policy(rows: int = MAX_ROWS, groups: int = MAX_GROUPS) -> dict[str, Any]:
-    """The policy of all worlds, with the contribution bounds of `orders`."""
+def make_policy(rows: int = MAX_ROWS, groups: int = MAX_GROUPS, unit: object = "id") -> dict[str, Any]:
+    """The policy of all worlds, with the contribution bounds of `orders` and its unit, which may be a path."""
     columns = {name: dict(spec) for name, (_, spec) in COLUMNS.items()}
     return {
         "dataset": "world",
         "budget": {"epsilon": 10**6, "delta": "1e-3"},
         "tables": {
             "visits": {"unit": "row", "columns": columns},
-            "orders": {"unit": "id", "max_rows_per_unit": rows, "max_groups_per_unit": groups, "columns": columns},
+            "orders": {"unit": unit, "max_rows_per_unit": rows, "max_groups_per_unit": groups, "columns": columns},
             "people": {"unit": "id", "unique": True, "columns": columns},
             "members": {"unit": "id", "unique": True, "columns": columns},
         },
@@ -82,13 +88,19 @@ def _inside(rng: random.Random) -> Row:
         "level": rng.randint(1, 4),
         "note": rng.choice(("n1", "n2", "n3", "N3", "x")),
         "big": rng.randint(-9, 9),
+        "huge": rng.randint(-(2**20), 2**20) << 33,
+        "wide": rng.randint(-16, 16) * 2.0**660,
+        "fine": Decimal(rng.randint(0, 1024)) / 1024,
+        "temp": rng.randint(-80, 160) / 4,
+        "mood": rng.choice(("good", "bad")),
     }
 
 
 _EDGES: Row = {
     "x": (-10.0, 20.0), "debt": (-30.0, -5.0), "n": (-3, 8), "amount": (Decimal(0), Decimal(50)), "kind": KINDS[:1],
     "size": SIZES[:1], "flag": (True,), "day": (FIRST_DAY, LAST_DAY), "seen": (datetime(2024, 1, 1), datetime(2024, 3, 31)),
-    "level": (1, 4), "note": ("n1",), "big": (0, 1),
+    "level": (1, 4), "note": ("n1",), "big": (0, 1), "huge": (-(2**61), 2**61), "wide": (-1e200, 1e200),
+    "fine": (Decimal(0), Decimal(1)), "temp": (-20.0, 40.0), "mood": ("good",),
 }  # fmt: skip
 _OUTSIDE: Row = {
     "x": (-1e300, 1e300, float("nan"), float("inf"), float("-inf"), -0.0, 20.000001, 5e-324),
@@ -103,6 +115,11 @@ _OUTSIDE: Row = {
     "level": (0, 5, -7, 2**31 - 1),
     "note": ("", "a|b", "b|c", "é", "\x00", "n" * 60),
     "big": (2**63 - 1, -(2**63), 0),
+    "huge": (2**63 - 1, -(2**63), 2**61 + 1),
+    "wide": (1.7e308, -1.7e308, float("inf"), float("nan")),
+    "fine": (Decimal("1.0000000001"), Decimal("-1"), Decimal(10) ** 27),
+    "temp": (float("nan"), float("-inf"), 3e38, -0.0),
+    "mood": ("fine",),
 }
 
 

@@ -2,47 +2,74 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.engines.duckdb.literals import literal
-from dpsql.plan.types import DOUBLE, Kind
+from dpsql.expressions.types import DOUBLE, Kind
 from dpsql.sensitivity.argument import Argument
 
 
-def clamped(argument: Argument, value: str, *, otherwise: str = "NULL") -> str:
-    """`value` as an integer in [lower, upper] grid steps; `otherwise` for NULL and NaN.
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The rows on which a condition is true, and the integer that each of them adds."""
 
-    **Theorem.** Whatever is stored, the result is NULL, `otherwise`, or an integer in [lower, upper], and no step can
-    raise. **Proof.** NaN compares above every number in DuckDB, so it fails `< U` and `<= infinity`; NULL fails every
-    comparison; both fall through. Inside (L, U) the product with the power of two is exact and its rounding monotone,
-    so it stays within the rounded bounds, which fit the integer type. CASE is several times cheaper than least/greatest.
+    condition: str
+    result: str
+
+
+def clamped(argument: Argument, value: str, *, otherwise: str = "NULL") -> str:
+    """`value` as an integer in [lower, upper] grid steps; `otherwise` for NULL and NaN."""
+    if (read := _unclamped(argument, value)) is not None:
+        return read if otherwise == "NULL" else f"coalesce({read}, {otherwise})"
+    branches = [f"WHEN {p.condition} THEN {p.result}" for p in pieces(argument, value) if p.result != otherwise]
+    return f"CASE {' '.join(branches)} ELSE {otherwise} END"
+
+
+def pieces(argument: Argument, value: str) -> tuple[Piece, Piece, Piece]:
+    """The rows inside the bounds, above them and below them, with what they add; rows with NULL or NaN are in none.
+
+    **Theorem.** Whatever is stored, a row is in at most one piece, its result is an integer in [lower, upper], and no
+    step can raise. **Proof.** NaN compares above every number in DuckDB, so it fails `<= U` and `<= infinity`, and
+    NULL fails every comparison; on numbers the three conditions exclude each other. Inside [L, U] the product with the
+    power of two is exact and its rounding monotone, so it stays within the bounds, which lie on the grid and fit the
+    integer type; TRY_CAST costs nothing extra and does not rely on the condition being evaluated first. CASE is several
+    times cheaper than least/greatest.
     **Checked by** `tests/unit/engines/test_duckdb_clamp.py` and the planted bug "no clamp".
     """
     assert argument.expression is not None
     type_ = argument.expression.type
     width = "INTEGER" if argument.magnitude < 2**31 else "BIGINT"
     if type_.kind is Kind.INTEGER and argument.grid == 1:
-        if argument.lower <= type_.lower and type_.upper <= argument.upper:
-            read = f"CAST({value} AS {width})"
-            return read if otherwise == "NULL" else f"coalesce({read}, {otherwise})"
-        return _case(value, str(argument.lower), str(argument.upper), f"CAST({value} AS {width})", argument, otherwise, "")
+        return _pieces(value, str(argument.lower), str(argument.upper), f"TRY_CAST({value} AS {width})", argument, "")
     if type_.kind is Kind.DECIMAL and argument.grid == Fraction(1, 10**type_.scale):
-        inside = f"CAST(round(CAST({value} AS DOUBLE) * {10**type_.scale}) AS BIGINT)"
+        inside = f"TRY_CAST(round(CAST({value} AS DOUBLE) * {10**type_.scale}) AS BIGINT)"
         low, high = (_exact(Fraction(x) * argument.grid, type_.scale) for x in (argument.lower, argument.upper))
-        return _case(value, low, high, inside, argument, otherwise, "")
+        return _pieces(value, low, high, inside, argument, "")
     number = value if type_ == DOUBLE else f"CAST({value} AS DOUBLE)"
-    inside = f"CAST({number} * {literal(float(1 / argument.grid), DOUBLE)} AS {width})"
+    inside = f"TRY_CAST({number} * {literal(float(1 / argument.grid), DOUBLE)} AS {width})"
     low, high = (literal(float(x * argument.grid), DOUBLE) for x in (argument.lower, argument.upper))
-    return _case(number, low, high, inside, argument, otherwise, f" AND {number} <= CAST('infinity' AS DOUBLE)")
+    return _pieces(number, low, high, inside, argument, f" AND {number} <= CAST('infinity' AS DOUBLE)")
 
 
-def _case(value: str, low: str, high: str, inside: str, argument: Argument, otherwise: str, not_nan: str) -> str:
-    branches = [f"WHEN {value} > {low} AND {value} < {high} THEN {inside}"]
-    if str(argument.upper) != otherwise:
-        branches.append(f"WHEN {value} >= {high}{not_nan} THEN {argument.upper}")
-    if str(argument.lower) != otherwise:
-        branches.append(f"WHEN {value} <= {low} THEN {argument.lower}")
-    return f"CASE {' '.join(branches)} ELSE {otherwise} END"
+def _unclamped(argument: Argument, value: str) -> str | None:
+    """The value as it is, where its type allows nothing outside the bounds."""
+    assert argument.expression is not None
+    type_ = argument.expression.type
+    whole = type_.kind is Kind.INTEGER and argument.grid == 1
+    if not whole or type_.lower < argument.lower or type_.upper > argument.upper:
+        return None
+    return f"CAST({value} AS {'INTEGER' if argument.magnitude < 2**31 else 'BIGINT'})"
+
+
+def _pieces(
+    value: str, low: str, high: str, inside: str, argument: Argument, not_nan: str
+) -> tuple[Piece, Piece, Piece]:
+    return (
+        Piece(f"{value} BETWEEN {low} AND {high}", inside),
+        Piece(f"{value} > {high}{not_nan}", str(argument.upper)),
+        Piece(f"{value} < {low}", str(argument.lower)),
+    )
 
 
 def _exact(value: Fraction, scale: int) -> str:

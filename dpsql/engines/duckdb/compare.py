@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpsql.engines.duckdb.physical import physical, shared
 from dpsql.engines.duckdb.rule import Emit, Rule
-from dpsql.plan.expression import Call
+from dpsql.expressions.expression import Call
 
 _SIGNS = {
     "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpsql.budget.allocate import Priced
-from dpsql.engines.duckdb.clamp import clamped
+from dpsql.engines.duckdb.clamp import clamped, pieces
 from dpsql.engines.duckdb.keys import Coded, code_keys
 from dpsql.engines.duckdb.literals import literal
 from dpsql.engines.duckdb.relations import From, Schema, relation_sql
-from dpsql.plan.expression import columns_of
-from dpsql.plan.types import TEXT
+from dpsql.expressions.expression import Column, columns_of
+from dpsql.expressions.types import TEXT
+from dpsql.plan.relation import Scan
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.weight import WEIGHT_BITS, Term
 
@@ -100,6 +101,8 @@ def _totals(bounded: Bounded) -> list[str]:
 
 def _plain(bounded: Bounded, source: From, keys: Coded) -> str:
     """Rules `row` and `single_row`: one pass over the rows."""
+    if _is_column_sum(bounded):
+        return _column_sum(bounded, source)
     listed = [*keys.listed, *_per_unit(bounded)]
     for index, sums, counts in _needs(bounded):
         argument = bounded.arguments[index]
@@ -112,6 +115,34 @@ def _plain(bounded: Bounded, source: From, keys: Coded) -> str:
             listed.append(f"count({'*' if argument.expression is None else value}) AS n{index}")
     totals = f"SELECT {', '.join(listed) or '1'} FROM {source.source}{source.conditions}{_group(keys.names)}"
     return keys.mapped(totals, _totals(bounded))
+
+
+def _is_column_sum(bounded: Bounded) -> bool:
+    """Is all that is asked the SUM of one stored column?"""
+    needs, plain = _needs(bounded), isinstance(bounded.release.source, Scan)
+    if bounded.keys or len(bounded.statistics) != 1 or len(needs) != 1 or not plain:
+        return False
+    [(index, sums, counts)] = needs
+    return sums and not counts and isinstance(bounded.arguments[index].expression, Column)
+
+
+def _column_sum(bounded: Bounded, source: From) -> str:
+    """A scan for each piece of the clamp in place of CASE, which costs more than the sum itself.
+
+    The conditions are on a stored column, so DuckDB checks them while it reads, and leaves out the scan where its
+    statistics exclude them: of values that keep to their bounds only one scan is left.
+    """
+    [(index, _, _)] = _needs(bounded)
+    argument = bounded.arguments[index]
+    assert argument.expression is not None
+    inside, *outside = pieces(argument, source.render(argument.expression))
+    scans = [(f"sum({inside.result})", inside.condition)]
+    scans += [(f"count(*) * {p.result}::HUGEINT", p.condition) for p in outside if p.result != "0"]
+    union = " UNION ALL ".join(
+        f"SELECT {total} AS s FROM {source.source} WHERE {' AND '.join([*source.where, condition])}"
+        for total, condition in scans
+    )
+    return f"SELECT sum(s) AS s{index} FROM ({union})"
 
 
 def _per_unit(bounded: Bounded) -> list[str]:
@@ -144,7 +175,9 @@ def _weight(terms: Sequence[Term], total: dict[str, str]) -> str:
     weights = []
     for term in terms:
         t = total[term.kind].format(i=term.argument)
-        weights.append(f"CASE WHEN {t} > {term.cap} THEN CAST({term.cap << WEIGHT_BITS}::HUGEINT // {t} AS BIGINT) ELSE {ONE} END")
+        weights.append(
+            f"CASE WHEN {t} > {term.cap} THEN CAST({term.cap << WEIGHT_BITS}::HUGEINT // {t} AS BIGINT) ELSE {ONE} END"
+        )
     return weights[0] if len(weights) == 1 else f"least({', '.join(weights)})"
 
 
@@ -200,11 +233,13 @@ def _clip_pairs(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
     if bounded.selection is None:
         return f"{head} SELECT {', '.join(listed)} FROM p JOIN w USING (u){_group(names)}"
     most, weights = bounded.selection.groups, list(bounded.selection.weights)
-    order = f"md5(concat_ws('|', {literal(salt, TEXT)}, u::VARCHAR, {', '.join(f'coalesce({k}::VARCHAR, chr(0))' for k in names)}))"
+    parts = ", ".join(f"coalesce({k}::VARCHAR, chr(0))" for k in names)
+    order = f"md5(concat_ws('|', {literal(salt, TEXT)}, u::VARCHAR, {parts}))"
+    kept = f"row_number() OVER (PARTITION BY u ORDER BY {order}) <= {most}"
     return (
         f"{head}, q AS (SELECT p.*, w.* EXCLUDE (u) FROM p JOIN w USING (u)), "
         f"t AS (SELECT *, {weights}[groups] AS weight FROM q WHERE groups <= {most} UNION ALL "
-        f"SELECT *, CASE WHEN row_number() OVER (PARTITION BY u ORDER BY {order}) <= {most} THEN {weights[-1]} ELSE 0 END "
+        f"SELECT *, CASE WHEN {kept} THEN {weights[-1]} ELSE 0 END "
         f"FROM q WHERE groups > {most}) "
         f"SELECT {', '.join(listed)} FROM t{_group(names)} HAVING sum(weight) > 0"
     )

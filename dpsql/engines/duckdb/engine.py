@@ -49,8 +49,8 @@ class DuckDBEngine(Engine):
         else:
             self._file = Path(source)
             self._connection, self._label = _open(self._file)
-        self._connection.execute("SET TimeZone = 'UTC'")
-        self._schema = _describe(self._connection)
+        _settle(self._connection)
+        self._schema = _describe(self._connection, views=self._frames)
 
     def schema(self) -> Mapping[str, Mapping[str, str]]:
         return self._schema
@@ -100,8 +100,25 @@ class DuckDBEngine(Engine):
                 yield self._connection
             return
         with self._connection.cursor() as cursor:
-            cursor.execute("SET TimeZone = 'UTC'")
+            _settle(cursor)
             yield cursor
+
+
+SETTINGS = {"TimeZone": "UTC", "ieee_floating_point_ops": True, "integer_division": False, "default_collation": ""}
+"""What the emitted SQL relies on: dates in UTC, arithmetic that does not raise, text compared byte by byte."""
+
+
+def _settle(connection: duckdb.DuckDBPyConnection) -> None:
+    """Put the settings of this session, and of no other, to what the emitted SQL relies on."""
+    for name, value in SETTINGS.items():
+        if connection.execute("SELECT current_setting(?)", [name]).fetchall() != [(value,)]:
+            try:
+                connection.execute(f"SET SESSION {name} = '{value}'")
+            except duckdb.Error as problem:
+                raise InterfaceError(
+                    f"the database's setting {name} is locked to a value under which answers are not safe",
+                    hint=f"set it to {value!r} before the configuration is locked",
+                ) from problem
 
 
 def _open(path: Path) -> tuple[duckdb.DuckDBPyConnection, str]:
@@ -125,19 +142,30 @@ def _open(path: Path) -> tuple[duckdb.DuckDBPyConnection, str]:
 
 
 def _frames(tables: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
-    """An in-memory database over data frames, Arrow tables and Parquet or CSV files, one table each."""
+    """An in-memory database over data frames, Arrow tables and Parquet files, one table each.
+
+    A frame with object columns is copied now: a value that does not fit its column's type then fails here, in the
+    steward's sight, and not in a query.
+    """
     connection = duckdb.connect(":memory:", config=LOCKED)
     files = [str(t) for t in tables.values() if isinstance(t, str | os.PathLike)]
     for name, table in tables.items():
-        if isinstance(table, str | os.PathLike):
-            reader = "read_csv" if str(table).lower().endswith((".csv", ".csv.gz", ".tsv")) else "read_parquet"
-            path = str(table).replace("'", "''")
-            try:
-                connection.execute(f"CREATE VIEW {quote(name)} AS SELECT * FROM {reader}('{path}')")
-            except duckdb.Error as problem:
-                raise InterfaceError(f"the file {table} cannot be read", hint="Parquet and CSV files work") from problem
-        else:
-            connection.register(name, table)
+        try:
+            if isinstance(table, str | os.PathLike):
+                path = str(table).replace("'", "''")
+                connection.execute(f"CREATE VIEW {quote(name)} AS SELECT * FROM read_parquet('{path}')")
+            elif "object" in {str(type_) for type_ in getattr(table, "dtypes", ())}:
+                connection.register("_incoming", table)
+                connection.execute(f"CREATE TABLE {quote(name)} AS SELECT * FROM _incoming")
+                connection.unregister("_incoming")
+            else:
+                connection.register(name, table)
+        except duckdb.Error as problem:
+            what = f"the file {table}" if isinstance(table, str | os.PathLike) else f"the frame {name}"
+            raise InterfaceError(
+                f"{what} cannot be read as a table",
+                hint="give Parquet files, Arrow tables, or frames whose columns each hold one type",
+            ) from problem
     if files:
         listed = ", ".join("'" + f.replace("'", "''") + "'" for f in files)
         connection.execute(f"SET allowed_paths = [{listed}]")
@@ -145,14 +173,23 @@ def _frames(tables: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _describe(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
+def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str, dict[str, str]]:
+    """Columns and types of the tables that a bare name means here.
+
+    A view may mix the rows of different units, so it is no table; only those that `_frames` made itself are.
+    """
+    kinds = "('BASE TABLE', 'LOCAL TEMPORARY', 'VIEW')" if views else "('BASE TABLE', 'LOCAL TEMPORARY')"
     rows = connection.execute(
-        "SELECT table_name, column_name, data_type FROM information_schema.columns "
-        "WHERE table_schema IN ('main', 'temp') ORDER BY table_name, ordinal_position"
+        "SELECT c.table_catalog = 'temp', c.table_name, c.column_name, c.data_type FROM information_schema.columns c "
+        "JOIN information_schema.tables t USING (table_catalog, table_schema, table_name) "
+        "WHERE c.table_schema = 'main' AND c.table_catalog IN (current_database(), 'temp') "
+        f"AND t.table_type IN {kinds} ORDER BY c.table_name, c.ordinal_position"
     ).fetchall()
+    hidden = {table.lower() for temporary, table, _, _ in rows if temporary}
     schema: dict[str, dict[str, str]] = {}
-    for table, column, type_ in rows:
-        schema.setdefault(table.lower(), {})[column] = type_
+    for temporary, table, column, type_ in rows:
+        if temporary or table.lower() not in hidden:
+            schema.setdefault(table.lower(), {})[column] = type_
     return schema
 
 
@@ -178,9 +215,9 @@ def _exact(release: Priced, cursor: duckdb.DuckDBPyConnection) -> Exact:
 def _private(release: Priced, cursor: duckdb.DuckDBPyConnection) -> Exact:
     rows = cursor.fetchall()
     width = len(release.bounded.keys)
-    rows.sort(key=lambda row: tuple((v is None, v != v, v) for v in row[:width]))
+    rows.sort(key=lambda row: tuple((v is None, v != v, 0 if v != v else v) for v in row[:width]))
     keys = tuple(row[:width] for row in rows)
-    numbers = np.array([row[width:] for row in rows], dtype=np.int64).reshape(len(rows), -1)
     statistics = len(release.bounded.statistics)
-    values = tuple(numbers[:, 1 + i] if len(rows) else np.zeros(0, dtype=np.int64) for i in range(statistics))
-    return Exact(keys, values, numbers[:, 0] if len(rows) else np.zeros(0, dtype=np.int64))
+    numbers = np.array([row[width:] for row in rows], dtype=np.int64).reshape(len(rows), 1 + statistics)
+    values = tuple(numbers[:, 1 + i] for i in range(statistics))
+    return Exact(keys, values, numbers[:, 0])

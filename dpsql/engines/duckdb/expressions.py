@@ -18,8 +18,8 @@ from dpsql.engines.duckdb.literals import literal
 from dpsql.engines.duckdb.physical import physical
 from dpsql.engines.duckdb.rule import Rule
 from dpsql.errors import InternalError, UnsupportedQuery
-from dpsql.plan.expression import Call, Column, Expression, Literal
-from dpsql.plan.types import Kind
+from dpsql.expressions.expression import Call, Column, Expression, Literal
+from dpsql.expressions.types import Kind
 
 LONGEST = 500_000
 _RULES: dict[str, Rule] = {**numbers.RULES, **compare.RULES, **moments.RULES, **strings.RULES}

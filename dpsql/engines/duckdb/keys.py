@@ -2,7 +2,7 @@
 
 A listed key is grouped by its raw value first and looked up afterwards, once per group: a lookup for every row would
 cost as much as the whole aggregate. Raw values outside the list fall together under NULL; totals are sums, so adding
-up twice changes nothing.
+up twice changes nothing. The lookup has each value once, by construction, so no row is counted twice.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from datetime import date, datetime
 from math import prod
 
 from dpsql.engines.duckdb.literals import literal
-from dpsql.engines.duckdb.relations import From
-from dpsql.plan.types import Kind
+from dpsql.engines.duckdb.relations import From, one_zero
+from dpsql.expressions.types import DOUBLE, Kind
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.keys import Key
 
@@ -41,7 +41,7 @@ class Coded:
         return f"SELECT {listed} FROM ({totals}){self.joins}{where} GROUP BY g"
 
     def in_rows(self, rows: str) -> tuple[str, tuple[str, ...]]:
-        """Rows with the code in place of the keys: for pairs of unit and group, where a raw value is not yet a group."""
+        """Rows with the code in place of the keys: in pairs of unit and group a raw value is not yet a group."""
         if self.code is None:
             return rows, self.names
         where = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
@@ -72,6 +72,8 @@ def code_keys(bounded: Bounded, source: From) -> Coded:
 def _shown(key: Key, source: From) -> str:
     """A private key as it will be read; dates that a calendar cannot hold are NULL, so that reading never fails."""
     value, type_ = source.render(key.expression), key.expression.type
+    if type_ == DOUBLE:
+        return one_zero(value)
     if not type_.temporal:
         return value
     low, high = (datetime.min, datetime.max) if type_.kind is Kind.TIMESTAMP else (date.min, date.max)
@@ -91,4 +93,5 @@ def _code(index: int, key: Key, source: From) -> tuple[str, str, str]:
         branches = " ".join(f"WHEN {literal(v, type_)} THEN {i}" for i, v in enumerate(values))
         return f"CASE {value} {branches} END", f"k{index}", ""
     rows = ", ".join(f"({literal(v, type_)}, {i})" for i, v in enumerate(values))
-    return value, f"d{index}.i", f" LEFT JOIN (VALUES {rows}) AS d{index}(v, i) ON k{index} = d{index}.v"
+    lookup = f"(SELECT v, min(i) AS i FROM (VALUES {rows}) AS l(v, i) GROUP BY v)"
+    return value, f"d{index}.i", f" LEFT JOIN {lookup} AS d{index} ON k{index} = d{index}.v"

@@ -8,8 +8,8 @@ from decimal import Decimal
 
 from dpsql.engines.duckdb.physical import physical
 from dpsql.errors import InternalError
-from dpsql.plan.expression import Value
-from dpsql.plan.types import Kind, Type
+from dpsql.expressions.expression import Value
+from dpsql.expressions.types import Kind, Type
 
 
 def quote(name: str) -> str:

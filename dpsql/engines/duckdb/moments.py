@@ -9,8 +9,8 @@ from dpsql.engines.duckdb import compare, numbers
 from dpsql.engines.duckdb.physical import physical
 from dpsql.engines.duckdb.rule import Emit, Rule
 from dpsql.errors import InternalError, UnsupportedQuery
-from dpsql.plan.expression import Call, Expression, Literal
-from dpsql.plan.types import DATE, TIMESTAMP, Kind
+from dpsql.expressions.expression import Call, Expression, Literal
+from dpsql.expressions.types import DATE, TIMESTAMP, Kind
 
 FIRST, LAST = "0001-01-01", "9999-12-31 23:59:59.999999"
 MOST_YEARS = 200_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dpsql.engines.duckdb.physical import as_decimal, physical, shared, whole
 from dpsql.engines.duckdb.rule import Emit, Rule
-from dpsql.plan.expression import Call, Expression, Literal
-from dpsql.plan.types import INT64, INT128, Kind, Type
+from dpsql.expressions.expression import Call, Expression, Literal
+from dpsql.expressions.types import INT64, INT128, Kind, Type
 
 
 def _cast(made: str, given: str, wanted: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpsql.plan.types import DATE, DOUBLE, INT64, TIMESTAMP, Kind, Type
+from dpsql.expressions.types import DATE, DOUBLE, INT64, TIMESTAMP, Kind, Type
 
 INT32 = (-(2**31), 2**31 - 1)
 _NAMES = {

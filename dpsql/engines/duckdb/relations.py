@@ -11,10 +11,10 @@ from dpsql.engines.duckdb.clamp import clamped
 from dpsql.engines.duckdb.expressions import sql
 from dpsql.engines.duckdb.literals import quote
 from dpsql.errors import InternalError
-from dpsql.plan.expression import Expression, columns_of
+from dpsql.expressions.expression import Expression, columns_of
+from dpsql.expressions.types import DOUBLE, INT64, Kind, Type
 from dpsql.plan.relate import known_of
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, Scan, UnitGroup
-from dpsql.plan.types import DOUBLE, INT64, Kind, Type
 from dpsql.sensitivity.argument import summed
 
 UNIT = "_unit"
@@ -58,7 +58,7 @@ def relation_sql(relation: Relation, needed: frozenset[str], schema: Schema) -> 
 def _scan(scan: Scan, needed: frozenset[str], schema: Schema) -> From:
     stored = schema[scan.table.lower()]
     unit = None if scan.unit is None else _read(scan.field(scan.unit), stored[scan.unit])
-    where = () if scan.unit is None else (f"{quote(scan.unit)} IS NOT NULL",)
+    where = () if unit is None else (f"{unit} IS NOT NULL",)
     columns = {f.name: _read(f, stored[f.name]) for f in scan.fields if f.name in needed}
     return From(quote(scan.table), where, columns, unit)
 
@@ -67,12 +67,19 @@ def _read(field: Field, stored: str) -> str:
     """A stored column in the type that the planner computes with; none of these casts can fail.
 
     Text is compared byte by byte: under another collation two units could be grouped as one, and the spelling that
-    a group shows would be that of some person.
+    a group shows would be that of some person. A unit has one zero, for the same reason.
     """
     name = quote(field.name)
     plain = {Kind.DOUBLE: "DOUBLE", Kind.TEXT: "VARCHAR", Kind.TIMESTAMP: "TIMESTAMP"}.get(field.type.kind)
-    read = name if plain is None or stored.upper() == plain else f"CAST({name} AS {plain})"
+    read = name if plain is None or stored.upper() == plain else f"TRY_CAST({name} AS {plain})"
+    if field.unit and field.type == DOUBLE:
+        return one_zero(read)
     return f'({read} COLLATE "C")' if field.type.kind is Kind.TEXT else read
+
+
+def one_zero(value: str) -> str:
+    """A DOUBLE without negative zero: grouping takes both for one value, and would show that of some row."""
+    return f"CASE WHEN {value} = 0 THEN CAST('0.0' AS DOUBLE) ELSE {value} END"
 
 
 def _project(source: Relation, items: list[Item], schema: Schema) -> From:
@@ -93,11 +100,16 @@ def _unit_group(relation: UnitGroup, source: Relation, needed: frozenset[str], s
     expressions = [k.expression for k in relation.keys] + [a.argument for _, a in aggregates if a.argument is not None]
     used = frozenset().union(*map(columns_of, expressions))
     below = relation_sql(source, used, schema)
-    keys = [below.render(k.expression) for k in relation.keys]
+    keys = [_key(k.expression, below) for k in relation.keys]
     listed = [f"{key} AS {quote(k.name)}" for key, k in zip(keys, relation.keys, strict=True)]
     listed += [f"{_aggregate(a, relation.field(n).type, source, below)} AS {quote(n)}" for n, a in aggregates]
     group = f" GROUP BY {', '.join(dict.fromkeys([below.unit or '', *keys]))}"
     return _nested(below, listed, [k.name for k in relation.keys] + [n for n, _ in aggregates], group)
+
+
+def _key(expression: Expression, below: From) -> str:
+    value = below.render(expression)
+    return one_zero(value) if expression.type == DOUBLE else value
 
 
 def _aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: From) -> str:
@@ -106,6 +118,7 @@ def _aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: From)
         return "count(*)"
     value = below.render(aggregate.argument)
     if aggregate.function in ("count", "min", "max"):
+        value = one_zero(value) if aggregate.argument.type == DOUBLE else value
         return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{value})"
     argument = summed(aggregate.argument, infer(aggregate.argument, known_of(source))) if _on_grid(aggregate) else None
     total = f"sum({'DISTINCT ' if aggregate.distinct else ''}{value if argument is None else clamped(argument, value)})"

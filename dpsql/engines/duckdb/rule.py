@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpsql.plan.expression import Call, Expression
+from dpsql.expressions.expression import Call, Expression
 
 Emit = Callable[[Expression, str], str]
 Rule = Callable[[Call, Emit], str]

@@ -10,8 +10,8 @@ from dpsql.engines.duckdb import compare
 from dpsql.engines.duckdb.literals import text
 from dpsql.engines.duckdb.rule import Emit, Rule
 from dpsql.errors import UnsupportedQuery
-from dpsql.plan.expression import Call, Expression, Literal
-from dpsql.plan.types import Kind
+from dpsql.expressions.expression import Call, Expression, Literal
+from dpsql.expressions.types import Kind
 
 LONGEST = 2**18
 """The most bytes that a concatenation or a replacement gives; a part that is too long becomes NULL."""

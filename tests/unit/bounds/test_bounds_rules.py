@@ -13,9 +13,9 @@ from sqlglot import exp
 from dpsql.bounds import infer, narrow
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type, union, value_at
 from dpsql.bounds.known import Known
-from dpsql.plan.convert import convert
-from dpsql.plan.expression import Column, Expression
-from dpsql.plan.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, from_engine
+from dpsql.expressions.convert import convert
+from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, from_engine
 
 
 def stored(name: str) -> Type:
@@ -117,6 +117,9 @@ INTERVALS: list[tuple[str, object, object]] = [
     ("CASE WHEN huge < 5 THEN 5 ELSE huge END", 5, None),
     ("CASE WHEN huge IS NULL THEN 0 WHEN huge < 0 THEN 0 WHEN huge > 9 THEN 9 ELSE huge END", 0, 9),
     ("CAST(amount AS INTEGER)", 0, 500),
+    ("CAST(amount / 200 AS INTEGER)", 0, 2),
+    ("greatest(huge, 0) * qty", 0, None),
+    ("qty * least(huge, 0)", None, 0),
     ("CAST(price AS INTEGER)", -2, 100),
     ("CAST(age AS DOUBLE)", 18.0, 110.0),
     ("CAST(qty AS TINYINT)", 0, 127),

@@ -20,11 +20,11 @@ from dpsql.bounds.known import Known
 from dpsql.engines.duckdb.expressions import sql
 from dpsql.engines.duckdb.literals import quote
 from dpsql.errors import Error
-from dpsql.plan.convert import convert
-from dpsql.plan.expression import Column, Expression
-from dpsql.plan.types import DATE, TEXT, from_engine
+from dpsql.expressions.convert import convert
+from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.types import DATE, TEXT, from_engine
 
-STATUS = ("paid", "open", "Lost", "é")
+STATUS = ("paid", "open", "Lost", "ß")
 DAYS = (date(2019, 11, 3), date(2024, 3, 1))
 TIMES = (datetime(1968, 5, 4, 3, 2, 1), datetime(1971, 2, 28, 23, 59, 59))
 
@@ -51,6 +51,11 @@ COLUMNS: dict[str, tuple[str, Domain, Callable[[random.Random], object]]] = {
         of_type(from_engine("DOUBLE")),
         lambda r: r.choice([None, math.nan, math.inf, -math.inf, 0.0, 1e308, -3.5]),
     ),  # type: ignore[arg-type]
+    "q": (
+        "DOUBLE",
+        interval(0.0, 10.0, nullable=False, nan=True),
+        lambda r: r.choice([math.nan, 0.0, 10.0, r.uniform(0, 10)]),
+    ),
     "s": ("VARCHAR", finite(STATUS, TEXT, nullable=True), lambda r: r.choice([None, *STATUS])),
     "t": ("VARCHAR", of_type(TEXT), lambda r: r.choice([None, "", "abc", "17", "2020-01-01", "Paid", "nan", "é"])),
     "b": ("BOOLEAN", of_type(from_engine("BOOLEAN")), lambda r: r.choice([None, True, False])),  # type: ignore[arg-type]
@@ -95,7 +100,7 @@ def db() -> duckdb.DuckDBPyConnection:
 def pick(rng: random.Random, depth: int, kind: str) -> str:
     """A random expression: n number, b boolean, d moment, a date, s text."""
     leaves = {
-        "n": ["i", "j", "k", "m", "x", "y", "u", "i", "x", "1", "-3", "0.5", "2.25", "0", "1e2", "1e400"],
+        "n": ["i", "j", "k", "m", "x", "y", "u", "q", "q", "i", "x", "1", "-3", "0.5", "2.25", "0", "1e2", "1e400"],
         "b": ["b", "TRUE", "x > 100", "s = 'paid'", "i IS NULL", "j < 7"],
         "d": ["d", "w", "e", "DATE '2021-03-04'", "d"],
         "a": ["d", "e", "d", "DATE '2020-02-29'"],
@@ -271,6 +276,16 @@ def test_rows_lie_in_the_narrowed_domains(db: duckdb.DuckDBPyConnection, seed: i
         for name, domain, values in zip([*COLUMNS, *others], domains, zip(*rows, strict=True), strict=bool(rows)):
             wrong = [v for v in values if not inside(v, domain) and not (name == "e" and v in (date.min, date.max))]
             assert not wrong, f"WHERE {text} IS {holds}: {name} has {wrong[:3]}, not in {domain}"
+
+
+@pytest.mark.parametrize("unit", ["year", "quarter", "month", "week", "day", "hour", "minute", "second"])
+def test_differences_of_moments_are_exact(unit: str) -> None:
+    rng = random.Random(unit)
+    for _ in range(60):
+        one, two = (datetime(1970, 1, 1) + timedelta(seconds=rng.randint(-(10**6), 10**6)) for _ in "ab")
+        text = f"date_diff('{unit}', TIMESTAMP '{one}', TIMESTAMP '{two}')"
+        domain = infer(expression(text), KNOWN)
+        assert duckdb.sql(f"SELECT {text}").fetchall() == [(domain.lower,)] == [(domain.upper,)]
 
 
 def test_inference_is_not_trivial() -> None:

@@ -16,9 +16,9 @@ from dpsql.engines.duckdb.expressions import sql
 from dpsql.engines.duckdb.literals import literal, quote
 from dpsql.engines.duckdb.physical import physical
 from dpsql.errors import Error, UnsupportedQuery
-from dpsql.plan.convert import convert
-from dpsql.plan.expression import Column, Expression
-from dpsql.plan.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Kind, Type, from_engine, integer
+from dpsql.expressions.convert import convert
+from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Kind, Type, from_engine, integer
 
 DATES = [
     "'infinity'::DATE", "'-infinity'::DATE", "DATE '5877642-06-25 (BC)'", "DATE '5881580-07-10'", "DATE '0001-01-01'",

@@ -49,8 +49,7 @@ def same_law() -> Callable[[NDArray[np.int64], NDArray[np.int64]], bool]:
     def check(first: NDArray[np.int64], second: NDArray[np.int64]) -> bool:
         edges = np.unique(np.quantile(np.concatenate([first, second]), np.linspace(0.02, 0.98, 30)))
         table = [
-            np.bincount(np.searchsorted(edges, z, side="right"), minlength=edges.size + 1)
-            for z in (first, second)
+            np.bincount(np.searchsorted(edges, z, side="right"), minlength=edges.size + 1) for z in (first, second)
         ]
         filled = np.array(table)[:, np.sum(table, axis=0) > 0]
         return bool(stats.chi2_contingency(filled).pvalue > ALARM)

@@ -97,9 +97,7 @@ def test_as_many_draws_as_asked_for(n: int) -> None:
 
 
 @pytest.mark.parametrize("a", [1, 3, 1000, 2**24 - 1])
-@pytest.mark.parametrize(
-    "multiple", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 4), Fraction(13, 5)]
-)
+@pytest.mark.parametrize("multiple", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 4), Fraction(13, 5)])
 def test_acceptance_is_the_gaussian_factor(a: int, multiple: Fraction) -> None:
     """All parities of m and all carries: the split exponent is d²/(2a²) for every d."""
     distance = round(multiple * a)
@@ -135,9 +133,7 @@ class _Recorder:
         return np.ones(other.size, np.bool_)
 
 
-@pytest.mark.parametrize(
-    "scale", [Fraction(1, 2**20), *(s for s in SCALES if s <= 300), Fraction(511), Fraction(512)]
-)
+@pytest.mark.parametrize("scale", [Fraction(1, 2**20), *(s for s in SCALES if s <= 300), Fraction(511), Fraction(512)])
 def test_tail_is_an_upper_bound_and_tight(scale: Fraction) -> None:
     noise = DiscreteGaussian(scale)
     reach = max(1, int(scale))
@@ -221,9 +217,7 @@ def test_a_sensitivity_may_be_a_fraction() -> None:
     assert DiscreteGaussian(Fraction(2)).rho(Fraction(1, 2)) == Fraction(1, 32)
 
 
-@pytest.mark.parametrize(
-    "scale", [Fraction(0), Fraction(-1), Fraction(1, 3), Fraction(2**24), Fraction(1, 2**21)]
-)
+@pytest.mark.parametrize("scale", [Fraction(0), Fraction(-1), Fraction(1, 3), Fraction(2**24), Fraction(1, 2**21)])
 def test_scales_outside_the_grid_are_refused(scale: Fraction) -> None:
     with pytest.raises(InternalError):
         DiscreteGaussian(scale)

@@ -61,9 +61,7 @@ def test_each_draw_may_have_its_own_bound() -> None:
     assert _binomial(int((drawn[:, 4] < 2**60).sum()), 20_000, 1 / 4)
 
 
-@pytest.mark.parametrize(
-    "p", [Fraction(1, 3), Fraction(999, 1000), Fraction(2**61 + 5, 2**62), Fraction(7, 2**40)]
-)
+@pytest.mark.parametrize("p", [Fraction(1, 3), Fraction(999, 1000), Fraction(2**61 + 5, 2**62), Fraction(7, 2**40)])
 def test_bernoulli(p: Fraction) -> None:
     hits = int(sampler.bernoulli(p.numerator, p.denominator, 50_000).sum())
     assert _binomial(hits, 50_000, float(p))

@@ -49,9 +49,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize(("noise", "weights", "delta"), SETTINGS)
-def test_the_threshold_suffices_and_one_less_does_not(
-    noise: Noise, weights: tuple[int, ...], delta: float
-) -> None:
+def test_the_threshold_suffices_and_one_less_does_not(noise: Noise, weights: tuple[int, ...], delta: float) -> None:
     least = threshold(noise, weights, delta)
     assert max(_exposures(noise, weights, least)) <= Decimal(delta)
     assert max(_exposures(noise, weights, least - 1)) > Decimal(delta)
@@ -124,7 +122,4 @@ def test_a_set_union_costs_less_than_a_cap() -> None:
     rho = Fraction(1, 10)
     union = DiscreteGaussian.for_rho(2**10, rho)
     capped = DiscreteGaussian.for_rho(math.isqrt(groups * 4**10) + 1, rho)
-    assert (
-        threshold(union, selection_weights(groups, bits=10), delta)
-        < threshold(capped, (2**10,) * groups, delta) / 2
-    )
+    assert threshold(union, selection_weights(groups, bits=10), delta) < threshold(capped, (2**10,) * groups, delta) / 2

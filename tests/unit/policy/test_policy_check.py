@@ -35,10 +35,8 @@ def only_error(connection: duckdb.DuckDBPyConnection, **tables: Any) -> str:
 
 
 def test_a_unit_that_stands_twice_violates_unique(connection: duckdb.DuckDBPyConnection) -> None:
-    connection.execute(
-        "CREATE TABLE t AS SELECT * FROM (VALUES (1), (2), (2), (3), (3), (NULL), (NULL)) AS v(id)"
-    )
-    finding = findings(connection, t={"unit": "id", "unique": True})["t", "unique"]
+    connection.execute("CREATE TABLE t AS SELECT * FROM (VALUES (1), (2), (2), (3), (3), (NULL), (NULL)) AS v(id)")
+    finding = findings(connection, t={"unit": "id", "unique": True})["t", "unique:id"]
     assert (finding.ok, finding.kind) == (False, "violated")
     assert "2 units have more than one row" in finding.text
 
@@ -46,7 +44,7 @@ def test_a_unit_that_stands_twice_violates_unique(connection: duckdb.DuckDBPyCon
 def test_null_units_do_not_violate_unique(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT * FROM (VALUES (1), (2), (NULL), (NULL)) AS v(id)")
     found = findings(connection, t={"unit": "ID", "unique": True})
-    assert (found["t", "unique"].ok, found["t", "unique"].kind) == (True, "verified")
+    assert (found["t", "unique:id"].ok, found["t", "unique:id"].kind) == (True, "verified")
     assert found["t", "owner"].text == "2 rows have no owner and do not count"
     assert found["t", "owner"].kind == "information"
 
@@ -58,17 +56,15 @@ def test_unique_speaks_of_the_owner_not_of_the_key(connection: duckdb.DuckDBPyCo
         "people": {"unit": "home", "columns": {"id": {}}},
         "cards": {"unit": {"person": "people.id"}, "unique": True},
     }
-    finding = findings(connection, **tables)["cards", "unique"]
+    finding = findings(connection, **tables)["cards", "unique:foreign_key:person->people.id"]
     assert (finding.kind, "1 units" in finding.text) == ("violated", True)
-    assert ("cards", "unique") not in constraint_facts(connection, policy_of(tables))
+    assert ("cards", "unique:foreign_key:person->people.id") not in constraint_facts(connection, policy_of(tables))
 
 
 @pytest.fixture
 def shop(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     connection.execute("CREATE TABLE customers(id INT); INSERT INTO customers VALUES (1), (2), (3), (NULL)")
-    connection.execute(
-        "CREATE TABLE orders(customer_id INT); INSERT INTO orders VALUES (1), (1), (2), (NULL)"
-    )
+    connection.execute("CREATE TABLE orders(customer_id INT); INSERT INTO orders VALUES (1), (1), (2), (NULL)")
     return connection
 
 
@@ -107,9 +103,7 @@ def test_rows_over_the_cap_are_information(shop: duckdb.DuckDBPyConnection) -> N
     finding = findings(shop, **tables)["orders", "max_rows_per_unit"]
     assert (finding.ok, finding.kind) == (True, "information")
     assert finding.text.startswith("1 units have more than 1 rows")
-    assert findings(shop, **SHOP)["orders", "max_rows_per_unit"].text.startswith(
-        "0 units have more than 50 rows"
-    )
+    assert findings(shop, **SHOP)["orders", "max_rows_per_unit"].text.startswith("0 units have more than 50 rows")
 
 
 def test_rows_outside_the_declarations_are_information(connection: duckdb.DuckDBPyConnection) -> None:
@@ -202,14 +196,9 @@ def test_declarations_that_fit_the_type(
 def test_what_is_not_there_is_an_error(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE orders(id INT, amount INT); CREATE VIEW v AS SELECT * FROM orders")
     assert only_error(connection, ordres={"unit": "id"}).endswith("did you mean orders?")
-    assert (
-        only_error(connection, zebra={"public": True})
-        == "zebra table: there is no such table in the database"
-    )
+    assert only_error(connection, zebra={"public": True}) == "zebra table: there is no such table in the database"
     assert "did you mean amount?" in only_error(connection, orders={"unit": "id", "columns": {"amont": {}}})
-    assert only_error(connection, orders={"unit": "uid"}).startswith(
-        "orders column:uid: there is no column uid"
-    )
+    assert only_error(connection, orders={"unit": "uid"}).startswith("orders column:uid: there is no column uid")
     assert "it is a view" in only_error(connection, v={"unit": "id"})
 
 
@@ -220,9 +209,7 @@ def test_the_database_of_another_schema_is_not_there(connection: duckdb.DuckDBPy
 
 
 def test_names_are_quoted(connection: duckdb.DuckDBPyConnection) -> None:
-    connection.execute(
-        'CREATE TABLE "select ""x"(" u""" INT, "c d" INT); INSERT INTO "select ""x" VALUES (1, 5)'
-    )
+    connection.execute('CREATE TABLE "select ""x"(" u""" INT, "c d" INT); INSERT INTO "select ""x" VALUES (1, 5)')
     connection.execute('CREATE TABLE "kid"("p q" INT); INSERT INTO kid VALUES (1)')
     found = findings(
         connection,
@@ -231,14 +218,14 @@ def test_names_are_quoted(connection: duckdb.DuckDBPyConnection) -> None:
             "kid": {"unit": {"p q": 'select "x. u"'}},
         },
     )
-    assert found['select "x', "unique"].kind == "verified"
+    assert found['select "x', 'unique: u"'].kind == "verified"
     assert found['select "x', "bounds:c d"].text.startswith("1 rows")
     assert found["kid", 'foreign_key:p q->select "x. u"'].kind == "verified"
 
 
 def test_registered_frames_are_tables(connection: duckdb.DuckDBPyConnection) -> None:
     connection.register("frame", pd.DataFrame({"id": [1, 2, 2]}))
-    assert findings(connection, frame={"unit": "id", "unique": True})["frame", "unique"].kind == "violated"
+    assert findings(connection, frame={"unit": "id", "unique": True})["frame", "unique:id"].kind == "violated"
 
 
 def test_constraints_guarantee_facts(connection: duckdb.DuckDBPyConnection) -> None:
@@ -253,12 +240,10 @@ def test_constraints_guarantee_facts(connection: duckdb.DuckDBPyConnection) -> N
         "loose": {"unit": {"customer_id": "customers.id"}},
     }
     assert constraint_facts(connection, policy_of(tables)) == {
-        ("customers", "unique"),
+        ("customers", "unique:id"),
         ("orders", "foreign_key:customer_id->Customers.Id"),
     }
-    assert constraint_facts(connection, policy_of({"customers": {"unit": "email"}})) == {
-        ("customers", "unique")
-    }
+    assert constraint_facts(connection, policy_of({"customers": {"unit": "email"}})) == {("customers", "unique:email")}
     assert constraint_facts(connection, policy_of({"customers": {"unit": "a"}})) == frozenset()
     assert constraint_facts(connection, policy_of({"customers": {"unit": "row"}})) == frozenset()
     assert constraint_facts(connection, policy_of({"customers": {"public": True}})) == frozenset()
@@ -266,13 +251,12 @@ def test_constraints_guarantee_facts(connection: duckdb.DuckDBPyConnection) -> N
 
 def test_a_unique_foreign_key_to_the_unit_is_a_unique_unit(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(
-        "CREATE TABLE people(id INT PRIMARY KEY);"
-        "CREATE TABLE cards(person INT PRIMARY KEY REFERENCES people(id))"
+        "CREATE TABLE people(id INT PRIMARY KEY);CREATE TABLE cards(person INT PRIMARY KEY REFERENCES people(id))"
     )
     tables = {"people": {"unit": "id"}, "cards": {"unit": {"person": "people.id"}}}
     assert constraint_facts(connection, policy_of(tables)) == {
-        ("people", "unique"),
-        ("cards", "unique"),
+        ("people", "unique:id"),
+        ("cards", "unique:foreign_key:person->people.id"),
         ("cards", "foreign_key:person->people.id"),
     }
 
@@ -282,9 +266,9 @@ def test_a_collation_makes_a_constraint_worthless(connection: duckdb.DuckDBPyCon
     connection.execute("CREATE TABLE t(u VARCHAR COLLATE NOCASE UNIQUE); INSERT INTO t VALUES ('a'), ('A')")
     policy = policy_of({"t": {"unit": "u", "unique": True}})
     assert constraint_facts(connection, policy) == frozenset()
-    assert findings(connection, t={"unit": "u", "unique": True})["t", "unique"].kind == "violated"
+    assert findings(connection, t={"unit": "u", "unique": True})["t", "unique:u"].kind == "violated"
     connection.execute("CREATE OR REPLACE TABLE t(u VARCHAR UNIQUE)")
-    assert constraint_facts(connection, policy) == {("t", "unique")}
+    assert constraint_facts(connection, policy) == {("t", "unique:u")}
     connection.execute("SET default_collation = 'nocase'")
     assert constraint_facts(connection, policy) == frozenset()
 

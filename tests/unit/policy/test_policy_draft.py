@@ -154,9 +154,7 @@ def test_many_values_are_not_listed_even_for_the_steward() -> None:
 
 
 def test_a_shared_id_of_people_is_the_unit_where_there_is_no_table_of_people() -> None:
-    assert units(
-        "CREATE TABLE a(user_id INT, x INT); CREATE TABLE b(USER_ID INT UNIQUE); CREATE TABLE c(y INT)"
-    ) == {
+    assert units("CREATE TABLE a(user_id INT, x INT); CREATE TABLE b(USER_ID INT UNIQUE); CREATE TABLE c(y INT)") == {
         "a": "user_id",
         "b": "USER_ID",
     }
@@ -190,9 +188,7 @@ def test_the_most_referred_to_people_are_the_units() -> None:
 
 
 def test_odd_names_survive_the_round_trip() -> None:
-    text = draft(
-        'CREATE TABLE users(id INT PRIMARY KEY, "no" INT, "a b: #c" INT, "qu""ote" INT, "über" INT)'
-    ).policy
+    text = draft('CREATE TABLE users(id INT PRIMARY KEY, "no" INT, "a b: #c" INT, "qu""ote" INT, "über" INT)').policy
     assert list(parse_policy(text).tables["users"].columns or ()) == ["id", "no", "a b: #c", 'qu"ote', "über"]
 
 
@@ -227,9 +223,7 @@ def test_write_draft_keeps_the_observed_file_to_the_steward(shop: Draft, tmp_pat
     assert observed.read_text(encoding="utf-8") == shop.observed
 
 
-def test_the_observed_file_is_created_private(
-    shop: Draft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_observed_file_is_created_private(shop: Draft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mode is right in the very call that creates the file, and that call cannot open an existing one."""
     calls: list[tuple[str, int, int]] = []
     real = os.open

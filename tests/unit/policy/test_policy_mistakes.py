@@ -224,9 +224,7 @@ def test_missing_sections_are_named_together() -> None:
 
 
 def test_a_dataset_needs_a_name() -> None:
-    check(
-        f"{TOP}tables: {{}}".replace("dataset: d", "dataset: 2024"), "line 1: dataset", "not a name", "quotes"
-    )
+    check(f"{TOP}tables: {{}}".replace("dataset: d", "dataset: 2024"), "line 1: dataset", "not a name", "quotes")
     check(
         f"{TOP}tables: {{}}".replace("dataset: d", "dataset: ''"),
         "line 1: dataset",
@@ -236,9 +234,7 @@ def test_a_dataset_needs_a_name() -> None:
 
 
 def test_names_keep_their_text_whatever_yaml_makes_of_them() -> None:
-    policy = parse_policy(
-        f"{TOP}tables: {{t: {{unit: u, columns: {{no: {{}}, on: {{}}, 2024: {{}}, null: {{}}}}}}}}"
-    )
+    policy = parse_policy(f"{TOP}tables: {{t: {{unit: u, columns: {{no: {{}}, on: {{}}, 2024: {{}}, null: {{}}}}}}}}")
     assert policy.tables["t"].columns is not None
     assert list(policy.tables["t"].columns) == ["no", "on", "2024", "null"]
 

@@ -11,11 +11,18 @@ import pytest
 import dpsql
 from dpsql.errors import EngineError
 
-TABLES = {"t": {"unit": "u", "max_rows_per_unit": 2, "columns": {"x": {"min": 0, "max": 10}, "k": {"values": ["a", "b"]}}}}
+TABLES = {
+    "t": {"unit": "u", "max_rows_per_unit": 2, "columns": {"x": {"min": 0, "max": 10}, "k": {"values": ["a", "b"]}}}
+}
 
 
 def policy(**budget: object) -> dict[str, object]:
-    return {"dataset": "d", "budget": {"epsilon": 3, "delta": 1e-6, **budget}, "limits": {"epsilon": 1}, "tables": TABLES}
+    return {
+        "dataset": "d",
+        "budget": {"epsilon": 3, "delta": 1e-6, **budget},
+        "limits": {"epsilon": 1},
+        "tables": TABLES,
+    }
 
 
 def connect(ledger: str | Path = ":memory:", **options: object) -> dpsql.Connection:
@@ -98,7 +105,10 @@ def test_an_analyst_has_a_cap_and_tables_of_their_own() -> None:
         db.query("SELECT count(*) FROM t", epsilon=0.4, mechanism="laplace")
         with pytest.raises(dpsql.BudgetExceeded, match="ana"):
             db.query("SELECT sum(x) FROM t", epsilon=0.4, mechanism="laplace")
-    with connect(policy=policy(analysts=analysts), analyst="bob") as db, pytest.raises(dpsql.ParseError, match="no table"):
+    with (
+        connect(policy=policy(analysts=analysts), analyst="bob") as db,
+        pytest.raises(dpsql.ParseError, match="no table"),
+    ):
         db.query("SELECT count(*) FROM t")
     with pytest.raises(dpsql.PolicyError, match="no analyst"):
         connect(policy=policy(analysts=analysts), analyst="eve")
@@ -127,7 +137,7 @@ def test_an_unverified_unique_is_enforced_and_a_verified_one_is_used(tmp_path: P
     unique = {**policy(), "tables": {"t": {"unit": "u", "unique": True, "columns": {"x": {"min": 0, "max": 10}}}}}
     with dpsql.connect(path, policy=unique, ledger=tmp_path / "d.ledger", steward=True) as db:
         assert db.explain("SELECT sum(x) FROM t").releases[0].rule == "one_group"
-        db._ledger.record_fact("t", "unique", db._engine.version())
+        db._ledger.record_fact("t", "unique:u", db._engine.version())
     with dpsql.connect(path, policy=unique, ledger=tmp_path / "d.ledger", steward=True) as db:
         assert db.explain("SELECT sum(x) FROM t").releases[0].rule == "single_row"
     with duckdb.connect(str(path)) as database:
@@ -170,5 +180,17 @@ def test_a_deeply_nested_query_is_refused_in_bounded_time() -> None:
 
 def test_counts_can_be_shown_without_negative_values() -> None:
     with connect(policy={**policy(), "replay": False}) as db:
-        shown = [db.query("SELECT k, count(*) AS n FROM t GROUP BY k", epsilon=0.01, nonnegative=True) for _ in range(5)]
+        shown = [
+            db.query("SELECT k, count(*) AS n FROM t GROUP BY k", epsilon=0.01, nonnegative=True) for _ in range(5)
+        ]
         assert min(row[1] for result in shown for row in result.fetchall()) >= 0
+
+
+def test_settings_that_make_arithmetic_raise_are_put_right_for_our_session_only() -> None:
+    database = duckdb.connect()
+    database.execute("CREATE TABLE t AS SELECT 1 AS u, 0.0::DOUBLE AS x, 'a' AS k")
+    for setting in ("ieee_floating_point_ops = false", "integer_division = true", "default_collation = 'nocase'"):
+        database.execute(f"SET GLOBAL {setting}")
+    with dpsql.connect(database, policy=policy(), ledger=":memory:") as db:
+        db.query("SELECT count(*) FROM t WHERE ln(x) < 0 OR 1 / x > 2 OR sqrt(x - 1) > 0")
+    assert database.execute("SELECT 7 / 2").fetchall() == [(3,)]

@@ -12,10 +12,23 @@ from typing import Protocol
 from sqlglot import exp
 
 from dpsql.errors import ParseError, UnsupportedQuery
+from dpsql.expressions.expression import Call, Column, Expression, Literal
+from dpsql.expressions.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT64,
+    INT128,
+    NULL,
+    TEXT,
+    TIMESTAMP,
+    Kind,
+    Type,
+    decimal,
+    integer,
+)
+from dpsql.expressions.typing import Mismatch, arithmetic, call, common, literal, read_date, require
 from dpsql.parse.span import refuse, span_of
-from dpsql.plan.expression import Call, Column, Expression, Literal
-from dpsql.plan.types import BOOLEAN, DATE, DOUBLE, INT64, INT128, NULL, TEXT, TIMESTAMP, Kind, Type, decimal, integer
-from dpsql.plan.typing import Mismatch, arithmetic, call, common, literal, read_date, require
 
 LENGTH = integer(0, 2**32)
 NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
@@ -36,6 +49,8 @@ def convert(node: exp.Expr, scope: Resolver) -> Expression:
         raise _unknown(node)
     try:
         made = rule(node, lambda child: convert(child, scope), scope)
+    except (KeyError, AttributeError):
+        raise refuse("this call has too few arguments", node, kind=ParseError, hint="see `dpsql functions`") from None
     except Mismatch as problem:
         raise refuse(str(problem), node, hint="cast one side, or compare values of one kind", kind=ParseError) from None
     return made if made.span is not None else _with_span(made, node)
@@ -85,7 +100,7 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
         )
     elif isinstance(node, exp.Window):
         return refuse(  # type: ignore[return-value]
-            "a window function below the aggregate would mix rows of different people",
+            "a window function below the aggregate is not supported: it could mix rows of different people",
             node,
             hint="use it above the aggregate: SELECT key, sum(count(*)) OVER () FROM … GROUP BY key",
         )
@@ -102,7 +117,7 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
     return refuse(  # type: ignore[return-value]
         f"{name} cannot be used on private rows",
         node,
-        hint="below an aggregate only listed functions are allowed (see `dpsql functions`); above it, nearly all of DuckDB's",
+        hint="`dpsql functions` lists what may stand below an aggregate; above it nearly all of DuckDB's may",
     )
 
 
@@ -187,7 +202,8 @@ def _between(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
 
 def _in(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     if node.args.get("query") is not None or not node.expressions:
-        raise refuse("IN with a subquery is not supported", node, hint="list the values: x IN ('a', 'b')")
+        hint = "where the list is public, write it out: x IN ('a', 'b')"
+        raise refuse("IN with a subquery is not supported yet", node, hint=hint)
     _, sides = common([convert(node.this), *map(convert, node.expressions)])
     if not all(isinstance(side, Literal) for side in sides[1:]):
         raise Mismatch("IN takes a list of constants")
@@ -234,7 +250,9 @@ def _case(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
 
 
 def case(conditions: list[Expression], results: list[Expression]) -> Expression:
-    """CASE as one node: condition, result, condition, result, …, default."""
+    """CASE as one node: condition, result, …, default. A condition is a boolean, and nothing is cast to one."""
+    for condition in conditions:
+        require(condition, Kind.BOOLEAN, what="a condition")
     type_, results_ = common(results)
     pairs = [part for pair in zip(conditions, results_, strict=False) for part in pair]
     return call("case", type_, *pairs, results_[-1])
@@ -424,7 +442,8 @@ def _diff(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
 
 _CASTS: dict[str, Type] = {
     "BOOLEAN": BOOLEAN, "TINYINT": integer(-(2**7), 2**7 - 1), "SMALLINT": integer(-(2**15), 2**15 - 1),
-    "INT": integer(-(2**31), 2**31 - 1), "BIGINT": integer(*INT64), "INT128": integer(*INT128), "FLOAT": DOUBLE, "DOUBLE": DOUBLE, "TEXT": TEXT,
+    "INT": integer(-(2**31), 2**31 - 1), "BIGINT": integer(*INT64), "INT128": integer(*INT128),
+    "FLOAT": DOUBLE, "DOUBLE": DOUBLE, "TEXT": TEXT,
     "VARCHAR": TEXT, "DATE": DATE, "TIMESTAMP": TIMESTAMP, "DATETIME": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP,
     "TIMESTAMPTZ": TIMESTAMP,
 }  # fmt: skip
@@ -440,7 +459,7 @@ def _target(to: exp.DataType) -> Type:
         return decimal(-(10**width) + 1, 10**width - 1, scale)
     if name not in _CASTS:
         raise Mismatch(
-            f"a cast to {to.sql('duckdb')} is not supported; use integer, bigint, double, decimal, text, date or timestamp"
+            f"a cast to {to.sql('duckdb')} is not supported; use integer, double, decimal, text, date or timestamp"
         )
     return _CASTS[name]
 
@@ -501,7 +520,8 @@ _RULES: dict[type[exp.Expr], Rule] = {
     exp.Case: _case, exp.If: _if, exp.Coalesce: _variadic("coalesce"), exp.Nullif: _nullif,
     exp.Greatest: _variadic("greatest"), exp.Least: _variadic("least"),
     exp.Round: _round, exp.Floor: _whole("floor"), exp.Ceil: _whole("ceil"), exp.Trunc: _whole("trunc"),
-    exp.Sqrt: _number("sqrt"), exp.Ln: _number("ln"), exp.Exp: _number("exp"), exp.Sign: _number("sign", integer(-1, 1)),
+    exp.Sqrt: _number("sqrt"), exp.Ln: _number("ln"), exp.Exp: _number("exp"),
+    exp.Sign: _number("sign", integer(-1, 1)),
     exp.IsNan: _number("isnan", BOOLEAN),
     exp.Log: _log, exp.Pow: _power,
     exp.Lower: _text("lower"), exp.Upper: _text("upper"), exp.Length: _text("length", LENGTH), exp.Trim: _trim,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 
-from dpsql.plan.expression import Call, Expression, Literal, Value
-from dpsql.plan.types import BOOLEAN, DATE, DOUBLE, NULL, TEXT, TIMESTAMP, Kind, Type, decimal, integer
+from dpsql.expressions.expression import Call, Expression, Literal, Value
+from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, NULL, TEXT, TIMESTAMP, Kind, Type, decimal, integer
 
 
 class Mismatch(Exception):

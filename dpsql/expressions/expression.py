@@ -1,6 +1,6 @@
 """Expressions below an aggregate: three frozen node kinds, typed, and equal when they mean the same.
 
-Only `dpsql.plan.convert` makes them, from an allow-list, so whatever has one of these trees is deterministic and
+Only `dpsql.expressions.convert` makes them, from an allow-list, so whatever has one of these trees is deterministic and
 has a total form on every engine.
 """
 
@@ -12,7 +12,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from dpsql.errors import Span
-from dpsql.plan.types import Type
+from dpsql.expressions.types import Type
 
 _INFIX = {
     "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "add": "+",

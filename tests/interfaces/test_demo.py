@@ -1,0 +1,112 @@
+"""The demo, as a newcomer sees it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dpsql.interfaces.cli import app
+from dpsql.interfaces.demo import QUESTIONS
+from dpsql.interfaces.demo_data import CUSTOMERS, ORDERS, make_shop
+
+
+def _months(shown: str) -> list[tuple[str, str, str]]:
+    """Average, error and truth of question 5."""
+    return re.findall(r"^ 2024-\d\d-01 +([\d.]+) ± ([\d.]+) +([\d.]+)", shown, re.M)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a process of its own prints at 80 columns."""
+    folder = tmp_path_factory.mktemp("demo")
+    environment = {**os.environ, "TMPDIR": str(folder), "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "dpsql.interfaces.cli", "demo"],
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - begin < 60
+    assert list(folder.iterdir()) == [], "the temporary folder stays behind"
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_five_questions_with_error_bars_cost_and_what_is_left(shown: str) -> None:
+    assert len(QUESTIONS) == 5
+    parts = re.split(r"^\d\. ", shown, flags=re.M)[1:]
+    assert len(parts) == 5
+    for part, question in zip(parts, QUESTIONS, strict=True):
+        assert part.startswith(question.title)
+        assert re.search(r"\d ± \d", part)
+        assert re.search(r"cost: ε = 1.* left: ε = \d\.\d+ of 5", part)
+
+
+def test_what_is_left_shrinks_and_the_repetition_is_free(shown: str) -> None:
+    left = [float(each) for each in re.findall(r"left: ε = (\d\.\d+) of 5", shown)]
+    assert left[:5] == sorted(left[:5], reverse=True) and len(set(left[:5])) == 5
+    assert left[5] == left[4]
+    assert "cost: free (released before, and replayed)" in shown
+
+
+def test_the_refusal_has_caret_and_hint(shown: str) -> None:
+    refusal = shown.partition("Refused")[2]
+    line, carets = re.findall(r"^(line 1: .*)\n( *\^+)$", refusal, re.M)[0]
+    assert line[carets.index("^") : len(carets)] == "tip"
+    assert "\nhint: " in refusal
+
+
+def test_nothing_is_wider_than_the_terminal(shown: str) -> None:
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_truth_is_marked_as_the_demos_own(shown: str) -> None:
+    assert "only a demo can show it" in " ".join(shown.split())
+
+
+def test_error_bars_hold_the_truth_mostly(shown: str) -> None:
+    """Question 5 has twelve averages; each error bar misses once in twenty, so six misses are out of the question."""
+    rows = _months(shown)
+    assert len(rows) == 12
+    assert sum(abs(float(value) - float(true)) > float(half) for value, half, true in rows) < 6
+
+
+def test_a_kept_shop_can_be_asked_and_its_noise_is_fresh(shown: str, tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    done = CliRunner().invoke(app, ["demo", "--keep", str(folder)], env={"COLUMNS": "100", "TERM": "dumb"})
+    assert done.exit_code == 0, done.output
+    *lines, last = done.stdout.splitlines()
+    assert 80 < max(map(len, lines)) <= 100
+    assert last == f"Go on:  dpsql shell {folder / 'shop.duckdb'} --analyst ana"
+    assert _months(done.stdout) != _months(shown)
+    assert sorted(each.name for each in folder.iterdir()) == ["policy.yaml", "shop.duckdb", "shop.ledger"]
+    assert (folder / "shop.ledger").stat().st_mode & 0o777 == 0o600
+    asked = ["query", str(folder / "shop.duckdb"), "SELECT count(*) AS n FROM customers", "--analyst", "ana"]
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    again = CliRunner().invoke(app, ["demo", "--keep", str(folder)])
+    assert again.exit_code == 1 and "does not exist yet" in again.stderr
+
+
+def test_the_shop_is_as_large_as_it_says_and_obeys_its_policy(tmp_path: Path) -> None:
+    import duckdb
+
+    shop = make_shop(tmp_path)
+    with duckdb.connect(str(shop.database), read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM customers").fetchone() == (CUSTOMERS,)
+        assert connection.execute("SELECT count(*) FROM orders").fetchone() == (ORDERS,)
+        most = connection.execute(
+            "SELECT max(n) FROM (SELECT count(*) AS n FROM orders GROUP BY customer_id)"
+        ).fetchone()
+        assert most is not None and most[0] <= 16
+    assert CliRunner().invoke(app, ["check", str(shop.database)]).exit_code == 0

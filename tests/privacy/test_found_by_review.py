@@ -1,0 +1,245 @@
+"""Each break that a privacy review found, as a test of the behaviour that closes it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pytest
+
+import dpsql
+from dpsql.interfaces.steward import check
+
+BUDGET = {"epsilon": 10_000, "delta": 1e-6}
+
+
+def database(*statements: str) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    for statement in statements:
+        connection.execute(statement)
+    return connection
+
+
+def policy(tables: dict[str, Any]) -> dict[str, Any]:
+    return {"dataset": "d", "budget": BUDGET, "replay": False, "tables": tables}
+
+
+def connect(connection: Any, tables: dict[str, Any], *, steward: bool = True) -> dpsql.Connection:
+    return dpsql.connect(connection, policy=policy(tables), ledger=":memory:", steward=steward)
+
+
+def moved(one: Any, two: Any, tables: dict[str, Any], sql: str, **options: Any) -> list[tuple[str, int, int]]:
+    """For each statistic: its name, the L1 distance between the neighbours, and the claim."""
+    traces = []
+    for connection in (one, two):
+        with connect(connection, tables) as db:
+            traces.append(dpsql.audit.trace(db, sql, salt=b"salt", **options))
+    found = []
+    for before, after in zip(*traces, strict=True):
+        for index, statistic in enumerate(before.statistics):
+            a = dict(zip(before.keys, statistic.values, strict=True))
+            b = dict(zip(after.keys, after.statistics[index].values, strict=True))
+            assert statistic.l1 is not None
+            found.append((statistic.name, sum(abs(a.get(k, 0) - b.get(k, 0)) for k in {*a, *b}), statistic.l1))
+    return found
+
+
+@pytest.mark.parametrize("unit", ["u", "row"])
+@pytest.mark.parametrize(
+    "sql", ["SELECT p, count(*) FROM t WHERE x = 7 GROUP BY p", "SELECT DISTINCT p FROM t WHERE x = 7"]
+)
+def test_private_keys_without_any_candidate_are_an_empty_answer_not_an_error(unit: str, sql: str) -> None:
+    for where in ("true", "i <> 7"):
+        data = database(
+            "CREATE TABLE t(u INT, p VARCHAR, x INT)",
+            f"INSERT INTO t SELECT i, 'p', i FROM range(100) r(i) WHERE {where}",
+        )
+        with connect(data, {"t": {"unit": unit, "columns": {"p": {}, "x": {}}}}, steward=False) as db:
+            assert db.query(sql, epsilon=0.01).fetchall() == []
+
+
+@pytest.mark.parametrize(
+    "aggregate", ["count(*) FILTER (WHERE note)", "count_if(note)", "count_if(CASE WHEN note = 'bob' THEN 'x' ELSE 'true' END)",
+                  "sum(x) FILTER (WHERE note || '')", "count_if(x)", "sum(CASE WHEN note THEN 1 END)", "sum(if(x, 1, 2))"]
+)  # fmt: skip
+def test_a_condition_is_a_boolean_and_never_cast_to_one(aggregate: str) -> None:
+    data = database("CREATE TABLE t(u INT, note VARCHAR, x INT)", "INSERT INTO t VALUES (1, 'bob', 2)")
+    with (
+        connect(data, {"t": {"unit": "u", "columns": {"note": {}, "x": {"min": 0, "max": 9}}}}) as db,
+        pytest.raises(dpsql.ParseError),
+    ):
+        db.explain(f"SELECT {aggregate} FROM t")
+
+
+def test_values_that_a_decimal_column_cannot_hold_are_no_keys_and_no_row_counts_twice() -> None:
+    tables = {"t": {"unit": "u", "columns": {"d": {}}}}
+    data = [
+        database("CREATE TABLE t(u INT, d DECIMAL(10,1))", f"INSERT INTO t SELECT i, 0.1 FROM range({n}) r(i)")
+        for n in (50, 49)
+    ]
+    listed = ", ".join(f"0.1{i}" for i in range(9))
+    for _, distance, claim in moved(
+        *data, tables, f"SELECT d, count(*) FROM t WHERE d IN ({listed}, 0.2, 0.3, 0.4, 0.5, 0.6) GROUP BY d"
+    ):
+        assert distance <= claim
+    with connect(data[0], tables) as db:
+        [release] = db.explain(f"SELECT d, count(*) FROM t WHERE d IN ({listed}) GROUP BY d").releases
+        assert release.keys[0].values is not None
+        assert [float(v) for v in release.keys[0].values] == [0.1]
+
+
+def test_the_lookup_of_keys_is_a_function_whatever_the_list_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsql.sensitivity.keys.on_type", lambda value, type_: value)
+    tables = {"t": {"unit": "u", "columns": {"d": {"values": [2**53, 2**53 + 1, 5, 6, 7, 8]}}}}
+    data = [
+        database("CREATE TABLE t(u INT, d DOUBLE)", f"INSERT INTO t SELECT i, {2**53} FROM range({n}) r(i)")
+        for n in (50, 49)
+    ]
+    for _, distance, claim in moved(*data, tables, "SELECT d, count(*) FROM t GROUP BY d", mechanism="laplace"):
+        assert 0 < distance <= claim
+
+
+def test_a_verified_unique_is_forgotten_when_the_policy_names_another_unit(tmp_path: Path) -> None:
+    path, ledger = tmp_path / "d.duckdb", tmp_path / "d.ledger"
+    with duckdb.connect(str(path)) as stored:
+        stored.execute("CREATE TABLE t AS SELECT i AS id, i % 10 AS hh, 5 AS x FROM range(100) r(i)")
+    for unit, rule in (("id", "single_row"), ("hh", "one_group")):
+        tables = {"t": {"unit": unit, "unique": True, "columns": {"x": {"min": 0, "max": 10}}}}
+        with dpsql.connect(path, policy=policy(tables), ledger=ledger, steward=True) as db:
+            check(db)
+        with dpsql.connect(path, policy=policy(tables), ledger=ledger, steward=True) as db:
+            assert db.explain("SELECT count(*) FROM t").releases[0].rule == rule
+
+
+def test_a_group_shows_no_persons_spelling_of_zero() -> None:
+    for first in ("'-0.0'::DOUBLE", "0.0::DOUBLE"):
+        data = database(
+            "CREATE TABLE t(u INT, k DOUBLE)",
+            f"INSERT INTO t VALUES (1000, {first})",
+            "INSERT INTO t SELECT i, 0.0 FROM range(1, 200) r(i)",
+        )
+        with connect(data, {"t": {"unit": "u", "columns": {"k": {}}}}, steward=False) as db:
+            for key in ("k", "-k", "k * -1"):
+                [(sign, _)] = db.query(
+                    f"SELECT 1 / z, count(*) FROM (SELECT {key} AS z FROM t) GROUP BY z", epsilon=10
+                ).fetchall()
+                assert sign == float("inf")
+
+
+def test_a_unit_of_minus_zero_is_the_unit_zero() -> None:
+    tables = {"t": {"unit": "u", "max_rows_per_unit": 5, "columns": {"x": {}}}}
+    rows = ["CREATE TABLE t(u DOUBLE, x INT)", "INSERT INTO t SELECT 1.0, 1 FROM range(5)"]
+    zeros = "INSERT INTO t SELECT CASE WHEN i % 2 = 0 THEN '-0.0'::DOUBLE ELSE 0.0 END, 1 FROM range(100) r(i)"
+    for sql in ("SELECT 1 / u > 0 AS g, count(*) FROM t GROUP BY g",
+                "SELECT count(*) FROM (SELECT u, CAST(u AS VARCHAR) AS s FROM t GROUP BY u, CAST(u AS VARCHAR))"):  # fmt: skip
+        for _, distance, claim in moved(database(*rows, zeros), database(*rows), tables, sql):
+            assert 0 < distance <= claim
+
+
+@pytest.mark.parametrize("type_", ["DECIMAL(38,2)", "TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS"])
+def test_a_unit_type_that_reading_could_merge_is_refused(type_: str) -> None:
+    with (
+        connect(database(f"CREATE TABLE t(u {type_})"), {"t": {"unit": "u"}}) as db,
+        pytest.raises(dpsql.PolicyError, match="merge two units"),
+    ):
+        db.query("SELECT count(*) FROM t")
+
+
+def test_keys_with_nan_have_the_order_of_the_keys() -> None:
+    orders = set()
+    for first in ("a", "b"):
+        data = database("CREATE TABLE t(u INT, k DOUBLE, b VARCHAR)", f"INSERT INTO t VALUES (0, 'nan'::DOUBLE, '{first}')",
+                        "INSERT INTO t SELECT i, 'nan'::DOUBLE, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END FROM range(1, 400) r(i)")  # fmt: skip
+        with connect(data, {"t": {"unit": "u", "columns": {"k": {}, "b": {}}}}, steward=False) as db:
+            orders |= {
+                tuple(row[1] for row in db.query("SELECT k, b, count(*) FROM t GROUP BY k, b", epsilon=10).fetchall())
+                for _ in range(5)
+            }
+    assert orders == {("a", "b")}
+
+
+def test_csv_files_are_not_taken_because_their_types_depend_on_rows(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("u,x\n1,2\n")
+    with pytest.raises(dpsql.InterfaceError, match="cannot be read"):
+        connect({"t": str(tmp_path / "t.csv")}, {"t": {"unit": "u"}})
+
+
+def test_a_frame_with_mixed_objects_fails_when_it_is_connected_or_not_at_all() -> None:
+    frame = pd.DataFrame({"u": range(3000), "x": pd.Series([*range(2999), {"a": 1}], dtype=object)})
+    try:
+        db = connect({"t": frame}, {"t": {"unit": "u", "columns": {"x": {}}}}, steward=False)
+    except dpsql.InterfaceError:
+        return
+    with db:
+        db.query("SELECT count(x) FROM t", epsilon=1)
+
+
+def test_timestamps_beyond_the_calendar_do_not_fail() -> None:
+    for seconds in (0, 2**45):
+        data = database("CREATE TABLE t(u INT, ts TIMESTAMP_S)")
+        data.execute("INSERT INTO t SELECT 1, TIMESTAMP_S '1970-01-01 00:00:00'")
+        frame = pd.DataFrame({"u": [1], "ts": pd.Series([seconds]).astype("datetime64[s]")})
+        with connect({"t": frame}, {"t": {"unit": "u", "columns": {"ts": {}}}}, steward=False) as db:
+            db.query("SELECT count(*) FROM t WHERE ts > '2000-01-01'", epsilon=1)
+
+
+def test_a_table_of_the_same_name_in_an_attached_database_says_nothing_about_ours(tmp_path: Path) -> None:
+    data = database("CREATE TABLE t(u INT, x BIGINT)", "INSERT INTO t VALUES (1, 1000000000000)", f"ATTACH '{tmp_path / 'zz.duckdb'}' AS zz",
+                    "CREATE TABLE zz.t(u INT, x TINYINT)")  # fmt: skip
+    with connect(data, {"t": {"unit": "u", "columns": {"x": {"min": 0, "max": 10}}}}, steward=False) as db:
+        db.query("SELECT sum(x + x) FROM t", epsilon=1)
+
+
+def test_a_view_is_not_a_table() -> None:
+    data = database("CREATE TABLE base(u INT)", "CREATE VIEW t AS SELECT u, (SELECT count(*) FROM base) AS x FROM base")
+    with (
+        connect(data, {"t": {"unit": "u", "columns": {"x": {"min": 0, "max": 10}}}}) as db,
+        pytest.raises(dpsql.PolicyError, match="no such table"),
+    ):
+        db.query("SELECT sum(x) FROM t")
+
+
+@pytest.mark.parametrize(("epsilon", "mechanism"), [(1e-12, "laplace"), (1e-9, "gaussian")])
+def test_a_tiny_price_is_refused_or_answered_at_once(epsilon: float, mechanism: str) -> None:
+    with connect(database("CREATE TABLE t(u INT, p VARCHAR)"), {"t": {"unit": "u", "columns": {"p": {}}}}) as db:
+        start = time.process_time()
+        for sql in ("SELECT count(*) FROM t", "SELECT p, count(*) FROM t GROUP BY p"):
+            try:
+                db.explain(sql, epsilon=epsilon, mechanism=mechanism)
+            except dpsql.Error as error:
+                assert error.hint
+        assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT repeat('x', 3000000000), count(*) FROM t", "SELECT lpad('x', 2000000000, 'y'), count(*) FROM t",
+            "SELECT len(generate_series(1, 1000000000)), count(*) FROM t", "SELECT len(range(1000000000)), count(*) FROM t",
+            "SELECT count(*) FROM t LIMIT (SELECT count(*) FROM pg_catalog.pg_settings)", "SELECT count(*) FROM t LIMIT (SELECT 1)",
+            "SELECT DISTINCT ON ((SELECT count(*) FROM pg_catalog.pg_settings)) 1 FROM (SELECT count(*) FROM t)",
+            "SELECT format('{:>2000000000}', 'x'), count(*) FROM t", "SELECT printf('%2000000000d', 1), count(*) FROM t"]
+)  # fmt: skip
+def test_the_finishing_query_cannot_exhaust_the_machine_or_read_its_catalogue(sql: str) -> None:
+    with connect(database("CREATE TABLE t(u INT)"), {"t": {"unit": "u"}}) as db:
+        start = time.process_time()
+        with pytest.raises(dpsql.Error):
+            db.explain(sql)
+        assert time.process_time() - start < 5
+
+
+def test_a_long_list_of_values_is_planned_quickly() -> None:
+    listed = ", ".join(f"'v{i}'" for i in range(4000))
+    with connect(database("CREATE TABLE t(u INT, p VARCHAR)"), {"t": {"unit": "u", "columns": {"p": {}}}}) as db:
+        start = time.process_time()
+        db.explain(f"SELECT p, count(*) FROM t WHERE p IN ({listed}) GROUP BY p")
+        assert time.process_time() - start < 5
+
+
+def test_an_average_that_cannot_be_bounded_is_refused_in_words() -> None:
+    with (
+        connect(database("CREATE TABLE t(u INT, x UBIGINT)"), {"t": {"unit": "u", "columns": {"x": {}}}}) as db,
+        pytest.raises(dpsql.UnboundedColumn),
+    ):
+        db.explain("SELECT avg(m) FROM (SELECT u, avg(x) AS m FROM t GROUP BY u)")

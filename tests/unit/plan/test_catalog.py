@@ -1,0 +1,70 @@
+"""The catalogue: what exists for an analyst, and whose rows are whose."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+import dpsql
+
+BUDGET = {"epsilon": 10, "delta": 1e-6}
+
+
+def connect(tables: dict[str, object], frames: dict[str, pd.DataFrame]) -> dpsql.Connection:
+    return dpsql.connect(
+        frames, policy={"dataset": "d", "budget": BUDGET, "tables": tables}, ledger=":memory:", steward=True
+    )
+
+
+def test_a_path_that_leads_through_a_row_anywhere_is_not_taken_for_the_unit() -> None:
+    tables = {
+        "people": {"unit": "household_id", "max_rows_per_unit": 1, "columns": {"id": {}}},
+        "cards": {"unit": {"person_id": "people.id"}, "max_rows_per_unit": 1},
+        "buys": {
+            "unit": {"person_id": "cards.person_id"},
+            "max_rows_per_unit": 1,
+            "columns": {"amount": {"min": 0, "max": 10}},
+        },
+    }
+    ids = list(range(100))
+    frames = {
+        "people": pd.DataFrame({"household_id": [1] * 100, "id": ids}),
+        "cards": pd.DataFrame({"person_id": ids}),
+        "buys": pd.DataFrame({"person_id": ids, "amount": [10.0] * 100}),
+    }
+    with connect(tables, frames) as db:
+        for sql in ("SELECT count(*) FROM cards", "SELECT sum(amount) FROM buys"):
+            with pytest.raises(dpsql.UnsupportedQuery, match="through another table"):
+                db.query(sql)
+        assert db.explain("SELECT count(*) FROM people").releases[0].rule == "one_group"
+
+
+def test_a_path_that_names_the_unit_itself_is_the_unit() -> None:
+    tables = {
+        "people": {"unit": "id", "columns": {"id": {}}},
+        "buys": {"unit": {"Person": "people.ID"}, "max_rows_per_unit": 1, "columns": {"amount": {"min": 0, "max": 10}}},
+    }
+    frames = {
+        "people": pd.DataFrame({"id": [1, 2]}),
+        "buys": pd.DataFrame({"person": [1, 1, 2], "amount": [10.0, 10.0, 10.0]}),
+    }
+    with connect(tables, frames) as db:
+        [release] = dpsql.audit.trace(db, "SELECT sum(amount) FROM buys", salt=b"s")
+        statistic = release.statistics[0]
+        assert float(statistic.values[0] * statistic.grid) == pytest.approx(20)
+
+
+def test_a_column_of_an_unknown_type_is_named() -> None:
+    frames = {"t": pd.DataFrame({"u": [1], "when": [pd.Timedelta("1s")]})}
+    with (
+        connect({"t": {"unit": "u", "columns": {"when": {}}}}, frames) as db,
+        pytest.raises(dpsql.PolicyError, match=r"t\.columns\.when"),
+    ):
+        db.query("SELECT count(*) FROM t")
+
+
+def test_too_few_arguments_are_an_error_of_ours() -> None:
+    with connect({"t": {"unit": "u", "columns": {"s": {}}}}, {"t": pd.DataFrame({"u": [1], "s": ["a"]})}) as db:
+        for call in ("replace(s, 'a')", "substring(s)", "round()", "date_trunc('month')", "strpos(s)"):
+            with pytest.raises(dpsql.Error):
+                db.query(f"SELECT count(*) FROM t WHERE {call} = 'x'")

@@ -1,0 +1,84 @@
+"""The flow of the design as a test: each package imports only what lies before it, and exact values stay where they are made."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import dpsql
+
+ROOT = Path(dpsql.__file__).parent
+FLOW = ["errors", "policy", "parse", "mechanisms", "expressions", "bounds", "plan", "sensitivity", "budget", "engines",
+        "release", "session", "audit", "interfaces"]  # fmt: skip
+MAY_NAME_EXACT = {"engines/base.py", "engines/duckdb/engine.py", "release/noise.py"}
+
+
+def imports(path: Path) -> set[str]:
+    """The dpsql modules that a file imports, also inside functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return {name for name in found if name.split(".")[0] == "dpsql" and "." in name}
+
+
+def package(name: str) -> str:
+    return name.split(".")[1]
+
+
+def modules() -> list[tuple[str, Path]]:
+    return [(path.relative_to(ROOT).parts[0].removesuffix(".py"), path) for path in ROOT.rglob("*.py")]
+
+
+def test_every_package_has_its_place_in_the_flow() -> None:
+    assert {name for name, _ in modules()} - {"__init__"} == set(FLOW)
+
+
+def test_imports_point_backwards_only() -> None:
+    wrong = []
+    for name, path in modules():
+        for imported in imports(path):
+            if (
+                name != "__init__"
+                and FLOW.index(package(imported)) > FLOW.index(name)
+                and not _typing_only(path, imported)
+            ):
+                wrong.append(f"{path.relative_to(ROOT)} imports {imported}")
+    assert wrong == []
+
+
+def _typing_only(path: Path, imported: str) -> bool:
+    """Inside `if TYPE_CHECKING:`, or the one lazy door from the conductor to the DB-API cursor."""
+    tree = ast.parse(path.read_text())
+    guarded = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+    inside = {n.module for g in guarded for n in ast.walk(g) if isinstance(n, ast.ImportFrom)}
+    return imported in inside or (path.name == "session.py" and imported == "dpsql.interfaces.dbapi")
+
+
+def test_exact_values_are_named_only_where_they_are_made_and_where_noise_is_added() -> None:
+    named = {
+        path.relative_to(ROOT).as_posix()
+        for _, path in modules()
+        if any((isinstance(n, ast.Name) and n.id == "Exact") or (isinstance(n, ast.alias) and n.name == "Exact")
+               for n in ast.walk(ast.parse(path.read_text())))
+    }  # fmt: skip
+    assert named <= MAY_NAME_EXACT
+
+
+def test_the_engine_library_stays_in_its_folder_and_the_sealed_database() -> None:
+    allowed = {"engines/duckdb", "release/finish.py", "policy", "interfaces"}
+    for _, path in modules():
+        where = path.relative_to(ROOT).as_posix()
+        if "duckdb" in {n.names[0].name for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Import)}:
+            assert any(where.startswith(a) for a in allowed), where
+
+
+def test_importing_dpsql_is_light() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, dpsql; print([m for m in ('pandas', 'numpy', 'sqlglot', 'pydantic', 'duckdb') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
