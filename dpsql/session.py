@@ -68,6 +68,9 @@ class BudgetStatus:
         return "\n".join(f"{n}: spent {a.spent} of {a.caps}; left for one query: {a.remaining}" for n, a in rows)
 
 
+REPLAYED = "another analyst asked this before: free for the dataset, and counted once against your own cap"
+
+
 class Connection:
     """A door for one analyst (or the steward) to one dataset: PEP 249, plus `query`, `explain` and `budget`."""
 
@@ -89,7 +92,7 @@ class Connection:
     ) -> Result:
         """Answer a query privately. `epsilon` and `delta` are the price of the whole query."""
         prepared = self.prepare(sql, epsilon, delta, mechanism)
-        released, cost, replayed = self._release(prepared)
+        released, cost, replayed, notes = self._release(prepared)
         columns = {name: tabulate(table, nonnegative=nonnegative) for name, table in released.items()}
         table = self._finisher.run(prepared.plan, columns)
         names = tuple(output.name for output in prepared.plan.outputs)
@@ -99,7 +102,7 @@ class Connection:
             cost,
             replayed,
             prepared.bill.mechanism,
-            notes_of(prepared.bill),
+            (*notes_of(prepared.bill), *notes),
             table,
             prepared.plan,
             released,
@@ -141,10 +144,11 @@ class Connection:
         except RecursionError:
             raise ParseError("the query is nested too deeply", hint="split it into CTEs") from None
 
-    def _release(self, prepared: Prepared) -> tuple[dict[str, Released], Cost, bool]:
+    def _release(self, prepared: Prepared) -> tuple[dict[str, Released], Cost, bool, tuple[str, ...]]:
         """Replay what was released before; charge for the rest, durably, and only then run it."""
         salt = self._ledger.salt()
         done: dict[str, Released] = {}
+        counted = False
         missing: list[tuple[Priced, bytes]] = []
         for priced in prepared.bill.releases:
             name = priced.bounded.release.name
@@ -156,7 +160,8 @@ class Connection:
             if found is None:
                 missing.append((priced, mark))
             else:
-                self._ledger.replayed(found.entry, self.analyst, self._caps(self.analyst) if self.analyst else None)
+                caps = self._caps(self.analyst) if self.analyst else None
+                counted |= self._ledger.replayed(found.entry, self.analyst, caps)
                 done[name] = unpack(found.payload, priced)
         entry = self._reserve(prepared, missing)
         for priced, mark in missing:
@@ -165,7 +170,8 @@ class Connection:
             if entry is not None:
                 self._ledger.store(entry, mark, pack(released))
         cost = cost_of(prepared.bill, [priced for priced, _ in missing])
-        return done, cost, entry is None and not all(p.free for p in prepared.bill.releases)
+        replayed = entry is None and not all(p.free for p in prepared.bill.releases)
+        return done, cost, replayed, (REPLAYED,) if counted else ()
 
     def _reserve(self, prepared: Prepared, missing: Sequence[tuple[Priced, bytes]]) -> int | None:
         charge = charge_of([priced for priced, _ in missing])

@@ -44,8 +44,8 @@ def _hint(charge: Charge, cost: Cost, refusing: list[Account]) -> str:
         return "the delta for private group keys is spent: ask for a smaller delta, or group by declared values"
     epsilon = min(_within_reach(charge, cost, caps, spent) for _, caps, spent in refusing)
     if epsilon < 0.001:
-        return "repeat an earlier query (it is free), or ask the steward to raise the cap"
-    return f"ask for epsilon {_three_digits_down(epsilon)} or less, or repeat an earlier query (it is free)"
+        return "repeat a query of your own (it is free), or ask the steward to raise the cap"
+    return f"ask for epsilon {_three_digits_down(epsilon)} or less, or repeat a query of your own (it is free)"
 
 
 def _within_reach(charge: Charge, cost: Cost, caps: Caps, spent: Spent) -> float:

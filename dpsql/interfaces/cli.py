@@ -207,7 +207,9 @@ def init(
 
     with waiting("reading the database"):
         written, observed = draft(db, policy or _beside(db), dataset or db.stem)
-    typer.echo(f"{written}: the draft. Read every line, fill in the bounds, then run `dpsql check {db}`.")
+    typer.echo(
+        f"{written}: the draft. Read every line, fill in the bounds, then run `dpsql check {db} --policy {written}`."
+    )
     typer.echo(f"{observed}: true extremes and values, for you only (mode 0600). Delete it when the policy is done.")
 
 

@@ -74,6 +74,15 @@ def _join(sources: Sequence[tuple[exp.Expr, str, Made]], private: Sequence[tuple
     return refuse("a join with a private table is not supported yet", sources[1][0], hint=hint)
 
 
+def _lists_units(made: Private, node: exp.Expr) -> Error:
+    unit = next((f.name for f in made.relation.fields if f.unit), "the unit")
+    return refuse(
+        f"this query would show each {unit} of {made.table.name}, which is private",
+        node,
+        hint=f"aggregate once more: SELECT avg(n) FROM (SELECT {unit}, count(*) AS n FROM … GROUP BY {unit})",
+    )
+
+
 def _lists_rows(made: Private, node: exp.Expr) -> Error:
     return refuse(
         f"this query would list rows of {made.table.name}, which are private",
@@ -285,6 +294,8 @@ class _Builder:
                 raise _lists_rows(source, node)
             return Private(self._rows(node, scope), source.table)
         if any(relation.is_unit(key) for key in keys):
+            if top:
+                raise _lists_units(source, node)
             return Private(self._per_unit(node, scope, keys), source.table)
         return self._release(node, source, scope, keys, ctes, top=top)
 

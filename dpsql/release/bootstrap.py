@@ -35,10 +35,28 @@ def resampled_intervals(
     """Ends of the wanted output columns; NaN where rows cannot be matched."""
     if not wanted:
         return {}
-    draw = _stacked if _row_by_row(plan) else _repeated
-    drawn = draw(finisher, plan, released, answer, wanted)
     edge = (1 - confidence) / 2
-    return {i: _quantiles(values, edge) for i, values in drawn.items()}
+    if _row_by_row(plan):
+        return {i: _quantiles(v, edge) for i, v in _stacked(finisher, plan, released, answer, wanted).items()}
+    drawn = _repeated(finisher, plan, released, answer, wanted)
+    selected = any(table.priced.threshold is not None for table in released.values())
+    return {i: _reflected(v, edge, _column(answer, i), selected) for i, v in drawn.items()}
+
+
+def _column(answer: Table, index: int) -> Floats:
+    return np.array([_number(row[index]) for row in answer.rows])
+
+
+def _reflected(values: Floats, edge: float, shown: Floats, selected: bool) -> tuple[Floats, Floats]:
+    """The interval for what mixes rows: a maximum of noisy values lies too high, its draws as far above it again.
+
+    So the draws are reflected at the value shown. Where private keys were selected and nothing moves, the draws say
+    nothing about the keys that were left out, and there is no interval.
+    """
+    low, high = _quantiles(values, edge)
+    low, high = 2 * shown - high, 2 * shown - low
+    unknown = (low == high) & selected
+    return np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
 
 
 def _row_by_row(plan: Plan) -> bool:

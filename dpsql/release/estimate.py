@@ -82,7 +82,7 @@ def average(priced: Priced, source: Source, noisy: Sequence[NDArray[np.int64]]) 
     one, two = real(priced, source.first, noisy), real(priced, source.first + 1, noisy)
     with np.errstate(divide="ignore", invalid="ignore"):
         if source.form == "pair":
-            mean = low + (high - low) * one / (one + two)
+            mean = low + (high - low) * (one / (one + two))
             count = one + two
         else:
             mean = it.middle + two / one

@@ -75,23 +75,23 @@ def _scale(priced: Priced, index: int) -> float:
 def _laplace_quantile(one: Floats, two: Floats, confidence: float) -> Floats:
     """T with P[|X+Y| > t] = 1 − confidence for independent Laplace X, Y of these scales.
 
-    For scales a ≠ b the tail is (a²e^(−t/a) − b²e^(−t/b)) / (a²−b²); near a = b its limit (1 + t/2a)·e^(−t/a).
+    For scales a > b = ra the tail at t·a is (e^(−t) − r²e^(−t/r)) / (1−r²); r is kept just below 1, where that is exact
+    to the eighth digit.
     """
-    a, b = np.maximum(one, two), np.minimum(one, two)
-    a = np.maximum(a, 1e-300)
-    b = np.where(b > a * (1 - 1e-4), a * (1 - 1e-4), b)
+    a = np.maximum(np.maximum(one, two), 1e-300)
+    r = np.minimum(np.minimum(one, two) / a, 1 - 1e-4)
 
     def tail(t: Floats) -> Floats:
-        small = np.where(b > 0, b * b * np.exp(-t / np.where(b > 0, b, 1.0)), 0.0)
-        tails: Floats = (a * a * np.exp(-t / a) - small) / (a * a - b * b)
+        small = np.where(r > 0, r * r * np.exp(-t / np.where(r > 0, r, 1.0)), 0.0)
+        tails: Floats = (np.exp(-t) - small) / (1 - r * r)
         return tails
 
-    low, high = np.zeros_like(a), a * 100
+    low, high = np.zeros_like(a), np.full_like(a, 100.0)
     for _ in range(80):
         middle = (low + high) / 2
         above = tail(middle) > 1 - confidence
         low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return high
+    return a * high
 
 
 def _average(released: Released, source: Source, confidence: float) -> tuple[Floats, Floats]:
@@ -112,11 +112,12 @@ def _average(released: Released, source: Source, confidence: float) -> tuple[Flo
 
 
 def _fieller(n: Floats, s: Floats, zn: float, zs: float) -> tuple[Floats, Floats]:
-    """All θ with (s − θn)² ≤ zs² + θ²zn²; everything where n is not clearly positive."""
-    a, c = n * n - zn * zn, s * s - zs * zs
+    """All θ with (s − θn)² ≤ zs² + θ²zn²; everything where n is not clearly positive. Computed in units of zs."""
+    s = s / zs
+    a, c = n * n - zn * zn, s * s - 1
     safe = np.where((a > 0) & (n > 0), a, 1.0)
     root = np.sqrt(np.maximum((s * n) ** 2 - a * c, 0.0))
-    left, right = (s * n - root) / safe, (s * n + root) / safe
+    left, right = zs * ((s * n - root) / safe), zs * ((s * n + root) / safe)
     usable = (a > 0) & (n > 0)
     return np.where(usable, left, -np.inf), np.where(usable, right, np.inf)
 

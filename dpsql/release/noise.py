@@ -47,11 +47,14 @@ def public_table(priced: Priced) -> Released:
 
 
 def _shown(priced: Priced, exact: Exact) -> NDArray[np.int64] | None:
-    """The positions of the private keys that pass; None where all keys are public."""
+    """The positions of the private keys that pass; None where all keys are public.
+
+    A key to which no unit gives weight is no candidate: it is never shown, whatever the noise.
+    """
     if priced.selection is None or priced.threshold is None or exact.selection is None:
         return None
     noisy = exact.selection + priced.selection.noise.sample(len(exact.selection))
-    return np.flatnonzero(noisy >= priced.threshold)[:MAX_RELEASED]
+    return np.flatnonzero((noisy >= priced.threshold) & (exact.selection > 0))[:MAX_RELEASED]
 
 
 def resampled(released: Released, times: int) -> tuple[NDArray[np.int64], ...]:

@@ -31,6 +31,7 @@ from dpsql.engines.duckdb.clamp import Piece
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, Noise
 from dpsql.plan.relation import Relation
+from dpsql.policy import Policy
 from dpsql.release import noise
 from dpsql.release.noise import Released
 from dpsql.sensitivity.argument import Argument
@@ -238,9 +239,10 @@ def _continuous_threshold(patch: Patch) -> None:
 
 
 def _believed(patch: Patch) -> None:
-    patch.setattr(
-        DuckDBEngine, "constraints", lambda self, policy: frozenset({("members", "unique"), ("people", "unique")})
-    )
+    def declared(self: DuckDBEngine, policy: Policy) -> frozenset[tuple[str, str]]:
+        return frozenset((name, table.unique_fact) for name, table in policy.tables.items() if table.unique)
+
+    patch.setattr(DuckDBEngine, "constraints", declared)
 
 
 def _one_noise(patch: Patch) -> None:

@@ -235,11 +235,11 @@ def _clip_pairs(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
     most, weights = bounded.selection.groups, list(bounded.selection.weights)
     parts = ", ".join(f"coalesce({k}::VARCHAR, chr(0))" for k in names)
     order = f"md5(concat_ws('|', {literal(salt, TEXT)}, u::VARCHAR, {parts}))"
-    kept = f"row_number() OVER (PARTITION BY u ORDER BY {order}) <= {most}"
+    kept = f"row_number() OVER (PARTITION BY u ORDER BY {order}, {', '.join(names)}) <= {most}"
     return (
         f"{head}, q AS (SELECT p.*, w.* EXCLUDE (u) FROM p JOIN w USING (u)), "
         f"t AS (SELECT *, {weights}[groups] AS weight FROM q WHERE groups <= {most} UNION ALL "
         f"SELECT *, CASE WHEN {kept} THEN {weights[-1]} ELSE 0 END "
         f"FROM q WHERE groups > {most}) "
-        f"SELECT {', '.join(listed)} FROM t{_group(names)} HAVING sum(weight) > 0"
+        f"SELECT {', '.join(listed)} FROM t{_group(names)}"
     )

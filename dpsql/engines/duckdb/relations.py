@@ -103,7 +103,8 @@ def _unit_group(relation: UnitGroup, source: Relation, needed: frozenset[str], s
     keys = [_key(k.expression, below) for k in relation.keys]
     listed = [f"{key} AS {quote(k.name)}" for key, k in zip(keys, relation.keys, strict=True)]
     listed += [f"{_aggregate(a, relation.field(n).type, source, below)} AS {quote(n)}" for n, a in aggregates]
-    group = f" GROUP BY {', '.join(dict.fromkeys([below.unit or '', *keys]))}"
+    varying = [key for key, k in zip(keys, relation.keys, strict=True) if columns_of(k.expression)]
+    group = f" GROUP BY {', '.join(dict.fromkeys([below.unit or '', *varying]))}"
     return _nested(below, listed, [k.name for k in relation.keys] + [n for n, _ in aggregates], group)
 
 

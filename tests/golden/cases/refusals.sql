@@ -105,3 +105,6 @@ SELECT DISTINCT ON (status) amount FROM orders
 SELECT count(*) FROM orders WHERE ?
 ---
 SELECT sum(amount) OVER () FROM orders
+
+---
+SELECT customer_id, count(*) FROM orders GROUP BY customer_id

@@ -97,3 +97,28 @@ def test_wrong_confidence_is_an_error(db: dpsql.Connection) -> None:
 def test_notes_name_what_intervals_do_not_cover(db: dpsql.Connection) -> None:
     notes = db.query("SELECT sum(x) FROM t").notes
     assert notes == ("values of x outside [-5, 10] are clamped",)
+
+
+def test_the_interval_of_a_maximum_is_not_pushed_further_from_the_truth() -> None:
+    """The largest of many noisy counts lies too high; resampling alone would put the interval higher still."""
+    frame = pd.DataFrame({"k": [i % 12 for i in range(2400)]})
+    policy = {"dataset": "d", "budget": {"epsilon": 1000, "delta": 1e-6}, "replay": False,
+              "tables": {"t": {"unit": "row", "columns": {"k": {"min": 0, "max": 11, "nulls": False}}}}}  # fmt: skip
+    with dpsql.connect({"t": frame}, policy=policy, ledger=":memory:") as db:
+        sql = "SELECT max(n) AS top FROM (SELECT k, count(*) AS n FROM t GROUP BY k)"
+        ends = [db.query(sql, epsilon=0.5).intervals().iloc[0] for _ in range(20)]
+    assert sum(end["top_low"] <= 200 <= end["top_high"] for end in ends) >= 14
+
+
+def test_how_many_private_groups_there_are_has_no_error_bar_rather_than_none_left() -> None:
+    frame = pd.DataFrame({"k": [f"g{i % 3}" for i in range(900)]})
+    policy = {
+        "dataset": "d",
+        "budget": {"epsilon": 1000, "delta": 1e-6},
+        "tables": {"t": {"unit": "row", "columns": {"k": {}}}},
+    }
+    with dpsql.connect({"t": frame}, policy=policy, ledger=":memory:") as db:
+        ends = db.query(
+            "SELECT count(*) AS groups FROM (SELECT k, count(*) AS n FROM t GROUP BY k)", epsilon=1
+        ).intervals()
+    assert ends.isna().all().all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,10 @@ def test_resampling_draws_around_what_was_released(db: dpsql.Connection) -> None
     draws = resampled(released, 4_000)[0]
     assert draws.shape == (4_000, 3)
     assert np.all(np.abs(draws.mean(axis=0) - released.noisy[0]) < 0.5)
+
+
+def test_a_key_that_no_unit_supports_is_never_shown(db: dpsql.Connection) -> None:
+    priced = prepared(db, "SELECT free, count(*) FROM t GROUP BY free", 0.01)
+    n = 200_000
+    exact = Exact(tuple((i,) for i in range(n)), (np.zeros(n, dtype=np.int64),), np.zeros(n, dtype=np.int64))
+    assert add_noise(dataclasses.replace(priced, threshold=1), exact).keys == ()

@@ -194,3 +194,16 @@ def test_settings_that_make_arithmetic_raise_are_put_right_for_our_session_only(
     with dpsql.connect(database, policy=policy(), ledger=":memory:") as db:
         db.query("SELECT count(*) FROM t WHERE ln(x) < 0 OR 1 / x > 2 OR sqrt(x - 1) > 0")
     assert database.execute("SELECT 7 / 2").fetchall() == [(3,)]
+
+
+def test_another_analysts_release_is_noted_as_counted_against_ones_own_cap(tmp_path: Path) -> None:
+    path = tmp_path / "d.duckdb"
+    with duckdb.connect(str(path)) as database:
+        database.execute("CREATE TABLE t AS SELECT 1 AS u, 5.0::DOUBLE AS x, 'a' AS k")
+    chosen = policy(analysts={"ana": {"epsilon": 1}, "bob": {"epsilon": 1}})
+    notes = []
+    for name in ("ana", "bob", "bob"):
+        with dpsql.connect(path, policy=chosen, ledger=tmp_path / "d.ledger", analyst=name) as db:
+            result = db.query("SELECT count(*) FROM t", epsilon=0.5)
+            notes.append((name, result.replayed, any("your own cap" in note for note in result.notes)))
+    assert notes == [("ana", False, False), ("bob", True, True), ("bob", True, False)]
