@@ -439,6 +439,7 @@ def at_a_terminal(arguments: list[str], steps: list[tuple[bytes, bytes]]) -> tup
         fresh = _read(terminal_end, mark)
         shown += fresh
         if typed:
+            time.sleep(0.3)  # the prompt is shown before the line editor has taken over the terminal
             os.write(terminal_end, typed)
     os.close(terminal_end)
     return shown.decode(errors="replace"), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -90,7 +90,12 @@ def test_a_kept_shop_can_be_asked_and_its_noise_is_fresh(shown: str, tmp_path: P
     assert 80 < max(map(len, lines)) <= 100
     assert last == f"Go on:  dpsql shell {folder / 'shop.duckdb'} --analyst ana"
     assert _months(done.stdout) != _months(shown)
-    assert sorted(each.name for each in folder.iterdir()) == ["policy.yaml", "shop.duckdb", "shop.ledger"]
+    assert sorted(each.name for each in folder.iterdir()) == [
+        "policy.yaml",
+        "shop.duckdb",
+        "shop.ledger",
+        "shop.ledger.head",
+    ]
     assert (folder / "shop.ledger").stat().st_mode & 0o777 == 0o600
     asked = ["query", str(folder / "shop.duckdb"), "SELECT count(*) AS n FROM customers", "--analyst", "ana"]
     assert CliRunner().invoke(app, asked).exit_code == 0
