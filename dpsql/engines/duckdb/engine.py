@@ -104,7 +104,7 @@ class DuckDBEngine(Engine):
             yield cursor
 
 
-SETTINGS = {"TimeZone": "UTC", "ieee_floating_point_ops": True, "integer_division": False, "default_collation": ""}
+SETTINGS = {"TimeZone": "Etc/UTC", "ieee_floating_point_ops": True, "integer_division": False, "default_collation": ""}
 """What the emitted SQL relies on: dates in UTC, arithmetic that does not raise, text compared byte by byte."""
 
 
