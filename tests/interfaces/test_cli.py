@@ -10,6 +10,7 @@ import re
 import select
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from io import StringIO
@@ -434,21 +435,34 @@ def at_a_terminal(arguments: list[str], steps: list[tuple[bytes, bytes]]) -> tup
     if child == 0:
         os.environ["TERM"] = "xterm"
         os.execv(sys.executable, [sys.executable, "-m", "dpsql.interfaces.cli", *arguments])
-    shown = b""
+    shown, before = b"", b""
     for mark, typed in [*steps, (b"", b"")]:
-        fresh = _read(terminal_end, mark)
-        shown += fresh
+        shown += _read(terminal_end, mark, again=before if before == b"\x03" else b"")
         if typed:
-            time.sleep(0.3)  # the prompt is shown before the line editor has taken over the terminal
+            _await_line_editor(terminal_end)
             os.write(terminal_end, typed)
+        before = typed
     os.close(terminal_end)
     return shown.decode(errors="replace"), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _read(terminal_end: int, mark: bytes) -> bytes:
-    """Until the mark appears; without a mark, until the end."""
-    shown, patience = b"", time.monotonic() + 20
+def _await_line_editor(terminal_end: int) -> None:
+    """The prompt may be shown before the line editor has taken over the terminal: it does so by leaving line mode."""
+    patience = time.monotonic() + 20
+    while termios.tcgetattr(terminal_end)[3] & termios.ICANON and time.monotonic() < patience:
+        time.sleep(0.01)
+
+
+def _read(terminal_end: int, mark: bytes, *, again: bytes) -> bytes:
+    """Until the mark appears; without a mark, until the end.
+
+    Python overlooks a Ctrl-C that comes between the prompt and its wait for a key, so that is typed `again`.
+    """
+    shown, patience, retype = b"", time.monotonic() + 20, time.monotonic() + 1
     while time.monotonic() < patience and not (mark and mark in shown):
+        if again and time.monotonic() > retype:
+            os.write(terminal_end, again)
+            retype = time.monotonic() + 1
         if select.select([terminal_end], [], [], 0.1)[0]:
             try:
                 more = os.read(terminal_end, 65_536)
