@@ -96,7 +96,7 @@ def test_a_table_has_error_bars_cost_and_what_they_leave_out(town: Path) -> None
     assert done.exit_code == 0, done.output
     assert re.search(r"^ f +[\d,]+ ± \d+ ", done.stdout, re.M)
     assert "cost: ε = 0.5" in done.stdout
-    assert "not in the error bars: values of age outside [0, 100] are clamped" in done.stdout
+    assert "notes: values of age outside [0, 100] are clamped" in done.stdout
 
 
 def test_the_second_time_is_free_and_shows_the_same(town: Path) -> None:
