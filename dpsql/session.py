@@ -245,7 +245,7 @@ class Connection:
             return pilots
         usual = self._usual(draft)
         if self._kept(usual):
-            return [usual, *(pilot for pilot in pilots if pilot.bill.cost.rho > usual.bill.cost.rho)]
+            return [usual, *(pilot for pilot in pilots[-1:] if pilot.bill.cost.rho > usual.bill.cost.rho)]
         self._afford(draft)
         return pilots
 

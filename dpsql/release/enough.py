@@ -31,8 +31,8 @@ from dpsql.sensitivity.bound import Bounded
 DIGITS = 3
 MARGIN = 1.15
 """Resampled widths are estimates: allow for their own error."""
-CAUTION = 5
-"""A fifth of what a goal may miss goes to the first release, the rest to the main one."""
+FIRST, MAIN = 0.1, 0.8
+"""How a goal's chance to miss is split: each of at most two first releases may mislead, and the main one may miss."""
 PARTS = {"gaussian": (Fraction(1, 10**4), Fraction(1, 100)), "laplace": (Fraction(1, 100), Fraction(1, 10))}
 """The pilots' parts of the price: of ρ, or of ε under Laplace noise."""
 Floats = NDArray[np.float64]
@@ -106,10 +106,10 @@ def enough(first: Result, goals: Sequence[Goal], stages: Stages) -> Verdict:
     is read: released values and public parameters, no exact ones. So whether there is a next stage, and its price, are
     functions of the transcript, and the filter admits adaptively chosen prices (`dpsql.budget.accountant.admits`);
     each stage is charged before it runs. Pilots and `most` add up to the funds.
-    **Theorem.** A count or sum misses a relative goal that a single pilot finds in reach with probability at most
-    1 − confidence. **Proof.** With probability 1 − (1−confidence)/5 the first value lies within its half width h of
-    the true one; then what is allowed, a fraction of |value| − h, is at most that fraction of the true value, and the
-    main release exceeds it with probability at most 4(1−confidence)/5.
+    **Theorem.** A count or sum that is found in reach of a relative goal misses it with probability at most
+    m = 1 − confidence. **Proof.** The value of a first release lies within its half width h of the true one but for
+    a probability of m/10, and there are at most two. Otherwise what is allowed, a fraction of |value| − h, is at most
+    that fraction of the true value, and the main release exceeds it with probability at most 8m/10.
     **Checked by** tests/unit/session/test_accuracy.py.
     """
     if not len(first):
@@ -192,7 +192,7 @@ class _Judged:
     def _main(self) -> float:
         """The confidence that is left for the main release."""
         within = self.goal.within
-        return 1 - (1 - within.confidence) * ((CAUTION - 1) / CAUTION if within.relative else 1)
+        return 1 - (1 - within.confidence) * (MAIN if within.relative else 1)
 
     def _scale(self, price: Fraction) -> float:
         """The scale of the noise, that of one statistic: all shares change together."""
@@ -285,7 +285,7 @@ def _values(result: Result, goal: Goal) -> Floats:
 
 
 def _sure(goal: Goal) -> float:
-    return 1 - (1 - goal.within.confidence) / CAUTION
+    return 1 - (1 - goal.within.confidence) * FIRST
 
 
 def _steady(first: Result) -> Draw:
