@@ -70,7 +70,7 @@ def test_a_setting_beyond_the_limits_is_refused_at_once_and_changes_nothing(sett
 
 def test_a_hint_beyond_the_limits_is_refused_as_a_keyword_is() -> None:
     with connect() as db:
-        with pytest.raises(dpsql.PolicyError, match="up to 1, not 1.5"):
+        with pytest.raises(dpsql.PolicyError, match=r"up to 1, not 1\.5"):
             db.query("SELECT /*+ epsilon(1.5) */ count(*) FROM t")
         with pytest.raises(dpsql.ParseError, match="hint"):
             db.query("SELECT /*+ epsilon=0.5 */ count(*) FROM t")
