@@ -141,10 +141,7 @@ class Connection:
         draft, goals = self._draft(sql, Asked(epsilon, delta, mechanism), accuracy)
         if not foreseeable(draft.plan, goals):
             return self._answer_in_stages(draft, goals, nonnegative)
-        usual = self._usual(draft)
-        if goals and exact_enough(usual.bill, draft.plan, goals) and self._kept(usual):
-            return self._answer(usual, nonnegative)
-        return self._answer(self._priced(draft, goals), nonnegative)
+        return self._answer(self._kept_and_exact(draft, goals) or self._priced(draft, goals), nonnegative)
 
     def explain(
         self,
@@ -219,11 +216,12 @@ class Connection:
 
     def _answer_in_stages(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
         """A first release, made before or a pilot; then, at the price that follows from it, the answer."""
-        paid, told, stages = FREE, [], draft.stages
+        paid, stages = FREE, draft.stages
+        told: list[str] = []
         for prepared in self._firsts(draft):
             first = self._answer(prepared, nonnegative)
             paid = draft.funds.plus(paid, first.cost)
-            told.append(EARLIER if first.replayed else PILOT.format(first.cost))
+            told += [*first.notes, EARLIER if first.replayed else PILOT.format(first.cost)]
             verdict = enough(first, goals, stages)
             if not verdict.open:
                 break
@@ -236,7 +234,7 @@ class Connection:
                 if paid == FREE:
                     raise
                 notes = (f"this is the pilot only: {refusal.message}",)
-        return replace(last, cost=paid, replayed=paid == FREE, notes=tuple(dict.fromkeys((*last.notes, *told, *notes))))
+        return replace(last, cost=paid, replayed=paid == FREE, notes=tuple(dict.fromkeys((*told, *last.notes, *notes))))
 
     def _firsts(self, draft: Draft) -> list[Prepared]:
         """What may show the price: the query at the policy's default price, if that was released; else pilots."""
@@ -248,6 +246,12 @@ class Connection:
             return [usual, *(pilot for pilot in pilots[-1:] if pilot.bill.cost.rho > usual.bill.cost.rho)]
         self._afford(draft)
         return pilots
+
+    def _kept_and_exact(self, draft: Draft, goals: Sequence[Goal]) -> Prepared | None:
+        """The query at the policy's default price, if it was released and meets the goals."""
+        usual = self._usual(draft) if goals else None
+        found = usual is not None and exact_enough(usual.bill, draft.plan, goals) and self._kept(usual)
+        return usual if found else None
 
     def _usual(self, draft: Draft) -> Prepared:
         return draft.within(min(draft.epsilon, Fraction(self.policy.defaults.epsilon)))
