@@ -110,6 +110,12 @@ REPLAYED = "another analyst asked this before: free for the dataset, and counted
 
 PILOT = "a pilot was charged ({}); the price of the rest is a function of what it showed"
 EARLIER = "an earlier release was used; the price of the rest is a function of what it showed"
+NOBODY = "no group had enough units to be shown: ask for fewer groups, or for a larger epsilon"
+
+
+def _hidden(released: Mapping[str, Released]) -> bool:
+    """Whether private keys were asked for and none was shown: a function of what was released."""
+    return any(table.priced.threshold is not None and not table.keys for table in released.values())
 
 
 class Connection:
@@ -207,7 +213,7 @@ class Connection:
             cost,
             replayed,
             prepared.bill.mechanism,
-            (*notes_of(prepared.bill), *notes),
+            (*notes_of(prepared.bill), *notes, *([NOBODY] if _hidden(released) else [])),
             table,
             prepared.plan,
             released,
@@ -221,7 +227,8 @@ class Connection:
         for prepared in self._firsts(draft):
             first = self._answer(prepared, nonnegative)
             paid = draft.funds.plus(paid, first.cost)
-            told += [*first.notes, EARLIER if first.replayed else PILOT.format(first.cost)]
+            told += [note for note in first.notes if note == REPLAYED]
+            told.append(EARLIER if first.replayed else PILOT.format(first.cost))
             verdict = enough(first, goals, stages)
             if not verdict.open:
                 break
