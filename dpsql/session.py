@@ -108,8 +108,8 @@ class BudgetStatus:
 
 REPLAYED = "another analyst asked this before: free for the dataset, and counted once against your own cap"
 
-PILOT = "a pilot was charged ({}); the price of the rest is a function of what it showed"
-EARLIER = "an earlier release was used; the price of the rest is a function of what it showed"
+PILOT = "a pilot was charged ({}); what more is released, and at what price, follows from what it showed"
+EARLIER = "an earlier release was used; what more is released, and at what price, follows from what it showed"
 NOBODY = "no group had enough units to be shown: ask for fewer groups, or for a larger epsilon"
 
 
