@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dpsql.budget import Caps, Cost, Ledger, Request, open_ledger, remaining, spent_as
-from dpsql.budget.allocate import Bill, Priced, allocate, charge_of, choose_mechanism, cost_of
+from dpsql.budget import FREE, Caps, Cost, Ledger, Request, open_ledger, remaining, spent_as
+from dpsql.budget.admission import admit
+from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choose_mechanism, cost_of, fund
 from dpsql.engines.base import Engine
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
-from dpsql.errors import Error, InterfaceError, ParseError, PolicyError
-from dpsql.parse import parse_query
+from dpsql.errors import BudgetExceeded, Error, InterfaceError, ParseError, PolicyError
+from dpsql.parse import Asked, parse_query, read_hints, read_setting
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy import Policy, load_policy, to_decimal
+from dpsql.release.enough import Stages, enough, shortfall
 from dpsql.release.explain import Explanation, notes_of, release_plan
 from dpsql.release.finish import Finisher, finishing_sql
+from dpsql.release.least import cheapest, exact_enough, foreseeable
 from dpsql.release.noise import Released, add_noise, public_table
 from dpsql.release.result import Result
 from dpsql.release.stored import fingerprint, pack, unpack
 from dpsql.release.tabulate import tabulate
+from dpsql.release.target import Accuracy, Goal, read_goals
 from dpsql.sensitivity import bound
+from dpsql.sensitivity.bound import Bounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +51,37 @@ class Prepared:
     plan: Plan
     bill: Bill
     types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A query before it has a price: planned and bounded, with the most that it may cost."""
+
+    sql: str
+    plan: Plan
+    bounded: tuple[Bounded, ...]
+    epsilon: Fraction
+    delta: Fraction
+    mechanism: str
+    types: tuple[str, ...]
+
+    def at(self, bill: Bill) -> Prepared:
+        """The query at a price."""
+        return Prepared(self.sql, self.plan, bill, self.types)
+
+    def within(self, epsilon: Fraction) -> Prepared:
+        """The query at a price that is split equally."""
+        return self.at(allocate(self.bounded, epsilon, self.delta, self.mechanism))
+
+    @property
+    def funds(self) -> Funds:
+        """What it may cost, in the currency of its noise."""
+        return fund(self.bounded, self.epsilon, self.delta, self.mechanism)
+
+    @property
+    def stages(self) -> Stages:
+        """The same for pilots and a main release together."""
+        return Stages(self.bounded, self.funds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +108,8 @@ class BudgetStatus:
 
 REPLAYED = "another analyst asked this before: free for the dataset, and counted once against your own cap"
 
+PILOT = "a pilot was charged ({}); what more is released, and at what price, follows from what it showed"
+EARLIER = "an earlier release was used; what more is released, and at what price, follows from what it showed"
 NOBODY = "no group had enough units to be shown: ask for fewer groups, or for a larger epsilon"
 
 
@@ -84,6 +124,7 @@ class Connection:
     def __init__(self, engine: Engine, policy: Policy, ledger: Ledger, analyst: str | None, *, steward: bool) -> None:
         self.policy, self.analyst, self.steward = policy, analyst, steward
         self._engine, self._ledger = engine, ledger
+        self.asked = Asked()
         self._closed = False
 
     # the flow -----------------------------------------------------------------------------------------------------
@@ -95,10 +136,73 @@ class Connection:
         epsilon: float | Decimal | None = None,
         delta: float | Decimal | None = None,
         mechanism: str | None = None,
+        accuracy: Accuracy | None = None,
         nonnegative: bool = False,
     ) -> Result:
-        """Answer a query privately. `epsilon` and `delta` are the price of the whole query."""
-        prepared = self.prepare(sql, epsilon, delta, mechanism)
+        """Answer a query privately. `epsilon` and `delta` are the price of the whole query.
+
+        With `accuracy` (`Within(100)`, "2%", or one of these for each column by name) the price is the least that
+        gives it, and `epsilon`, else the policy's limit for one query, the most that it may cost.
+        """
+        draft, goals = self._draft(sql, Asked(epsilon, delta, mechanism), accuracy)
+        if not foreseeable(draft.plan, goals):
+            return self._answer_in_stages(draft, goals, nonnegative)
+        return self._answer(self._kept_and_exact(draft, goals) or self._priced(draft, goals), nonnegative)
+
+    def explain(
+        self,
+        sql: str,
+        *,
+        epsilon: float | Decimal | None = None,
+        delta: float | Decimal | None = None,
+        mechanism: str | None = None,
+        accuracy: Accuracy | None = None,
+    ) -> Explanation:
+        """What the query would do and cost, at most. Touches no private data and spends nothing."""
+        chosen, remark = self._foresee(sql, Asked(epsilon, delta, mechanism), accuracy)
+        other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
+        try:
+            others = {other: self._explanation(*self._foresee(sql, Asked(epsilon, delta, other), accuracy), {})}
+        except Error:
+            others = {}
+        return self._explanation(chosen, remark, others)
+
+    def prepare(
+        self, sql: str, epsilon: float | Decimal | None, delta: float | Decimal | None, mechanism: str | None
+    ) -> Prepared:
+        """Parse, plan, bound and price: all that can refuse does so here, before anything is charged."""
+        return self._priced(*self._draft(sql, Asked(epsilon, delta, mechanism), None))
+
+    def _draft(self, sql: str, keywords: Asked, accuracy: Accuracy | None) -> tuple[Draft, tuple[Goal, ...]]:
+        """A keyword goes before a hint in the SQL, a hint before a setting, that before the policy's default."""
+        self._open()
+        with _about(sql):
+            tree = parse_query(sql)
+            asked = keywords.over(read_hints(sql)).over(self.asked)
+            epsilon, delta = self._price(asked, accurate=accuracy is not None)
+            plan = build(tree, self._catalog)
+            chosen = choose_mechanism(_mechanism(asked.mechanism or self.policy.defaults.mechanism), delta)
+            bounded = tuple(bound(release, chosen, self._catalog.max_public_keys) for release in plan.releases)
+            draft = Draft(sql, plan, bounded, epsilon, delta, chosen, self._finisher.check(plan))
+            return draft, () if accuracy is None else read_goals(accuracy, plan.outputs)
+
+    def _priced(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
+        """At the least price that meets the goals; without goals, at the asked price."""
+        with _about(draft.sql):
+            if not goals:
+                return draft.within(draft.epsilon)
+            return draft.at(cheapest(draft.bounded, draft.plan, goals, draft.funds))
+
+    def _foresee(self, sql: str, keywords: Asked, accuracy: Accuracy | None) -> tuple[Prepared, str | None]:
+        """The query as it would run, or where its price depends on answers, at the most that it may cost."""
+        draft, goals = self._draft(sql, keywords, accuracy)
+        said = ", ".join(map(str, goals))
+        if foreseeable(draft.plan, goals):
+            return self._priced(draft, goals), f"the least that gives {said}" if goals else None
+        pilots = " or ".join(str(bill.cost) for bill in draft.stages.pilots)
+        return self._priced(draft, ()), f"at most: a pilot ({pilots}), or an earlier release, shows what {said} takes"
+
+    def _answer(self, prepared: Prepared, nonnegative: bool) -> Result:
         released, cost, replayed, notes = self._release(prepared)
         columns = {name: tabulate(table, nonnegative=nonnegative) for name, table in released.items()}
         table = self._finisher.run(prepared.plan, columns)
@@ -116,40 +220,66 @@ class Connection:
             self._finisher,
         )
 
-    def explain(
-        self,
-        sql: str,
-        *,
-        epsilon: float | Decimal | None = None,
-        delta: float | Decimal | None = None,
-        mechanism: str | None = None,
-    ) -> Explanation:
-        """What the query would do and cost. Touches no private data and spends nothing."""
-        chosen = self.prepare(sql, epsilon, delta, mechanism)
-        other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
-        try:
-            others = {other: self._explanation(self.prepare(sql, epsilon, delta, other), {})}
-        except Error:
-            others = {}
-        return self._explanation(chosen, others)
+    def _answer_in_stages(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
+        """A first release, made before or a pilot; then, at the price that follows from it, the answer."""
+        paid, stages = FREE, draft.stages
+        told: list[str] = []
+        for prepared in self._firsts(draft):
+            first = self._answer(prepared, nonnegative)
+            paid = draft.funds.plus(paid, first.cost)
+            told += [note for note in first.notes if note == REPLAYED]
+            told.append(EARLIER if first.replayed else PILOT.format(first.cost))
+            verdict = enough(first, goals, stages)
+            if not verdict.open:
+                break
+        last, notes = first, verdict.notes
+        if verdict.price is not None:
+            try:
+                last = self._answer(draft.at(stages.at(verdict.price)), nonnegative)
+                paid, notes = draft.funds.plus(paid, last.cost), shortfall(last, goals)
+            except BudgetExceeded as refusal:
+                if paid == FREE:
+                    raise
+                notes = (f"this is the pilot only: {refusal.message}",)
+        return replace(last, cost=paid, replayed=paid == FREE, notes=tuple(dict.fromkeys((*told, *last.notes, *notes))))
 
-    def prepare(
-        self, sql: str, epsilon: float | Decimal | None, delta: float | Decimal | None, mechanism: str | None
-    ) -> Prepared:
-        """Parse, plan, bound and price: all that can refuse does so here, before anything is charged."""
-        self._open()
-        asked = self._price(epsilon, delta)
-        try:
-            plan = build(parse_query(sql), self._catalog)
-            chosen = choose_mechanism(_mechanism(mechanism or self.policy.defaults.mechanism), asked[1])
-            bounded = [bound(release, chosen, self._catalog.max_public_keys) for release in plan.releases]
-            bill = allocate(bounded, *asked, chosen)
-            return Prepared(sql, plan, bill, self._finisher.check(plan))
-        except Error as error:
-            error.sql = sql
-            raise
-        except RecursionError:
-            raise ParseError("the query is nested too deeply", hint="split it into CTEs") from None
+    def _firsts(self, draft: Draft) -> list[Prepared]:
+        """What may show the price: the query at the policy's default price, if that was released; else pilots."""
+        pilots = [draft.at(bill) for bill in draft.stages.pilots]
+        if self._kept(pilots[0]):
+            return pilots
+        usual = self._usual(draft)
+        if self._kept(usual):
+            return [usual, *(pilot for pilot in pilots[-1:] if pilot.bill.cost.rho > usual.bill.cost.rho)]
+        self._afford(draft)
+        return pilots
+
+    def _kept_and_exact(self, draft: Draft, goals: Sequence[Goal]) -> Prepared | None:
+        """The query at the policy's default price, if it was released and meets the goals."""
+        usual = self._usual(draft) if goals else None
+        found = usual is not None and exact_enough(usual.bill, draft.plan, goals) and self._kept(usual)
+        return usual if found else None
+
+    def _usual(self, draft: Draft) -> Prepared:
+        return draft.within(min(draft.epsilon, Fraction(self.policy.defaults.epsilon)))
+
+    def _kept(self, prepared: Prepared) -> bool:
+        salt = self._ledger.salt()
+        return self.policy.replay and all(
+            priced.free or self._ledger.find(self._mark(priced, salt)) is not None for priced in prepared.bill.releases
+        )
+
+    def _mark(self, priced: Priced, salt: bytes) -> bytes:
+        return fingerprint(priced, self._engine.emit(priced, salt), self.data_version(), self.policy.dataset)
+
+    def _afford(self, draft: Draft) -> None:
+        """Refuse before the pilot what might not be paid to the end."""
+        stages = draft.stages
+        charges = [charge_of(bill.releases) for bill in (*stages.pilots, stages.at(stages.most))]
+        names = {None: f"everyone on '{self.policy.dataset}'"} | ({self.analyst: self.analyst} if self.analyst else {})
+        accounts = [(n, self._ledger.in_force(w, self._caps(w)), self._ledger.spent(w)) for w, n in names.items()]
+        whole = reduce(add, (charge for charge in charges if charge is not None))
+        admit(whole, draft.within(draft.epsilon).bill.cost, accounts[::-1])
 
     def _release(self, prepared: Prepared) -> tuple[dict[str, Released], Cost, bool, tuple[str, ...]]:
         """Replay what was released before; charge for the rest, durably, and only then run it."""
@@ -162,7 +292,7 @@ class Connection:
             if priced.free:
                 done[name] = public_table(priced)
                 continue
-            mark = fingerprint(priced, self._engine.emit(priced, salt), self.data_version(), self.policy.dataset)
+            mark = self._mark(priced, salt)
             found = self._ledger.find(mark) if self.policy.replay else None
             if found is None:
                 missing.append((priced, mark))
@@ -192,6 +322,22 @@ class Connection:
             )
         )
 
+    # the price of the next queries ----------------------------------------------------------------------------------
+
+    def ask(self, asked: Asked) -> None:
+        """What queries ask for from now on, unless they say it themselves; never above the policy's limits."""
+        self._open()
+        self._price(asked)
+        _mechanism(asked.mechanism or "auto")
+        self.asked = asked
+
+    def settle(self, sql: str) -> bool:
+        """Take in `SET dpsql.epsilon = 0.2` (also delta, mechanism) or `RESET`; whether the text was one of them."""
+        asked = read_setting(sql, self.asked)
+        if asked is not None:
+            self.ask(asked)
+        return asked is not None
+
     # the account ----------------------------------------------------------------------------------------------------
 
     def budget(self) -> BudgetStatus:
@@ -207,10 +353,11 @@ class Connection:
     def _caps(self, who: str | None) -> Caps:
         return Caps(*self.policy.caps(who))
 
-    def _price(self, epsilon: float | Decimal | None, delta: float | Decimal | None) -> tuple[Fraction, Fraction]:
-        """The asked price, inside what the policy allows for one query."""
-        limits, defaults = self.policy.limits, self.policy.defaults
-        asked = Fraction(_number(epsilon, "epsilon")) if epsilon is not None else Fraction(defaults.epsilon)
+    def _price(self, keywords: Asked, *, accurate: bool = False) -> tuple[Fraction, Fraction]:
+        """The asked price, inside what the policy allows for one query; with an accuracy, the most it may be."""
+        limits, defaults, epsilon, delta = self.policy.limits, self.policy.defaults, keywords.epsilon, keywords.delta
+        most = min(limits.epsilon, self.policy.caps(self.analyst)[0]) if accurate else defaults.epsilon
+        asked = Fraction(_number(epsilon, "epsilon")) if epsilon is not None else Fraction(most)
         slack = Fraction(_number(delta, "delta")) if delta is not None else Fraction(defaults.delta)
         if asked <= 0 or not 0 <= slack < 1:
             raise PolicyError(
@@ -247,7 +394,9 @@ class Connection:
         assert isinstance(table, PublicTable)
         return self._engine.read_public(table.name, table.columns)
 
-    def _explanation(self, prepared: Prepared, alternatives: Mapping[str, Explanation]) -> Explanation:
+    def _explanation(
+        self, prepared: Prepared, remark: str | None, alternatives: Mapping[str, Explanation]
+    ) -> Explanation:
         releases = tuple(release_plan(p, "" if p.free else self._engine.emit(p, None)) for p in prepared.bill.releases)
         return Explanation(
             prepared.bill.cost,
@@ -258,6 +407,9 @@ class Connection:
             tuple(o.name for o in prepared.plan.outputs),
             prepared.types,
             notes_of(prepared.bill),
+            remark,
+            prepared.plan,
+            prepared.bill,
         )
 
     # PEP 249 --------------------------------------------------------------------------------------------------------
@@ -324,6 +476,18 @@ def connect(
         engine.close()
         raise
     return Connection(engine, loaded, opened, name, steward=steward)
+
+
+@contextmanager
+def _about(sql: str) -> Iterator[None]:
+    """Refusals carry the text that they point into."""
+    try:
+        yield
+    except Error as error:
+        error.sql = sql
+        raise
+    except RecursionError:
+        raise ParseError("the query is nested too deeply", hint="split it into CTEs") from None
 
 
 def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:

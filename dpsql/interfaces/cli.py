@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -80,6 +81,13 @@ Epsilon = Annotated[
     float | None, typer.Option("--epsilon", help="The price of the whole query; default: the policy's.")
 ]
 Delta = Annotated[float | None, typer.Option("--delta", help="The delta of the whole query; default: the policy's.")]
+Accuracy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--within", "--accuracy", metavar="AMOUNT",
+        help="The least price that errs by at most 100, or 2%, or for one column n=100 (may be repeated).",
+    ),
+]  # fmt: skip
 Noise = Annotated[Mechanism | None, typer.Option("--mechanism", help="The noise; default: the policy's.")]
 Nonnegative = Annotated[bool, typer.Option("--nonnegative", help="Show counts below zero as zero.")]
 
@@ -117,6 +125,7 @@ def demo(
 def query(
     db: Database, sql: Query = None, file: File = None, policy: PolicyFile = None, ledger: Ledger = None,
     analyst: Analyst = None, epsilon: Epsilon = None, delta: Delta = None, mechanism: Noise = None,
+    within: Accuracy = None,
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
     nonnegative: Nonnegative = False,
 ) -> None:  # fmt: skip
@@ -125,7 +134,9 @@ def query(
 
     text = _text(sql, file)
     with waiting("asking the database"), _connect(db, policy, ledger, analyst) as session:
-        result = session.query(text, epsilon=epsilon, delta=delta, mechanism=mechanism, nonnegative=nonnegative)
+        result = session.query(
+            text, epsilon=epsilon, delta=delta, mechanism=mechanism, accuracy=_accuracy(within), nonnegative=nonnegative
+        )
         shown = {Format.TABLE: show.answer_table, Format.CSV: show.to_csv, Format.JSON: show.to_json}[form](result)
     if form is Format.TABLE:
         screen().print(shown)
@@ -138,12 +149,13 @@ def query(
 def explain(
     db: Database, sql: Query = None, file: File = None, policy: PolicyFile = None, ledger: Ledger = None,
     analyst: Analyst = None, epsilon: Epsilon = None, delta: Delta = None, mechanism: Noise = None,
+    within: Accuracy = None,
     engine_sql: Annotated[bool, typer.Option("--sql", help="Show the SQL that the database would run.")] = False,
 ) -> None:  # fmt: skip
     """Show what a query would do, cost and miss by. Touches no private data, spends nothing."""
     text = _text(sql, file)
     with _connect(db, policy, ledger, analyst) as session:
-        plan = session.explain(text, epsilon=epsilon, delta=delta, mechanism=mechanism)
+        plan = session.explain(text, epsilon=epsilon, delta=delta, mechanism=mechanism, accuracy=_accuracy(within))
     typer.echo(plan.sql if engine_sql else str(plan))
 
 
@@ -171,10 +183,11 @@ def shell(
     delta: Delta = None, mechanism: Noise = None, nonnegative: Nonnegative = False,
 ) -> None:  # fmt: skip
     """Ask interactively, with history and completion; or pipe a script of queries into it."""
-    from dpsql.interfaces.shell import Price, Shell
+    from dpsql.interfaces.shell import Shell
 
     with _connect(db, policy, ledger, analyst) as session:
-        answered = Shell(session, Price(epsilon, delta, mechanism), nonnegative=nonnegative).run()
+        session.ask(replace(session.asked, epsilon=epsilon, delta=delta, mechanism=mechanism))
+        answered = Shell(session, nonnegative=nonnegative).run()
     if not (answered or sys.stdin.isatty()):
         raise typer.Exit(1)
 
@@ -226,6 +239,17 @@ def check(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> Non
     if not checked.ok:
         problems().print("mend what is marked ✗: in the policy or in the data", style="bold red")
         raise typer.Exit(1)
+
+
+def _accuracy(within: list[str] | None) -> str | dict[str, str] | None:
+    """One amount for all columns, or `column=amount` for some."""
+    if not within:
+        return None
+    if len(within) == 1 and "=" not in within[0]:
+        return within[0]
+    if any("=" not in each for each in within):
+        raise typer.BadParameter("give one amount for all columns, or column=amount for each", param_hint="--within")
+    return {name: amount for name, _, amount in (each.rpartition("=") for each in within)}
 
 
 def _beside(db: Path) -> Path:

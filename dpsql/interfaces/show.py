@@ -76,11 +76,11 @@ def cell(text: str, style: str = "") -> Text:
 
 
 def footer(result: Result) -> str:
-    """What the answer cost, and what its error bars leave out."""
+    """What the answer cost, and what else there is to know of it."""
     noisy = any(output.noisy for output in result._plan.outputs)
     lines = ["± is the 95% error bar of the noise"] if noisy else []
     lines.append(f"cost: {price(result)}")
-    lines += [f"not in the error bars: {'; '.join(result.notes)}"] if result.notes else []
+    lines += [f"notes: {'; '.join(result.notes)}"] if result.notes else []
     return "\n".join(lines)
 
 
