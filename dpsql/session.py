@@ -12,8 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dpsql.budget import Caps, Cost, Ledger, Request, open_ledger, remaining, spent_as
+from dpsql.budget import Caps, Cost, Ledger, Request, Standing, open_ledger
 from dpsql.budget.allocate import Bill, Priced, allocate, charge_of, choose_mechanism, cost_of
+from dpsql.budget.status import Account, BudgetStatus, account_of, purchase
 from dpsql.engines.base import Engine
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
 from dpsql.errors import Error, InterfaceError, ParseError, PolicyError
@@ -22,7 +23,7 @@ from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy import Policy, load_policy, to_decimal
-from dpsql.release.explain import Explanation, notes_of, release_plan
+from dpsql.release.explain import Explanation, first_error, notes_of, release_plan
 from dpsql.release.finish import Finisher, finishing_sql
 from dpsql.release.noise import Released, add_noise, public_table
 from dpsql.release.result import Result
@@ -46,36 +47,23 @@ class Prepared:
     types: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """What one account may spend, has spent, and has left."""
-
-    caps: Cost
-    spent: Cost
-    remaining: Cost
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetStatus:
-    """This analyst's account inside the dataset's; only the dataset's promise survives analysts who pool answers."""
-
-    dataset: Account
-    analyst: Account | None
-    name: str | None
-
-    def __str__(self) -> str:
-        rows = [("dataset", self.dataset), *([(self.name or "", self.analyst)] if self.analyst is not None else [])]
-        return "\n".join(f"{n}: spent {a.spent} of {a.caps}; left for one query: {a.remaining}" for n, a in rows)
-
-
-REPLAYED = "another analyst asked this before: free for the dataset, and counted once against your own cap"
+REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
 
 
 class Connection:
     """A door for one analyst (or the steward) to one dataset: PEP 249, plus `query`, `explain` and `budget`."""
 
-    def __init__(self, engine: Engine, policy: Policy, ledger: Ledger, analyst: str | None, *, steward: bool) -> None:
-        self.policy, self.analyst, self.steward = policy, analyst, steward
+    def __init__(
+        self,
+        engine: Engine,
+        policy: Policy,
+        ledger: Ledger,
+        analyst: str | None,
+        *,
+        steward: bool,
+        purpose: str | None = None,
+    ) -> None:
+        self.policy, self.analyst, self.purpose, self.steward = policy, analyst, purpose, steward
         self._engine, self._ledger = engine, ledger
         self._closed = False
 
@@ -160,8 +148,9 @@ class Connection:
             if found is None:
                 missing.append((priced, mark))
             else:
-                caps = self._caps(self.analyst) if self.analyst else None
-                counted |= self._ledger.replayed(found.entry, self.analyst, caps)
+                counted |= self._ledger.replayed(
+                    found.entry, self.analyst, self._analyst_caps, self.purpose, self._purpose_caps
+                )
                 done[name] = unpack(found.payload, priced)
         entry = self._reserve(prepared, missing)
         for priced, mark in missing:
@@ -178,33 +167,71 @@ class Connection:
         if charge is None:
             return None
         cost = cost_of(prepared.bill, [priced for priced, _ in missing])
-        analyst_caps = self._caps(self.analyst) if self.analyst is not None else None
         return self._ledger.reserve(
             Request(
-                self.analyst, charge, cost, self._caps(None), analyst_caps, prepared.sql, tuple(m for _, m in missing)
+                self.analyst,
+                charge,
+                cost,
+                self._caps(None),
+                self._analyst_caps,
+                prepared.sql,
+                tuple(mark for _, mark in missing),
+                self.purpose,
+                self._purpose_caps,
+                first_error([priced for priced, _ in missing], prepared.bill.mechanism),
             )
         )
 
     # the account ----------------------------------------------------------------------------------------------------
 
     def budget(self) -> BudgetStatus:
-        """Caps, spent and remaining, for this analyst and for the dataset."""
+        """Caps, spent and remaining, for this analyst (and purpose) and for everyone, and what the rest would buy."""
         self._open()
-        analyst = None if self.analyst is None else self._account(self.analyst)
-        return BudgetStatus(self._account(None), analyst, self.analyst)
+        standings, at = self._standings(), self._conversion()
+        shown = [None if each is None else account_of(each, at) for each in standings]
+        largest = min([float(self.policy.limits.epsilon), *(a.remaining.epsilon for a in shown if a is not None)])
+        last = self._ledger.last(self.analyst, self.purpose)
+        held = [each for each in standings if each is not None]
+        buys = None if last is None else purchase(last, held, self.policy.limits.epsilon)
+        dataset, analyst, purpose = shown
+        assert dataset is not None
+        return BudgetStatus(dataset, analyst, self.analyst, purpose, self.purpose, float(at), largest, buys)
 
-    def _account(self, who: str | None) -> Account:
-        caps, spent = self._ledger.in_force(who, self._caps(who)), self._ledger.spent(who)
-        return Account(Cost(float(caps.epsilon), float(caps.delta), 0.0), spent_as(caps, spent), remaining(caps, spent))
+    def _standings(self) -> list[Standing | None]:
+        """Everyone's account, the analyst's and the purpose's; None where there is none."""
+        own, purpose = self._analyst_caps, self._purpose_caps
+        return [
+            self._ledger.standing(None, self._caps(None)),
+            None if own is None else self._ledger.standing(self.analyst, own),
+            None if purpose is None else self._ledger.standing(self.analyst, purpose, self.purpose),
+        ]
 
-    def _caps(self, who: str | None) -> Caps:
-        return Caps(*self.policy.caps(who))
+    def _conversion(self) -> Decimal:
+        """The δ at which ε stands for ρ in a query that asks for nothing special; 0 where its noise is Laplace's."""
+        delta = self._default_delta
+        return Decimal(0) if self.policy.defaults.mechanism == "laplace" else delta
+
+    def _caps(self, who: str | None, purpose: str | None = None) -> Caps:
+        return Caps(*self.policy.caps(who, purpose))
+
+    @property
+    def _analyst_caps(self) -> Caps | None:
+        return None if self.analyst is None else self._caps(self.analyst)
+
+    @property
+    def _purpose_caps(self) -> Caps | None:
+        return None if self.purpose is None else self._caps(self.analyst, self.purpose)
+
+    @property
+    def _default_delta(self) -> Decimal:
+        """The policy's default, but none where the analyst's own cap allows none."""
+        return min(self.policy.defaults.delta, self.policy.caps(self.analyst, self.purpose).delta)
 
     def _price(self, epsilon: float | Decimal | None, delta: float | Decimal | None) -> tuple[Fraction, Fraction]:
         """The asked price, inside what the policy allows for one query."""
         limits, defaults = self.policy.limits, self.policy.defaults
         asked = Fraction(_number(epsilon, "epsilon")) if epsilon is not None else Fraction(defaults.epsilon)
-        slack = Fraction(_number(delta, "delta")) if delta is not None else Fraction(defaults.delta)
+        slack = Fraction(_number(delta, "delta")) if delta is not None else Fraction(self._default_delta)
         if asked <= 0 or not 0 <= slack < 1:
             raise PolicyError(
                 f"epsilon = {epsilon} and delta = {delta} are not a price",
@@ -241,7 +268,10 @@ class Connection:
         return self._engine.read_public(table.name, table.columns)
 
     def _explanation(self, prepared: Prepared, alternatives: Mapping[str, Explanation]) -> Explanation:
-        releases = tuple(release_plan(p, "" if p.free else self._engine.emit(p, None)) for p in prepared.bill.releases)
+        seen = self._catalog.veiled
+        releases = tuple(
+            release_plan(p, "" if p.free else seen(self._engine.emit(p, None))) for p in prepared.bill.releases
+        )
         return Explanation(
             prepared.bill.cost,
             prepared.bill.mechanism,
@@ -296,9 +326,12 @@ def connect(
     policy: str | os.PathLike[str] | Mapping[str, Any] | Policy,
     ledger: str | os.PathLike[str] | None = None,
     analyst: str | None = None,
+    purpose: str | None = None,
     steward: bool = False,
 ) -> Connection:
     """Open a dataset: a DuckDB file, a DuckDB connection, or a mapping of names to frames and files.
+
+    `purpose` is one of those that the policy lists for the analyst, if it lists any.
 
     The ledger stands beside the policy file unless named; with a policy that is not a file it must be named
     (":memory:" for a throw-away one, whose promise ends with the process).
@@ -309,14 +342,14 @@ def connect(
         )
     loaded = load_policy(policy if not isinstance(policy, os.PathLike) else Path(policy))
     name = None if steward else analyst or "analyst"
-    loaded.caps(name)
+    loaded.check_purpose(name, purpose)
     engine = DuckDBEngine(source)
     try:
         opened = open_ledger(_ledger_path(policy, loaded, ledger), loaded.dataset)
     except BaseException:
         engine.close()
         raise
-    return Connection(engine, loaded, opened, name, steward=steward)
+    return Connection(engine, loaded, opened, name, steward=steward, purpose=purpose)
 
 
 def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
@@ -332,8 +365,8 @@ def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] 
 def _number(value: float | Decimal, name: str) -> Decimal:
     try:
         return to_decimal(value)
-    except Exception as problem:
-        raise PolicyError(f"{name} = {value!r} is not a number", hint=f"write {name}=0.5, for example") from problem
+    except ValueError as problem:
+        raise PolicyError(f"{name} = {value!r} is no price: {problem}", hint=f"write {name}=0.5, for example") from None
 
 
 def _mechanism(name: str) -> str:

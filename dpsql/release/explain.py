@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpsql.budget import Cost
+from dpsql.budget import Cost, ErrorBar
 from dpsql.budget.allocate import Bill, Priced
 from dpsql.mechanisms import DiscreteLaplace, Noise
 from dpsql.release.intervals import half_width
@@ -127,6 +127,16 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
         cut,
         sql,
     )
+
+
+def first_error(releases: Sequence[Priced], mechanism: str) -> ErrorBar | None:
+    """The error bar of the first aggregate for which it is known in advance (it is not for averages)."""
+    for priced in releases:
+        for index, aggregate in enumerate(priced.bounded.release.aggregates):
+            half = half_width(priced, index, 0.95)
+            if half is not None:
+                return ErrorBar(str(aggregate), half, mechanism)
+    return None
 
 
 def _key(key: Key) -> KeyPlan:
