@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpsql.budget import Caps, Cost, Ledger, Request, Standing, open_ledger
 from dpsql.budget.allocate import Bill, Priced, allocate, charge_of, choose_mechanism, cost_of
-from dpsql.budget.status import Account, BudgetStatus, account_of, purchase
+from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
 from dpsql.errors import Error, InterfaceError, ParseError, PolicyError
@@ -187,15 +187,9 @@ class Connection:
     def budget(self) -> BudgetStatus:
         """Caps, spent and remaining, for this analyst (and purpose) and for everyone, and what the rest would buy."""
         self._open()
-        standings, at = self._standings(), self._conversion()
-        shown = [None if each is None else account_of(each, at) for each in standings]
-        largest = min([float(self.policy.limits.epsilon), *(a.remaining.epsilon for a in shown if a is not None)])
         last = self._ledger.last(self.analyst, self.purpose)
-        held = [each for each in standings if each is not None]
-        buys = None if last is None else purchase(last, held, self.policy.limits.epsilon)
-        dataset, analyst, purpose = shown
-        assert dataset is not None
-        return BudgetStatus(dataset, analyst, self.analyst, purpose, self.purpose, float(at), largest, buys)
+        names, limit = (self.analyst, self.purpose), self.policy.limits.epsilon
+        return budget_status(self._standings(), names, last, self._conversion(), limit)
 
     def _standings(self) -> list[Standing | None]:
         """Everyone's account, the analyst's and the purpose's; None where there is none."""

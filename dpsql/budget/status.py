@@ -41,14 +41,13 @@ class Account:
         return self.whole.delta - self.remaining.delta
 
     def __str__(self) -> str:
-        whole, spent, left = digits_down(self.whole.epsilon), digits_up(self.spent.epsilon), self.remaining
-        parts = [
-            f"cap {self.cap}: spent ε = {spent:.4g} of {whole:.4g}; left for one query: ε = {digits_down(left.epsilon):.4g}"
-        ]
+        whole, spent = digits_down(self.whole.epsilon), digits_up(self.spent.epsilon)
+        left = self.remaining
+        parts = [f"left for one query: ε = {digits_down(left.epsilon):.4g}"]
         if self.caps.delta:
             parts.append(f"ρ = {digits_down(left.rho):.4g} of {digits_down(self.whole.rho):.4g}")
             parts.append(f"δ = {digits_down(left.delta, 3):.3g} for private keys")
-        return ", ".join(parts)
+        return f"cap {self.cap}: spent ε = {spent:.4g} of {whole:.4g}; {', '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +73,7 @@ class BudgetStatus:
 
     `at` is the δ at which ε is converted; 0 where queries have Laplace noise by default. `largest` is the ε that one
     more query, with the default δ and mechanism, may ask for: inside every account and the limit of one query.
+    `largest_laplace` is the same with Laplace noise and no private keys.
     """
 
     dataset: Account
@@ -83,6 +83,7 @@ class BudgetStatus:
     purpose_name: str | None = None
     at: float = 0.0
     largest: float = 0.0
+    largest_laplace: float = 0.0
     buys: Purchase | None = None
 
     def accounts(self) -> list[tuple[str, Account]]:
@@ -108,12 +109,37 @@ class BudgetStatus:
                     f"{name} refreshes on {account.renews} (every {account.every}); what the analyst learns over many"
                     " windows adds up: only the dataset's cap bounds it"
                 )
-        yield f"one more query may ask for epsilon {digits_down(self.largest):.4g} or less"
+        yield self._next()
         if self.buys is not None:
             yield str(self.buys)
 
+    def _next(self) -> str:
+        laplace = f"epsilon {digits_down(self.largest_laplace):.4g} or less"
+        if self.largest == 0:
+            return f"one more query needs mechanism laplace: {laplace}" if self.largest_laplace else "nothing is left"
+        more = f", with mechanism laplace {laplace}" if self.largest_laplace > self.largest else ""
+        return f"one more query may ask for epsilon {digits_down(self.largest):.4g} or less{more}"
+
     def __str__(self) -> str:
         return "\n".join([*(f"{name}, {account}" for name, account in self.accounts()), *self.notes()])
+
+
+def budget_status(
+    standings: Sequence[Standing | None],
+    names: tuple[str | None, str | None],
+    last: Charged | None,
+    at: Number,
+    limit: Number,
+) -> BudgetStatus:
+    """The accounts of everyone, of an analyst and of a purpose (None where there is none), and what is left in all."""
+    held = [each for each in standings if each is not None]
+    largest, laplace = (
+        min(float(limit), *(remaining(each.caps, each.spent, delta).epsilon for each in held)) for delta in (at, 0)
+    )
+    buys = None if last is None else purchase(last, held, limit)
+    dataset, analyst, purpose = (None if each is None else account_of(each, at) for each in standings)
+    assert dataset is not None
+    return BudgetStatus(dataset, analyst, names[0], purpose, names[1], float(at), largest, laplace, buys)
 
 
 def account_of(standing: Standing, at: Number) -> Account:

@@ -179,6 +179,7 @@ def budget_json(status: BudgetStatus) -> str:
             "purpose": purpose,
             "conversion_delta": status.at,
             "largest_epsilon": status.largest,
+            "largest_epsilon_laplace": status.largest_laplace,
             "buys": buys,
             "notes": list(status.notes()),
         }
