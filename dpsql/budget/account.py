@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
+from math import isfinite
 from types import TracebackType
 from typing import Self
 
 from dpsql.budget.accountant import Caps, Spent
 from dpsql.budget.event import Charge, Cost
+from dpsql.errors import ProgrammingError
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,10 @@ class Request:
     purpose: str | None = None
     purpose_caps: Caps | None = None
     error: ErrorBar | None = None
+
+    def __post_init__(self) -> None:
+        if not isfinite(self.cost.epsilon) or not isinstance(self.charge, Charge):
+            raise ProgrammingError(f"not the cost of a query: {self.cost!r}, {self.charge!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,10 +81,9 @@ class Book:
     days: defaultdict[Whose, Days] = field(default_factory=lambda: defaultdict(Days))
     caps: dict[Whose, Caps] = field(default_factory=dict)
     charges: dict[int, tuple[str, str]] = field(default_factory=dict)
-    latest: dict[Whose, int] = field(default_factory=dict)
     replays: set[tuple[Whose, int]] = field(default_factory=set)
     kept: dict[str, Kept] = field(default_factory=dict)
-    releases: set[tuple[int, str]] = field(default_factory=set)
+    repeated: set[tuple[int, str]] = field(default_factory=set)
     facts: defaultdict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
 
     def extend(self, entries: Iterable[Row]) -> None:
@@ -94,7 +93,7 @@ class Book:
             for number, kind, gist, body, digest in entries:
                 if number != expected or digest != link(head, number, kind, gist, body):
                     raise LedgerError(f"entry {expected} is missing or was changed")
-                read(number, kind, gist, body)
+                read(number, kind, _scan(gist, 0)[0], gist, body)
                 before, head, last, expected = head, digest, body, number + 1
         finally:
             self.number, self.previous, self.head, self.last = expected - 1, before, head, last
@@ -129,8 +128,8 @@ class Book:
 
     def payer(self, entry: int) -> Whose:
         """For whom and for which purpose a charge was made; no analyst for the steward."""
-        analyst, *rest = _scan(self.charges[entry][0], 0)[0]
-        return analyst, _purpose(rest)
+        analyst, _, _, _, *purpose = _scan(self.charges[entry][0], 0)[0]
+        return analyst, purpose[0] if purpose else None
 
     def charge(self, entry: int) -> Charge:
         """What an entry charged."""
@@ -146,8 +145,18 @@ class Book:
 
     def may_keep(self, entry: int, fingerprint: str) -> bool:
         """Whether the entry paid for this release, which is not kept yet."""
-        known = entry in self.charges and (entry, fingerprint) not in self.releases
-        return known and fingerprint in self.details(entry)["fingerprints"]
+        first = self.kept.get(fingerprint)
+        kept = (first is not None and first.entry == entry) or (entry, fingerprint) in self.repeated
+        return entry in self.charges and not kept and fingerprint in self.details(entry)["fingerprints"]
+
+    def latest(self, whose: Whose) -> int | None:
+        """The last charge of an account, or of anybody."""
+        analyst, purpose = whose
+        for entry in reversed(self.charges):
+            payer = self.payer(entry)
+            if whose in (EVERYONE, payer) or (purpose is None and payer[0] == analyst):
+                return entry
+        return None
 
     def in_force(self, whose: Whose, caps: Caps | None) -> Caps | None:
         """The caps of an account: what the policy says now, but never more than what is recorded."""
@@ -160,28 +169,22 @@ class Book:
             stricter(caps.every, recorded.every),
         )
 
-    def _read(self, number: int, kind: str, text: str, body: str) -> None:
+    def _read(self, number: int, kind: str, gist: list[Any], text: str, body: str) -> None:
         """An unknown kind is refused, never skipped: it may change what is left."""
-        gist = _scan(text, 0)[0]
         if kind == "charge":
-            analyst, rho, delta, epsilon, *rest = gist
+            analyst, rho, delta, epsilon = gist[:4]
             self.charges[number] = text, body
             self.total.add(rho, delta, epsilon)
             if analyst is not None:
-                self._count(number, (analyst, None), rho, delta, epsilon, body)
-            if rest:
-                self._count(number, (analyst, _purpose(gist[1:])), rho, delta, epsilon, body)
-            self.latest[EVERYONE] = number
+                self.days[analyst, None][body[_AT:_DAY]].add(rho, delta, epsilon)
+            if len(gist) > 4:
+                self.days[analyst, gist[4]][body[_AT:_DAY]].add(rho, delta, epsilon)
         elif kind == "release":
             self._release(number, *gist)
         elif kind == "replay":
             self._replay(body, *gist)
         else:
             self._read_act(number, kind, gist)
-
-    def _count(self, number: int, whose: Whose, rho: int, delta: int, epsilon: int | None, body: str) -> None:
-        self.days[whose][body[_AT:_DAY]].add(rho, delta, epsilon)
-        self.latest[whose] = number
 
     def _replay(self, body: str, analyst: str, entry: int, purpose: str | None = None) -> None:
         """It counts on the day of the replay, for whoever has not paid for the entry yet."""
@@ -210,8 +213,10 @@ class Book:
 
     def _release(self, number: int, entry: int, fingerprint: str, digest: str) -> None:
         """The first release of a fingerprint is the one that is replayed."""
-        self.releases.add((entry, fingerprint))
-        self.kept.setdefault(fingerprint, Kept(number, entry, digest))
+        if fingerprint in self.kept:
+            self.repeated.add((entry, fingerprint))
+        else:
+            self.kept[fingerprint] = Kept(number, entry, digest)
 
 
 def exactly(caps: Caps) -> Caps:
@@ -235,8 +240,3 @@ def write_caps(whose: Whose, caps: Caps) -> list[str | None]:
     who, purpose = whose
     more = [] if purpose is None and caps.every is None else [purpose, caps.every]
     return [who, str(exact(caps.epsilon)), str(exact(caps.delta)), *more]
-
-
-def _purpose(rest: list[Any]) -> str | None:
-    """What follows the three integers of a charge."""
-    return rest[3] if len(rest) > 3 else None

@@ -127,7 +127,7 @@ class SqliteLedger(Ledger):
     def last(self, analyst: str | None, purpose: str | None = None) -> Charged | None:
         """See `Ledger`."""
         with self._reading():
-            entry = self._book.latest.get((analyst, purpose))
+            entry = self._book.latest((analyst, purpose))
             if entry is None:
                 return None
             body = self._book.details(entry)
