@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import numpy as np
 from sqlglot import exp
 
 from dpsql.errors import ParseError
@@ -146,16 +147,9 @@ def _create(cursor: duckdb.DuckDBPyConnection, release: Release, columns: Mappin
     if columns is None:
         cursor.execute(f"CREATE TEMP TABLE {release.name} ({', '.join(f'{n} {t}' for n, t in types.items())})")
         return
-    import pandas as pd
-
-    frame = pd.DataFrame(
-        {
-            n: pd.Series(list(v) if n.startswith("_k") else v, dtype=object if n.startswith("_k") else None)
-            for n, v in columns.items()
-        }
-    )
+    arrays = {n: np.array(v, dtype=object if n.startswith("_k") else None) for n, v in columns.items()}
     listed = ", ".join(f"CAST({_settled(n, t)} AS {t}) AS {n}" for n, t in types.items())
-    cursor.register("_incoming", frame)
+    cursor.register("_incoming", arrays)
     cursor.execute(f"CREATE TEMP TABLE {release.name} AS SELECT {listed} FROM _incoming")
     cursor.unregister("_incoming")
 
