@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dpsql.budget import FREE, Caps, Cost, Ledger, Request, open_ledger, remaining, spent_as
-from dpsql.budget.admission import admit
+from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Standing, open_ledger
 from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choose_mechanism, cost_of, fund
+from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, ParseError, PolicyError
@@ -26,7 +26,7 @@ from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy import Policy, load_policy, to_decimal
 from dpsql.release.enough import Stages, enough, shortfall
-from dpsql.release.explain import Explanation, notes_of, release_plan
+from dpsql.release.explain import Explanation, first_error, notes_of, release_plan
 from dpsql.release.finish import Finisher, finishing_sql
 from dpsql.release.least import cheapest, exact_enough, foreseeable
 from dpsql.release.noise import Released, add_noise, public_table
@@ -84,29 +84,7 @@ class Draft:
         return Stages(self.bounded, self.funds)
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """What one account may spend, has spent, and has left."""
-
-    caps: Cost
-    spent: Cost
-    remaining: Cost
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetStatus:
-    """This analyst's account inside the dataset's; only the dataset's promise survives analysts who pool answers."""
-
-    dataset: Account
-    analyst: Account | None
-    name: str | None
-
-    def __str__(self) -> str:
-        rows = [("dataset", self.dataset), *([(self.name or "", self.analyst)] if self.analyst is not None else [])]
-        return "\n".join(f"{n}: spent {a.spent} of {a.caps}; left for one query: {a.remaining}" for n, a in rows)
-
-
-REPLAYED = "another analyst asked this before: free for the dataset, and counted once against your own cap"
+REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
 
 PILOT = "a pilot was charged ({}); what more is released, and at what price, follows from what it showed"
 EARLIER = "an earlier release was used; what more is released, and at what price, follows from what it showed"
@@ -121,8 +99,17 @@ def _hidden(released: Mapping[str, Released]) -> bool:
 class Connection:
     """A door for one analyst (or the steward) to one dataset: PEP 249, plus `query`, `explain` and `budget`."""
 
-    def __init__(self, engine: Engine, policy: Policy, ledger: Ledger, analyst: str | None, *, steward: bool) -> None:
-        self.policy, self.analyst, self.steward = policy, analyst, steward
+    def __init__(
+        self,
+        engine: Engine,
+        policy: Policy,
+        ledger: Ledger,
+        analyst: str | None,
+        *,
+        steward: bool,
+        purpose: str | None = None,
+    ) -> None:
+        self.policy, self.analyst, self.purpose, self.steward = policy, analyst, purpose, steward
         self._engine, self._ledger = engine, ledger
         self.asked = Asked()
         self._closed = False
@@ -276,10 +263,8 @@ class Connection:
         """Refuse before the pilot what might not be paid to the end."""
         stages = draft.stages
         charges = [charge_of(bill.releases) for bill in (*stages.pilots, stages.at(stages.most))]
-        names = {None: f"everyone on '{self.policy.dataset}'"} | ({self.analyst: self.analyst} if self.analyst else {})
-        accounts = [(n, self._ledger.in_force(w, self._caps(w)), self._ledger.spent(w)) for w, n in names.items()]
         whole = reduce(add, (charge for charge in charges if charge is not None))
-        admit(whole, draft.within(draft.epsilon).bill.cost, accounts[::-1])
+        self._ledger.afford(self._request(draft.sql, whole, draft.within(draft.epsilon).bill.cost, ()))
 
     def _release(self, prepared: Prepared) -> tuple[dict[str, Released], Cost, bool, tuple[str, ...]]:
         """Replay what was released before; charge for the rest, durably, and only then run it."""
@@ -297,8 +282,9 @@ class Connection:
             if found is None:
                 missing.append((priced, mark))
             else:
-                caps = self._caps(self.analyst) if self.analyst else None
-                counted |= self._ledger.replayed(found.entry, self.analyst, caps)
+                counted |= self._ledger.replayed(
+                    found.entry, self.analyst, self._analyst_caps, self.purpose, self._purpose_caps
+                )
                 done[name] = unpack(found.payload, priced)
         entry = self._reserve(prepared, missing)
         for priced, mark in missing:
@@ -315,12 +301,14 @@ class Connection:
         if charge is None:
             return None
         cost = cost_of(prepared.bill, [priced for priced, _ in missing])
-        analyst_caps = self._caps(self.analyst) if self.analyst is not None else None
-        return self._ledger.reserve(
-            Request(
-                self.analyst, charge, cost, self._caps(None), analyst_caps, prepared.sql, tuple(m for _, m in missing)
-            )
-        )
+        error = first_error([priced for priced, _ in missing], prepared.bill.mechanism)
+        marks = tuple(mark for _, mark in missing)
+        return self._ledger.reserve(replace(self._request(prepared.sql, charge, cost, marks), error=error))
+
+    def _request(self, sql: str, charge: Charge, cost: Cost, marks: tuple[bytes, ...]) -> Request:
+        """A charge against every account that this session has."""
+        everyone, own, purpose = self._caps(None), self._analyst_caps, self._purpose_caps
+        return Request(self.analyst, charge, cost, everyone, own, sql, marks, self.purpose, purpose)
 
     # the price of the next queries ----------------------------------------------------------------------------------
 
@@ -341,24 +329,50 @@ class Connection:
     # the account ----------------------------------------------------------------------------------------------------
 
     def budget(self) -> BudgetStatus:
-        """Caps, spent and remaining, for this analyst and for the dataset."""
+        """Caps, spent and remaining, for this analyst (and purpose) and for everyone, and what the rest would buy."""
         self._open()
-        analyst = None if self.analyst is None else self._account(self.analyst)
-        return BudgetStatus(self._account(None), analyst, self.analyst)
+        last = self._ledger.last(self.analyst, self.purpose)
+        names, limit = (self.analyst, self.purpose), self.policy.limits.epsilon
+        return budget_status(self._standings(), names, last, self._conversion(), limit)
 
-    def _account(self, who: str | None) -> Account:
-        caps, spent = self._ledger.in_force(who, self._caps(who)), self._ledger.spent(who)
-        return Account(Cost(float(caps.epsilon), float(caps.delta), 0.0), spent_as(caps, spent), remaining(caps, spent))
+    def _standings(self) -> list[Standing | None]:
+        """Everyone's account, the analyst's and the purpose's; None where there is none."""
+        own, purpose = self._analyst_caps, self._purpose_caps
+        return [
+            self._ledger.standing(None, self._caps(None)),
+            None if own is None else self._ledger.standing(self.analyst, own),
+            None if purpose is None else self._ledger.standing(self.analyst, purpose, self.purpose),
+        ]
 
-    def _caps(self, who: str | None) -> Caps:
-        return Caps(*self.policy.caps(who))
+    def _conversion(self) -> Decimal:
+        """The δ at which ε stands for ρ in a query that asks for nothing special; 0 where its noise is Laplace's."""
+        delta = self._default_delta
+        return Decimal(0) if self.policy.defaults.mechanism == "laplace" else delta
+
+    def _caps(self, who: str | None, purpose: str | None = None) -> Caps:
+        return Caps(*self.policy.caps(who, purpose))
+
+    @property
+    def _analyst_caps(self) -> Caps | None:
+        return None if self.analyst is None else self._caps(self.analyst)
+
+    @property
+    def _purpose_caps(self) -> Caps | None:
+        return None if self.purpose is None else self._caps(self.analyst, self.purpose)
+
+    @property
+    def _default_delta(self) -> Decimal:
+        """The policy's default, but none where the analyst's own cap allows none."""
+        return min(self.policy.defaults.delta, self.policy.caps(self.analyst, self.purpose).delta)
 
     def _price(self, keywords: Asked, *, accurate: bool = False) -> tuple[Fraction, Fraction]:
         """The asked price, inside what the policy allows for one query; with an accuracy, the most it may be."""
         limits, defaults, epsilon, delta = self.policy.limits, self.policy.defaults, keywords.epsilon, keywords.delta
-        most = min(limits.epsilon, self.policy.caps(self.analyst)[0]) if accurate else defaults.epsilon
+        most = (
+            min(limits.epsilon, self.policy.caps(self.analyst, self.purpose).epsilon) if accurate else defaults.epsilon
+        )
         asked = Fraction(_number(epsilon, "epsilon")) if epsilon is not None else Fraction(most)
-        slack = Fraction(_number(delta, "delta")) if delta is not None else Fraction(defaults.delta)
+        slack = Fraction(_number(delta, "delta")) if delta is not None else Fraction(self._default_delta)
         if asked <= 0 or not 0 <= slack < 1:
             raise PolicyError(
                 f"epsilon = {epsilon} and delta = {delta} are not a price",
@@ -397,7 +411,10 @@ class Connection:
     def _explanation(
         self, prepared: Prepared, remark: str | None, alternatives: Mapping[str, Explanation]
     ) -> Explanation:
-        releases = tuple(release_plan(p, "" if p.free else self._engine.emit(p, None)) for p in prepared.bill.releases)
+        seen = self._catalog.veiled
+        releases = tuple(
+            release_plan(p, "" if p.free else seen(self._engine.emit(p, None))) for p in prepared.bill.releases
+        )
         return Explanation(
             prepared.bill.cost,
             prepared.bill.mechanism,
@@ -455,9 +472,12 @@ def connect(
     policy: str | os.PathLike[str] | Mapping[str, Any] | Policy,
     ledger: str | os.PathLike[str] | None = None,
     analyst: str | None = None,
+    purpose: str | None = None,
     steward: bool = False,
 ) -> Connection:
     """Open a dataset: a DuckDB file, a DuckDB connection, or a mapping of names to frames and files.
+
+    `purpose` is one of those that the policy lists for the analyst, if it lists any.
 
     The ledger stands beside the policy file unless named; with a policy that is not a file it must be named
     (":memory:" for a throw-away one, whose promise ends with the process).
@@ -468,14 +488,14 @@ def connect(
         )
     loaded = load_policy(policy if not isinstance(policy, os.PathLike) else Path(policy))
     name = None if steward else analyst or "analyst"
-    loaded.caps(name)
+    loaded.check_purpose(name, purpose)
     engine = DuckDBEngine(source)
     try:
         opened = open_ledger(_ledger_path(policy, loaded, ledger), loaded.dataset)
     except BaseException:
         engine.close()
         raise
-    return Connection(engine, loaded, opened, name, steward=steward)
+    return Connection(engine, loaded, opened, name, steward=steward, purpose=purpose)
 
 
 @contextmanager
@@ -503,8 +523,8 @@ def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] 
 def _number(value: float | Decimal, name: str) -> Decimal:
     try:
         return to_decimal(value)
-    except Exception as problem:
-        raise PolicyError(f"{name} = {value!r} is not a number", hint=f"write {name}=0.5, for example") from problem
+    except ValueError as problem:
+        raise PolicyError(f"{name} = {value!r} is no price: {problem}", hint=f"write {name}=0.5, for example") from None
 
 
 def _mechanism(name: str) -> str:

@@ -77,6 +77,9 @@ Ledger = Annotated[
     typer.Option("--ledger", metavar="FILE", help="The ledger; default: <dataset>.ledger beside the policy."),
 ]
 Analyst = Annotated[str | None, typer.Option("--analyst", metavar="NAME", help="Whose account pays.")]
+Purpose = Annotated[
+    str | None, typer.Option("--purpose", metavar="NAME", help="For what, where the policy lists purposes.")
+]
 Epsilon = Annotated[
     float | None, typer.Option("--epsilon", help="The price of the whole query; default: the policy's.")
 ]
@@ -124,8 +127,8 @@ def demo(
 @app.command()
 def query(
     db: Database, sql: Query = None, file: File = None, policy: PolicyFile = None, ledger: Ledger = None,
-    analyst: Analyst = None, epsilon: Epsilon = None, delta: Delta = None, mechanism: Noise = None,
-    within: Accuracy = None,
+    analyst: Analyst = None, purpose: Purpose = None, epsilon: Epsilon = None, delta: Delta = None,
+    mechanism: Noise = None, within: Accuracy = None,
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
     nonnegative: Nonnegative = False,
 ) -> None:  # fmt: skip
@@ -133,7 +136,7 @@ def query(
     from dpsql.interfaces import show
 
     text = _text(sql, file)
-    with waiting("asking the database"), _connect(db, policy, ledger, analyst) as session:
+    with waiting("asking the database"), _connect(db, policy, ledger, analyst, purpose) as session:
         result = session.query(
             text, epsilon=epsilon, delta=delta, mechanism=mechanism, accuracy=_accuracy(within), nonnegative=nonnegative
         )
@@ -148,28 +151,28 @@ def query(
 @app.command()
 def explain(
     db: Database, sql: Query = None, file: File = None, policy: PolicyFile = None, ledger: Ledger = None,
-    analyst: Analyst = None, epsilon: Epsilon = None, delta: Delta = None, mechanism: Noise = None,
-    within: Accuracy = None,
+    analyst: Analyst = None, purpose: Purpose = None, epsilon: Epsilon = None, delta: Delta = None,
+    mechanism: Noise = None, within: Accuracy = None,
     engine_sql: Annotated[bool, typer.Option("--sql", help="Show the SQL that the database would run.")] = False,
 ) -> None:  # fmt: skip
     """Show what a query would do, cost and miss by. Touches no private data, spends nothing."""
     text = _text(sql, file)
-    with _connect(db, policy, ledger, analyst) as session:
+    with _connect(db, policy, ledger, analyst, purpose) as session:
         plan = session.explain(text, epsilon=epsilon, delta=delta, mechanism=mechanism, accuracy=_accuracy(within))
     typer.echo(plan.sql if engine_sql else str(plan))
 
 
 @app.command()
 def budget(
-    db: Database, policy: PolicyFile = None, ledger: Ledger = None, analyst: Analyst = None,
+    db: Database, policy: PolicyFile = None, ledger: Ledger = None, analyst: Analyst = None, purpose: Purpose = None,
     form: Annotated[Format, typer.Option("--format", help="table or json.")] = Format.TABLE,
 ) -> None:  # fmt: skip
-    """Show caps, spent and left: the dataset's, and with --analyst that analyst's."""
+    """Show caps, spent, left and what that would buy: everyone's, and with --analyst that analyst's."""
     from dpsql.interfaces import show
 
     if form is Format.CSV:
         raise typer.BadParameter("a budget is printed as table or json", param_hint="--format")
-    with _connect(db, policy, ledger, analyst, steward=analyst is None) as session:
+    with _connect(db, policy, ledger, analyst, purpose, steward=analyst is None) as session:
         status = session.budget()
     if form is Format.JSON:
         typer.echo(show.budget_json(status))
@@ -179,13 +182,14 @@ def budget(
 
 @app.command()
 def shell(
-    db: Database, policy: PolicyFile = None, ledger: Ledger = None, analyst: Analyst = None, epsilon: Epsilon = None,
-    delta: Delta = None, mechanism: Noise = None, nonnegative: Nonnegative = False,
+    db: Database, policy: PolicyFile = None, ledger: Ledger = None, analyst: Analyst = None,
+    purpose: Purpose = None, epsilon: Epsilon = None, delta: Delta = None, mechanism: Noise = None,
+    nonnegative: Nonnegative = False,
 ) -> None:  # fmt: skip
     """Ask interactively, with history and completion; or pipe a script of queries into it."""
     from dpsql.interfaces.shell import Shell
 
-    with _connect(db, policy, ledger, analyst) as session:
+    with _connect(db, policy, ledger, analyst, purpose) as session:
         session.ask(replace(session.asked, epsilon=epsilon, delta=delta, mechanism=mechanism))
         answered = Shell(session, nonnegative=nonnegative).run()
     if not (answered or sys.stdin.isatty()):
@@ -257,11 +261,18 @@ def _beside(db: Path) -> Path:
 
 
 def _connect(
-    db: Path, policy: Path | None, ledger: str | None, analyst: str | None, *, steward: bool = False
+    db: Path,
+    policy: Path | None,
+    ledger: str | None,
+    analyst: str | None,
+    purpose: str | None = None,
+    *,
+    steward: bool = False,
 ) -> Connection:
     from dpsql.session import connect
 
-    return connect(db, policy=policy or _beside(db), ledger=ledger, analyst=analyst, steward=steward)
+    chosen = policy or _beside(db)
+    return connect(db, policy=chosen, ledger=ledger, analyst=analyst, purpose=purpose, steward=steward)
 
 
 def _text(sql: str | None, file: Path | None) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from dpsql.budget import Cost
+from dpsql.budget import Cost, ErrorBar
 from dpsql.budget.allocate import Bill, Priced
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms import DiscreteLaplace, Noise
@@ -163,6 +163,16 @@ def _expected(priced: Priced, index: int, confidence: float, n: float | None) ->
     noisy = tuple(np.array([round(v / step(priced, i))], dtype=np.int64) for i, v in enumerate(values))
     low, high = interval(Released(priced, ((),), noisy), index, confidence)
     return float(high[0] - low[0]) / 2
+
+
+def first_error(releases: Sequence[Priced], mechanism: str) -> ErrorBar | None:
+    """The error bar of the first aggregate for which it is known in advance (it is not for averages)."""
+    for priced in releases:
+        for index, aggregate in enumerate(priced.bounded.release.aggregates):
+            half = half_width(priced, index, 0.95)
+            if half is not None:
+                return ErrorBar(str(aggregate), half, mechanism)
+    return None
 
 
 def _key(key: Key) -> KeyPlan:

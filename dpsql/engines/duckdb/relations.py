@@ -57,7 +57,7 @@ def relation_sql(relation: Relation, needed: frozenset[str], schema: Schema) -> 
 
 def _scan(scan: Scan, needed: frozenset[str], schema: Schema) -> From:
     stored = schema[scan.table.lower()]
-    unit = None if scan.unit is None else _read(scan.field(scan.unit), stored[scan.unit])
+    unit = None if scan.owner is None else _read(scan.owner, stored[scan.owner.name])
     where = () if unit is None else (f"{unit} IS NOT NULL",)
     columns = {f.name: _read(f, stored[f.name]) for f in scan.fields if f.name in needed}
     return From(quote(scan.table), where, columns, unit)
