@@ -25,8 +25,9 @@ from dpsql.policy import Policy, load_policy, to_decimal
 from dpsql.release.explain import Explanation, notes_of, release_plan
 from dpsql.release.finish import Finisher, finishing_sql
 from dpsql.release.noise import Released, add_noise, public_table
+from dpsql.release.replay import Archive, Found
 from dpsql.release.result import Result
-from dpsql.release.stored import fingerprint, pack, unpack
+from dpsql.release.stored import pack
 from dpsql.release.tabulate import tabulate
 from dpsql.sensitivity import bound
 
@@ -102,7 +103,7 @@ class Connection:
             cost,
             replayed,
             prepared.bill.mechanism,
-            (*notes_of(prepared.bill), *notes),
+            (*notes_of([table.priced for table in released.values()]), *notes),
             table,
             prepared.plan,
             released,
@@ -147,31 +148,49 @@ class Connection:
     def _release(self, prepared: Prepared) -> tuple[dict[str, Released], Cost, bool, tuple[str, ...]]:
         """Replay what was released before; charge for the rest, durably, and only then run it."""
         salt = self._ledger.salt()
+        archive = self._archive(salt)
         done: dict[str, Released] = {}
-        counted = False
+        notes: list[str] = []
         missing: list[tuple[Priced, bytes]] = []
         for priced in prepared.bill.releases:
             name = priced.bounded.release.name
             if priced.free:
                 done[name] = public_table(priced)
                 continue
-            mark = fingerprint(priced, self._engine.emit(priced, salt), self.data_version(), self.policy.dataset)
-            found = self._ledger.find(mark) if self.policy.replay else None
+            mark = archive.mark(priced)
+            found = archive.find(priced, mark) if self.policy.replay else None
             if found is None:
                 missing.append((priced, mark))
             else:
-                caps = self._caps(self.analyst) if self.analyst else None
-                counted |= self._ledger.replayed(found.entry, self.analyst, caps)
-                done[name] = unpack(found.payload, priced)
+                done[name] = found.released
+                notes += [*found.notes, *self._counted(prepared, found)]
         entry = self._reserve(prepared, missing)
         for priced, mark in missing:
             released = add_noise(priced, self._engine.run(priced, salt))
             done[priced.bounded.release.name] = released
             if entry is not None:
-                self._ledger.store(entry, mark, pack(released))
+                self._ledger.store(entry, mark, pack(released), archive.about(priced))
         cost = cost_of(prepared.bill, [priced for priced, _ in missing])
         replayed = entry is None and not all(p.free for p in prepared.bill.releases)
-        return done, cost, replayed, (REPLAYED,) if counted else ()
+        return done, cost, replayed, tuple(dict.fromkeys(notes))
+
+    def _archive(self, salt: bytes) -> Archive:
+        return Archive(
+            self._ledger,
+            lambda priced: self._engine.emit(priced, salt),
+            self.policy.dataset,
+            self.data_version(),
+            self._catalog.max_public_keys,
+            self.analyst,
+            self.policy.keep,
+        )
+
+    def _counted(self, prepared: Prepared, found: Found) -> tuple[str, ...]:
+        """Count another analyst's release against this one's cap, once, and say so."""
+        caps = self._caps(self.analyst) if self.analyst else None
+        if not self._ledger.replayed(found.stored.entry, self.analyst, caps, found.stored.number):
+            return ()
+        return (f"{REPLAYED} ({cost_of(prepared.bill, [found.released.priced])})",)
 
     def _reserve(self, prepared: Prepared, missing: Sequence[tuple[Priced, bytes]]) -> int | None:
         charge = charge_of([priced for priced, _ in missing])
@@ -250,7 +269,7 @@ class Connection:
             finishing_sql(prepared.plan),
             tuple(o.name for o in prepared.plan.outputs),
             prepared.types,
-            notes_of(prepared.bill),
+            notes_of(prepared.bill.releases),
         )
 
     # PEP 249 --------------------------------------------------------------------------------------------------------

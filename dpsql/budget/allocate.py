@@ -35,14 +35,34 @@ class Noised:
 
 
 @dataclass(frozen=True, slots=True)
+class Portion:
+    """What a query gives to one release: `each` share gets so much ε or ρ of the `whole`, its threshold `tail` of δ."""
+
+    mechanism: str
+    whole: Fraction
+    each: Fraction
+    tail: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class Priced:
-    """A release with its noise; `threshold` is in the integers of the selection, `tail` is the δ that it takes."""
+    """A release with its noise; `threshold` is in the integers of the selection."""
 
     bounded: Bounded
     noised: tuple[Noised, ...]
+    portion: Portion
     selection: Noised | None = None
     threshold: int | None = None
-    tail: Fraction = Fraction(0)
+
+    @property
+    def tail(self) -> Fraction:
+        """The δ that the threshold takes."""
+        return Fraction(0) if self.selection is None else self.portion.tail
+
+    @property
+    def price(self) -> Fraction:
+        """The ε or ρ of all shares together, before scales are rounded up."""
+        return self.portion.each * (len(self.bounded.shares) + (self.selection is not None))
 
     @property
     def free(self) -> bool:
@@ -82,7 +102,8 @@ def allocate(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, me
     selections = sum(1 for r in releases if r.selection is not None)
     portions = selections + sum(len(r.shares) for r in releases)
     if portions == 0:
-        return Bill(mechanism, epsilon, delta, tuple(Priced(r, ()) for r in releases))
+        nothing = Portion(mechanism, Fraction(0), Fraction(0), Fraction(0))
+        return Bill(mechanism, epsilon, delta, tuple(Priced(r, (), nothing) for r in releases))
     if selections and delta == 0:
         raise UnsupportedQuery(
             "the groups of this query are not known in advance: showing them needs delta > 0, and the budget has none",
@@ -90,11 +111,13 @@ def allocate(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, me
         )
     slack = (delta if mechanism == "laplace" else delta / 2) if selections else Fraction(0)
     price = epsilon if mechanism == "laplace" else rho_for(epsilon, delta - slack)
-    each, tail = price / portions, slack / selections if selections else Fraction(0)
-    return Bill(mechanism, epsilon, delta, tuple(_price(r, each, tail, mechanism) for r in releases))
+    portion = Portion(mechanism, price, price / portions, slack / selections if selections else Fraction(0))
+    return Bill(mechanism, epsilon, delta, tuple(price_release(r, portion) for r in releases))
 
 
-def _price(release: Bounded, each: Fraction, tail: Fraction, mechanism: str) -> Priced:
+def price_release(release: Bounded, portion: Portion) -> Priced:
+    """The noise of one release, by its portion and its bounds alone: a release that was made can be priced again."""
+    each, mechanism = portion.each, portion.mechanism
     noised: dict[int, Noised] = {}
     for share, joint in release.shares:
         noise, shift = _scale(joint, each, mechanism)
@@ -102,11 +125,11 @@ def _price(release: Bounded, each: Fraction, tail: Fraction, mechanism: str) -> 
             noised[index] = Noised(noise, shift, release.statistics[index].claim.coarser(shift), joint.coarser(shift))
     ordered = tuple(noised[i] for i in range(len(release.statistics)))
     if release.selection is None:
-        return Priced(release, ordered)
+        return Priced(release, ordered, portion)
     claim = release.selection.claim
     noise = _noise(claim, each, mechanism)
-    cut = threshold(noise, release.selection.weights, float_down(tail))
-    return Priced(release, ordered, Noised(noise, 0, claim, claim), cut, tail)
+    cut = threshold(noise, release.selection.weights, float_down(portion.tail))
+    return Priced(release, ordered, portion, Noised(noise, 0, claim, claim), cut)
 
 
 def _scale(claim: Claim, each: Fraction, mechanism: str) -> tuple[Noise, int]:

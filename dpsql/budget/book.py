@@ -40,11 +40,22 @@ class Sums:
 
 
 class Kept(NamedTuple):
-    """A release entry: the charge that paid for it, and the digest of the payload, which has its number."""
+    """A release entry: the charge that paid for it, the digest of the payload, which has its number, and its body.
+
+    `charge` is the part of that charge which is its own; an old ledger does not know it.
+    """
 
     number: int
     entry: int
+    fingerprint: str
     digest: str
+    charge: list[int | None] | None
+    body: str
+
+    def told(self) -> dict[str, Any]:
+        """When it was made, and how it can be made again."""
+        body: dict[str, Any] = _scan(self.body, 0)[0]
+        return body
 
 
 @dataclass(slots=True)
@@ -65,9 +76,11 @@ class Book:
     by_analyst: defaultdict[str, Sums] = field(default_factory=lambda: defaultdict(Sums))
     caps: dict[str | None, Caps] = field(default_factory=dict)
     charges: dict[int, tuple[str, str]] = field(default_factory=dict)
-    replays: set[tuple[str, int]] = field(default_factory=set)
-    kept: dict[str, Kept] = field(default_factory=dict)
+    replays: set[tuple[str, int, int | None]] = field(default_factory=set)
+    kept: defaultdict[str, list[Kept]] = field(default_factory=lambda: defaultdict(list))
+    families: defaultdict[str, list[Kept]] = field(default_factory=lambda: defaultdict(list))
     releases: set[tuple[int, str]] = field(default_factory=set)
+    numbered: dict[int, Kept] = field(default_factory=dict)
     facts: defaultdict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
 
     def extend(self, entries: Iterable[Row]) -> None:
@@ -102,14 +115,16 @@ class Book:
         analyst: str | None = _scan(self.charges[entry][0], 0)[0][0]
         return analyst
 
-    def charge(self, entry: int) -> Charge:
-        """What an entry charged."""
-        return Charge(*_scan(self.charges[entry][0], 0)[0][1:])
+    def charge(self, entry: int, release: int | None = None) -> Charge:
+        """What an entry charged, or the part of it that one of its releases costs, where that is known."""
+        part = None if release is None else self.numbered[release].charge
+        return Charge(*(_scan(self.charges[entry][0], 0)[0][1:] if part is None else part))
 
-    def owes(self, entry: int, analyst: str | None) -> bool:
-        """Whether a replay of this entry is yet to be counted against the analyst's own cap."""
-        own = analyst is None or analyst == self.payer(entry)
-        return not own and (analyst, entry) not in self.replays
+    def owes(self, entry: int, analyst: str | None, release: int | None = None) -> bool:
+        """Whether a replay of this entry, or release, is yet to be counted against the analyst's own cap."""
+        if analyst is None or analyst == self.payer(entry) or (analyst, entry, None) in self.replays:
+            return False
+        return release is None or (analyst, entry, release) not in self.replays
 
     def may_keep(self, entry: int, fingerprint: str) -> bool:
         """Whether the entry paid for this release, which is not kept yet."""
@@ -133,11 +148,9 @@ class Book:
             if analyst is not None:
                 self.by_analyst[analyst].add(*charge)
         elif kind == "release":
-            self._release(number, *gist)
+            self._release(number, body, *gist)
         elif kind == "replay":
-            analyst, entry = gist
-            self.replays.add((analyst, entry))
-            self.by_analyst[analyst].add(*_scan(self.charges[entry][0], 0)[0][1:])
+            self._replay(*gist)
         else:
             self._read_act(number, kind, gist)
 
@@ -158,10 +171,20 @@ class Book:
         elif kind not in ("clock", "migrate"):
             raise LedgerError(f"entry {number} is of a kind that this dpsql does not know")
 
-    def _release(self, number: int, entry: int, fingerprint: str, digest: str) -> None:
-        """The first release of a fingerprint is the one that is replayed."""
+    def _release(
+        self, number: int, body: str, entry: int, fingerprint: str, digest: str, family: str = "", *charge: int | None
+    ) -> None:
+        kept = Kept(number, entry, fingerprint, digest, list(charge) or None, body)
         self.releases.add((entry, fingerprint))
-        self.kept.setdefault(fingerprint, Kept(number, entry, digest))
+        self.numbered[number] = kept
+        self.kept[fingerprint].append(kept)
+        if family:
+            self.families[family].append(kept)
+
+    def _replay(self, analyst: str, entry: int, release: int | None = None) -> None:
+        charge = self.charge(entry, release)
+        self.replays.add((analyst, entry, release))
+        self.by_analyst[analyst].add(charge.rho, charge.delta, charge.epsilon)
 
 
 def exactly(caps: Caps) -> Caps:

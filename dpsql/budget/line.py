@@ -43,7 +43,7 @@ def _text(kind: str, gist: list[Any], body: dict[str, Any]) -> str:
         case "release":
             return f"release of entry {gist[0]}"
         case "replay":
-            return f"replay of entry {gist[1]}"
+            return f"replay of entry {gist[1]}" + (f", release {gist[2]}" if gist[2:] else "")
         case "caps":
             whose = "the dataset" if gist[0] is None else gist[0]
             return f"caps of {whose}: ε = {_short(gist[1])}, δ = {_short(gist[2])}; by {body['by']}"

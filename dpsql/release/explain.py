@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dpsql.budget import Cost
-from dpsql.budget.allocate import Bill, Priced
+from dpsql.budget.allocate import Priced
 from dpsql.mechanisms import DiscreteLaplace, Noise
 from dpsql.release.intervals import half_width
 from dpsql.sensitivity.keys import Key
@@ -155,10 +155,10 @@ def _statistic(priced: Priced, index: int) -> StatisticPlan:
     )
 
 
-def notes_of(bill: Bill) -> tuple[str, ...]:
+def notes_of(releases: Iterable[Priced]) -> tuple[str, ...]:
     """What the error bars do not cover, in words."""
     notes = []
-    for priced in bill.releases:
+    for priced in releases:
         bounded = priced.bounded
         for argument in bounded.arguments:
             if argument.expression is not None and argument.lower != argument.upper:
