@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dpsql.budget import Caps, Cost, Ledger, Request, open_ledger, remaining, spent_as
+from dpsql.budget import Caps, Cost, Ledger, Request, Spent, open_ledger, remaining, spent_as
 from dpsql.budget.allocate import Bill, Priced, allocate, charge_of, choose_mechanism, cost_of
 from dpsql.engines.base import Engine
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
@@ -163,7 +163,7 @@ class Connection:
                 missing.append((priced, mark))
             else:
                 done[name] = found.released
-                notes += [*found.notes, *self._counted(prepared, found)]
+                notes += [*found.notes, *self._counted(found)]
         entry = self._reserve(prepared, missing)
         for priced, mark in missing:
             released = add_noise(priced, self._engine.run(priced, salt))
@@ -185,12 +185,12 @@ class Connection:
             self.policy.keep,
         )
 
-    def _counted(self, prepared: Prepared, found: Found) -> tuple[str, ...]:
+    def _counted(self, found: Found) -> tuple[str, ...]:
         """Count another analyst's release against this one's cap, once, and say so."""
-        caps = self._caps(self.analyst) if self.analyst else None
+        caps = self._caps(self.analyst)
         if not self._ledger.replayed(found.stored.entry, self.analyst, caps, found.stored.number):
             return ()
-        return (f"{REPLAYED} ({cost_of(prepared.bill, [found.released.priced])})",)
+        return (f"{REPLAYED} ({spent_as(caps, Spent().after(found.stored.charge))})",)
 
     def _reserve(self, prepared: Prepared, missing: Sequence[tuple[Priced, bytes]]) -> int | None:
         charge = charge_of([priced for priced, _ in missing])

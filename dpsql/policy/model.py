@@ -16,9 +16,11 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PlainSerializer,
     PlainValidator,
+    Tag,
     WrapSerializer,
     model_validator,
 )
@@ -264,7 +266,11 @@ class Policy(_Model):
     dataset: Name
     budget: Budget
     limits: Annotated[Limits, BeforeValidator(_empty_if_null)] = Field(default_factory=Limits)
-    replay: Annotated[bool | Replay, BeforeValidator(_read_replay)] = True
+    replay: Annotated[
+        Annotated[bool, Tag("[flag]")] | Annotated[Replay, Tag("[mapping]")],
+        Discriminator(lambda value: "[flag]" if isinstance(value, bool) else "[mapping]"),
+        BeforeValidator(_read_replay),
+    ] = True
     defaults: Annotated[Defaults, BeforeValidator(_empty_if_null)] = Field(default_factory=Defaults)
     tables: Annotated[
         Mapping[str, Annotated[Table, BeforeValidator(_empty_if_null)]],
