@@ -82,7 +82,8 @@ def _relation(relation: Relation, read: Sequence[Expression]) -> tuple[Relation,
     match relation:
         case Filter(source=Relation() as source, condition=Expression() as condition):
             below, names = _relation(source, [*read, condition])
-            return _and(below, _put(condition, names)), names
+            same = below is source and isinstance(source, Scan) and condition != TRUE
+            return relation if same else _and(below, _put(condition, names)), names
         case Project(source=Relation() as source, items=items):
             used = frozenset().union(*map(columns_of, read)) if read else frozenset()
             return _inlined(source, [i for i in items if i.name in used], read)

@@ -51,7 +51,8 @@ leaves = st.one_of(
 conditions = st.recursive(
     leaves,
     lambda inner: st.one_of(
-        st.builds("({} {} {})".format, inner, st.sampled_from(["AND", "OR"]), inner), st.builds("(NOT ({}))".format, inner)
+        st.builds("({} {} {})".format, inner, st.sampled_from(["AND", "OR"]), inner),
+        st.builds("(NOT ({}))".format, inner),
     ),
     max_leaves=8,
 )

@@ -99,7 +99,9 @@ def test_groups_by_an_expression_and_by_two_keys(db: dpsql.Connection) -> None:
     whole = {r[:2]: r[2] for r in db.query("SELECT qty + 1, sure, count(*) FROM t GROUP BY 1, 2").fetchall()}
     part = db.query("SELECT sure, 1 + qty AS q, count(*) FROM t WHERE qty + 1 >= 3 AND sure = 'b' GROUP BY 1, 2")
     assert part.replayed
-    assert {(q, s): n for s, q, n in part.fetchall()} == {key: n for key, n in whole.items() if key[0] >= 3 and key[1] == "b"}
+    assert {(q, s): n for s, q, n in part.fetchall()} == {
+        key: n for key, n in whole.items() if key[0] >= 3 and key[1] == "b"
+    }
 
 
 @pytest.mark.parametrize(
