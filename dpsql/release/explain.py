@@ -161,7 +161,8 @@ def notes_of(releases: Iterable[Priced]) -> tuple[str, ...]:
     for priced in releases:
         bounded = priced.bounded
         for argument in bounded.arguments:
-            if argument.expression is not None and argument.lower != argument.upper:
+            declared = any(origin.startswith("declared for") for origin in argument.domain.origin)
+            if argument.expression is not None and declared and argument.lower != argument.upper:
                 low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))
                 notes.append(f"values of {argument.expression} outside [{low:g}, {high:g}] are clamped")
         if bounded.weight is not None and bounded.weight.terms:
