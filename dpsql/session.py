@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Standing, open_ledger
+from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Spent, Standing, open_ledger, spent_as
 from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choose_mechanism, cost_of, fund
 from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine
@@ -30,8 +30,9 @@ from dpsql.release.explain import Explanation, first_error, notes_of, release_pl
 from dpsql.release.finish import Finisher, finishing_sql
 from dpsql.release.least import cheapest, exact_enough, foreseeable
 from dpsql.release.noise import Released, add_noise, public_table
+from dpsql.release.replay import Archive, Found
 from dpsql.release.result import Result
-from dpsql.release.stored import fingerprint, pack, unpack
+from dpsql.release.stored import pack
 from dpsql.release.tabulate import tabulate
 from dpsql.release.target import Accuracy, Goal, read_goals
 from dpsql.sensitivity import bound
@@ -200,7 +201,11 @@ class Connection:
             cost,
             replayed,
             prepared.bill.mechanism,
-            (*notes_of(prepared.bill), *notes, *([NOBODY] if _hidden(released) else [])),
+            (
+                *notes_of([each.priced for each in released.values()]),
+                *notes,
+                *([NOBODY] if _hidden(released) else []),
+            ),
             table,
             prepared.plan,
             released,
@@ -214,7 +219,7 @@ class Connection:
         for prepared in self._firsts(draft):
             first = self._answer(prepared, nonnegative)
             paid = draft.funds.plus(paid, first.cost)
-            told += [note for note in first.notes if note == REPLAYED]
+            told += [note for note in first.notes if note.startswith(REPLAYED)]
             told.append(EARLIER if first.replayed else PILOT.format(first.cost))
             verdict = enough(first, goals, stages)
             if not verdict.open:
@@ -251,13 +256,11 @@ class Connection:
         return draft.within(min(draft.epsilon, Fraction(self.policy.defaults.epsilon)))
 
     def _kept(self, prepared: Prepared) -> bool:
-        salt = self._ledger.salt()
-        return self.policy.replay and all(
-            priced.free or self._ledger.find(self._mark(priced, salt)) is not None for priced in prepared.bill.releases
+        archive = self._archive(self._ledger.salt())
+        return bool(self.policy.replay) and all(
+            priced.free or self._ledger.find(archive.mark(priced), self.policy.keep) is not None
+            for priced in prepared.bill.releases
         )
-
-    def _mark(self, priced: Priced, salt: bytes) -> bytes:
-        return fingerprint(priced, self._engine.emit(priced, salt), self.data_version(), self.policy.dataset)
 
     def _afford(self, draft: Draft) -> None:
         """Refuse before the pilot what might not be paid to the end."""
@@ -269,32 +272,52 @@ class Connection:
     def _release(self, prepared: Prepared) -> tuple[dict[str, Released], Cost, bool, tuple[str, ...]]:
         """Replay what was released before; charge for the rest, durably, and only then run it."""
         salt = self._ledger.salt()
+        archive = self._archive(salt)
         done: dict[str, Released] = {}
-        counted = False
+        notes: list[str] = []
         missing: list[tuple[Priced, bytes]] = []
         for priced in prepared.bill.releases:
             name = priced.bounded.release.name
             if priced.free:
                 done[name] = public_table(priced)
                 continue
-            mark = self._mark(priced, salt)
-            found = self._ledger.find(mark) if self.policy.replay else None
+            mark = archive.mark(priced)
+            found = archive.find(priced, mark) if self.policy.replay else None
             if found is None:
                 missing.append((priced, mark))
             else:
-                counted |= self._ledger.replayed(
-                    found.entry, self.analyst, self._analyst_caps, self.purpose, self._purpose_caps
-                )
-                done[name] = unpack(found.payload, priced)
+                done[name] = found.released
+                notes += [*found.notes, *self._counted(found)]
         entry = self._reserve(prepared, missing)
         for priced, mark in missing:
             released = add_noise(priced, self._engine.run(priced, salt))
             done[priced.bounded.release.name] = released
             if entry is not None:
-                self._ledger.store(entry, mark, pack(released))
+                self._ledger.store(entry, mark, pack(released), archive.about(priced))
         cost = cost_of(prepared.bill, [priced for priced, _ in missing])
         replayed = entry is None and not all(p.free for p in prepared.bill.releases)
-        return done, cost, replayed, (REPLAYED,) if counted else ()
+        return done, cost, replayed, tuple(dict.fromkeys(notes))
+
+    def _archive(self, salt: bytes) -> Archive:
+        return Archive(
+            self._ledger,
+            lambda priced: self._engine.emit(priced, salt),
+            self.policy.dataset,
+            self.data_version(),
+            self._catalog.max_public_keys,
+            self.analyst,
+            self.policy.keep,
+            self.purpose,
+        )
+
+    def _counted(self, found: Found) -> tuple[str, ...]:
+        """Count another analyst's release against this one's cap, once, and say so."""
+        stored, caps = found.stored, self._caps(self.analyst)
+        if not self._ledger.replayed(
+            stored.entry, self.analyst, self._analyst_caps, stored.number, self.purpose, self._purpose_caps
+        ):
+            return ()
+        return (f"{REPLAYED} ({spent_as(caps, Spent().after(stored.charge), self._conversion())})",)
 
     def _reserve(self, prepared: Prepared, missing: Sequence[tuple[Priced, bytes]]) -> int | None:
         charge = charge_of([priced for priced, _ in missing])
@@ -423,7 +446,7 @@ class Connection:
             finishing_sql(prepared.plan),
             tuple(o.name for o in prepared.plan.outputs),
             prepared.types,
-            notes_of(prepared.bill),
+            notes_of(prepared.bill.releases),
             remark,
             prepared.plan,
             prepared.bill,

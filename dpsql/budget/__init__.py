@@ -1,6 +1,6 @@
 """The budget: what a query costs, whether it is admitted, and the ledger that remembers."""
 
-from dpsql.budget.account import Charged, ErrorBar, Ledger, LogEntry, Request, Standing, Stored
+from dpsql.budget.account import About, Charged, ErrorBar, Ledger, LogEntry, Relative, Request, Standing, Stored
 from dpsql.budget.accountant import Caps, Limits, Spent, admits, limits, more_like, remaining, spent_as
 from dpsql.budget.convert import delta_for, epsilon_for, rho_for
 from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
@@ -11,6 +11,7 @@ from dpsql.budget.price import laplace_rho, pure_rho
 __all__ = [
     "FREE",
     "UNIT",
+    "About",
     "Caps",
     "Charge",
     "Charged",
@@ -20,6 +21,7 @@ __all__ = [
     "Limits",
     "LogEntry",
     "Number",
+    "Relative",
     "Request",
     "Spent",
     "SqliteLedger",

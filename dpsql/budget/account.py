@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from math import isfinite
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from dpsql.budget.accountant import Caps, Spent
 from dpsql.budget.event import Charge, Cost
@@ -66,13 +66,35 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """A release that was made: its noisy table, who paid, and the charge of the whole entry that did."""
+class About:
+    """What a release is kept with: the sub-plan that it is a part of, how to make it again, and its own charge."""
 
+    family: bytes
+    recipe: Mapping[str, Any]
+    charge: Charge
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A release that was made: its number, its noisy table, which entry and who paid, and its share of the charge.
+
+    Of an old ledger, which does not know the share, the charge is that of the whole entry.
+    """
+
+    number: int
     entry: int
     analyst: str | None
     payload: bytes
     charge: Charge
+
+
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """A release of a sub-plan, without its payload; `owed` if it would yet count against the analyst who asks."""
+
+    fingerprint: bytes
+    recipe: Mapping[str, Any]
+    owed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +137,18 @@ class Ledger(ABC):
         """The last charge of an account, or (None) of anybody."""
 
     @abstractmethod
-    def store(self, entry: int, fingerprint: bytes, payload: bytes) -> None:
+    def store(self, entry: int, fingerprint: bytes, payload: bytes, about: About | None = None) -> None:
         """Keep a noisy table that this entry paid for, under one of the fingerprints it named."""
 
     @abstractmethod
-    def find(self, fingerprint: bytes) -> Stored | None:
-        """The first release kept under this fingerprint."""
+    def find(self, fingerprint: bytes, keep: timedelta | None = None) -> Stored | None:
+        """The first release kept under this fingerprint that is not older than `keep`."""
+
+    @abstractmethod
+    def relatives(
+        self, families: Sequence[bytes], analyst: str | None, keep: timedelta | None = None, purpose: str | None = None
+    ) -> list[list[Relative]]:
+        """For each sub-plan, the releases of it that are not older than `keep`."""
 
     @abstractmethod
     def replayed(
@@ -128,10 +156,17 @@ class Ledger(ABC):
         entry: int,
         analyst: str | None,
         caps: Caps | None,
+        release: int | None = None,
         purpose: str | None = None,
         purpose_caps: Caps | None = None,
     ) -> bool:
-        """Count another's release against the analyst's own cap, once; whether it was counted now.
+        """Count another's release (or all of that entry) against the analyst's own cap, once; whether it was now.
+
+        **Theorem.** An analyst's sums are at least the loss of everything that this analyst was shown.
+        **Proof.** What they asked for was charged whole. Of another's entry they are shown single releases, each a
+        mechanism of its own with noise of its own, so what they saw of it is the composition of those releases, and
+        the sums add the charge of each at least once: its own, or that of the whole entry, which is no less.
+        **Checked by** `tests/unit/session/test_replay_accounts.py`.
 
         A release of the analyst's own that was made for another purpose counts once against this purpose. Raises
         BudgetExceeded if it does not fit. The dataset has paid already; so has whoever made the entry.

@@ -36,14 +36,38 @@ class Noised:
 
 
 @dataclass(frozen=True, slots=True)
+class Portion:
+    """What a query gives to one release: so much ε or ρ to each of its shares, and last to its selection of keys.
+
+    `whole` is the price of the query, `tail` the δ of a threshold; `exact` where no less accurate answer will do.
+    """
+
+    mechanism: str
+    whole: Fraction = Fraction(0)
+    parts: tuple[Fraction, ...] = ()
+    tail: Fraction = Fraction(0)
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Priced:
-    """A release with its noise; `threshold` is in the integers of the selection, `tail` is the δ that it takes."""
+    """A release with its noise; `threshold` is in the integers of the selection."""
 
     bounded: Bounded
     noised: tuple[Noised, ...]
+    portion: Portion
     selection: Noised | None = None
     threshold: int | None = None
-    tail: Fraction = Fraction(0)
+
+    @property
+    def tail(self) -> Fraction:
+        """The δ that the threshold takes."""
+        return Fraction(0) if self.selection is None else self.portion.tail
+
+    @property
+    def price(self) -> Fraction:
+        """The ε or ρ of all shares together, before scales are rounded up."""
+        return sum(self.portion.parts, Fraction(0))
 
     @property
     def free(self) -> bool:
@@ -119,15 +143,16 @@ def fund(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechan
 def allocate(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str) -> Bill:
     """Split (ε, δ) equally over all shares of all releases."""
     if not any(map(_parts, releases)):
-        return Bill(mechanism, epsilon, delta, tuple(Priced(r, ()) for r in releases))
+        return Bill(mechanism, epsilon, delta, tuple(Priced(r, (), Portion(mechanism)) for r in releases))
     funds = fund(releases, epsilon, delta, mechanism)
-    return Bill(mechanism, epsilon, delta, _priced(releases, equally(releases, funds.price), funds))
+    return Bill(mechanism, epsilon, delta, _priced(releases, equally(releases, funds.price), funds, exact=False))
 
 
 def spend(releases: Sequence[Bounded], portions: Portions, funds: Funds) -> Bill:
     """The query with these portions, whatever they add up to; thresholds take the δ of the funds."""
     epsilon = funds.epsilon(sum((p for each in portions for p in each), Fraction(0)))
-    return Bill(funds.mechanism, epsilon, funds.conversion + funds.slack, _priced(releases, portions, funds))
+    priced = _priced(releases, portions, funds, exact=True)
+    return Bill(funds.mechanism, epsilon, funds.conversion + funds.slack, priced)
 
 
 def equally(releases: Sequence[Bounded], price: Fraction) -> Portions:
@@ -140,23 +165,26 @@ def _parts(release: Bounded) -> int:
     return len(release.shares) + (release.selection is not None)
 
 
-def _priced(releases: Sequence[Bounded], portions: Portions, funds: Funds) -> tuple[Priced, ...]:
+def _priced(releases: Sequence[Bounded], portions: Portions, funds: Funds, *, exact: bool) -> tuple[Priced, ...]:
     selections = sum(1 for r in releases if r.selection is not None)
     tail = funds.slack / selections if selections else Fraction(0)
-    return tuple(_price(r, each, tail, funds.mechanism) for r, each in zip(releases, portions, strict=True))
+    whole = sum((part for each in portions for part in each), Fraction(0))
+    made = [Portion(funds.mechanism, whole, each, tail, exact) for each in portions]
+    return tuple(price_release(r, portion) for r, portion in zip(releases, made, strict=True))
 
 
-def _price(release: Bounded, portions: tuple[Fraction, ...], tail: Fraction, mechanism: str) -> Priced:
-    noised = noise_of(release, portions, mechanism)
+def price_release(release: Bounded, portion: Portion) -> Priced:
+    """The noise of one release, by its portion and its bounds alone: a release that was made can be priced again."""
+    noised = _noise_of(release, portion.parts, portion.mechanism)
     if release.selection is None:
-        return Priced(release, noised)
+        return Priced(release, noised, portion)
     claim = release.selection.claim
-    noise = _noise(claim, portions[-1], mechanism)
-    cut = threshold(noise, release.selection.weights, float_down(tail))
-    return Priced(release, noised, Noised(noise, 0, claim, claim), cut, tail)
+    noise = _noise(claim, portion.parts[-1], portion.mechanism)
+    cut = threshold(noise, release.selection.weights, float_down(portion.tail))
+    return Priced(release, noised, portion, Noised(noise, 0, claim, claim), cut)
 
 
-def noise_of(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> tuple[Noised, ...]:
+def _noise_of(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> tuple[Noised, ...]:
     """The noise of each statistic, scaled to the claim and the portion of its share."""
     noised: dict[int, Noised] = {}
     for (share, joint), each in zip(release.shares, portions[: len(release.shares)], strict=True):

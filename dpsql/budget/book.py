@@ -56,11 +56,22 @@ class Days(dict[str, Sums]):
 
 
 class Kept(NamedTuple):
-    """A release entry: the charge that paid for it, and the digest of the payload, which has its number."""
+    """A release entry: the charge that paid for it, the digest of the payload, which has its number, and its body.
+
+    `charge` is the part of that charge which is its own; an old ledger does not know it.
+    """
 
     number: int
     entry: int
+    fingerprint: str
     digest: str
+    charge: list[int | None] | None
+    body: str
+
+    def told(self) -> dict[str, Any]:
+        """When it was made, and how it can be made again."""
+        body: dict[str, Any] = _scan(self.body, 0)[0]
+        return body
 
 
 @dataclass(slots=True)
@@ -81,9 +92,11 @@ class Book:
     days: defaultdict[Whose, Days] = field(default_factory=lambda: defaultdict(Days))
     caps: dict[Whose, Caps] = field(default_factory=dict)
     charges: dict[int, tuple[str, str]] = field(default_factory=dict)
-    replays: set[tuple[Whose, int]] = field(default_factory=set)
-    kept: dict[str, Kept] = field(default_factory=dict)
-    repeated: set[tuple[int, str]] = field(default_factory=set)
+    replays: set[tuple[Whose, int, int | None]] = field(default_factory=set)
+    kept: defaultdict[str, list[Kept]] = field(default_factory=lambda: defaultdict(list))
+    families: defaultdict[str, list[Kept]] = field(default_factory=lambda: defaultdict(list))
+    releases: set[tuple[int, str]] = field(default_factory=set)
+    numbered: dict[int, Kept] = field(default_factory=dict)
     facts: defaultdict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
 
     def extend(self, entries: Iterable[Row]) -> None:
@@ -131,23 +144,30 @@ class Book:
         analyst, _, _, _, *purpose = _scan(self.charges[entry][0], 0)[0]
         return analyst, purpose[0] if purpose else None
 
-    def charge(self, entry: int) -> Charge:
-        """What an entry charged."""
-        return Charge(*_scan(self.charges[entry][0], 0)[0][1:4])
+    def charge(self, entry: int, release: int | None = None) -> Charge:
+        """What an entry charged, or the part of it that one of its releases costs, where that is known."""
+        part = None if release is None else self.numbered[release].charge
+        return Charge(*(_scan(self.charges[entry][0], 0)[0][1:4] if part is None else part))
 
-    def owes(self, entry: int, whose: Whose) -> list[Whose]:
-        """The analyst's account, and that of the purpose, against which a replay of this entry is yet to be counted."""
+    def owes(self, entry: int, whose: Whose, release: int | None = None) -> list[Whose]:
+        """The analyst's account, and that of the purpose, against which a replay of this entry, or of one of its
+        releases, is yet to be counted.
+        """
         analyst, purpose = whose
         payer = self.payer(entry)
         paid = {(payer[0], None), payer}
         mine: list[Whose] = [(analyst, None), *([(analyst, purpose)] if purpose is not None else [])]
-        return [each for each in mine if analyst is not None and each not in paid and (each, entry) not in self.replays]
+        done = self.replays
+        return [
+            each
+            for each in mine
+            if analyst is not None and each not in paid and not {(each, entry, None), (each, entry, release)} & done
+        ]
 
     def may_keep(self, entry: int, fingerprint: str) -> bool:
         """Whether the entry paid for this release, which is not kept yet."""
-        first = self.kept.get(fingerprint)
-        kept = (first is not None and first.entry == entry) or (entry, fingerprint) in self.repeated
-        return entry in self.charges and not kept and fingerprint in self.details(entry)["fingerprints"]
+        known = entry in self.charges and (entry, fingerprint) not in self.releases
+        return known and fingerprint in self.details(entry)["fingerprints"]
 
     def latest(self, whose: Whose) -> int | None:
         """The last charge of an account, or of anybody."""
@@ -180,17 +200,19 @@ class Book:
             if len(gist) > 4:
                 self.days[analyst, gist[4]][body[_AT:_DAY]].add(rho, delta, epsilon)
         elif kind == "release":
-            self._release(number, *gist)
+            self._release(number, body, *gist)
         elif kind == "replay":
             self._replay(body, *gist)
         else:
             self._read_act(number, kind, gist)
 
-    def _replay(self, body: str, analyst: str, entry: int, purpose: str | None = None) -> None:
-        """It counts on the day of the replay, for whoever has not paid for the entry yet."""
-        charge = self.charge(entry)
-        for whose in self.owes(entry, (analyst, purpose)):
-            self.replays.add((whose, entry))
+    def _replay(
+        self, body: str, analyst: str, entry: int, release: int | None = None, purpose: str | None = None
+    ) -> None:
+        """It counts on the day of the replay, for whoever has not paid for the release yet."""
+        charge = self.charge(entry, release)
+        for whose in self.owes(entry, (analyst, purpose), release):
+            self.replays.add((whose, entry, release))
             self.days[whose][body[_AT:_DAY]].add(charge.rho, charge.delta, charge.epsilon)
 
     def _read_act(self, number: int, kind: str, gist: list[Any]) -> None:
@@ -211,12 +233,15 @@ class Book:
         elif kind not in ("clock", "migrate"):
             raise LedgerError(f"entry {number} is of a kind that this dpsql does not know")
 
-    def _release(self, number: int, entry: int, fingerprint: str, digest: str) -> None:
-        """The first release of a fingerprint is the one that is replayed."""
-        if fingerprint in self.kept:
-            self.repeated.add((entry, fingerprint))
-        else:
-            self.kept[fingerprint] = Kept(number, entry, digest)
+    def _release(
+        self, number: int, body: str, entry: int, fingerprint: str, digest: str, family: str = "", *charge: int | None
+    ) -> None:
+        kept = Kept(number, entry, fingerprint, digest, list(charge) or None, body)
+        self.releases.add((entry, fingerprint))
+        self.numbered[number] = kept
+        self.kept[fingerprint].append(kept)
+        if family:
+            self.families[family].append(kept)
 
 
 def exactly(caps: Caps) -> Caps:

@@ -11,16 +11,17 @@ import hashlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from dpsql.budget import store
-from dpsql.budget.account import Charged, Ledger, LogEntry, Request, Standing, Stored
+from dpsql.budget.account import About, Charged, Ledger, LogEntry, Relative, Request, Standing, Stored
 from dpsql.budget.accountant import Caps, Spent
 from dpsql.budget.admission import Account, admit, raise_hint
-from dpsql.budget.book import EVERYONE, Book, Whose, exactly, write_caps, write_charge
+from dpsql.budget.book import EVERYONE, Book, Kept, Whose, exactly, write_caps, write_charge, write_sums
 from dpsql.budget.chain import ROOT, Row, following
 from dpsql.budget.clock import now, stamp
 from dpsql.budget.durable import refuse_network, sync_file
@@ -30,7 +31,7 @@ from dpsql.budget.store import damaged, explained
 from dpsql.budget.window import renews
 from dpsql.errors import BudgetExceeded, LedgerError
 
-__all__ = ["Ledger", "LogEntry", "Request", "SqliteLedger", "Stored", "open_ledger"]
+__all__ = ["About", "Ledger", "LogEntry", "Relative", "Request", "SqliteLedger", "Stored", "open_ledger"]
 
 
 def open_ledger(path: str | Path, dataset: str | None, *, create: bool = True) -> SqliteLedger:
@@ -138,46 +139,71 @@ class SqliteLedger(Ledger):
             body = self._book.details(entry)
             return Charged(self._book.charge(entry), read_cost(body), read_error(body))
 
-    def store(self, entry: int, fingerprint: bytes, payload: bytes) -> None:
+    def store(self, entry: int, fingerprint: bytes, payload: bytes, about: About | None = None) -> None:
         """See `Ledger`. The chain holds the payload's digest, so a changed payload is never replayed."""
         key = fingerprint.hex()
+        known = [] if about is None else [about.family.hex(), *write_sums(about.charge)]
+        body = {} if about is None else {"recipe": dict(about.recipe)}
         with self._writing():
             if not self._book.may_keep(entry, key):
                 raise LedgerError(f"entry {entry} did not pay for this release, or it is kept already")
             digest = hashlib.sha256(payload).hexdigest()
-            number = self._append("release", [entry, key, digest], {})
+            number = self._append("release", [entry, key, digest, *known], body)
             self._db.execute("INSERT INTO payload VALUES (?, ?)", (number, payload))
 
-    def find(self, fingerprint: bytes) -> Stored | None:
+    def find(self, fingerprint: bytes, keep: timedelta | None = None) -> Stored | None:
         """See `Ledger`."""
         with self._reading():
-            kept = self._book.kept.get(fingerprint.hex())
-            if kept is None:
+            found = next(self._fresh(self._book.kept.get(fingerprint.hex(), ()), keep), None)
+            if found is None:
                 return None
-            payload = self._payload(kept.number, kept.digest)
-            return Stored(kept.entry, self._book.payer(kept.entry)[0], payload, self._book.charge(kept.entry))
+            payload, charge = self._payload(found.number, found.digest), self._book.charge(found.entry, found.number)
+            return Stored(found.number, found.entry, self._book.payer(found.entry)[0], payload, charge)
+
+    def relatives(
+        self, families: Sequence[bytes], analyst: str | None, keep: timedelta | None = None, purpose: str | None = None
+    ) -> list[list[Relative]]:
+        """See `Ledger`."""
+        with self._reading():
+            kept = [list(self._fresh(self._book.families.get(family.hex(), ()), keep)) for family in families]
+            return [[self._relative(each, (analyst, purpose)) for each in found] for found in kept]
+
+    def _relative(self, kept: Kept, whose: Whose) -> Relative:
+        owed = bool(self._book.owes(kept.entry, whose, kept.number))
+        return Relative(bytes.fromhex(kept.fingerprint), kept.told()["recipe"], owed)
+
+    def _fresh(self, releases: Iterable[Kept], keep: timedelta | None) -> Iterator[Kept]:
+        """Those that are not too old by the later of the clock and the last entry: a clock set back revives nothing."""
+        if keep is None:
+            return iter(releases)
+        time = max(now(), self._book.at or now())
+        return (kept for kept in releases if time - datetime.fromisoformat(kept.told()["at"]) <= keep)
 
     def replayed(
         self,
         entry: int,
         analyst: str | None,
         caps: Caps | None,
+        release: int | None = None,
         purpose: str | None = None,
         purpose_caps: Caps | None = None,
     ) -> bool:
         """See `Ledger`. Nothing is written, and no disk is waited for, unless there is something to count."""
         with self._reading():
-            if not self._owes(entry, (analyst, purpose)):
+            if not self._owes(entry, (analyst, purpose), release):
                 return False
         asked: dict[Whose, Caps | None] = {(analyst, None): caps, (analyst, purpose): purpose_caps or caps}
         with self._writing():
-            owing = self._owes(entry, (analyst, purpose))
+            owing = self._owes(entry, (analyst, purpose), release)
             if not owing:
                 return False
             limited = [(whose, limit) for whose in owing if (limit := self._book.in_force(whose, asked[whose]))]
             cost = read_cost(self._book.details(entry))
-            admit(self._book.charge(entry), cost, [self._account(*each) for each in limited])
-            self._append("replay", [analyst, entry, *([purpose] if purpose is not None else [])], {})
+            admit(self._book.charge(entry, release), cost, [self._account(*each) for each in limited])
+            gist: list[Any] = [analyst, entry, release, purpose]
+            while gist[-1] is None:
+                gist.pop()
+            self._append("replay", gist, {})
             return True
 
     def salt(self) -> bytes:
@@ -245,7 +271,7 @@ class SqliteLedger(Ledger):
     def kept(self) -> list[tuple[int, bytes]]:
         """All noisy tables with the numbers of their entries, each checked against its digest."""
         with self._reading():
-            digests = {each.number: each.digest for each in self._book.kept.values()}
+            digests = {number: each.digest for number, each in self._book.numbered.items()}
             found = list(store.payloads(self._db))
             for number, digest in digests.items():
                 self._payload(number, digest)
@@ -395,10 +421,12 @@ class SqliteLedger(Ledger):
             raise damaged(self._path, f"the release kept in entry {number} was changed")
         return payload
 
-    def _owes(self, entry: int, whose: Whose) -> list[Whose]:
+    def _owes(self, entry: int, whose: Whose, release: int | None) -> list[Whose]:
         if entry not in self._book.charges:
             raise LedgerError(f"the ledger has no charge with number {entry}")
-        return self._book.owes(entry, whose)
+        if release is not None and (release not in self._book.numbered or self._book.numbered[release].entry != entry):
+            raise LedgerError(f"the ledger has no release with number {release} of entry {entry}")
+        return self._book.owes(entry, whose, release)
 
     def _note_caps(self, request: Request) -> None:
         """Record the caps of a new account, and lower ones, each as an entry of its own: no later rise is silent."""

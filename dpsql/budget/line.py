@@ -57,7 +57,7 @@ def _text(kind: str, gist: list[Any], body: dict[str, Any]) -> str:
         case "release":
             return f"release of entry {gist[0]}"
         case "replay":
-            return f"replay of entry {gist[1]}"
+            return f"replay of entry {gist[1]}" + (f", release {gist[2]}" if gist[2:] else "")
         case "caps":
             return f"{_caps(*gist)}; by {body['by']}"
         case "restore":

@@ -12,6 +12,7 @@ from dpsql.expressions.convert import convert, one_query
 from dpsql.expressions.expression import Expression
 from dpsql.expressions.types import BOOLEAN
 from dpsql.parse.span import refuse
+from dpsql.plan.canonical import canonical
 from dpsql.plan.catalog import Catalog, PrivateTable, UnavailableTable
 from dpsql.plan.clauses import (
     expanded,
@@ -276,8 +277,9 @@ class _Builder:
         if row is not None:
             finishing.append("expressions", exp.alias_(exp.column(ROW, table=name), "_row", quoted=True))
         items_ = tuple(Item(f"_k{i}", key) for i, key in enumerate(keys))
-        self.releases[slot] = Release(
-            name, source.table.name, source.relation, items_, tuple(group.aggregates), source.table.groups_per_unit
+        asked = tuple(group.aggregates)
+        self.releases[slot] = canonical(
+            Release(name, source.table.name, source.relation, items_, asked, source.table.groups_per_unit)
         )
         return Open(finishing, tuple(outputs), row)
 

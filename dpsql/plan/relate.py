@@ -13,22 +13,23 @@ from dpsql.errors import UnboundedColumn
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer
 from dpsql.parse.span import refuse
+from dpsql.plan.normal import normal
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, UnitGroup
 
 
 def known_of(relation: Relation) -> Known:
     """What is known of a relation's rows: the domains of its fields, narrowed by the filters on top of it."""
     if isinstance(relation, Filter):
-        assert relation.source is not None and relation.condition is not None
-        return narrow(known_of(relation.source), relation.condition)
+        return relation.known
     return Known({f.name: f.domain for f in relation.fields})
 
 
 def filtered(source: Relation, condition: Expression) -> Relation:
-    """A filter, with the fields' domains narrowed by it."""
+    """A filter in its normal spelling, with the fields' domains narrowed by it."""
+    condition = normal(condition)
     known = narrow(known_of(source), condition)
     fields = tuple(replace(f, domain=infer(Column(f.type, name=f.name), known)) for f in source.fields)
-    return Filter(fields, source.by_row, source.rows_per_unit, source.single, source, condition)
+    return Filter(fields, source.by_row, source.rows_per_unit, source.single, source, condition, known)
 
 
 def projected(source: Relation, items: Sequence[Item]) -> Relation:

@@ -7,9 +7,10 @@ nor replace it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dpsql.bounds.domain import Domain
+from dpsql.bounds.known import Known
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.expressions.types import BOOLEAN, Type
@@ -104,10 +105,11 @@ class Scan(Relation):
 
 @dataclass(frozen=True, slots=True)
 class Filter(Relation):
-    """The rows on which a condition is true."""
+    """The rows on which a condition is true, and what is known of them."""
 
     source: Relation | None = None
     condition: Expression | None = None
+    known: Known = field(default_factory=Known, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _require(self.source is not None and self.condition is not None and self.condition.type == BOOLEAN, "filter")

@@ -13,7 +13,7 @@ from dpsql.policy.consistency import policy_mistakes, same_names
 from dpsql.policy.document import Document
 from dpsql.policy.mistake import Mistake, Mistakes
 from dpsql.policy.mistake import Path as KeyPath
-from dpsql.policy.model import AnalystBudget, Budget, Column, Defaults, Limits, Policy, PurposeBudget, Table
+from dpsql.policy.model import AnalystBudget, Budget, Column, Defaults, Limits, Policy, PurposeBudget, Replay, Table
 from dpsql.policy.names import nearest
 from dpsql.policy.scalars import LARGEST_DELTA, show
 
@@ -25,6 +25,7 @@ _SECTIONS: dict[tuple[str, ...], type[BaseModel]] = {
     ("budget", "analysts", "*"): AnalystBudget,
     ("budget", "analysts", "*", "purposes", "*"): PurposeBudget,
     ("limits",): Limits,
+    ("replay",): Replay,
     ("defaults",): Defaults,
     ("tables", "*"): Table,
     ("tables", "*", "columns", "*"): Column,
@@ -130,7 +131,7 @@ def _attempt(model: type[ModelT], data: object) -> ModelT | None:
 def _flatten(error: ValidationError) -> list[Mistake]:
     mistakes: list[Mistake] = []
     for detail in error.errors(include_url=False):
-        path = tuple(step for step in detail["loc"] if step != "[key]")
+        path = tuple(step for step in detail["loc"] if not str(step).startswith("["))
         cause = detail.get("ctx", {}).get("error")
         if isinstance(cause, Mistakes):
             mistakes += [each.under(path) for each in cause.mistakes]

@@ -7,6 +7,7 @@ kept as decimals, so that `0.1` is a tenth and ten of them fit a cap of one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -15,9 +16,11 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PlainSerializer,
     PlainValidator,
+    Tag,
     WrapSerializer,
     model_validator,
 )
@@ -32,6 +35,7 @@ from dpsql.policy.scalars import (
     read_bound,
     read_count,
     read_delta,
+    read_duration,
     read_epsilon,
     read_every,
     read_flag,
@@ -117,6 +121,13 @@ def _read_mechanism(value: object) -> str:
         fix = f"did you mean {guess}?" if guess else "write auto, laplace or gaussian"
         raise wrong(f"{show(value)} is not a mechanism", fix)
     return str(value)
+
+
+def _read_replay(value: object) -> object:
+    """`true`, `false`, or how long answers are kept."""
+    if isinstance(value, bool | Mapping | Replay):
+        return value
+    raise wrong(f"{show(value)} is neither true nor false", "write true or false, or {keep: 30 days}")
 
 
 _AS_IS = PlainSerializer(lambda value: value, return_type=Any)
@@ -283,13 +294,23 @@ class Defaults(_Model):
     max_groups_per_unit: Count = 10
 
 
+class Replay(_Model):
+    """How long a released answer is given again; None: for ever."""
+
+    keep: Annotated[timedelta | None, PlainValidator(read_duration), _AS_IS] = None
+
+
 class Policy(_Model):
     """All that the steward declares about one dataset."""
 
     dataset: Name
     budget: Budget
     limits: Annotated[Limits, BeforeValidator(_empty_if_null)] = Field(default_factory=Limits)
-    replay: Flag = True
+    replay: Annotated[
+        Annotated[bool, Tag("[flag]")] | Annotated[Replay, Tag("[mapping]")],
+        Discriminator(lambda value: "[flag]" if isinstance(value, bool) else "[mapping]"),
+        BeforeValidator(_read_replay),
+    ] = True
     defaults: Annotated[Defaults, BeforeValidator(_empty_if_null)] = Field(default_factory=Defaults)
     tables: Annotated[
         Mapping[str, Annotated[Table, BeforeValidator(_empty_if_null)]],
@@ -310,6 +331,11 @@ class Policy(_Model):
         object.__setattr__(self, "limits", limits)
         object.__setattr__(self, "defaults", defaults)
         return self
+
+    @property
+    def keep(self) -> timedelta | None:
+        """How old an answer may be that is given again, where any is; None: of any age."""
+        return self.replay.keep if isinstance(self.replay, Replay) else None
 
     def rows_per_unit(self, table: str) -> int:
         """How many rows of one unit count; one where each unit has one row."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 from dpsql.policy.mistake import Mistake, Mistakes, wrong
@@ -78,6 +78,25 @@ def read_flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise wrong(f"{show(value)} is neither true nor false", "write true or false")
     return value
+
+
+_HOURS = {"hour": 1, "day": 24, "week": 24 * 7}
+
+
+def read_duration(value: object) -> timedelta | None:
+    """How long something is kept: `12 hours`, `30 days`, `2 weeks`, or `forever` (None)."""
+    if value is None or isinstance(value, timedelta):
+        return value
+    words = value.split() if isinstance(value, str) else []
+    if words == ["forever"]:
+        return None
+    unit = words[1].lower().removesuffix("s") if len(words) == 2 else ""
+    if unit not in _HOURS or not words[0].isascii() or not words[0].isdigit():
+        raise wrong(f"{show(value)} is not a length of time", "write 12 hours, 30 days, 2 weeks, or forever")
+    count = int(words[0]) if len(words[0]) < 7 else 0
+    if not 0 < count * _HOURS[unit] <= 24 * 36525:
+        raise wrong(f"must be at least 1 hour and at most 100 years, not {show(value)}", "write 30 days, or forever")
+    return timedelta(hours=count * _HOURS[unit])
 
 
 def read_name(value: object) -> str:

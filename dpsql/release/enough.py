@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.allocate import Bill, Funds, Priced, equally, noise_of, spend
+from dpsql.budget.allocate import Bill, Funds, Portion, Priced, equally, price_release, spend
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteLaplace
 from dpsql.release.bootstrap import Draw
@@ -73,8 +73,8 @@ class Stages:
     def noise(self, price: Fraction) -> dict[str, Priced]:
         """What each release would be at a price, without the selection of keys."""
         return {
-            bounded.release.name: Priced(
-                replace(bounded, selection=None), noise_of(bounded, each, self.funds.mechanism)
+            bounded.release.name: price_release(
+                replace(bounded, selection=None), Portion(self.funds.mechanism, parts=each)
             )
             for bounded, each in zip(self.releases, equally(self.releases, price), strict=True)
         }

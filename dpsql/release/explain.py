@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -201,10 +201,10 @@ def _statistic(priced: Priced, index: int) -> StatisticPlan:
     )
 
 
-def notes_of(bill: Bill) -> tuple[str, ...]:
+def notes_of(releases: Iterable[Priced]) -> tuple[str, ...]:
     """What the error bars do not cover, in words."""
     notes = []
-    for priced in bill.releases:
+    for priced in releases:
         bounded = priced.bounded
         for argument in bounded.arguments:
             declared = any(origin.startswith("declared for") for origin in argument.domain.origin)

@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from functools import partial
 
-from dpsql.budget.allocate import Bill, Funds, Portions, Priced, noise_of, spend
+from dpsql.budget.allocate import Bill, Funds, Portion, Portions, price_release, spend
 from dpsql.errors import BudgetExceeded, UnsupportedQuery
 from dpsql.plan.plan import Plan
 from dpsql.release.intervals import half_width
@@ -135,7 +135,7 @@ def _meets(releases: Sequence[Bounded], need: _Need, prices: dict[Place, Fractio
 
 
 def _width(bounded: Bounded, need: _Need, portions: tuple[Fraction, ...], funds: Funds) -> float:
-    priced = Priced(replace(bounded, selection=None), noise_of(bounded, portions, funds.mechanism))
+    priced = price_release(replace(bounded, selection=None), Portion(funds.mechanism, parts=portions))
     width = half_width(priced, need.aggregate, need.within.confidence)
     assert width is not None
     return width

@@ -228,15 +228,15 @@ def test_a_higher_cap_of_a_purpose_waits_for_the_steward(book: SqliteLedger) -> 
 def test_an_own_release_counts_once_for_each_other_purpose_and_not_again_for_the_analyst(book: SqliteLedger) -> None:
     caps = Caps(0.3, 0)
     entry = book.reserve(ask(caps, purpose="research", purpose_caps=caps))
-    assert not book.replayed(entry, "ana", caps, "research", caps)
-    assert book.replayed(entry, "ana", caps, "report", caps)
-    assert not book.replayed(entry, "ana", caps, "report", caps)
+    assert not book.replayed(entry, "ana", caps, purpose="research", purpose_caps=caps)
+    assert book.replayed(entry, "ana", caps, purpose="report", purpose_caps=caps)
+    assert not book.replayed(entry, "ana", caps, purpose="report", purpose_caps=caps)
     assert (book.spent("ana"), book.spent("ana", "report")) == (sums(1), sums(1))
-    assert book.replayed(entry, "bob", caps, "report", caps)
-    assert book.replayed(entry, "bob", caps, "research", caps)
+    assert book.replayed(entry, "bob", caps, purpose="report", purpose_caps=caps)
+    assert book.replayed(entry, "bob", caps, purpose="research", purpose_caps=caps)
     assert (book.spent("bob"), book.spent("bob", "research"), book.spent(None)) == (sums(1), sums(1), sums(1))
     with pytest.raises(BudgetExceeded, match="ana for tiny"):
-        book.replayed(entry, "ana", caps, "tiny", Caps(0.05, 0))
+        book.replayed(entry, "ana", caps, purpose="tiny", purpose_caps=Caps(0.05, 0))
 
 
 def test_the_last_charge_is_told_with_its_error(book: SqliteLedger) -> None:

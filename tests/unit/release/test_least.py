@@ -65,7 +65,7 @@ def portions(bill: Bill) -> Portions:
 
 
 def _only(p, index):  # type: ignore[no-untyped-def]
-    return replace(p, bounded=replace(p.bounded, shares=(p.bounded.shares[index],)), selection=None, tail=Fraction(0))
+    return replace(p, bounded=replace(p.bounded, shares=(p.bounded.shares[index],)), selection=None)
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])

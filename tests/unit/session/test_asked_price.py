@@ -30,8 +30,8 @@ def test_a_keyword_goes_before_a_hint_and_a_hint_before_a_setting() -> None:
         assert db.explain(SQL).cost.epsilon == 0.2
         assert db.explain(HINTED).cost.epsilon == 0.3
         assert db.explain(HINTED, epsilon=0.4).cost.epsilon == 0.4
-        assert db.query(HINTED, epsilon=0.4).cost.epsilon == 0.4
         assert db.query(HINTED).cost.epsilon == 0.3
+        assert db.query(HINTED, epsilon=0.4).cost.epsilon == 0.4
         db.settle("RESET ALL")
         assert db.query(SQL).cost.epsilon == 0.5
 

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 import dpsql
-from dpsql.interfaces.shell import Price, Shell
+from dpsql.interfaces.shell import Shell
 from dpsql.interfaces.show import budget_json, budget_table
 from dpsql.interfaces.tables import visible_tables
 
@@ -135,7 +135,7 @@ def test_listings_and_completion_name_nothing_hidden(database: Path, monkeypatch
     monkeypatch.setattr("dpsql.interfaces.shell.screen", lambda: Console(file=shown, width=200))
     monkeypatch.setattr("sys.stdin", io.StringIO("\\tables\n\\d stays\n\\d prices\n"))
     with connect(database, tables=GRANT) as db:
-        assert Shell(db, Price()).run()
+        assert Shell(db).run()
         assert [[c.name for c in t.columns] for t in visible_tables(db)] == [["days", "ward"], ["ward", "price"]]
     assert {"stays", "days", "ward", "price"} <= offered
     assert "each unit has up to 2 rows" in shown.getvalue()
@@ -169,7 +169,7 @@ def test_a_purpose_is_named_and_has_its_own_cap(database: Path) -> None:
     with connect(database, purpose="report", **caps) as db:
         db.query(COUNT, epsilon=0.5)
         with pytest.raises(dpsql.BudgetExceeded, match=r"left for ana for report: nothing; left for ana: ε = 0\.5"):
-            db.query(COUNT, epsilon=0.25)
+            db.query("SELECT count(*) FROM stays WHERE days > 3", epsilon=0.25)
         status = db.budget()
         assert status.purpose is not None and status.purpose.remaining.epsilon == status.largest == 0
     with connect(database, purpose="research", **caps) as db:
