@@ -6,7 +6,7 @@ They cover the noise, and say nothing about what clamping and the bounds per uni
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import sqrt
+from math import hypot
 from statistics import NormalDist
 
 import numpy as np
@@ -68,7 +68,7 @@ def _two_noises(priced: Priced, source: Source, function: str, confidence: float
     """The half width of a·Z1 + b·Z2."""
     scales = [abs(f) * _scale(priced, source.first + i) for i, f in enumerate(_factors(priced, source, function))]
     if isinstance(priced.noised[source.first].noise, DiscreteGaussian):
-        return NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(scales[0] ** 2 + scales[1] ** 2)
+        return NormalDist().inv_cdf((1 + confidence) / 2) * hypot(*scales)
     return float(_laplace_quantile(np.array([scales[0]]), np.array([scales[1]]), confidence)[0])
 
 
