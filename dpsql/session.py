@@ -22,6 +22,7 @@ from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy import Policy, load_policy, to_decimal
+from dpsql.release.bars import bar_columns
 from dpsql.release.explain import Explanation, notes_of, release_plan
 from dpsql.release.finish import Finisher, finishing_sql
 from dpsql.release.noise import Released, add_noise, public_table
@@ -93,7 +94,8 @@ class Connection:
         """Answer a query privately. `epsilon` and `delta` are the price of the whole query."""
         prepared = self.prepare(sql, epsilon, delta, mechanism)
         released, cost, replayed, notes = self._release(prepared)
-        columns = {name: tabulate(table, nonnegative=nonnegative) for name, table in released.items()}
+        bars = bar_columns(self._finisher, prepared.plan, released)
+        columns = {name: tabulate(table, bars[name], nonnegative=nonnegative) for name, table in released.items()}
         table = self._finisher.run(prepared.plan, columns)
         names = tuple(output.name for output in prepared.plan.outputs)
         return Result(
@@ -106,6 +108,7 @@ class Connection:
             table,
             prepared.plan,
             released,
+            bars,
             self._finisher,
         )
 

@@ -61,7 +61,9 @@ def build(query: exp.Query, catalog: Catalog) -> Plan:
     if isinstance(made, Private):
         raise _lists_rows(made, query)
     assert isinstance(made.node, exp.Query)
-    check_finishing(made.node, {*builder.public, *(release.name for release in builder.releases)})
+    tables = {*builder.public, *(release.name for release in builder.releases)}
+    for tree in (made.node, *(bar.expression for release in builder.releases for bar in release.bars)):
+        check_finishing(tree, tables)
     return Plan(tuple(builder.releases), made.node, tuple(sorted(builder.public)), made.outputs, made.row)
 
 
@@ -268,7 +270,13 @@ class _Builder:
             finishing.append("expressions", exp.alias_(exp.column(ROW, table=name), "_row", quoted=True))
         items_ = tuple(Item(f"_k{i}", key) for i, key in enumerate(keys))
         self.releases[slot] = Release(
-            name, source.table.name, source.relation, items_, tuple(group.aggregates), source.table.groups_per_unit
+            name,
+            source.table.name,
+            source.relation,
+            items_,
+            tuple(group.aggregates),
+            source.table.groups_per_unit,
+            tuple(group.bars),
         )
         return Open(finishing, tuple(outputs), row)
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.errors import ParseError
 from dpsql.expressions.types import INT64, Kind, Type
-from dpsql.plan.plan import Plan, Release
+from dpsql.plan.plan import Bar, Plan, Release
 from dpsql.plan.relation import Aggregate
 
 if TYPE_CHECKING:
@@ -30,6 +30,12 @@ SEALED: dict[str, str | bool | int | float | list[str]] = {
     "temp_directory": "",
     "max_execution_time": "60000",
 }
+
+
+_NUMBERS = frozenset({
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
+    "FLOAT", "DOUBLE", "DECIMAL",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,9 @@ class Finisher:
         with self._tables(plan, {}) as cursor:
             try:
                 described = cursor.execute(f"DESCRIBE {finishing_sql(plan)}").fetchall()
+                for release in plan.releases:
+                    for bar in release.bars:
+                        _check_bar(cursor, release, bar)
             except duckdb.Error as problem:
                 raise _explained(problem) from None
         return tuple(row[1] for row in described)[: len(plan.outputs)]
@@ -132,6 +141,19 @@ def finishing_sql(plan: Plan) -> str:
     return plan.finishing.sql("duckdb")
 
 
+def _check_bar(cursor: duckdb.DuckDBPyConnection, release: Release, bar: Bar) -> None:
+    """An error bar is about a number."""
+    [row] = cursor.execute(f"DESCRIBE {over_rows(release.name, [bar.expression]).sql('duckdb')}").fetchall()[:1]
+    if row[1].partition("(")[0] not in _NUMBERS:
+        raise ParseError(f"DP_{bar.end.upper()} takes a number, and this is {row[1]}", hint="take it of a count or a sum")
+
+
+def over_rows(release: str, expressions: Sequence[exp.Expr]) -> exp.Select:
+    """Expressions over each row of a release, and the number of the row."""
+    listed = [exp.alias_(e.copy(), f"_e{i}") for i, e in enumerate(expressions)]
+    return exp.select(*listed, exp.column("_row", table=release)).from_(release)
+
+
 def _explained(problem: duckdb.Error) -> ParseError:
     """DuckDB's own words are safe here: the sealed database holds only released and public values."""
     text = str(problem).split("\n")[0]
@@ -143,6 +165,7 @@ def _explained(problem: duckdb.Error) -> ParseError:
 def _create(cursor: duckdb.DuckDBPyConnection, release: Release, columns: Mapping[str, Sequence[Any]] | None) -> None:
     types = {"_row": "BIGINT"} | {k.name: sql_type(k.expression.type) for k in release.keys}
     types |= {f"_a{i}": aggregate_type(a) for i, a in enumerate(release.aggregates)}
+    types |= {f"_b{i}": bar_type(release, bar) for i, bar in enumerate(release.bars)}
     if columns is None:
         cursor.execute(f"CREATE TEMP TABLE {release.name} ({', '.join(f'{n} {t}' for n, t in types.items())})")
         return
@@ -162,7 +185,20 @@ def _create(cursor: duckdb.DuckDBPyConnection, release: Release, columns: Mappin
 
 def _settled(name: str, type_: str) -> str:
     """An average without a count to stand on is NULL."""
-    return f"CASE WHEN NOT isnan({name}) THEN {name} END" if name.startswith("_a") and type_ == "DOUBLE" else name
+    noisy = name.startswith(("_a", "_b")) and type_ == "DOUBLE"
+    return f"CASE WHEN NOT isnan({name}) THEN {name} END" if noisy else name
+
+
+def bar_type(release: Release, bar: Bar) -> str:
+    """The ends of a whole number are whole numbers."""
+    index = direct_index(bar.expression)
+    return "DOUBLE" if index is None else aggregate_type(release.aggregates[index])
+
+
+def direct_index(expression: exp.Expr) -> int | None:
+    """Which aggregate of its release an expression is; None if it is more than that."""
+    plain = isinstance(expression, exp.Column) and expression.name.startswith("_a")
+    return int(expression.name[2:]) if plain else None
 
 
 def aggregate_type(aggregate: Aggregate) -> str:

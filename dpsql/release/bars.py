@@ -1,0 +1,117 @@
+"""Error bars of expressions over one released row: exact where the law is known, resampled row by row elsewhere.
+
+Post-processing of released values and of the public noise laws, so it is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from dpsql.plan.plan import Bar, Plan
+from dpsql.release.finish import Finisher, direct_index, over_rows
+from dpsql.release.forms import form_of
+from dpsql.release.intervals import form_ends, interval
+from dpsql.release.noise import Released, resampled
+from dpsql.release.quantiles import Floats, ends_of, number
+from dpsql.release.tabulate import tabulate
+
+DRAWS = 2_000
+FEWEST = 200
+MOST_VALUES = 2_000_000
+Bars = Mapping[str, NDArray[Any]]
+
+
+def bar_columns(finisher: Finisher, plan: Plan, released: Mapping[str, Released]) -> dict[str, Bars]:
+    """The columns `_b0, _b1, …` of each released table."""
+    columns: dict[str, Bars] = {table: {} for table in released}
+    for release in plan.releases:
+        table = released[release.name]
+        made = {i: _bar(finisher, plan, table, bar) for i, bar in enumerate(release.bars)}
+        columns[release.name] = {f"_b{i}": values for i, values in made.items()}
+    return columns
+
+
+def _bar(finisher: Finisher, plan: Plan, table: Released, bar: Bar) -> NDArray[Any]:
+    [(low, high)] = row_ends(finisher, plan, table, {}, [bar.expression], bar.confidence)
+    if bar.end != "error":
+        return low if bar.end == "low" else high
+    [shown] = _evaluated(finisher, plan, table, tabulate(table, {}), [bar.expression])
+    error = np.maximum(high - shown, shown - low)
+    return np.rint(error) if np.issubdtype(low.dtype, np.integer) else error
+
+
+def row_ends(
+    finisher: Finisher,
+    plan: Plan,
+    table: Released,
+    bars: Bars,
+    expressions: Sequence[exp.Expr],
+    confidence: float,
+    *,
+    together: bool = False,
+) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Both ends of each expression in each row of the release; `together`: all rows of one expression at once.
+
+    **Theorem.** Of k rows, each with an interval of confidence c^(1/k), all hold together with confidence c. The rows
+    shown of private keys may be chosen by the data, and rows of the answer by what was released: it holds all the same.
+    **Proof.** The noises of different rows are independent, and so is the noise of the selection; given the rows that
+    were released each interval depends on the noise of its own row only. k counts all of them, so whatever
+    HAVING, LIMIT or a reader picks out of them is covered.
+    **Checked by** `tests/unit/release/test_coverage.py`.
+    """
+    each = confidence ** (1 / max(1, len(table.keys))) if together else confidence
+    ends = [_exact(table, expression, each) for expression in expressions]
+    others = [e for e, known in zip(expressions, ends, strict=True) if known is None]
+    if others:
+        drawn = iter(_drawn(finisher, plan, table, bars, others, confidence, together=together))
+        ends = [next(drawn) if known is None else known for known in ends]
+    return [known for known in ends if known is not None]
+
+
+def _exact(table: Released, expression: exp.Expr, confidence: float) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    index = direct_index(expression)
+    if index is not None:
+        return interval(table, index, confidence)
+    form = form_of(expression, table.priced)
+    return None if form is None else form_ends(table, form, confidence)
+
+
+def _drawn(
+    finisher: Finisher,
+    plan: Plan,
+    table: Released,
+    bars: Bars,
+    expressions: Sequence[exp.Expr],
+    confidence: float,
+    *,
+    together: bool,
+) -> list[tuple[Floats, Floats]]:
+    """All draws in one table and one run."""
+    rows = len(table.keys)
+    times = max(FEWEST, min(DRAWS, MOST_VALUES // max(1, rows)))
+    shown = _evaluated(finisher, plan, table, tabulate(table, bars), expressions)
+    drawn = _evaluated(finisher, plan, table, tabulate(table, bars, resampled(table, times)), expressions)
+    return [
+        ends_of(values.reshape(times, rows), value, confidence, together=together)
+        for values, value in zip(drawn, shown, strict=True)
+    ]
+
+
+def _evaluated(
+    finisher: Finisher, plan: Plan, table: Released, columns: dict[str, Any], expressions: Sequence[exp.Expr]
+) -> list[Floats]:
+    """The expressions over each row, NaN for NULL."""
+    name = table.priced.bounded.release.name
+    made = finisher.run(plan, {name: columns}, over_rows(name, expressions))
+    places = np.array([row[-1] for row in made.rows], dtype=np.int64)
+    found = []
+    for index in range(len(expressions)):
+        values = np.full(len(columns["_row"]), np.nan)
+        values[places] = [number(row[index]) for row in made.rows]
+        found.append(values)
+    return found
