@@ -23,6 +23,7 @@ from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy import Policy, load_policy, to_decimal
 from dpsql.release.bars import bar_columns
+from dpsql.release.clipped import clipped_shares
 from dpsql.release.explain import Explanation, notes_of, release_plan
 from dpsql.release.finish import Finisher, finishing_sql
 from dpsql.release.noise import Released, add_noise, public_table
@@ -30,6 +31,7 @@ from dpsql.release.result import Result
 from dpsql.release.stored import fingerprint, pack, unpack
 from dpsql.release.tabulate import tabulate
 from dpsql.sensitivity import bound
+from dpsql.sensitivity.clipped import Check, checks_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +47,7 @@ class Prepared:
     plan: Plan
     bill: Bill
     types: tuple[str, ...]
+    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +93,16 @@ class Connection:
         delta: float | Decimal | None = None,
         mechanism: str | None = None,
         nonnegative: bool = False,
+        clipped: bool = False,
     ) -> Result:
-        """Answer a query privately. `epsilon` and `delta` are the price of the whole query."""
-        prepared = self.prepare(sql, epsilon, delta, mechanism)
-        released, cost, replayed, notes = self._release(prepared)
+        """Answer a query privately. `epsilon` and `delta` are the price of the whole query.
+
+        `clipped` spends a part of it on how much the bounds cut off: `result.clipped`, and in `result.notes`.
+        """
+        prepared = self.prepare(sql, epsilon, delta, mechanism, clipped=clipped)
+        everything, cost, replayed, notes = self._release(prepared)
+        released = {release.name: everything[release.name] for release in prepared.plan.releases}
+        shares = clipped_shares(prepared.checks, everything)
         bars = bar_columns(self._finisher, prepared.plan, released)
         columns = {name: tabulate(table, bars[name], nonnegative=nonnegative) for name, table in released.items()}
         table = self._finisher.run(prepared.plan, columns)
@@ -104,7 +113,8 @@ class Connection:
             cost,
             replayed,
             prepared.bill.mechanism,
-            (*notes_of(prepared.bill), *notes),
+            (*notes_of(prepared.bill, prepared.checks), *map(str, shares), *notes),
+            shares,
             table,
             prepared.plan,
             released,
@@ -119,18 +129,25 @@ class Connection:
         epsilon: float | Decimal | None = None,
         delta: float | Decimal | None = None,
         mechanism: str | None = None,
+        clipped: bool = False,
     ) -> Explanation:
         """What the query would do and cost. Touches no private data and spends nothing."""
-        chosen = self.prepare(sql, epsilon, delta, mechanism)
+        chosen = self.prepare(sql, epsilon, delta, mechanism, clipped=clipped)
         other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
         try:
-            others = {other: self._explanation(self.prepare(sql, epsilon, delta, other), {})}
+            others = {other: self._explanation(self.prepare(sql, epsilon, delta, other, clipped=clipped), {})}
         except Error:
             others = {}
         return self._explanation(chosen, others)
 
     def prepare(
-        self, sql: str, epsilon: float | Decimal | None, delta: float | Decimal | None, mechanism: str | None
+        self,
+        sql: str,
+        epsilon: float | Decimal | None,
+        delta: float | Decimal | None,
+        mechanism: str | None,
+        *,
+        clipped: bool = False,
     ) -> Prepared:
         """Parse, plan, bound and price: all that can refuse does so here, before anything is charged."""
         self._open()
@@ -139,8 +156,9 @@ class Connection:
             plan = build(parse_query(sql), self._catalog)
             chosen = choose_mechanism(_mechanism(mechanism or self.policy.defaults.mechanism), asked[1])
             bounded = [bound(release, chosen, self._catalog.max_public_keys) for release in plan.releases]
-            bill = allocate(bounded, *asked, chosen)
-            return Prepared(sql, plan, bill, self._finisher.check(plan))
+            checks = checks_of(bounded, chosen) if clipped else ()
+            bill = allocate([*bounded, *(check.bounded for check in checks)], *asked, chosen)
+            return Prepared(sql, plan, bill, self._finisher.check(plan), checks)
         except Error as error:
             error.sql = sql
             raise
@@ -253,7 +271,7 @@ class Connection:
             finishing_sql(prepared.plan),
             tuple(o.name for o in prepared.plan.outputs),
             prepared.types,
-            notes_of(prepared.bill),
+            notes_of(prepared.bill, prepared.checks),
         )
 
     # PEP 249 --------------------------------------------------------------------------------------------------------

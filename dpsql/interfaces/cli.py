@@ -81,6 +81,7 @@ Epsilon = Annotated[
 ]
 Delta = Annotated[float | None, typer.Option("--delta", help="The delta of the whole query; default: the policy's.")]
 Noise = Annotated[Mechanism | None, typer.Option("--mechanism", help="The noise; default: the policy's.")]
+Clipped = Annotated[bool, typer.Option("--clipped", help="Also measure, for a part of the price, what the bounds cut off.")]
 Nonnegative = Annotated[bool, typer.Option("--nonnegative", help="Show counts below zero as zero.")]
 
 
@@ -118,14 +119,16 @@ def query(
     db: Database, sql: Query = None, file: File = None, policy: PolicyFile = None, ledger: Ledger = None,
     analyst: Analyst = None, epsilon: Epsilon = None, delta: Delta = None, mechanism: Noise = None,
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
-    nonnegative: Nonnegative = False,
+    nonnegative: Nonnegative = False, clipped: Clipped = False,
 ) -> None:  # fmt: skip
     """Answer one query, with error bars and cost."""
     from dpsql.interfaces import show
 
     text = _text(sql, file)
     with waiting("asking the database"), _connect(db, policy, ledger, analyst) as session:
-        result = session.query(text, epsilon=epsilon, delta=delta, mechanism=mechanism, nonnegative=nonnegative)
+        result = session.query(
+            text, epsilon=epsilon, delta=delta, mechanism=mechanism, nonnegative=nonnegative, clipped=clipped
+        )
         shown = {Format.TABLE: show.answer_table, Format.CSV: show.to_csv, Format.JSON: show.to_json}[form](result)
     if form is Format.TABLE:
         screen().print(shown)
@@ -139,11 +142,12 @@ def explain(
     db: Database, sql: Query = None, file: File = None, policy: PolicyFile = None, ledger: Ledger = None,
     analyst: Analyst = None, epsilon: Epsilon = None, delta: Delta = None, mechanism: Noise = None,
     engine_sql: Annotated[bool, typer.Option("--sql", help="Show the SQL that the database would run.")] = False,
+    clipped: Clipped = False,
 ) -> None:  # fmt: skip
     """Show what a query would do, cost and miss by. Touches no private data, spends nothing."""
     text = _text(sql, file)
     with _connect(db, policy, ledger, analyst) as session:
-        plan = session.explain(text, epsilon=epsilon, delta=delta, mechanism=mechanism)
+        plan = session.explain(text, epsilon=epsilon, delta=delta, mechanism=mechanism, clipped=clipped)
     typer.echo(plan.sql if engine_sql else str(plan))
 
 

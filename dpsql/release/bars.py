@@ -23,26 +23,30 @@ from dpsql.release.tabulate import tabulate
 DRAWS = 2_000
 FEWEST = 200
 MOST_VALUES = 2_000_000
-Bars = Mapping[str, NDArray[Any]]
+Bars = dict[str, NDArray[Any]]
+_Ends = tuple[NDArray[Any], NDArray[Any]]
 
 
 def bar_columns(finisher: Finisher, plan: Plan, released: Mapping[str, Released]) -> dict[str, Bars]:
-    """The columns `_b0, _b1, …` of each released table."""
-    columns: dict[str, Bars] = {table: {} for table in released}
+    """The columns `_b0, _b1, …` of each released table; the ends of one bar come from the same draws."""
+    columns: dict[str, Bars] = {name: {} for name in released}
     for release in plan.releases:
-        table = released[release.name]
-        made = {i: _bar(finisher, plan, table, bar) for i, bar in enumerate(release.bars)}
-        columns[release.name] = {f"_b{i}": values for i, values in made.items()}
+        made: dict[tuple[exp.Expr, float], _Ends] = {}
+        for place, bar in enumerate(release.bars):
+            asked = (bar.expression, bar.confidence)
+            if asked not in made:
+                made[asked] = row_ends(finisher, plan, released[release.name], {}, [bar.expression], bar.confidence)[0]
+            columns[release.name] |= {f"_b{place}": _bar(finisher, plan, released[release.name], bar, made[asked])}
     return columns
 
 
-def _bar(finisher: Finisher, plan: Plan, table: Released, bar: Bar) -> NDArray[Any]:
-    [(low, high)] = row_ends(finisher, plan, table, {}, [bar.expression], bar.confidence)
+def _bar(finisher: Finisher, plan: Plan, table: Released, bar: Bar, ends: _Ends) -> NDArray[Any]:
+    """One end; or the distance to the further one, so that value ± error holds the whole interval."""
+    low, high = ends
     if bar.end != "error":
         return low if bar.end == "low" else high
     [shown] = _evaluated(finisher, plan, table, tabulate(table, {}), [bar.expression])
-    error = np.maximum(high - shown, shown - low)
-    return np.rint(error) if np.issubdtype(low.dtype, np.integer) else error
+    return np.maximum(high - shown, shown - low)
 
 
 def row_ends(
@@ -54,7 +58,7 @@ def row_ends(
     confidence: float,
     *,
     together: bool = False,
-) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+) -> list[_Ends]:
     """Both ends of each expression in each row of the release; `together`: all rows of one expression at once.
 
     **Theorem.** Of k rows, each with an interval of confidence c^(1/k), all hold together with confidence c. The rows
@@ -73,7 +77,7 @@ def row_ends(
     return [known for known in ends if known is not None]
 
 
-def _exact(table: Released, expression: exp.Expr, confidence: float) -> tuple[NDArray[Any], NDArray[Any]] | None:
+def _exact(table: Released, expression: exp.Expr, confidence: float) -> _Ends | None:
     index = direct_index(expression)
     if index is not None:
         return interval(table, index, confidence)

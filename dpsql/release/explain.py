@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from dpsql.budget import Cost
 from dpsql.budget.allocate import Bill, Priced
 from dpsql.mechanisms import DiscreteLaplace, Noise
 from dpsql.release.intervals import half_width
+from dpsql.sensitivity.clipped import Check
 from dpsql.sensitivity.keys import Key
 
 
@@ -155,11 +156,14 @@ def _statistic(priced: Priced, index: int) -> StatisticPlan:
     )
 
 
-def notes_of(bill: Bill) -> tuple[str, ...]:
-    """What the error bars do not cover, in words."""
+def notes_of(bill: Bill, checks: Sequence[Check] = ()) -> tuple[str, ...]:
+    """What the error bars do not cover, in words; the checks, which measure just that, have nothing to add."""
     notes = []
+    measured = [check.bounded for check in checks]
     for priced in bill.releases:
         bounded = priced.bounded
+        if bounded in measured:
+            continue
         for argument in bounded.arguments:
             if argument.expression is not None and argument.lower != argument.upper:
                 low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))

@@ -177,7 +177,7 @@ def _create(cursor: duckdb.DuckDBPyConnection, release: Release, columns: Mappin
             for n, v in columns.items()
         }
     )
-    listed = ", ".join(f"CAST({_settled(n, t)} AS {t}) AS {n}" for n, t in types.items())
+    listed = ", ".join(f"CAST({_settled(n, t)} AS {t}) AS {n}" for n, t in types.items() if n in columns)
     cursor.register("_incoming", frame)
     cursor.execute(f"CREATE TEMP TABLE {release.name} AS SELECT {listed} FROM _incoming")
     cursor.unregister("_incoming")

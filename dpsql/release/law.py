@@ -26,7 +26,7 @@ def deviation(weights: Floats, noises: Sequence[Noise], confidence: float) -> Fl
     few steps; below that the discrete law is added up point by point. More than two Laplace noises are drawn.
     """
     used = np.flatnonzero(np.any(weights != 0, axis=0))
-    weights, noises = weights[:, used], [noises[i] for i in used]
+    weights, noises = weights[:, used], [noises[int(i)] for i in used]
     if len(noises) == 0:
         return np.zeros(len(weights))
     if len(noises) == 1:

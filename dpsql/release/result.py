@@ -12,6 +12,7 @@ from dpsql.budget import Cost
 from dpsql.plan.plan import Plan
 from dpsql.release.bars import Bars, row_ends
 from dpsql.release.bootstrap import resampled_intervals
+from dpsql.release.clipped import Clipped
 from dpsql.release.finish import Finisher, Table
 from dpsql.release.intervals import half_width
 from dpsql.release.noise import Released
@@ -32,6 +33,7 @@ class Result:
     replayed: bool
     mechanism: str
     notes: tuple[str, ...]
+    clipped: tuple[Clipped, ...]
     _table: Table = field(repr=False)
     _plan: Plan = field(repr=False)
     _released: Mapping[str, Released] = field(repr=False)
@@ -86,9 +88,9 @@ class Result:
             self._finisher, self._plan, self._released, self._bars, self._table,
             [i for i in noisy if i not in found], confidence, together=simultaneous,
         )  # fmt: skip
-        ends = {(i, end): values for i in noisy for end, values in enumerate(found[i])}
-        frame = pd.DataFrame(ends)
-        frame.columns = pd.Index([f"{self.columns[i]}_{'high' if end else 'low'}" for i, end in ends])
+        columns = {(i, end): values for i in noisy for end, values in enumerate(found[i])}
+        frame = pd.DataFrame(columns)
+        frame.columns = pd.Index([f"{self.columns[i]}_{'high' if end else 'low'}" for i, end in columns])
         return frame
 
     def _by_row(self, noisy: list[int], confidence: float, together: bool) -> dict[int, tuple[Any, Any]]:
