@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsql.plan.plan import Bar, Plan
-from dpsql.release.finish import Finisher, direct_index, over_rows
+from dpsql.release.finish import Finisher, direct_index
 from dpsql.release.forms import form_of
 from dpsql.release.intervals import form_ends, interval
 from dpsql.release.noise import Released, resampled
-from dpsql.release.quantiles import Floats, ends_of, number
+from dpsql.release.quantiles import Floats, ends_of
 from dpsql.release.tabulate import tabulate
 
 DRAWS = 2_000
@@ -45,7 +45,7 @@ def _bar(finisher: Finisher, plan: Plan, table: Released, bar: Bar, ends: _Ends)
     low, high = ends
     if bar.end != "error":
         return low if bar.end == "low" else high
-    [shown] = _evaluated(finisher, plan, table, tabulate(table, {}), [bar.expression])
+    [shown] = finisher.numbers(plan, table.priced.bounded.release.name, tabulate(table, {}), [bar.expression])
     return np.maximum(high - shown, shown - low)
 
 
@@ -96,26 +96,11 @@ def _drawn(
     together: bool,
 ) -> list[tuple[Floats, Floats]]:
     """All draws in one table and one run."""
-    rows = len(table.keys)
+    rows, name = len(table.keys), table.priced.bounded.release.name
     times = max(FEWEST, min(DRAWS, MOST_VALUES // max(1, rows)))
-    shown = _evaluated(finisher, plan, table, tabulate(table, bars), expressions)
-    drawn = _evaluated(finisher, plan, table, tabulate(table, bars, resampled(table, times)), expressions)
+    shown = finisher.numbers(plan, name, tabulate(table, bars), expressions)
+    drawn = finisher.numbers(plan, name, tabulate(table, bars, resampled(table, times)), expressions)
     return [
         ends_of(values.reshape(times, rows), value, confidence, together=together)
         for values, value in zip(drawn, shown, strict=True)
     ]
-
-
-def _evaluated(
-    finisher: Finisher, plan: Plan, table: Released, columns: dict[str, Any], expressions: Sequence[exp.Expr]
-) -> list[Floats]:
-    """The expressions over each row, NaN for NULL."""
-    name = table.priced.bounded.release.name
-    made = finisher.run(plan, {name: columns}, over_rows(name, expressions))
-    places = np.array([row[-1] for row in made.rows], dtype=np.int64)
-    found = []
-    for index in range(len(expressions)):
-        values = np.full(len(columns["_row"]), np.nan)
-        values[places] = [number(row[index]) for row in made.rows]
-        found.append(values)
-    return found

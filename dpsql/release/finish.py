@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsql.errors import ParseError
@@ -83,6 +85,19 @@ class Finisher:
             except duckdb.Error as problem:
                 raise _explained(problem) from None
 
+    def numbers(
+        self, plan: Plan, release: str, columns: Mapping[str, Sequence[Any]], expressions: Sequence[exp.Expr]
+    ) -> list[NDArray[np.float64]]:
+        """Expressions over each row of one released table, in its order; NaN for NULL and for what is no number."""
+        with self._tables(plan, {release: columns}) as cursor:
+            try:
+                kinds = cursor.execute(f"DESCRIBE {_over_rows(release, expressions)}").fetchall()
+                listed = [e if is_number(kind[1]) else exp.null() for e, kind in zip(expressions, kinds, strict=True)]
+                done = cursor.execute(f"{_over_rows(release, listed, 'DOUBLE')} ORDER BY _row").fetchnumpy()
+                return [np.ma.filled(done[f"_e{i}"].astype(np.float64), np.nan) for i in range(len(listed))]
+            except duckdb.Error as problem:
+                raise _explained(problem) from None
+
     def run_each(
         self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]], query: exp.Query, times: int
     ) -> Iterator[list[tuple[Any, ...]]]:
@@ -143,15 +158,23 @@ def finishing_sql(plan: Plan) -> str:
 
 def _check_bar(cursor: duckdb.DuckDBPyConnection, release: Release, bar: Bar) -> None:
     """An error bar is about a number."""
-    [row] = cursor.execute(f"DESCRIBE {over_rows(release.name, [bar.expression]).sql('duckdb')}").fetchall()[:1]
-    if row[1].partition("(")[0] not in _NUMBERS:
-        raise ParseError(f"DP_{bar.end.upper()} takes a number, and this is {row[1]}", hint="take it of a count or a sum")
+    [described] = cursor.execute(f"DESCRIBE {_over_rows(release.name, [bar.expression])}").fetchall()
+    if not is_number(described[1]):
+        raise ParseError(
+            f"DP_{bar.end.upper()} takes a number, and this is {described[1]}",
+            hint=f"take it of a count, a sum or an average: DP_{bar.end.upper()}(count(*))",
+        )
 
 
-def over_rows(release: str, expressions: Sequence[exp.Expr]) -> exp.Select:
-    """Expressions over each row of a release, and the number of the row."""
-    listed = [exp.alias_(e.copy(), f"_e{i}") for i, e in enumerate(expressions)]
-    return exp.select(*listed, exp.column("_row", table=release)).from_(release)
+def is_number(type_: str) -> bool:
+    """Is this one of DuckDB's numeric types?"""
+    return type_.partition("(")[0] in _NUMBERS
+
+
+def _over_rows(release: str, expressions: Sequence[exp.Expr], type_: str | None = None) -> str:
+    texts = [e.sql("duckdb") for e in expressions]
+    listed = [f"{text if type_ is None else f'CAST({text} AS {type_})'} AS _e{i}" for i, text in enumerate(texts)]
+    return f"SELECT {', '.join(listed)} FROM {release}"
 
 
 def _explained(problem: duckdb.Error) -> ParseError:
