@@ -81,7 +81,9 @@ Epsilon = Annotated[
 ]
 Delta = Annotated[float | None, typer.Option("--delta", help="The delta of the whole query; default: the policy's.")]
 Noise = Annotated[Mechanism | None, typer.Option("--mechanism", help="The noise; default: the policy's.")]
-Clipped = Annotated[bool, typer.Option("--clipped", help="Also measure, for a part of the price, what the bounds cut off.")]
+Clipped = Annotated[
+    bool, typer.Option("--clipped", help="Also measure, for a part of the price, what the bounds cut off.")
+]
 Nonnegative = Annotated[bool, typer.Option("--nonnegative", help="Show counts below zero as zero.")]
 
 

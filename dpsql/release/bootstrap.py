@@ -14,12 +14,14 @@ from sqlglot import exp
 from dpsql.plan.plan import Plan
 from dpsql.release.bars import Bars
 from dpsql.release.finish import Finisher, Table
-from dpsql.release.noise import Released, resampled
+from dpsql.release.noise import Released, box, resampled
 from dpsql.release.quantiles import Floats, ends_of, number
 from dpsql.release.tabulate import tabulate
 
 TIMES = 200
 Ends = dict[int, tuple[Floats, Floats]]
+_CHOOSING = (exp.Max, exp.Min, exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ArgMax, exp.ArgMin,
+             exp.Where, exp.Having, exp.Qualify, exp.Limit, exp.Filter, exp.Case, exp.If)  # fmt: skip
 
 
 def resampled_intervals(
@@ -35,18 +37,24 @@ def resampled_intervals(
 ) -> Ends:
     """Ends of the wanted output columns; NaN where rows cannot be matched.
 
-    A maximum of noisy values lies too high, and its draws as far above it again: so the draws are reflected at the
-    value shown. Where private keys were selected and nothing moves, the draws say nothing about the keys that were
-    left out, and there is no interval.
+    A maximum of noisy values lies too high, and its draws as far above it again; a count of groups above a threshold
+    may stray either way. So the interval spans the draws and their reflection at the value shown. Where groups are
+    chosen by their values no resampling is right (of equal groups the largest is all noise): there it also spans the
+    answers at the low and at the high ends of all released values at once, which hold whatever grows with each of them.
+    Where private keys were selected and nothing moves, the draws say nothing about the keys that were left out, and
+    there is no interval.
     """
     if not wanted:
         return {}
-    drawn = _repeated(finisher, plan, released, bars, answer, wanted)
+    drawn = _repeated(finisher, plan, released, bars, answer, wanted, confidence)
     selected = any(table.priced.threshold is not None for table in released.values())
     ends: Ends = {}
     for index, values in drawn.items():
         shown = np.array([number(row[index]) for row in answer.rows])
-        low, high = ends_of(2 * shown - values, shown, confidence, together=together)
+        low, high = ends_of(values[:TIMES], shown, confidence, together=together)
+        low, high = np.minimum(low, 2 * shown - high), np.maximum(high, 2 * shown - low)
+        if any(isinstance(node, _CHOOSING) for node in plan.finishing.walk()):
+            low, high = np.fmin(low, np.fmin.reduce(values[TIMES:])), np.fmax(high, np.fmax.reduce(values[TIMES:]))
         unknown = (low == high) & selected
         ends[index] = np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
     return ends
@@ -59,15 +67,20 @@ def _repeated(
     bars: Mapping[str, Bars],
     answer: Table,
     wanted: list[int],
+    confidence: float,
 ) -> dict[int, Floats]:
-    """One run for each draw."""
+    """One run for each draw, and two for the low and the high ends."""
     identity = _identity(plan, answer)
     by_place = identity is None and _keeps_order(plan)
-    drawn = {i: np.full((TIMES, len(answer.rows)), np.nan) for i in wanted}
+    drawn = {i: np.full((TIMES + 2, len(answer.rows)), np.nan) for i in wanted}
     if identity is None and not by_place:
         return drawn
-    columns = {name: tabulate(table, bars[name], resampled(table, TIMES)) for name, table in released.items()}
-    for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES)):
+    noises = sum(len(table.keys) * len(table.noisy) for table in released.values())
+    columns = {}
+    for name, table in released.items():
+        parts = zip(resampled(table, TIMES), box(table, confidence, noises), strict=True)
+        columns[name] = tabulate(table, bars[name], [np.concatenate(part) for part in parts])
+    for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES + 2)):
         if identity is not None:
             _record(rows, plan, identity, drawn, time)
         elif len(rows) == len(answer.rows):

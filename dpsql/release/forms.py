@@ -18,16 +18,18 @@ from dpsql.sensitivity.statistics import Source
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A constant plus weighted statistics, each in its own unit."""
+    """A constant plus weighted statistics, each in its own unit; `nonnegative` where no data can make it negative."""
 
     constant: float
     weights: Mapping[int, float]
+    nonnegative: bool = False
 
     def plus(self, other: Form, times: float = 1.0) -> Form:
         """The sum with `times` the other."""
         names = {**self.weights, **other.weights}
         weights = {i: self.weights.get(i, 0.0) + times * other.weights.get(i, 0.0) for i in names}
-        return Form(self.constant + times * other.constant, weights)
+        nonnegative = self.nonnegative and (times == 0 or (times > 0 and other.nonnegative))
+        return Form(self.constant + times * other.constant, weights, nonnegative)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,22 @@ Known = Form | Quotient
 
 
 def aggregate_form(priced: Priced, index: int) -> Known:
-    """An aggregate of a release in its statistics."""
+    """An aggregate of a release in its statistics. Counts are never negative, nor are sums of what is not."""
     source, function = priced.bounded.sources[index], priced.bounded.release.aggregates[index].function
+    made = _form(priced, source, function)
+    positive = function == "count" or argument(priced, source).lower >= 0
+    return replace(made, nonnegative=positive) if isinstance(made, Form) else made
+
+
+def _form(priced: Priced, source: Source, function: str) -> Known:
     if source.form in ("count", "units", "sum"):
         return Form(0.0, {source.first: 1.0})
     one, two = Form(0.0, {source.first: 1.0}), Form(0.0, {source.first + 1: 1.0})
-    return _pair(priced, source, function, one, two) if source.form == "pair" else _centred(priced, source, function, one, two)
+    return (
+        _pair(priced, source, function, one, two)
+        if source.form == "pair"
+        else _centred(priced, source, function, one, two)
+    )
 
 
 def _pair(priced: Priced, source: Source, function: str, one: Form, two: Form) -> Known:
@@ -85,7 +97,7 @@ def form_of(node: exp.Expr, priced: Priced) -> Known | None:
         case exp.Column() if node.name.startswith("_a"):
             return aggregate_form(priced, int(node.name[2:]))
         case exp.Literal() if not node.is_string:
-            return Form(float(node.name), {})
+            return Form(float(node.name), {}, nonnegative=True)
         case exp.Paren():
             return form_of(node.this, priced)
         case exp.Cast() if node.to.this in (exp.DType.DOUBLE, exp.DType.FLOAT):
@@ -112,7 +124,9 @@ def _binary(node: exp.Expr, one: Known, two: Known) -> Known | None:
     divisor = _constant(two)
     if divisor is not None:
         return _times(one, 1 / divisor) if divisor else None
-    return Quotient(0.0, 1.0, one, two) if isinstance(one, Form) and isinstance(two, Form) else None
+    if not (isinstance(one, Form) and isinstance(two, Form)):
+        return None
+    return Quotient(0.0, 1.0, one, two, 0.0 if one.nonnegative and two.nonnegative else -inf)
 
 
 def _constant(known: Known) -> float | None:
@@ -134,4 +148,4 @@ def _times(known: Known | None, times: float | None) -> Known | None:
         return None
     if isinstance(known, Quotient):
         return known.scaled(times)
-    return Form(0.0, {}).plus(known, times)
+    return Form(0.0, {}, nonnegative=True).plus(known, times)

@@ -67,7 +67,9 @@ def _two_laplace(one: Floats, two: Floats, confidence: float) -> Floats:
 def _enumerated(weights: Floats, noises: Sequence[Noise], confidence: float) -> Floats:
     """The exact quantile for scales of a few steps: every pair of draws that is worth counting."""
     reaches = [1 + ceil(_REACH[isinstance(n, DiscreteGaussian)] * float(n.scale)) for n in noises]
-    masses = [{z: n.survival(z) - n.survival(z + 1) for z in range(-r, r + 1)} for n, r in zip(noises, reaches, strict=True)]
+    masses = [
+        {z: n.survival(z) - n.survival(z + 1) for z in range(-r, r + 1)} for n, r in zip(noises, reaches, strict=True)
+    ]
     points = np.array(list(product(*masses)), dtype=np.float64)
     chances = np.array([prod(pair) for pair in product(*(m.values() for m in masses))])
     found = np.empty(len(weights))

@@ -54,9 +54,7 @@ _Flag = tuple[Relation, Expression, str, str]
 
 def _bounded(release: Release, number: int, source: Relation, flag: Expression, mechanism: str) -> Bounded:
     shares = (Aggregate("avg", call("cast", integer(0, 1), flag)),)
-    checked = replace(
-        release, name=f"{release.name}_check{number}", source=source, keys=(), aggregates=shares, bars=()
-    )
+    checked = replace(release, name=f"{release.name}_check{number}", source=source, keys=(), aggregates=shares, bars=())
     return with_rule(checked, (), lay_out(shares, [FLAG], mechanism), mechanism)
 
 

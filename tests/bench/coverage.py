@@ -183,7 +183,10 @@ def summary(done: list[Cell]) -> list[str]:
     lines = []
     for name in dict.fromkeys(cell.statistic for cell in done):
         mine = [c for c in done if c.statistic == name and c.runs >= 500]
-        for title, chosen in (("", [c for c in mine if c.open == 0]), (" (some open)", [c for c in mine if c.open > 0])):
+        for title, chosen in (
+            ("", [c for c in mine if c.open == 0]),
+            (" (some open)", [c for c in mine if c.open > 0]),
+        ):
             if chosen:
                 shares = [c.coverage for c in chosen]
                 lines.append(f"{name}{title}: {min(shares):.1%} to {max(shares):.1%} in {len(chosen)} cells")
