@@ -94,7 +94,7 @@ class Finisher:
                 kinds = cursor.execute(f"DESCRIBE {_over_rows(release, expressions)}").fetchall()
                 listed = [e if is_number(kind[1]) else exp.null() for e, kind in zip(expressions, kinds, strict=True)]
                 done = cursor.execute(f"{_over_rows(release, listed, 'DOUBLE')} ORDER BY _row").fetchnumpy()
-                return [np.ma.filled(done[f"_e{i}"].astype(np.float64), np.nan) for i in range(len(listed))]
+                return [np.asarray(np.ma.filled(done[f"_e{i}"], np.nan), np.float64) for i in range(len(listed))]
             except duckdb.Error as problem:
                 raise _explained(problem) from None
 

@@ -68,7 +68,7 @@ def _quotient_ends(released: Released, quotient: Quotient, confidence: float) ->
 
     **Theorem.** The set holds the true quotient with the given confidence, whatever the denominator (Fieller). Its hull
     inside the known bounds, which is what is returned, holds it at least as often.
-    **Proof.** At the true θ the exact parts of N − θD cancel, so it is the noise of that form alone, whose law is known.
+    **Proof.** At the true θ the exact parts of N − θD cancel: what is left is its noise, whose law is known.
     θ is an angle φ here, θ = (a/b)·tan φ for the scales a, b of the two noises: then "D might be 0" is no special case,
     but an arc of angles that crosses ±90°, which is two rays of θ.
     **Checked by** `tests/bench/coverage.py` and its small edition in `tests/unit/release/test_coverage.py`.
