@@ -74,6 +74,13 @@ class BudgetStatus:
 
 REPLAYED = "another analyst asked this before: free for the dataset, and counted once against your own cap"
 
+NOBODY = "no group had enough units to be shown: ask for fewer groups, or for a larger epsilon"
+
+
+def _hidden(released: Mapping[str, Released]) -> bool:
+    """Whether private keys were asked for and none was shown: a function of what was released."""
+    return any(table.priced.threshold is not None and not table.keys for table in released.values())
+
 
 class Connection:
     """A door for one analyst (or the steward) to one dataset: PEP 249, plus `query`, `explain` and `budget`."""
@@ -113,7 +120,12 @@ class Connection:
             cost,
             replayed,
             prepared.bill.mechanism,
-            (*notes_of(prepared.bill, prepared.checks), *map(str, shares), *notes),
+            (
+                *notes_of(prepared.bill, prepared.checks),
+                *map(str, shares),
+                *notes,
+                *([NOBODY] if _hidden(released) else []),
+            ),
             shares,
             table,
             prepared.plan,

@@ -28,7 +28,7 @@ from dpsql.expressions.types import (
     integer,
 )
 from dpsql.expressions.typing import Mismatch, arithmetic, call, common, literal, read_date, require
-from dpsql.parse.span import refuse, span_of
+from dpsql.parse.span import name_of, refuse, span_of
 
 LENGTH = integer(0, 2**32)
 NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
@@ -90,28 +90,29 @@ _VOLATILE = (exp.Rand, exp.CurrentTimestamp, exp.CurrentTime, exp.Uuid, exp.Curr
 
 
 def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
-    if isinstance(node, exp.Anonymous):
-        name = f"the function {node.name}"
-    elif isinstance(node, exp.Subquery | exp.Select | exp.Exists):
+    name = f"the function {name_of(node)}" if isinstance(node, exp.Func) else name_of(node)
+    if isinstance(node, exp.Placeholder | exp.Parameter):
+        return refuse(  # type: ignore[return-value]
+            "parameters are not supported yet", node, hint="write the value itself: WHERE amount > 100"
+        )
+    if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
         return refuse(  # type: ignore[return-value]
             "a subquery cannot stand inside an expression over private rows",
             node,
             hint="compute it in a query of its own, then write its result as a constant",
         )
-    elif isinstance(node, exp.Window):
+    if isinstance(node, exp.Window):
         return refuse(  # type: ignore[return-value]
             "a window function below the aggregate is not supported: it could mix rows of different people",
             node,
             hint="use it above the aggregate: SELECT key, sum(count(*)) OVER () FROM … GROUP BY key",
         )
-    elif isinstance(node, exp.AggFunc):
+    if isinstance(node, exp.AggFunc):
         return refuse(
-            f"the aggregate {node.key.upper()} cannot stand here",
+            f"the aggregate {name_of(node)} cannot stand here",
             node,  # type: ignore[return-value]
             hint="aggregates belong into SELECT, HAVING or ORDER BY; filter groups with HAVING",
         )
-    else:
-        name = f"the function {node.sql_name()}" if isinstance(node, exp.Func) else f"{node.key.upper()}"
     if isinstance(node, _VOLATILE) or (isinstance(node, exp.Anonymous) and node.name.lower() in ("now", "random")):
         return refuse(f"{name} gives another value each time", node, hint="write the value as a constant")  # type: ignore[return-value]
     return refuse(  # type: ignore[return-value]

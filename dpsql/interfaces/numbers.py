@@ -12,14 +12,12 @@ SYMMETRIC = 0.25
 
 
 def plain(value: Any) -> str:
-    """A value without error bar."""
+    """A value without error bar. A whole number is mostly a key (a year, a code), so it has no separators."""
     match value:
         case None:
             return "NULL"
         case bool():
             return str(value).lower()
-        case int():
-            return f"{value:,}"
         case float():
             return f"{value:,.10g}"
         case datetime() if value.time() == time():

@@ -91,10 +91,13 @@ def _wrong_kind(statement: exp.Expr) -> UnsupportedQuery | ParseError:
     name = statement.this if isinstance(statement, exp.Command) else statement.key.upper()
     hints: dict[type[exp.Expr], str] = {
         exp.Set: "the price of a query is set by epsilon=, or on the command line by --epsilon",
-        exp.Describe: "use db.explain(…) or `dpsql explain` to see a query's plan, cost and error",
+        exp.Describe: "in the shell \\d TABLE shows a table's columns",
+        exp.Show: "in the shell \\tables lists the tables",
         exp.Pragma: "settings of the database belong to the steward",
     }
     hint = hints.get(type(statement), "only SELECT (also WITH … SELECT, UNION) is answered")
     if str(name).upper().startswith(("EXPLAIN", "SUMMARIZE")):
-        hint = hints[exp.Describe]
+        hint = "use db.explain(…) or `dpsql explain` to see a query's plan, cost and error"
+    if str(name).upper() == "SHOW":
+        hint = hints[exp.Show]
     return refuse(f"{str(name).upper()} is not a query", statement, hint=hint)  # type: ignore[return-value]

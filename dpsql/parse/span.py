@@ -17,6 +17,13 @@ def span_of(node: exp.Expr | None) -> Span | None:
     return Span(min(m["start"] for m in marks), max(m["end"] for m in marks) + 1)
 
 
+def name_of(node: exp.Expr) -> str:
+    """A function or clause as DuckDB names it, not as the parser does."""
+    if isinstance(node, exp.Anonymous):
+        return node.name
+    return node.sql("duckdb").partition("(")[0].strip() if isinstance(node, exp.Func) else node.key.upper()
+
+
 def refuse(
     message: str, node: exp.Expr | Span | None, *, hint: str | None = None, kind: type[Error] = UnsupportedQuery
 ) -> Error:

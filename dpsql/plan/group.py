@@ -17,7 +17,7 @@ from dpsql.expressions.convert import case, convert
 from dpsql.expressions.expression import Expression
 from dpsql.expressions.types import DOUBLE, Kind, integer
 from dpsql.expressions.typing import call, literal
-from dpsql.parse.span import refuse
+from dpsql.parse.span import name_of, refuse
 from dpsql.plan.bars import bar_of, is_bar
 from dpsql.plan.plan import Bar
 from dpsql.plan.relation import Aggregate
@@ -57,7 +57,7 @@ def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
     name = _FUNCTIONS.get(type(node))
     if name is None or len(node.expressions) > 0 or isinstance(node.this, exp.Order):
         raise refuse(
-            f"the aggregate {_title(node)} is not supported",
+            f"the aggregate {name_of(node)} is not supported",
             node,
             hint="use COUNT, SUM or AVG; for a distribution, count rows by ranges: GROUP BY CASE WHEN … END",
         )
@@ -86,10 +86,6 @@ def _condition(node: exp.Expr, scope: Scope) -> Expression:
     if made.type.kind not in (Kind.BOOLEAN, Kind.NULL):
         raise refuse(f"a condition is needed, but this is {made.type}", node, kind=ParseError, hint="compare: x > 0")
     return made
-
-
-def _title(node: exp.Expr) -> str:
-    return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
 
 
 def _summable(name: str, argument: Expression | None, node: exp.Expr) -> Expression:

@@ -88,8 +88,8 @@ def unbounded(function: str, argument: Expression) -> UnboundedColumn:
         f"{function.upper()}({argument}) needs bounds: how much one row can add cannot be inferred for {argument}",
         argument.span,
         kind=UnboundedColumn,
-        hint=f"clamp it in the query, {function}(least(greatest({argument}, 0), 1000)), or ask the steward to declare "
-        f"min and max for the column in the policy",
+        hint=f"clamp it in the query to bounds of your own, such as {function}(least(greatest({argument}, 0), 1000)), "
+        f"or ask the steward to declare min and max for the column in the policy",
     )
     assert isinstance(error, UnboundedColumn)
     return error

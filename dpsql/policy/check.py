@@ -181,7 +181,8 @@ class _Checker:
         else:
             yield self.over_cap(name, owners)
         lost = self.count(f"SELECT count(*) FROM {owners} WHERE owner IS NULL")
-        yield _information(name, "owner", f"{lost:,} rows have no owner and do not count")
+        text = f"{lost:,} rows have no owner and do not count" if lost else "every row has an owner"
+        yield _information(name, "owner", text)
 
     def owners(self, name: str) -> str:
         """SQL for the owner of each row, along the path of foreign keys."""
@@ -208,7 +209,8 @@ class _Checker:
             f"SELECT count(*) FROM (SELECT owner FROM {owners} WHERE owner IS NOT NULL "
             f"GROUP BY owner HAVING count(*) > {cap})"
         )
-        text = f"{over:,} units have more than {cap:,} rows; their surplus is clipped"
+        text = f"{over:,} units have more than {cap:,} rows and are weighed down to {cap:,}"
+        text = text if over else f"no unit has more than {cap:,} rows"
         return _information(name, "max_rows_per_unit", text)
 
     def outside(self, name: str, column: str, declared: Column) -> Iterator[Finding]:

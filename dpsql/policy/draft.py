@@ -126,6 +126,7 @@ def _unit(guess: Owner) -> Iterator[str]:
         yield "    unique: true   # by a constraint of the database"
     else:
         yield "    # unique: true   # if each unit has one row; `dpsql check` verifies it"
+        yield "    # max_rows_per_unit: 50   # a unit with more is weighed down to so many; fewer means less noise"
 
 
 def _columns(relation: Relation) -> Iterator[str]:

@@ -304,7 +304,7 @@ class Policy(_Model):
         if analyst not in tuple(self.budget.analysts):
             raise PolicyError(
                 f"the policy of {self.dataset} has no analyst {show(analyst)}",
-                hint="connect under a name that the steward has listed in budget.analysts",
+                hint="give a name listed in budget.analysts: analyst=… in Python, --analyst on the command line",
             )
         return self.budget.analysts[analyst]
 

@@ -165,7 +165,7 @@ def notes_of(bill: Bill, checks: Sequence[Check] = ()) -> tuple[str, ...]:
         if bounded in measured:
             continue
         for argument in bounded.arguments:
-            if argument.expression is not None and argument.lower != argument.upper:
+            if argument.expression is not None and argument.declared and argument.lower != argument.upper:
                 low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))
                 notes.append(f"values of {argument.expression} outside [{low:g}, {high:g}] are clamped")
         if bounded.weight is not None and bounded.weight.terms:

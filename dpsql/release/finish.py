@@ -192,16 +192,9 @@ def _create(cursor: duckdb.DuckDBPyConnection, release: Release, columns: Mappin
     if columns is None:
         cursor.execute(f"CREATE TEMP TABLE {release.name} ({', '.join(f'{n} {t}' for n, t in types.items())})")
         return
-    import pandas as pd
-
-    frame = pd.DataFrame(
-        {
-            n: pd.Series(list(v) if n.startswith("_k") else v, dtype=object if n.startswith("_k") else None)
-            for n, v in columns.items()
-        }
-    )
+    arrays = {n: np.array(v, dtype=object if n.startswith("_k") else None) for n, v in columns.items()}
     listed = ", ".join(f"CAST({_settled(n, t)} AS {t}) AS {n}" for n, t in types.items() if n in columns)
-    cursor.register("_incoming", frame)
+    cursor.register("_incoming", arrays)
     cursor.execute(f"CREATE TEMP TABLE {release.name} AS SELECT {listed} FROM _incoming")
     cursor.unregister("_incoming")
 

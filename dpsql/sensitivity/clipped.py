@@ -16,12 +16,11 @@ from functools import reduce
 
 from dpsql.bounds.domain import Domain
 from dpsql.expressions.expression import Column, Expression
-from dpsql.expressions.types import BOOLEAN, DOUBLE, Kind, integer
+from dpsql.expressions.types import BOOLEAN, DOUBLE, integer
 from dpsql.expressions.typing import call, literal
 from dpsql.plan.plan import Release
 from dpsql.plan.relate import unit_grouped
 from dpsql.plan.relation import Aggregate, Item, Relation
-from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.bound import Bounded, with_rule
 from dpsql.sensitivity.statistics import lay_out
 from dpsql.sensitivity.weight import Term
@@ -69,10 +68,14 @@ def _unit_flags(bounded: Bounded) -> list[_Flag]:
             named = [(f"_t{i}", _total(bounded, term)) for i, term in enumerate(mine)]
             units = unit_grouped(source, [], named)
             above = [_above(bounded, term, units, name) for term, (name, _) in zip(mine, named, strict=True)]
-            most = f"{mine[0].cap} groups" if kind else f"{release.source.rows_per_unit} rows"
+            most = _many(mine[0].cap, "group") if kind else _many(release.source.rows_per_unit, "row")
             what = f"of the units in {release.table} were weighed down to {most}"
             flags.append((units, reduce(_either, above), what, "so counts and sums are biased towards zero"))
     return flags
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
 
 
 def _pairs(release: Release) -> Relation:
@@ -108,21 +111,14 @@ def _either(one: Expression, two: Expression) -> Expression:
 
 
 def _row_flags(bounded: Bounded) -> list[_Flag]:
-    """Does a row lie outside the bounds to which it is clamped?"""
+    """Does a row lie outside the declared bounds, to which it is clamped?"""
     summed = {s.part.argument for s in bounded.statistics if s.part.alpha}
     flags: list[_Flag] = []
     for index, it in enumerate(bounded.arguments):
-        if index in summed and it.expression is not None and not _inside(it):
+        if index in summed and it.expression is not None and it.declared:
             low, high = (float(end * it.grid) for end in (it.lower, it.upper))
             real = _real(it.expression)
             ends = (call("lt", BOOLEAN, real, literal(low)), call("gt", BOOLEAN, real, literal(high)))
             what = f"of the values of {it.expression} were clamped to [{low:g}, {high:g}]"
             flags.append((bounded.release.source, _either(*ends), what, "so sums and averages are biased"))
     return flags
-
-
-def _inside(it: Argument) -> bool:
-    """Can the type itself not leave the bounds?"""
-    assert it.expression is not None
-    type_ = it.expression.type
-    return type_.kind is Kind.INTEGER and it.grid == 1 and it.lower <= type_.lower and type_.upper <= it.upper

@@ -110,8 +110,10 @@ SETTINGS = {"TimeZone": "Etc/UTC", "ieee_floating_point_ops": True, "integer_div
 
 def _settle(connection: duckdb.DuckDBPyConnection) -> None:
     """Put the settings of this session, and of no other, to what the emitted SQL relies on."""
-    for name, value in SETTINGS.items():
-        if connection.execute("SELECT current_setting(?)", [name]).fetchall() != [(value,)]:
+    asked = ", ".join(f"current_setting('{name}')" for name in SETTINGS)
+    found = connection.execute(f"SELECT {asked}").fetchall()[0]
+    for (name, value), now in zip(SETTINGS.items(), found, strict=True):
+        if now != value:
             try:
                 connection.execute(f"SET SESSION {name} = '{value}'")
             except duckdb.Error as problem:

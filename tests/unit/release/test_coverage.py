@@ -81,7 +81,7 @@ def opened(counts: list[int]) -> dpsql.Connection:
 @pytest.mark.parametrize(("sql", "truth"), [("count(*)", 200), ("avg(x)", 4.5), ("sum(x) / count(*)", 4.5)])
 def test_all_intervals_of_a_column_hold_together(sql: str, truth: float, mechanism: str) -> None:
     """Each alone would leave all twelve standing far less often."""
-    runs, counts = 300, [200] * 12
+    runs, counts = 300 if sql == "count(*)" else 100, [200] * 12
     with opened(counts) as db:
         prepared = db.prepare(f"SELECT k, {sql} AS v FROM t GROUP BY k", 1.0, None, mechanism)
         priced, formula = prepared.bill.releases[0], prepared.plan.outputs[1].formula
