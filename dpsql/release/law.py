@@ -14,6 +14,7 @@ from dpsql.mechanisms import DiscreteGaussian, Noise
 
 Floats = NDArray[np.float64]
 FEW_STEPS = 4
+ENUMERATED = 1 - 1e-5
 DRAWS = 20_000
 _REACH = {True: 6.0, False: 16.0}
 """Beyond so many scales a Gaussian or a Laplace law has less than one part in a million."""
@@ -31,11 +32,12 @@ def deviation(weights: Floats, noises: Sequence[Noise], confidence: float) -> Fl
         return np.zeros(len(weights))
     if len(noises) == 1:
         return np.abs(weights[:, 0]) * noises[0].half_width(confidence)
-    if max(float(noise.scale) for noise in noises) < FEW_STEPS and len(noises) == 2:
+    few = max(float(noise.scale) for noise in noises) < FEW_STEPS and len(noises) == 2
+    if few and confidence <= ENUMERATED:
         return _enumerated(weights, noises, confidence)
     scales = np.abs(weights) * np.array([float(noise.scale) for noise in noises])
     if all(isinstance(noise, DiscreteGaussian) for noise in noises):
-        z = NormalDist().inv_cdf((1 + confidence) / 2)
+        z = -NormalDist().inv_cdf((1 - confidence) / 2)
         return np.asarray(z * np.sqrt((scales**2).sum(axis=1)))
     if len(noises) == 2:
         return _two_laplace(scales[:, 0], scales[:, 1], confidence)

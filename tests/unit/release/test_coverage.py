@@ -148,6 +148,27 @@ def test_extremes_and_thresholds_of_equal_groups_are_covered(
     assert hits / runs >= least(runs)
 
 
+@pytest.mark.parametrize("ones", [0, 1, 20, 50])
+def test_an_average_of_flags_with_noise_of_one_step_is_covered(ones: int) -> None:
+    """Where the noise is a step or two the continuous law would be too narrow: 92.7% for a single noise."""
+    with opened([200] * 12) as db:
+        prepared = db.prepare("SELECT avg(CASE WHEN x > 4 THEN 1 ELSE 0 END) AS v FROM t", 1.0, None, "laplace")
+        [priced], formula = prepared.bill.releases, prepared.plan.outputs[0].formula
+        assert formula is not None
+        assert priced.noised[0].noise.scale == 1
+        released = add_noise(priced, Exact(((),) * RUNS, (np.full(RUNS, ones), np.full(RUNS, 50 - ones)), None))
+        [(low, high)] = row_ends(db._finisher, prepared.plan, released, {}, [formula[1]], 0.95)
+    share = np.mean((low - 1e-9 <= ones / 50) & (ones / 50 <= high + 1e-9))
+    assert least(RUNS) <= share
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_a_confidence_next_to_one_is_answered(mechanism: str) -> None:
+    with opened([200] * 12) as db:
+        sql = "SELECT DP_LOW(avg(x), 0.9999999999999999), DP_LOW(sum(x) + count(*), 0.9999999999999999) FROM t"
+        assert len(db.query(sql, epsilon=5, mechanism=mechanism)) == 1
+
+
 def test_a_wrong_width_is_noticed() -> None:
     """The check itself can fail: intervals for half the noise hold too seldom."""
     with opened([200] * 12) as db:
