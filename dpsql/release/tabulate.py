@@ -14,7 +14,7 @@ from dpsql.release.noise import Released
 
 def tabulate(
     released: Released,
-    bars: Mapping[str, NDArray[Any]],
+    bars: Mapping[str, NDArray[Any]] | None = None,
     noisy: Sequence[NDArray[np.int64]] | None = None,
     *,
     nonnegative: bool = False,
@@ -31,4 +31,4 @@ def tabulate(
         columns[key.name] = [row[index] for row in released.keys] * times
     made = estimates(released.priced, values, nonnegative=nonnegative)
     columns |= {f"_a{i}": estimate for i, estimate in enumerate(made)}
-    return columns | {name: np.tile(values, times) for name, values in bars.items()}
+    return columns | {name: np.tile(values, times) for name, values in (bars or {}).items()}

@@ -159,7 +159,7 @@ def test_clipped_measures_what_the_bounds_cut_off(town: Path) -> None:
     assert read["cost"]["epsilon"] == 1
     assert all(0 <= each["low"] <= each["high"] <= 1 for each in read["clipped"])
     assert "were clamped to" in read["clipped"][-1]["what"]
-    assert "avg(CAST" in run("explain", town, "SELECT avg(age) FROM people", "--clipped").stdout
+    assert "avg(CAST" in run("explain", town, "SELECT avg(age) FROM people", "--analyst", "ana", "--clipped").stdout
 
 
 def test_error_bars_stand_beside_the_aggregate(town: Path) -> None:
