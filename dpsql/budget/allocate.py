@@ -1,7 +1,8 @@
 """Share the price of a query among its statistics: a mechanism, a grid and a scale for each, and the charge.
 
 Every share of the query (a statistic, a pair of statistics with a joint bound, a selection of keys) gets an equal part
-of ρ (Gaussian) or ε (Laplace). Everything here is a function of the query, the policy and the asked price.
+of ρ (Gaussian) or ε (Laplace), unless an accuracy asks for other portions. Everything here is a function of the query,
+the policy and the asked price or portions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from math import isqrt
 
 from dpsql.budget.convert import epsilon_for, rho_for
 from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
-from dpsql.budget.exact import float_down
+from dpsql.budget.exact import exact, float_down
 from dpsql.budget.price import laplace_rho
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, Noise, threshold
@@ -74,39 +75,95 @@ def choose_mechanism(asked: str, delta: Fraction) -> str:
     return ("gaussian" if delta > 0 else "laplace") if asked == "auto" else asked
 
 
-def allocate(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str) -> Bill:
-    """Split (ε, δ) over all shares of all releases.
+Portions = tuple[tuple[Fraction, ...], ...]
+"""For each release the price of each of its shares, and last that of its selection of keys, if it has one."""
 
-    Thresholds take their part of δ first: all of it under Laplace noise (which needs none), half under Gaussian.
-    """
-    selections = sum(1 for r in releases if r.selection is not None)
-    portions = selections + sum(len(r.shares) for r in releases)
-    if portions == 0:
-        return Bill(mechanism, epsilon, delta, tuple(Priced(r, ()) for r in releases))
+
+@dataclass(frozen=True, slots=True)
+class Funds:
+    """What (ε, δ) buys: a price in ρ, or ε under Laplace noise; δ for thresholds, and δ for the conversion of ρ."""
+
+    mechanism: str
+    price: Fraction
+    slack: Fraction
+    conversion: Fraction
+
+    def epsilon(self, price: Fraction) -> Fraction:
+        """The ε that a price amounts to."""
+        return price if self.mechanism == "laplace" else exact(epsilon_for(price, self.conversion))
+
+    def plus(self, one: Cost, two: Cost) -> Cost:
+        """Two charges out of these funds as one cost: ε under Laplace noise and ρ elsewhere add up."""
+        if FREE in (one, two):
+            return two if one == FREE else one
+        rho = one.rho + two.rho
+        if self.mechanism == "laplace":
+            return Cost(one.epsilon + two.epsilon, one.delta + two.delta, rho)
+        return Cost(epsilon_for(rho, self.conversion), float(self.conversion + self.slack), rho)
+
+
+def fund(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str) -> Funds:
+    """Thresholds take their part of δ first: all of it under Laplace noise (which needs none), half under Gaussian."""
+    selections = any(r.selection is not None for r in releases)
     if selections and delta == 0:
         raise UnsupportedQuery(
             "the groups of this query are not known in advance: showing them needs delta > 0, and the budget has none",
             hint="group by columns with declared values, booleans, or bounded whole numbers and dates",
         )
     slack = (delta if mechanism == "laplace" else delta / 2) if selections else Fraction(0)
-    price = epsilon if mechanism == "laplace" else rho_for(epsilon, delta - slack)
-    each, tail = price / portions, slack / selections if selections else Fraction(0)
-    return Bill(mechanism, epsilon, delta, tuple(_price(r, each, tail, mechanism) for r in releases))
+    if mechanism == "laplace":
+        return Funds(mechanism, epsilon, slack, Fraction(0))
+    return Funds(mechanism, rho_for(epsilon, delta - slack), slack, delta - slack)
 
 
-def _price(release: Bounded, each: Fraction, tail: Fraction, mechanism: str) -> Priced:
+def allocate(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str) -> Bill:
+    """Split (ε, δ) equally over all shares of all releases."""
+    if not any(map(_parts, releases)):
+        return Bill(mechanism, epsilon, delta, tuple(Priced(r, ()) for r in releases))
+    funds = fund(releases, epsilon, delta, mechanism)
+    return Bill(mechanism, epsilon, delta, _priced(releases, equally(releases, funds.price), funds))
+
+
+def spend(releases: Sequence[Bounded], portions: Portions, funds: Funds) -> Bill:
+    """The query with these portions, whatever they add up to; thresholds take the δ of the funds."""
+    epsilon = funds.epsilon(sum((p for each in portions for p in each), Fraction(0)))
+    return Bill(funds.mechanism, epsilon, funds.conversion + funds.slack, _priced(releases, portions, funds))
+
+
+def equally(releases: Sequence[Bounded], price: Fraction) -> Portions:
+    """The same part of a price for every share."""
+    each = price / max(1, sum(map(_parts, releases)))
+    return tuple((each,) * _parts(release) for release in releases)
+
+
+def _parts(release: Bounded) -> int:
+    return len(release.shares) + (release.selection is not None)
+
+
+def _priced(releases: Sequence[Bounded], portions: Portions, funds: Funds) -> tuple[Priced, ...]:
+    selections = sum(1 for r in releases if r.selection is not None)
+    tail = funds.slack / selections if selections else Fraction(0)
+    return tuple(_price(r, each, tail, funds.mechanism) for r, each in zip(releases, portions, strict=True))
+
+
+def _price(release: Bounded, portions: tuple[Fraction, ...], tail: Fraction, mechanism: str) -> Priced:
+    noised = noise_of(release, portions, mechanism)
+    if release.selection is None:
+        return Priced(release, noised)
+    claim = release.selection.claim
+    noise = _noise(claim, portions[-1], mechanism)
+    cut = threshold(noise, release.selection.weights, float_down(tail))
+    return Priced(release, noised, Noised(noise, 0, claim, claim), cut, tail)
+
+
+def noise_of(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> tuple[Noised, ...]:
+    """The noise of each statistic, scaled to the claim and the portion of its share."""
     noised: dict[int, Noised] = {}
-    for share, joint in release.shares:
+    for (share, joint), each in zip(release.shares, portions[: len(release.shares)], strict=True):
         noise, shift = _scale(joint, each, mechanism)
         for index in share:
             noised[index] = Noised(noise, shift, release.statistics[index].claim.coarser(shift), joint.coarser(shift))
-    ordered = tuple(noised[i] for i in range(len(release.statistics)))
-    if release.selection is None:
-        return Priced(release, ordered)
-    claim = release.selection.claim
-    noise = _noise(claim, each, mechanism)
-    cut = threshold(noise, release.selection.weights, float_down(tail))
-    return Priced(release, ordered, Noised(noise, 0, claim, claim), cut, tail)
+    return tuple(noised[i] for i in range(len(release.statistics)))
 
 
 def _scale(claim: Claim, each: Fraction, mechanism: str) -> tuple[Noise, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpsql.errors import Error, ParseError
-from dpsql.expressions.convert import convert
+from dpsql.expressions.convert import convert, one_query
 from dpsql.expressions.expression import Expression
 from dpsql.expressions.types import BOOLEAN
 from dpsql.parse.span import refuse
@@ -57,7 +57,9 @@ Made = Private | Open
 def build(query: exp.Query, catalog: Catalog) -> Plan:
     """The plan of a parsed query; refuses whatever is not known to be private."""
     builder = _Builder(catalog)
-    made = builder.query(query.copy(), {}, top=True)
+    _reserved(query)
+    with one_query():
+        made = builder.query(query.copy(), {}, top=True)
     if isinstance(made, Private):
         raise _lists_rows(made, query)
     assert isinstance(made.node, exp.Query)
@@ -65,6 +67,13 @@ def build(query: exp.Query, catalog: Catalog) -> Plan:
     for tree in (made.node, *(bar.expression for release in builder.releases for bar in release.bars)):
         check_finishing(tree, tables)
     return Plan(tuple(builder.releases), made.node, tuple(sorted(builder.public)), made.outputs, made.row)
+
+
+def _reserved(query: exp.Query) -> None:
+    """A name like `_r0` is a released table's; the analyst's own would stand before it."""
+    for node in query.find_all(exp.CTE, exp.TableAlias):
+        if node.alias_or_name.lower().startswith("_r") and node.alias_or_name[2:].isdigit():
+            raise refuse(f"the name {node.alias_or_name} is reserved", node, kind=ParseError, hint="take another name")
 
 
 def _join(sources: Sequence[tuple[exp.Expr, str, Made]], private: Sequence[tuple[exp.Expr, str, Private]]) -> Error:
@@ -315,6 +324,12 @@ class _Builder:
     def _per_unit(self, node: exp.Select, scope: Scope, keys: Sequence[Expression]) -> Relation:
         """GROUP BY with the unit among the keys: one row (or a few) per unit, still unit-local."""
         no_limit(node)
+        if node.args.get("distinct") is not None:
+            raise refuse(
+                "DISTINCT over groups of private rows is not supported",
+                node.args["distinct"],
+                hint="put the SELECT into a subquery and group once more by the unit and the columns",
+            )
         group = Grouping(
             scope, tuple(keys), lambda c: exp.column(c, quoted=True), lambda q: self._subquery(q, {}), per_unit=True
         )

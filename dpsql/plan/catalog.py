@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from difflib import get_close_matches
 
@@ -12,7 +12,8 @@ from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Value
 from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
 from dpsql.plan.relation import Field, Scan
-from dpsql.policy import Bound, Policy
+from dpsql.policy import Bound, Policy, fold
+from dpsql.policy.catalog import quote
 from dpsql.policy.model import Column, ForeignKey
 from dpsql.policy.model import Table as Declared
 
@@ -56,6 +57,13 @@ class Catalog:
         """The table of that name, in any case."""
         return self.tables.get(name.lower())
 
+    def veiled(self, sql: str) -> str:
+        """SQL for the analyst's eyes: the names of unit columns that they may not see are left out."""
+        for table in self.tables.values():
+            if isinstance(table, PrivateTable) and table.scan.hidden is not None:
+                sql = sql.replace(quote(table.scan.hidden.name), '"<unit>"')
+        return sql
+
     def nearest(self, name: str) -> str:
         """A hint that lists what exists."""
         return suggest(name, [table.name for table in self.tables.values()], "tables")
@@ -75,29 +83,42 @@ def make_catalog(
     facts: frozenset[tuple[str, str]] = frozenset(),
     analyst: str | None = None,
 ) -> Catalog:
-    """The catalogue of an analyst (None: the steward).
+    """The catalogue of an analyst (None: the steward): columns that they may not see are not in it.
 
     `schema` gives the engine's columns and type names by folded table name; `facts` are the *verified* facts, the
     only ones that let a rule skip enforcement.
     """
     tables: dict[str, Table] = {}
     for name in policy.tables_for(analyst):
-        declared = policy.tables[name]
-        stored = schema.get(name.lower())
-        if stored is None:
+        try:
+            tables[name.lower()] = _table(name, policy, schema, facts, policy.columns_for(analyst, name))
+        except PolicyError:
+            if policy.sees_all(analyst):
+                raise
             raise PolicyError(
-                f"tables.{name}: the database has no such table",
-                hint=suggest(name, sorted(schema), "tables in the database"),
-            )
-        if declared.public:
-            tables[name.lower()] = _public(name, declared, stored)
-        elif _indirect(declared, policy):
-            tables[name.lower()] = UnavailableTable(
-                name, "its owner is found through another table, which needs a join"
-            )
-        else:
-            tables[name.lower()] = _private(name, declared, stored, policy, facts)
+                f"the policy does not fit the database: table {name}", hint="ask the steward to run `dpsql check`"
+            ) from None
     return Catalog(tables, policy.limits.max_public_keys)
+
+
+def _table(
+    name: str,
+    policy: Policy,
+    schema: Mapping[str, Mapping[str, str]],
+    facts: frozenset[tuple[str, str]],
+    allowed: frozenset[str] | None,
+) -> Table:
+    declared, stored = policy.tables[name], schema.get(name.lower())
+    if stored is None:
+        raise PolicyError(
+            f"tables.{name}: the database has no such table",
+            hint=suggest(name, sorted(schema), "tables in the database"),
+        )
+    if declared.public:
+        return _public(name, declared, stored, allowed)
+    if _indirect(declared, policy):
+        return UnavailableTable(name, "its owner is found through another table, which needs a join")
+    return _seen(_private(name, declared, stored, policy, facts), allowed)
 
 
 def _indirect(declared: Declared, policy: Policy) -> bool:
@@ -114,8 +135,18 @@ def _indirect(declared: Declared, policy: Policy) -> bool:
     return (parent.unit_column or "").lower() != unit.key.lower() or _indirect(parent, policy)
 
 
-def _public(name: str, declared: Declared, stored: Mapping[str, str]) -> PublicTable:
+def _seen(table: PrivateTable, allowed: frozenset[str] | None) -> PrivateTable:
+    """The table with the columns that an analyst may see; its rows keep their owner."""
+    if allowed is None:
+        return table
+    fields = tuple(field for field in table.scan.fields if fold(field.name) in allowed)
+    hidden = next((f for f in table.scan.fields if f.unit and f not in fields), None)
+    return replace(table, scan=replace(table.scan, fields=fields, hidden=hidden))
+
+
+def _public(name: str, declared: Declared, stored: Mapping[str, str], allowed: frozenset[str] | None) -> PublicTable:
     wanted = list(declared.columns) if declared.columns is not None else list(stored)
+    wanted = [column for column in wanted if allowed is None or fold(column) in allowed]
     return PublicTable(name, tuple(_stored(name, column, stored)[0] for column in wanted))
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from dpsql.errors import Error, ParseError
+from dpsql.errors import Error, ParseError, UnsupportedQuery
 from dpsql.expressions.convert import case, convert
 from dpsql.expressions.expression import Expression
 from dpsql.expressions.types import DOUBLE, Kind, integer
@@ -28,6 +28,7 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
 }  # fmt: skip
 _QUERY = (exp.Subquery, exp.Query)
 T = TypeVar("T", Aggregate, Bar)
+MOST_AGGREGATES = 200
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -111,6 +112,10 @@ def _place(item: T, items: list[T]) -> int:
     """Where the item stands in the list, at the end if it is new."""
     if item not in items:
         items.append(item)
+    if len(items) > MOST_AGGREGATES:
+        raise UnsupportedQuery(
+            f"one SELECT may have {MOST_AGGREGATES} different aggregates", hint="ask for fewer at a time"
+        )
     return items.index(item)
 
 

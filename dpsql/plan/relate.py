@@ -77,6 +77,8 @@ def _aggregate_type(aggregate: Aggregate, domain: Domain) -> Type:
     if aggregate.function == "sum" and argument.type != DOUBLE:
         if domain.lower is None or domain.upper is None:
             return integer(*INT128) if argument.type.kind is Kind.INTEGER else DOUBLE
+        if wide and max(-domain.lower, domain.upper) >= 2**50:
+            return DOUBLE
         scale = 10**argument.type.scale
         return decimal(int(domain.lower * scale), int(domain.upper * scale), argument.type.scale)
     return argument.type

@@ -87,10 +87,19 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Scan(Relation):
-    """A private table. Rows without owner are dropped here; `unit` is None where each row is its own unit."""
+    """A private table. Rows without owner are dropped here; `unit` is None where each row is its own unit.
+
+    `hidden` is the unit's column where the analyst may not name it: rows keep their owner, and it is no field.
+    """
 
     table: str = ""
     unit: str | None = None
+    hidden: Field | None = None
+
+    @property
+    def owner(self) -> Field | None:
+        """The column that names the owner of a row."""
+        return self.hidden if self.hidden is not None or self.unit is None else self.field(self.unit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dpsql.policy.consistency import policy_mistakes, same_names
 from dpsql.policy.document import Document
 from dpsql.policy.mistake import Mistake, Mistakes
 from dpsql.policy.mistake import Path as KeyPath
-from dpsql.policy.model import AnalystBudget, Budget, Column, Defaults, Limits, Policy, Table
+from dpsql.policy.model import AnalystBudget, Budget, Column, Defaults, Limits, Policy, PurposeBudget, Table
 from dpsql.policy.names import nearest
 from dpsql.policy.scalars import LARGEST_DELTA, show
 
@@ -23,6 +23,7 @@ _SECTIONS: dict[tuple[str, ...], type[BaseModel]] = {
     (): Policy,
     ("budget",): Budget,
     ("budget", "analysts", "*"): AnalystBudget,
+    ("budget", "analysts", "*", "purposes", "*"): PurposeBudget,
     ("limits",): Limits,
     ("defaults",): Defaults,
     ("tables", "*"): Table,
@@ -164,7 +165,7 @@ def _unknown(path: KeyPath) -> Mistake:
 
 def _section(path: list[str | int]) -> type[BaseModel]:
     """The model whose keys stand at this path."""
-    wild = {1: "tables", 2: "analysts", 3: "columns"}
+    wild = {1: "tables", 2: "analysts", 3: "columns", 4: "purposes"}
     pattern = tuple(
         "*" if index and path[index - 1] == wild.get(index) else str(step) for index, step in enumerate(path)
     )

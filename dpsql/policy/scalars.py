@@ -7,11 +7,15 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 
 from dpsql.policy.mistake import Mistake, Mistakes, wrong
+from dpsql.policy.names import nearest
 
 Bound = int | Decimal | date | datetime
 Value = str | int | bool | date | datetime
 
 LARGEST_DELTA = Decimal("0.01")
+WINDOWS = ("day", "week", "month", "quarter", "year")
+"""The windows of the calendar with which an account may start afresh, from short to long."""
+
 _NO_VALUES = "list the values that the column may take, or leave `values` out"
 
 
@@ -49,6 +53,15 @@ def read_delta(value: object) -> Decimal:
             "choose a delta far below one over the number of units, such as 1e-6",
         )
     return number
+
+
+def read_every(value: object) -> str | None:
+    """The window with which an account starts afresh, if it does."""
+    if value is None or value in WINDOWS:
+        return None if value is None else str(value)
+    guess = nearest(value, WINDOWS) if isinstance(value, str) else None
+    fix = f"did you mean {guess}?" if guess else f"write one of {', '.join(WINDOWS)}; left out, a cap is for ever"
+    raise wrong(f"{show(value)} is not a window of the calendar", fix)
 
 
 def read_count(value: object) -> int:

@@ -5,7 +5,7 @@ Post-processing of released values and of the public noise laws, so it is free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ DRAWS = 2_000
 FEWEST = 200
 MOST_VALUES = 2_000_000
 Bars = dict[str, NDArray[Any]]
+Draw = Callable[[Released, int], tuple[NDArray[np.int64], ...]]
+"""So many draws of a released table's noise around its values."""
 _Ends = tuple[NDArray[Any], NDArray[Any]]
 
 
@@ -58,6 +60,7 @@ def row_ends(
     confidence: float,
     *,
     together: bool = False,
+    draw: Draw = resampled,
 ) -> list[_Ends]:
     """Both ends of each expression in each row of the release; `together`: all rows of one expression at once.
 
@@ -72,7 +75,7 @@ def row_ends(
     ends = [_exact(table, expression, each) for expression in expressions]
     others = [e for e, known in zip(expressions, ends, strict=True) if known is None]
     if others:
-        drawn = iter(_drawn(finisher, plan, table, bars, others, confidence, together=together))
+        drawn = iter(_drawn(finisher, plan, table, bars, others, confidence, together=together, draw=draw))
         ends = [next(drawn) if known is None else known for known in ends]
     return [known for known in ends if known is not None]
 
@@ -94,12 +97,13 @@ def _drawn(
     confidence: float,
     *,
     together: bool,
+    draw: Draw,
 ) -> list[tuple[Floats, Floats]]:
     """All draws in one table and one run."""
     rows, name = len(table.keys), table.priced.bounded.release.name
     times = max(FEWEST, min(DRAWS, MOST_VALUES // max(1, rows)))
     shown = finisher.numbers(plan, name, tabulate(table, bars), expressions)
-    drawn = finisher.numbers(plan, name, tabulate(table, bars, resampled(table, times)), expressions)
+    drawn = finisher.numbers(plan, name, tabulate(table, bars, draw(table, times)), expressions)
     return [
         ends_of(values.reshape(times, rows), value, confidence, together=together)
         for values, value in zip(drawn, shown, strict=True)

@@ -12,7 +12,7 @@ import numpy as np
 from sqlglot import exp
 
 from dpsql.plan.plan import Plan
-from dpsql.release.bars import Bars
+from dpsql.release.bars import Bars, Draw
 from dpsql.release.finish import Finisher, Table
 from dpsql.release.noise import Released, box, resampled
 from dpsql.release.quantiles import Floats, ends_of, number
@@ -34,6 +34,7 @@ def resampled_intervals(
     confidence: float,
     *,
     together: bool,
+    draw: Draw = resampled,
 ) -> Ends:
     """Ends of the wanted output columns; NaN where rows cannot be matched.
 
@@ -46,7 +47,7 @@ def resampled_intervals(
     """
     if not wanted:
         return {}
-    drawn = _repeated(finisher, plan, released, bars, answer, wanted, confidence)
+    drawn = _repeated(finisher, plan, released, bars, answer, wanted, confidence, draw)
     selected = any(table.priced.threshold is not None for table in released.values())
     ends: Ends = {}
     for index, values in drawn.items():
@@ -68,6 +69,7 @@ def _repeated(
     answer: Table,
     wanted: list[int],
     confidence: float,
+    draw: Draw,
 ) -> dict[int, Floats]:
     """One run for each draw, and two for the low and the high ends."""
     identity = _identity(plan, answer)
@@ -78,7 +80,7 @@ def _repeated(
     noises = sum(len(table.keys) * len(table.noisy) for table in released.values())
     columns = {}
     for name, table in released.items():
-        parts = zip(resampled(table, TIMES), box(table, confidence, noises), strict=True)
+        parts = zip(draw(table, TIMES), box(table, confidence, noises), strict=True)
         columns[name] = tabulate(table, bars[name], [np.concatenate(part) for part in parts])
     for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES + 2)):
         if identity is not None:

@@ -59,12 +59,13 @@ Known = Form | Quotient
 def aggregate_form(priced: Priced, index: int) -> Known:
     """An aggregate of a release in its statistics. Counts are never negative, nor are sums of what is not."""
     source, function = priced.bounded.sources[index], priced.bounded.release.aggregates[index].function
-    made = _form(priced, source, function)
+    made = source_form(priced, source, function)
     positive = function == "count" or argument(priced, source).lower >= 0
     return replace(made, nonnegative=positive) if isinstance(made, Form) else made
 
 
-def _form(priced: Priced, source: Source, function: str) -> Known:
+def source_form(priced: Priced, source: Source, function: str) -> Known:
+    """COUNT, SUM or AVG in the statistics of a source."""
     if source.form in ("count", "units", "sum"):
         return Form(0.0, {source.first: 1.0})
     one, two = Form(0.0, {source.first: 1.0}), Form(0.0, {source.first + 1: 1.0})

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from dpsql.budget.allocate import Priced
 from dpsql.mechanisms import Noise
 from dpsql.release.estimate import Floats, Numbers, is_whole, real, step, whole
-from dpsql.release.forms import Form, Known, Quotient, aggregate_form
+from dpsql.release.forms import Form, Known, Quotient, aggregate_form, source_form
 from dpsql.release.law import deviation
 from dpsql.release.noise import Released
+from dpsql.sensitivity.statistics import Source
 
 GRID = 257
 Ends = tuple[Floats, Floats]
@@ -34,6 +35,13 @@ def half_width(priced: Priced, index: int, confidence: float) -> float | None:
     form = aggregate_form(priced, index)
     if isinstance(form, Quotient):
         return None
+    return float(deviation(_steps(priced, form)[None, :], _noises(priced), confidence)[0])
+
+
+def count_width(priced: Priced, source: Source, confidence: float) -> float:
+    """The half width of the number of rows that an average stands on."""
+    form = source_form(priced, source, "count")
+    assert isinstance(form, Form)
     return float(deviation(_steps(priced, form)[None, :], _noises(priced), confidence)[0])
 
 

@@ -84,6 +84,12 @@ def _enumerated(weights: Floats, noises: Sequence[Noise], confidence: float) -> 
 
 
 def _drawn(weights: Floats, noises: Sequence[Noise], confidence: float) -> Floats:
-    draws = np.stack([noise.sample(DRAWS) for noise in noises]).astype(np.float64)
+    """Of draws that are the same each time, so that the same released values have the same interval.
+
+    They only measure a width: no noise that protects anything is drawn here.
+    """
+    random = np.random.default_rng(0)
+    laws = [random.normal if isinstance(noise, DiscreteGaussian) else random.laplace for noise in noises]
+    draws = np.stack([np.rint(law(0.0, float(n.scale), DRAWS)) for law, n in zip(laws, noises, strict=True)])
     rank = min(DRAWS, ceil((DRAWS + 1) * confidence)) - 1
     return np.array([np.partition(np.abs(weight @ draws), rank)[rank] for weight in weights])

@@ -10,12 +10,12 @@ import numpy as np
 
 from dpsql.budget import Cost
 from dpsql.plan.plan import Plan
-from dpsql.release.bars import Bars, row_ends
-from dpsql.release.bootstrap import resampled_intervals
+from dpsql.release.bars import Bars, Draw, row_ends
+from dpsql.release.bootstrap import Ends, resampled_intervals
 from dpsql.release.clipped import Clipped
 from dpsql.release.finish import Finisher, Table
 from dpsql.release.intervals import half_width
-from dpsql.release.noise import Released
+from dpsql.release.noise import Released, resampled
 from dpsql.release.quantiles import number
 
 if TYPE_CHECKING:
@@ -82,27 +82,31 @@ class Result:
 
             raise InterfaceError(f"a confidence lies between 0 and 1, not at {confidence}", hint="use 0.95")
         noisy = [i for i, output in enumerate(self._plan.outputs) if output.noisy]
-        found = self._by_row(noisy, confidence, simultaneous)
-        found |= {i: ends for i in noisy if i not in found and (ends := self._direct(i, confidence, simultaneous))}
-        found |= resampled_intervals(
-            self._finisher, self._plan, self._released, self._bars, self._table,
-            [i for i in noisy if i not in found], confidence, together=simultaneous,
-        )  # fmt: skip
+        found = self.ends(noisy, confidence, together=simultaneous)
         columns = {(i, end): values for i in noisy for end, values in enumerate(found[i])}
         frame = pd.DataFrame(columns)
         frame.columns = pd.Index([f"{self.columns[i]}_{'high' if end else 'low'}" for i, end in columns])
         return frame
 
-    def _by_row(self, noisy: list[int], confidence: float, together: bool) -> dict[int, tuple[Any, Any]]:
+    def ends(self, columns: list[int], confidence: float, draw: Draw = resampled, *, together: bool = False) -> Ends:
+        """Both ends of the intervals of these noisy columns; `draw` resamples the noise where that is needed."""
+        found = self._by_row(columns, confidence, draw, together)
+        found |= {i: ends for i in columns if i not in found and (ends := self._direct(i, confidence, together))}
+        return found | resampled_intervals(
+            self._finisher, self._plan, self._released, self._bars, self._table,
+            [i for i in columns if i not in found], confidence, together=together, draw=draw,
+        )  # fmt: skip
+
+    def _by_row(self, columns: list[int], confidence: float, draw: Draw, together: bool) -> Ends:
         """The intervals of columns that are expressions over the released row which the answer carries along."""
         row = self._plan.row
-        formulas = {i: f[1] for i in noisy if (f := self._plan.outputs[i].formula) is not None and f[0] == row}
+        formulas = {i: f[1] for i in columns if (f := self._plan.outputs[i].formula) is not None and f[0] == row}
         if row is None or not formulas:
             return {}
         rows = np.array([row[-1] for row in self._table.rows], dtype=np.int64)
         ends = row_ends(
             self._finisher, self._plan, self._released[row], self._bars[row], list(formulas.values()), confidence,
-            together=together,
+            together=together, draw=draw,
         )  # fmt: skip
         return {i: (low[rows], high[rows]) for i, (low, high) in zip(formulas, ends, strict=True)}
 
