@@ -64,7 +64,9 @@ def build(query: exp.Query, catalog: Catalog) -> Plan:
     if isinstance(made, Private):
         raise _lists_rows(made, query)
     assert isinstance(made.node, exp.Query)
-    check_finishing(made.node, {*builder.public, *(release.name for release in builder.releases)})
+    tables = {*builder.public, *(release.name for release in builder.releases)}
+    for tree in (made.node, *(bar.expression for release in builder.releases for bar in release.bars)):
+        check_finishing(tree, tables)
     return Plan(tuple(builder.releases), made.node, tuple(sorted(builder.public)), made.outputs, made.row)
 
 
@@ -277,10 +279,16 @@ class _Builder:
         if row is not None:
             finishing.append("expressions", exp.alias_(exp.column(ROW, table=name), "_row", quoted=True))
         items_ = tuple(Item(f"_k{i}", key) for i, key in enumerate(keys))
-        asked = tuple(group.aggregates)
-        self.releases[slot] = canonical(
-            Release(name, source.table.name, source.relation, items_, asked, source.table.groups_per_unit)
+        asked = Release(
+            name,
+            source.table.name,
+            source.relation,
+            items_,
+            tuple(group.aggregates),
+            source.table.groups_per_unit,
+            tuple(group.bars),
         )
+        self.releases[slot] = canonical(asked)
         return Open(finishing, tuple(outputs), row)
 
     # below the aggregate --------------------------------------------------------------------------------------------
