@@ -26,7 +26,6 @@ _CLOCK = (
     exp.Localtime,
     exp.Localtimestamp,
 )
-_CLOCK_NAMES = {"now", "today", "get_current_timestamp", "transaction_timestamp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,4 @@ class Recent:
 
 
 def _reads_the_clock(plan: Plan) -> bool:
-    return any(
-        isinstance(node, _CLOCK) or (isinstance(node, exp.Anonymous) and node.name.lower() in _CLOCK_NAMES)
-        for node in plan.finishing.walk()
-    )
+    return any(isinstance(node, _CLOCK) for node in plan.finishing.walk())
