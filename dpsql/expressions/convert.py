@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Protocol
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from dpsql.errors import ParseError, UnsupportedQuery
 from dpsql.expressions.expression import Call, Column, Expression, Literal
@@ -120,7 +120,8 @@ _FURTHER: dict[type[exp.Expr], set[str]] = {
     exp.Trim: {"position"}, exp.Substring: {"start", "length"}, exp.Replace: {"replacement"},
     exp.StrPosition: {"substr"}, exp.TimestampTrunc: {"unit"}, exp.DateTrunc: {"unit"},
     exp.DateDiff: {"unit", "date_part_boundary"}, exp.Cast: {"to"}, exp.TryCast: {"to"},
-    exp.Greatest: {"ignore_nulls"}, exp.Least: {"ignore_nulls"},
+    exp.WidthBucket: {"min_value", "max_value", "num_buckets"}, exp.Greatest: {"ignore_nulls"},
+    exp.Least: {"ignore_nulls"},
 }  # fmt: skip
 
 
@@ -396,6 +397,23 @@ def _log(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     raise Mismatch("LOG takes base 2 or 10; write ln(x) / ln(base)")
 
 
+def _width_bucket(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
+    """0 below the first bound, n + 1 from the second on, 1 … n between: a CASE, whose bounds follow by themselves."""
+    low, high, count = (convert(node.args[name]) for name in ("min_value", "max_value", "num_buckets"))
+    ends = [
+        e.value for e in (low, high, count) if isinstance(e, Literal) and isinstance(e.value, int | float | Decimal)
+    ]
+    if len(ends) < 3 or not ends[0] < ends[1] or not isinstance(ends[2], int) or not 1 <= ends[2] <= 100_000:
+        raise Mismatch("WIDTH_BUCKET takes constants: width_bucket(x, 0, 100, 10)")
+    least, most, buckets = float(ends[0]), float(ends[1]), ends[2]
+    x, width = node.this.sql("duckdb"), (most - least) / buckets
+    text = (
+        f"CASE WHEN {x} < {least:.17e} THEN 0 WHEN {x} >= {most:.17e} THEN {buckets + 1} WHEN NOT isnan({x}) "
+        f"THEN least(CAST(floor(({x} - ({least:.17e})) / {width:.17e}) AS INTEGER), {buckets - 1}) + 1 END"
+    )
+    return convert(parse_one(text, dialect="duckdb"))
+
+
 def _power(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     operands = (require(convert(n), *NUMBERS, what="POWER") for n in (node.this, node.expression))
     return call("power", DOUBLE, *operands)
@@ -569,7 +587,7 @@ _RULES: dict[type[exp.Expr], Rule] = {
     exp.Sqrt: _number("sqrt"), exp.Ln: _number("ln"), exp.Exp: _number("exp"),
     exp.Sign: _number("sign", integer(-1, 1)),
     exp.IsNan: _number("isnan", BOOLEAN),
-    exp.Log: _log, exp.Pow: _power,
+    exp.Log: _log, exp.Pow: _power, exp.WidthBucket: _width_bucket,
     exp.Lower: _text("lower"), exp.Upper: _text("upper"), exp.Length: _text("length", LENGTH), exp.Trim: _trim,
     exp.Substring: _substring, exp.Left: _side("left"), exp.Right: _side("right"),
     exp.Concat: _concat, exp.DPipe: _concat,

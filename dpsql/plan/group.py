@@ -19,6 +19,7 @@ from dpsql.expressions.types import DOUBLE, Kind, integer
 from dpsql.expressions.typing import call, literal
 from dpsql.parse.span import name_of, refuse
 from dpsql.plan.bars import bar_of, is_bar
+from dpsql.plan.moments import composed
 from dpsql.plan.plan import Bar
 from dpsql.plan.relation import Aggregate
 from dpsql.plan.scope import Scope
@@ -133,6 +134,8 @@ class Grouping:
 
     def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """The same expression over the columns of the grouped table; with `aliases`, output names stay as they are."""
+        if is_aggregate(node) and not self.per_unit and (made := composed(node, self.scope)) is not None:
+            return self.rewrite(made)
         if is_aggregate(node):
             return self.column(f"_a{_place(self._allowed(node), self.aggregates)}")
         if is_bar(node) and not self.per_unit:

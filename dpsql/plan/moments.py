@@ -1,0 +1,165 @@
+"""VARIANCE, STDDEV, COVAR, CORR, REGR_* as arithmetic on a count and sums of centred, scaled values; BOOL_OR, BOOL_AND.
+
+With y = (x − middle) / (half width) of the argument's inferred bounds, y and 2y²−1 lie in [−1, 1], so each sum has the
+least sensitivity that the bounds allow. Everything else is post-processing of those sums, with error bars like those
+of any other expression above the aggregate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp, parse_one
+
+from dpsql.bounds import infer
+from dpsql.expressions.convert import convert
+from dpsql.expressions.types import Kind
+from dpsql.parse.span import name_of, refuse
+from dpsql.plan.relate import known_of, unbounded
+from dpsql.plan.scope import Scope
+
+_SPREADS: dict[type[exp.Expr], str] = {
+    exp.Variance: "var_samp", exp.VariancePop: "var_pop",
+    exp.Stddev: "stddev_samp", exp.StddevSamp: "stddev_samp", exp.StddevPop: "stddev_pop",
+}  # fmt: skip
+_PAIRS: dict[type[exp.Expr], str] = {
+    exp.CovarPop: "covar_pop", exp.CovarSamp: "covar_samp", exp.Corr: "corr",
+    exp.RegrSlope: "regr_slope", exp.RegrIntercept: "regr_intercept", exp.RegrR2: "regr_r2",
+    exp.RegrCount: "regr_count", exp.RegrAvgx: "regr_avgx", exp.RegrAvgy: "regr_avgy",
+    exp.RegrSxx: "regr_sxx", exp.RegrSxy: "regr_sxy", exp.RegrSyy: "regr_syy",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    """An argument in SQL, and its centred and scaled form; `n` counts the rows that have it."""
+
+    sql: str
+    centre: float
+    half: float
+
+    @property
+    def n(self) -> str:
+        return f"nullif(greatest(count({self.sql}), 0), 0)"
+
+    @property
+    def scaled(self) -> str:
+        return f"(({self.sql} - {_number(self.centre)}) / {_number(self.half)})"
+
+    @property
+    def mean(self) -> str:
+        """The mean of the scaled form."""
+        return f"(sum({self.scaled}) / {self.n})"
+
+    @property
+    def variance(self) -> str:
+        """The population variance, which noise must not make negative."""
+        inside = f"least(greatest(2 * {self.scaled} * {self.scaled} - 1, -1), 1)"
+        square = f"CASE WHEN NOT isnan({self.sql}) THEN {inside} END"
+        return (
+            f"({_number(self.half**2)} * greatest((sum({square}) / {self.n} + 1) / 2 - {self.mean} * {self.mean}, 0))"
+        )
+
+
+def composed(node: exp.Expr, scope: Scope) -> exp.Expr | None:
+    """The aggregate as an expression over COUNT and SUM; None if it is not one of these."""
+    where, call = (node.expression.this, node.this) if isinstance(node, exp.Filter) else (None, node)
+    if type(call) in _SPREADS:
+        text = _spread(_SPREADS[type(call)], _variable(call.this, where, call, scope))
+    elif type(call) in _PAIRS:
+        one, two = (
+            _variable(a, _both(where, b), call, scope)
+            for a, b in ((call.this, call.expression), (call.expression, call.this))
+        )
+        text = _pair(_PAIRS[type(call)], one, two)
+    elif isinstance(call, exp.LogicalOr | exp.LogicalAnd):
+        text = _any(call.this, where, every=isinstance(call, exp.LogicalAnd))
+    else:
+        return None
+    return parse_one(f"({text})", dialect="duckdb")
+
+
+def _any(condition: exp.Expr, where: exp.Expr | None, *, every: bool) -> str:
+    """BOOL_OR: are there, with 95% confidence, rows for which it is true? BOOL_AND: are there none for which it is not?
+
+    One row more or less is what privacy hides, so a handful of rows cannot decide.
+    """
+    wanted = exp.Not(this=exp.Paren(this=condition.copy())) if every else condition.copy()
+    counted = exp.Case(ifs=[exp.If(this=wanted if where is None else exp.and_(where.copy(), wanted), true=exp.true())])
+    found = f"dp_low(count({counted.sql('duckdb')})) > 0"
+    return f"NOT ({found})" if every else found
+
+
+def _both(where: exp.Expr | None, other: exp.Expr) -> exp.Expr:
+    """A row counts where the other argument has a value: neither NULL nor NaN."""
+    there = exp.Not(this=exp.IsNan(this=other.copy()))
+    return there if where is None else exp.and_(where.copy(), there)
+
+
+def _variable(argument: exp.Expr, where: exp.Expr | None, call: exp.Expr, scope: Scope) -> _Variable:
+    if isinstance(argument, exp.Distinct) or call.expressions:
+        raise refuse(f"DISTINCT in {name_of(call)} is not supported", call, hint="leave out DISTINCT")
+    if where is not None:
+        argument = exp.Case(ifs=[exp.If(this=where.copy(), true=argument.copy())])
+    made = convert(argument, scope)
+    if made.type.kind is Kind.BOOLEAN:
+        argument = exp.cast(argument.copy(), "INTEGER")
+        made = convert(argument, scope)
+    domain = infer(made, known_of(scope.relation))
+    if domain.lower is None or domain.upper is None:
+        raise unbounded(name_of(call).lower(), made)
+    low, high = float(domain.lower), float(domain.upper)
+    return _Variable(argument.sql("duckdb"), (low + high) / 2, (high - low) / 2 or 1.0)
+
+
+def _spread(name: str, it: _Variable) -> str:
+    variance = it.variance
+    if name.endswith("_samp"):
+        variance = f"({variance} * {_corrected(it)})"
+    return f"sqrt({variance})" if name.startswith("stddev") else variance
+
+
+def _corrected(it: _Variable) -> str:
+    """N / (n − 1): NULL for a single row."""
+    return f"(count({it.sql}) / nullif(greatest(count({it.sql}) - 1, 0), 0))"
+
+
+def _covariance(one: _Variable, two: _Variable) -> str:
+    product = f"sum({one.scaled} * {two.scaled}) / {one.n}"
+    return f"({_number(one.half * two.half)} * ({product} - {one.mean} * {two.mean}))"
+
+
+def _pair(name: str, y: _Variable, x: _Variable) -> str:
+    """The function of two variables; as in SQL the dependent one, y, comes first."""
+    covariance, n = _covariance(y, x), f"count({x.sql})"
+    slope = f"({covariance} / nullif({x.variance}, 0))"
+    correlation = f"least(greatest({covariance} / nullif(sqrt({x.variance} * {y.variance}), 0), -1), 1)"
+    mean = {v: f"({_number(v.centre)} + {_number(v.half)} * {v.mean})" for v in (x, y)}
+    match name:
+        case "covar_pop":
+            return covariance
+        case "covar_samp":
+            return f"{covariance} * {_corrected(x)}"
+        case "corr":
+            return correlation
+        case "regr_r2":
+            return f"CASE WHEN {y.variance} = 0 AND {x.variance} > 0 THEN 1 ELSE power({correlation}, 2) END"
+        case "regr_slope":
+            return slope
+        case "regr_intercept":
+            return f"{mean[y]} - {slope} * {mean[x]}"
+        case "regr_count":
+            return n
+        case "regr_avgx":
+            return mean[x]
+        case "regr_avgy":
+            return mean[y]
+        case "regr_sxx":
+            return f"{n} * {x.variance}"
+        case "regr_syy":
+            return f"{n} * {y.variance}"
+    return f"{n} * {covariance}"
+
+
+def _number(value: float) -> str:
+    return f"({value:.17e})"
