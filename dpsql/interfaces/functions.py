@@ -12,17 +12,20 @@ from sqlglot.errors import SqlglotError
 from dpsql.expressions.convert import _CASTS, _RULES, PARTS, UNITS
 from dpsql.plan.bars import BARS
 from dpsql.plan.group import _FUNCTIONS
+from dpsql.plan.moments import PAIRS, SPREADS
 
 REFUSED_AGGREGATES = frozenset({"min", "max"})
 _KINDS = {
     "_arithmetic": "arithmetic", "_same": "arithmetic", "_compare": "comparison", "_between": "comparison",
     "_in": "comparison", "_is": "comparison", "_like": "comparison", "_logic": "logic", "_case": "conditions",
     "_if": "conditions", "_variadic": "conditions", "_nullif": "conditions", "_round": "numbers", "_whole": "numbers",
-    "_number": "numbers", "_log": "numbers", "_power": "numbers", "_text": "text", "_trim": "text",
+    "_number": "numbers", "_width_bucket": "numbers",
+    "_log": "numbers", "_power": "numbers", "_text": "text", "_trim": "text",
     "_substring": "text", "_side": "text", "_concat": "text", "_extract": "dates", "_trunc": "dates", "_diff": "dates",
     "_named_part": "dates", "_cast": "casts",
 }  # fmt: skip
 _WRITTEN = {
+    exp.WidthBucket: "width_bucket",
     exp.Neg: "-x", exp.Between: "BETWEEN", exp.In: "IN (…)", exp.Is: "IS NULL", exp.Like: "LIKE", exp.ILike: "ILIKE",
     exp.Case: "CASE WHEN … THEN … ELSE … END", exp.Not: "NOT", exp.Cast: "CAST(x AS …)",
     exp.TryCast: "TRY_CAST(x AS …)", exp.Extract: "extract(… FROM x)",
@@ -65,7 +68,8 @@ def _aggregates() -> list[str]:
     for kind, name in _FUNCTIONS.items():
         if name not in REFUSED_AGGREGATES:
             names.add("count_if(…)" if kind is exp.CountIf else f"{name}(x)")
-    return [*sorted(names), "… FILTER (WHERE …)"]
+    composed = [f"{name}(x)" for name in dict.fromkeys(SPREADS.values())] + [f"{name}(y, x)" for name in PAIRS.values()]
+    return [*sorted(names), *composed, "bool_or(…)", "bool_and(…)", "… FILTER (WHERE …)"]
 
 
 def _group(kind: type[exp.Expr], rule: Callable[..., object]) -> str:

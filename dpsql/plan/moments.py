@@ -18,11 +18,11 @@ from dpsql.parse.span import name_of, refuse
 from dpsql.plan.relate import known_of, unbounded
 from dpsql.plan.scope import Scope
 
-_SPREADS: dict[type[exp.Expr], str] = {
+SPREADS: dict[type[exp.Expr], str] = {
     exp.Variance: "var_samp", exp.VariancePop: "var_pop",
     exp.Stddev: "stddev_samp", exp.StddevSamp: "stddev_samp", exp.StddevPop: "stddev_pop",
 }  # fmt: skip
-_PAIRS: dict[type[exp.Expr], str] = {
+PAIRS: dict[type[exp.Expr], str] = {
     exp.CovarPop: "covar_pop", exp.CovarSamp: "covar_samp", exp.Corr: "corr",
     exp.RegrSlope: "regr_slope", exp.RegrIntercept: "regr_intercept", exp.RegrR2: "regr_r2",
     exp.RegrCount: "regr_count", exp.RegrAvgx: "regr_avgx", exp.RegrAvgy: "regr_avgy",
@@ -64,14 +64,14 @@ class _Variable:
 def composed(node: exp.Expr, scope: Scope) -> exp.Expr | None:
     """The aggregate as an expression over COUNT and SUM; None if it is not one of these."""
     where, call = (node.expression.this, node.this) if isinstance(node, exp.Filter) else (None, node)
-    if type(call) in _SPREADS:
-        text = _spread(_SPREADS[type(call)], _variable(call.this, where, call, scope))
-    elif type(call) in _PAIRS:
+    if type(call) in SPREADS:
+        text = _spread(SPREADS[type(call)], _variable(call.this, where, call, scope))
+    elif type(call) in PAIRS:
         one, two = (
             _variable(a, _both(where, b), call, scope)
             for a, b in ((call.this, call.expression), (call.expression, call.this))
         )
-        text = _pair(_PAIRS[type(call)], one, two)
+        text = _pair(PAIRS[type(call)], one, two)
     elif isinstance(call, exp.LogicalOr | exp.LogicalAnd):
         text = _any(call.this, where, every=isinstance(call, exp.LogicalAnd))
     else:

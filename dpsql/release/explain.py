@@ -202,6 +202,10 @@ def _statistic(priced: Priced, index: int) -> StatisticPlan:
     )
 
 
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
 def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[str, ...]:
     """What the error bars do not cover, in words; the checks, which measure just that, have nothing to add."""
     notes = []
@@ -213,7 +217,7 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
         for argument in bounded.arguments:
             if argument.expression is not None and argument.declared and argument.lower != argument.upper:
                 low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))
-                notes.append(f"values of {argument.expression} outside [{low:g}, {high:g}] are clamped")
+                notes.append(f"values of {_short(str(argument.expression))} outside [{low:g}, {high:g}] are clamped")
         if bounded.weight is not None and bounded.weight.terms:
             rows = bounded.release.source.rows_per_unit
             many = f"{rows} row{'s' if rows != 1 else ''}"

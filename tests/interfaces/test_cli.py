@@ -299,7 +299,7 @@ def test_functions_are_grouped_and_none_is_left_over() -> None:
 _OPERANDS = {
     "arithmetic": ["age"],
     "conditions": ["age, 1", "age > 1, 1, 2", "age > 1, 1"],
-    "numbers": ["age", "age, 2", "2, age"],
+    "numbers": ["age", "age, 2", "2, age", "age, 0, 100, 10"],
     "text": ["name, 'a', 'b'", "name", "name, 'a'", "name, 1"],
     "dates": ["born", "'day', born", "'day', born, born"],
 }
