@@ -11,7 +11,8 @@ from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_
 from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Value
 from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
-from dpsql.plan.relation import Field, Scan
+from dpsql.plan.public import NoPublicData, PublicData
+from dpsql.plan.relation import UNIT, Field, PublicScan, Scan, Step
 from dpsql.policy import Bound, Policy
 from dpsql.policy.model import Column, ForeignKey
 from dpsql.policy.model import Table as Declared
@@ -32,6 +33,7 @@ class UnavailableTable:
 
     name: str
     reason: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,17 @@ class PublicTable:
 
     name: str
     columns: tuple[str, ...]
+    types: tuple[Type, ...]
+
+    def scan(self, domains: Mapping[str, Domain]) -> PublicScan:
+        """The table as a relation below the aggregate."""
+        fields = (Field(c, t, domains.get(c, of_type(t))) for c, t in zip(self.columns, self.types, strict=True))
+        return PublicScan(tuple(fields), False, 1, False, self.name)
 
 
 Table = PrivateTable | PublicTable | UnavailableTable
+Schema = Mapping[str, Mapping[str, str]]
+Facts = frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,7 @@ class Catalog:
 
     tables: Mapping[str, Table]
     max_public_keys: int
+    public: PublicData
 
     def find(self, name: str) -> Table | None:
         """The table of that name, in any case."""
@@ -71,14 +82,15 @@ def suggest(name: str, existing: list[str], what: str) -> str:
 
 def make_catalog(
     policy: Policy,
-    schema: Mapping[str, Mapping[str, str]],
-    facts: frozenset[tuple[str, str]] = frozenset(),
+    schema: Schema,
+    facts: Facts = frozenset(),
     analyst: str | None = None,
+    public: PublicData | None = None,
 ) -> Catalog:
     """The catalogue of an analyst (None: the steward).
 
     `schema` gives the engine's columns and type names by folded table name; `facts` are the *verified* facts, the
-    only ones that let a rule skip enforcement.
+    only ones that let a rule skip enforcement, or an owner be found through another table.
     """
     tables: dict[str, Table] = {}
     for name in policy.tables_for(analyst):
@@ -91,13 +103,80 @@ def make_catalog(
             )
         if declared.public:
             tables[name.lower()] = _public(name, declared, stored)
-        elif _indirect(declared, policy):
-            tables[name.lower()] = UnavailableTable(
-                name, "its owner is found through another table, which needs a join"
-            )
         else:
-            tables[name.lower()] = _private(name, declared, stored, policy, facts)
-    return Catalog(tables, policy.limits.max_public_keys)
+            tables[name.lower()] = _unverified(name, policy, facts) or _private(name, policy, schema, facts)
+    return Catalog(tables, policy.limits.max_public_keys, public or NoPublicData())
+
+
+def _unverified(name: str, policy: Policy, facts: Facts) -> UnavailableTable | None:
+    """The table, if its owner is found through rows of another table and that is not verified."""
+    table = policy.tables[name]
+    while _indirect(table, policy):
+        link = table.unit
+        assert isinstance(link, ForeignKey)
+        if (name.lower(), link.fact) not in facts:
+            return UnavailableTable(
+                name,
+                f"its owner is found through another table, and it is not verified that each {link.column} has one "
+                f"{link.references}",
+                "for a database file, let the steward run `dpsql check`; elsewhere the database needs a PRIMARY KEY on "
+                f"{link.references} and a FOREIGN KEY to it",
+            )
+        name, table = link.table, policy.tables[link.table]
+    return None
+
+
+def _path(name: str, policy: Policy, schema: Schema) -> tuple[tuple[Step, ...], str]:
+    """The steps to the row that names the owner, and its unit column; each key is read one to one."""
+    steps: list[Step] = []
+    table = policy.tables[name]
+    while _indirect(table, policy):
+        link = table.unit
+        assert isinstance(link, ForeignKey)
+        column, key = _key(name, link.column, schema), _key(link.table, link.key, schema)
+        if column[1] != key[1]:
+            raise PolicyError(
+                f"tables.{name}.unit: {link.column} and {link.references} have different types",
+                hint="give both columns the same type",
+            )
+        steps.append(Step(column[0], link.table, key[0]))
+        name, table = link.table, policy.tables[link.table]
+    return tuple(steps), _key(name, table.unit_column or "", schema)[0]
+
+
+def _key(table: str, column: str, schema: Schema) -> tuple[str, Type]:
+    """A column that leads to an owner: two of its values must never be read as one."""
+    stored = schema.get(table.lower(), {})
+    name, type_ = _stored(table, column, stored)
+    if not _one_to_one(stored[name]):
+        raise PolicyError(
+            f"tables.{table}.unit: a column of type {stored[name]} is no unit: reading it could merge two units",
+            hint="give the table a unit column of a whole number, text or date type",
+        )
+    return name, type_
+
+
+def _label(link: ForeignKey, policy: Policy) -> str:
+    """How a foreign key's values determine the owner: as those of the key it points to."""
+    parent = policy.tables[link.table]
+    if not isinstance(parent.unit, ForeignKey) or parent.unit.column.lower() != link.key.lower():
+        return link.references.lower()
+    return _label(parent.unit, policy)
+
+
+def _labels(name: str, policy: Policy, facts: Facts) -> tuple[dict[str, str], set[str]]:
+    """The columns of a table that determine the owner, by label; and those that are verified to be unique."""
+    declared, labels, keys = policy.tables[name], {}, set()
+    for child, table in policy.tables.items():
+        link = table.unit
+        if isinstance(link, ForeignKey) and link.table.lower() == name.lower() and (child.lower(), link.fact) in facts:
+            keys.add(link.key.lower())
+            labels[link.key.lower()] = _label(link, policy)
+    if isinstance(declared.unit, ForeignKey) and _indirect(declared, policy):
+        labels[declared.unit.column.lower()] = _label(declared.unit, policy)
+    elif declared.unit_column is not None:
+        labels[declared.unit_column.lower()] = UNIT
+    return labels, keys
 
 
 def _indirect(declared: Declared, policy: Policy) -> bool:
@@ -116,33 +195,27 @@ def _indirect(declared: Declared, policy: Policy) -> bool:
 
 def _public(name: str, declared: Declared, stored: Mapping[str, str]) -> PublicTable:
     wanted = list(declared.columns) if declared.columns is not None else list(stored)
-    return PublicTable(name, tuple(_stored(name, column, stored)[0] for column in wanted))
+    columns = [_stored(name, column, stored) for column in wanted]
+    return PublicTable(name, tuple(column for column, _ in columns), tuple(type_ for _, type_ in columns))
 
 
-def _private(
-    name: str, declared: Declared, stored: Mapping[str, str], policy: Policy, facts: frozenset[tuple[str, str]]
-) -> PrivateTable:
+def _private(name: str, policy: Policy, schema: Schema, facts: Facts) -> PrivateTable:
+    declared, stored = policy.tables[name], schema[name.lower()]
     fields = []
     single = declared.by_row or (declared.unique and (name.lower(), declared.unique_fact) in facts)
-    unit = None
+    path, unit = ((), None) if declared.by_row else _path(name, policy, schema)
+    labels, keys = _labels(name, policy, facts)
     columns = dict(declared.columns or {})
-    if declared.unit_column is not None:
-        unit, _ = _stored(name, declared.unit_column, stored)
-        if not _one_to_one(stored[unit]):
-            raise PolicyError(
-                f"tables.{name}.unit: a column of type {stored[unit]} is no unit: reading it could merge two units",
-                hint="give the table a unit column of a whole number, text or date type",
-            )
-        if unit.lower() not in {column.lower() for column in columns}:
-            columns[unit] = Column()
+    if declared.unit_column is not None and declared.unit_column.lower() not in {column.lower() for column in columns}:
+        columns[_stored(name, declared.unit_column, stored)[0]] = Column()
     for column, spec in columns.items():
         stored_name, type_ = _stored(name, column, stored)
-        is_unit = unit is not None and stored_name == unit
+        owner = labels.get(stored_name.lower())
         domain = _domain(f"{name}.{stored_name}", spec, type_)
-        fields.append(Field(stored_name, type_, domain, attribute=is_unit or single, unit=is_unit))
-    scan = Scan(
-        tuple(fields), declared.by_row, 1 if declared.by_row else policy.rows_per_unit(name), single, name, unit
-    )
+        fields.append(Field(stored_name, type_, domain, attribute=owner == UNIT or single, owner=owner))
+    rows = 1 if declared.by_row else policy.rows_per_unit(name)
+    unique = tuple(f.name for f in fields if f.name.lower() in keys)
+    scan = Scan(tuple(fields), declared.by_row, rows, single, name, unit, path, unique)
     return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from dpsql.bounds.domain import Domain
 from dpsql.plan.relation import Aggregate, Item, Relation
 
 
@@ -13,6 +14,7 @@ from dpsql.plan.relation import Aggregate, Item, Relation
 class Release:
     """An aggregate SELECT over a private relation: group keys and aggregates, each named once.
 
+    `listed` has, for each key that reads public tables only, its values there.
     In the finishing SQL it is the table `name` with the columns `_k0, _k1, …` and `_a0, _a1, …`.
     """
 
@@ -22,6 +24,7 @@ class Release:
     keys: tuple[Item, ...]
     aggregates: tuple[Aggregate, ...]
     groups_per_unit: int
+    listed: tuple[Domain | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

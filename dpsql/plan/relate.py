@@ -10,9 +10,10 @@ from dpsql.bounds.aggregates import aggregate_domain
 from dpsql.bounds.domain import Domain
 from dpsql.bounds.known import Known
 from dpsql.errors import UnboundedColumn
-from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.expression import Column, Expression, conjunction
 from dpsql.expressions.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer
 from dpsql.parse.span import refuse
+from dpsql.plan.join import Exists, Inner
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, UnitGroup
 
 
@@ -21,7 +22,11 @@ def known_of(relation: Relation) -> Known:
     if isinstance(relation, Filter):
         assert relation.source is not None and relation.condition is not None
         return narrow(known_of(relation.source), relation.condition)
-    return Known({f.name: f.domain for f in relation.fields})
+    if isinstance(relation, Exists):
+        assert relation.source is not None
+        return Known({f.name: f.domain for f in relation.fields}, known_of(relation.source).refinements)
+    known = Known({f.name: f.domain for f in relation.fields})
+    return narrow(known, conjunction(relation.conditions)) if isinstance(relation, Inner) else known
 
 
 def filtered(source: Relation, condition: Expression) -> Relation:
@@ -40,7 +45,7 @@ def projected(source: Relation, items: Sequence[Item]) -> Relation:
             i.expression.type,
             infer(i.expression, known),
             source.is_attribute(i.expression),
-            source.is_unit(i.expression),
+            source.owner_of(i.expression),
         )
         for i in items
     )
@@ -48,13 +53,16 @@ def projected(source: Relation, items: Sequence[Item]) -> Relation:
 
 
 def unit_grouped(source: Relation, keys: Sequence[Item], aggregates: Sequence[tuple[str, Aggregate]]) -> Relation:
-    """GROUP BY the owner and `keys`; at most one row per unit if all keys are attributes of the unit."""
+    """GROUP BY the owner and `keys`; at most one row per unit if all keys are attributes of the unit.
+
+    Where a key determines the owner this is GROUP BY `keys`: rows that agree on it have one owner.
+    """
     known = known_of(source)
     single = all(source.is_attribute(k.expression) for k in keys)
     rows = 1 if single else source.rows_per_unit
     fields = [
         Field(k.name, k.expression.type, infer(k.expression, known), source.is_attribute(k.expression),
-              source.is_unit(k.expression)) for k in keys
+              source.owner_of(k.expression)) for k in keys
     ]  # fmt: skip
     for name, aggregate in aggregates:
         argument = None if aggregate.argument is None else infer(aggregate.argument, known)

@@ -280,7 +280,10 @@ def _owner_by_name(patch: Patch) -> None:
 
     def named(*args: Any) -> Relation:
         made: Relation = original(*args)
-        fields = (replace(f, unit=f.name == "id", attribute=f.attribute or f.name == "id") for f in made.fields)
+        fields = (
+            replace(f, owner="unit" if f.name == "id" else None, attribute=f.attribute or f.name == "id")
+            for f in made.fields
+        )
         return replace(made, fields=tuple(fields))
 
     patch.setattr(build, "projected", named)
