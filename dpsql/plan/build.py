@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dpsql.errors import Error, ParseError
+from dpsql.errors import Error, ParseError, Span
 from dpsql.expressions.convert import Resolver, convert
 from dpsql.expressions.expression import Column, Expression, conjunction
 from dpsql.expressions.types import BOOLEAN
 from dpsql.expressions.typing import Mismatch, common
-from dpsql.parse.span import refuse
+from dpsql.parse.span import refuse, span_of
 from dpsql.plan.catalog import Catalog, PrivateTable, PublicTable, UnavailableTable
 from dpsql.plan.clauses import (
     expanded,
@@ -29,7 +29,7 @@ from dpsql.plan.finishing import check_finishing
 from dpsql.plan.from_clause import Joined, Source, distinct, read_from
 from dpsql.plan.group import Grouping, has_aggregate
 from dpsql.plan.join import Part
-from dpsql.plan.join_refusals import check_exists
+from dpsql.plan.join_refusals import SUBQUERY, check_exists
 from dpsql.plan.membership import Membership, conjuncts_of, in_condition, split_where
 from dpsql.plan.outputs import open_output, release_output
 from dpsql.plan.plan import Output, Plan, Release
@@ -69,6 +69,7 @@ class Open:
 
 
 Made = Private | Open
+_FromItem = tuple[Span | None, str, Made]
 
 
 def build(query: exp.Query, catalog: Catalog) -> Plan:
@@ -107,7 +108,7 @@ def _lists_rows(made: Private, node: exp.Expr) -> Error:
     )
 
 
-def _released(node: exp.Expr) -> Error:
+def _released(node: exp.Expr | Span | None) -> Error:
     return refuse(
         "a result with noise cannot be joined with private rows, nor choose among them",
         node,
@@ -189,13 +190,13 @@ class _Builder:
         for name, part in node.args.items():
             if part and name not in _SELECT_PARTS:
                 raise refuse(f"{name.strip('_').upper()} is not supported", node, hint="leave it out")
-        sources = [(s, *self._source(s, ctes)) for s in from_items(node)]
+        sources = [(span_of(s), *self._source(s, ctes)) for s in from_items(node)]
         tables = tuple(t for _, _, made in sources if isinstance(made, Private) for t in made.tables)
         if tables:
             return self._private_select(node, self._from(node, sources), tables, ctes, top=top)
         return self._open_select(node, sources, ctes)
 
-    def _from(self, node: exp.Select, sources: Sequence[tuple[exp.Expr, str, Made]]) -> Joined:
+    def _from(self, node: exp.Select, sources: Sequence[_FromItem]) -> Joined:
         """FROM as a join of relations below the aggregate."""
         return read_from(node, [Source(item, name, _below(made, item)) for item, name, made in sources], self._unique)
 
@@ -206,6 +207,10 @@ class _Builder:
     def _source(self, node: exp.Expr, ctes: Mapping[str, Made]) -> tuple[str, Made]:
         """The name and meaning of one item of FROM; open ones are rewritten in place."""
         only(node, {"this", "alias", "db", "catalog", "pivots", "joins"})
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
+            raise refuse(
+                "a join in brackets is not supported", node, hint="leave out the brackets, or write (SELECT …)"
+            )
         if isinstance(node, exp.Subquery):
             made = _renamed(self.query(node.this, ctes), node.args.get("alias"))
             if isinstance(made, Open):
@@ -261,9 +266,7 @@ class _Builder:
 
     # above the aggregate --------------------------------------------------------------------------------------------
 
-    def _open_select(
-        self, node: exp.Select, sources: Sequence[tuple[exp.Expr, str, Made]], ctes: Mapping[str, Made]
-    ) -> Open:
+    def _open_select(self, node: exp.Select, sources: Sequence[_FromItem], ctes: Mapping[str, Made]) -> Open:
         releases = len(self.releases)
         for inner in subqueries(node):
             replaced = self._subquery(inner, ctes)
@@ -281,9 +284,7 @@ class _Builder:
                 outputs.append(open_output(item, columns, nested))
         return Open(node, tuple(outputs), below=lambda: self._public_rows(node, sources, ctes))
 
-    def _public_rows(
-        self, node: exp.Select, sources: Sequence[tuple[exp.Expr, str, Made]], ctes: Mapping[str, Made]
-    ) -> Relation:
+    def _public_rows(self, node: exp.Select, sources: Sequence[_FromItem], ctes: Mapping[str, Made]) -> Relation:
         """A SELECT over public tables as a relation below an aggregate."""
         if not sources or any(node.args.get(p) for p in ("limit", "offset", "qualify", "windows", "distinct")):
             raise _only_rows(node)
@@ -404,12 +405,12 @@ class _Builder:
         if member.operand is not None and len(relation.fields) != 1:
             raise refuse("a subquery of IN has one column", member.node, kind=ParseError, hint="select one column")
         column = Column(relation.fields[0].type, name=part.names[0])
-        return part, [], column, (named("the subquery", relation),)
+        return part, [], column, (named(SUBQUERY, relation),)
 
     def _correlated(
         self, query: exp.Select, member: Membership, outer: Scope, ctes: Mapping[str, Made]
     ) -> tuple[Part, list[Expression], Expression, tuple[Named, ...]]:
-        sources = [(s, *self._source(s, ctes)) for s in from_items(query)]
+        sources = [(span_of(s), *self._source(s, ctes)) for s in from_items(query)]
         joined = self._from(query, sources)
         where = query.args.get("where")
         plain, members = ([], []) if where is None else split_where(where.this)
@@ -461,7 +462,7 @@ class _Builder:
         return projected(grouped, items_of(items, scope_of(grouped, "")))
 
 
-def _below(made: Made, node: exp.Expr) -> Relation:
+def _below(made: Made, node: exp.Expr | Span | None) -> Relation:
     """The rows of a FROM item, below an aggregate."""
     if isinstance(made, Private):
         return made.relation

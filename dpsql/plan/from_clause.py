@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpsql.errors import ParseError
+from dpsql.errors import ParseError, Span
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression, conjunction, conjuncts
 from dpsql.expressions.types import BOOLEAN
@@ -26,7 +26,7 @@ from dpsql.plan.scope import Entry, Named, Scope
 class Source:
     """An item of FROM: where it stands, what it is called, and its rows."""
 
-    node: exp.Expr
+    span: Span | None
     name: str
     relation: Relation
 
@@ -35,7 +35,7 @@ class Source:
 class Joined:
     """FROM as it was read: parts that are all joined inner, the conditions between them, and the tables' names."""
 
-    node: exp.Expr
+    span: Span | None
     parts: tuple[Part, ...]
     conditions: tuple[Expression, ...]
     tables: tuple[Named, ...]
@@ -54,13 +54,13 @@ class Joined:
         if len(self.parts) == 1 and not self.conditions:
             relation = renamed(self.parts[0], unique)
             return filtered(relation, conjunction(conditions)) if conditions else relation
-        check_inner(self.parts, every, self.tables, self.node, unique)
+        check_inner(self.parts, every, self.tables, self.span, unique)
         return joined(self.parts, every, unique)
 
     def beside(self, other: Joined, conditions: Sequence[Expression] = ()) -> Joined:
         """Both, joined inner."""
         every = (*self.conditions, *other.conditions, *conditions)
-        return Joined(other.node, (*self.parts, *other.parts), every, (*self.tables, *other.tables))
+        return Joined(other.span, (*self.parts, *other.parts), every, (*self.tables, *other.tables))
 
 
 def read_from(node: exp.Select, sources: Sequence[Source], unique: Unique) -> Joined:
@@ -87,15 +87,15 @@ def _leaves(sources: Sequence[Source]) -> list[Joined]:
         for field in source.relation.fields:
             seen[field.name.lower()] = seen.get(field.name.lower(), 0) + 1
         if sum(source.name.lower() == other.name.lower() for other in sources if source.name) > 1:
-            hint = f"give each a name of its own: {source.name} AS a"
-            raise refuse(f"the name {source.name} stands twice in FROM", source.node, kind=ParseError, hint=hint)
+            hint = "give one of them another name: FROM orders AS a, orders AS b"
+            raise refuse(f"the name {source.name} stands twice in FROM", source.span, kind=ParseError, hint=hint)
     taken = {name for name, times in seen.items() if times == 1}
     leaves = []
     for number, source in enumerate(sources):
         fields = [f.name for f in source.relation.fields]
         names = [n if seen[n.lower()] == 1 else distinct(f"{source.name or number}.{n}", taken) for n in fields]
         entries = tuple(Entry(f, n, n) for f, n in zip(fields, names, strict=True))
-        leaves.append(Joined(source.node, (Part(source.relation, tuple(names)),), (), (Named(source.name, entries),)))
+        leaves.append(Joined(source.span, (Part(source.relation, tuple(names)),), (), (Named(source.name, entries),)))
     return leaves
 
 
@@ -120,13 +120,13 @@ def _known(join: exp.Expr) -> None:
     kind, side, method = (str(join.args.get(part) or "").upper() for part in ("kind", "side", "method"))
     if method:
         hint = _METHODS.get(method, "write JOIN … ON")
-        raise refuse(f"a {method} join is not supported with private rows", join, hint=hint)
+        raise refuse(f"{method} JOIN is not supported with private rows", join, hint=hint)
     extra = [name for name, part in join.args.items() if part and name not in _PARTS]
     if extra or kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI") or (side and kind in ("SEMI", "ANTI")):
         word = extra[0] if extra else f"{side} {kind}".strip()
         raise refuse(f"{word.upper()} in a join is not supported", join, hint="write [LEFT | RIGHT | FULL] JOIN … ON")
     if join.this.args.get("joins"):
-        raise refuse("a join in brackets is not supported", join.this, hint="leave out the brackets")
+        raise refuse("a join inside a join is not supported", join.this, hint="write each ON after its own JOIN")
 
 
 def _is_comma(join: exp.Expr) -> bool:
@@ -204,4 +204,4 @@ def _outer(
         merged = [(distinct(a.rpartition(".")[2], taken), a, b) for a, b in equal]
         bare |= {a: name for name, a, _ in merged}
     made = outer_joined(first, second, side == "FULL", condition, merged, unique)
-    return Joined(left.node, (whole(made),), (), _merged_tables(tables, bare))
+    return Joined(left.span, (whole(made),), (), _merged_tables(tables, bare))

@@ -51,6 +51,9 @@ def _membership(node: exp.Expr) -> Membership | None:
         return Membership(node, inner.this, None, negated)
     if isinstance(inner, exp.In) and isinstance(inner.args.get("query"), exp.Query):
         return Membership(node, inner.args["query"], inner.this, negated)
+    if isinstance(inner, exp.EQ) and isinstance(inner.expression, exp.Any) and not negated:
+        listed = inner.expression.this
+        return Membership(node, listed, inner.this, negated) if isinstance(listed, exp.Query) else None
     return None
 
 
