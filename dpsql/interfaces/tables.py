@@ -74,6 +74,8 @@ def _note(name: str, column: Column, table: Declared) -> str:
     parts = ["the unit"] if table.unit_column is not None and fold(table.unit_column) == fold(name) else []
     if column.values is not None:
         parts.append(f"values {', '.join(plain(value) for value in column.values)}")
+    if column.values_from is not None:
+        parts.append(f"values of {column.values_from}")
     if column.min is not None or column.max is not None:
         parts.append(" to ".join("?" if each is None else plain(each) for each in (column.min, column.max)))
     return "; ".join(parts + ([] if column.nulls else ["never NULL"]))

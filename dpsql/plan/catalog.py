@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from difflib import get_close_matches
 
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type
 from dpsql.errors import PolicyError
+from dpsql.expressions.expression import Column as Reference
 from dpsql.expressions.expression import Value
 from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
 from dpsql.plan.public import NoPublicData, PublicData
@@ -53,6 +54,8 @@ class PublicTable:
 Table = PrivateTable | PublicTable | UnavailableTable
 Schema = Mapping[str, Mapping[str, str]]
 Facts = frozenset[tuple[str, str]]
+LISTED = 10_000
+"""Up to so many values are taken from the public table that a column refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ def make_catalog(
     only ones that let a rule skip enforcement, or an owner be found through another table.
     """
     tables: dict[str, Table] = {}
+    known: PublicData = public or NoPublicData()
     for name in policy.tables_for(analyst):
         declared = policy.tables[name]
         stored = schema.get(name.lower())
@@ -104,8 +108,8 @@ def make_catalog(
         if declared.public:
             tables[name.lower()] = _public(name, declared, stored)
         else:
-            tables[name.lower()] = _unverified(name, policy, facts) or _private(name, policy, schema, facts)
-    return Catalog(tables, policy.limits.max_public_keys, public or NoPublicData())
+            tables[name.lower()] = _unverified(name, policy, facts) or _private(name, policy, schema, facts, known)
+    return Catalog(tables, policy.limits.max_public_keys, known)
 
 
 def _unverified(name: str, policy: Policy, facts: Facts) -> UnavailableTable | None:
@@ -199,7 +203,7 @@ def _public(name: str, declared: Declared, stored: Mapping[str, str]) -> PublicT
     return PublicTable(name, tuple(column for column, _ in columns), tuple(type_ for _, type_ in columns))
 
 
-def _private(name: str, policy: Policy, schema: Schema, facts: Facts) -> PrivateTable:
+def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: PublicData) -> PrivateTable:
     declared, stored = policy.tables[name], schema[name.lower()]
     fields = []
     single = declared.by_row or (declared.unique and (name.lower(), declared.unique_fact) in facts)
@@ -212,6 +216,8 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts) -> Private
         stored_name, type_ = _stored(name, column, stored)
         owner = labels.get(stored_name.lower())
         domain = _domain(f"{name}.{stored_name}", spec, type_)
+        if spec.values_from is not None:
+            domain = intersect(domain, _referred(f"{name}.{stored_name}", spec, type_, policy, schema, public))
         fields.append(Field(stored_name, type_, domain, attribute=owner == UNIT or single, owner=owner))
     rows = 1 if declared.by_row else policy.rows_per_unit(name)
     unique = tuple(f.name for f in fields if f.name.lower() in keys)
@@ -253,6 +259,21 @@ def _domain(where: str, spec: Column, type_: Type) -> Domain:
     origin = (declared,) if low is not None or high is not None else ()
     mine = interval(low, high, nullable=spec.nulls, nan=known.nan and spec.nulls, origin=origin)
     return intersect(known, mine)
+
+
+def _referred(where: str, spec: Column, type_: Type, policy: Policy, schema: Schema, public: PublicData) -> Domain:
+    """What a public table says of a column that refers to it: its values, or only their ends if they are many."""
+    parent, _, key = (spec.values_from or "").rpartition(".")
+    table = _public(parent, policy.tables[parent], schema.get(parent.lower(), {}))
+    field = next((f for f in table.scan({}).fields if f.name.lower() == key.lower()), None)
+    if field is None or field.type.kind is not type_.kind:
+        raise PolicyError(
+            f"tables.{where}: its values are those of {spec.values_from}, which is not a column of its type",
+            hint="refer to a column of the same type, or list the values",
+        )
+    listed = public.values(table.scan({}), Reference(field.type, name=field.name), LISTED)
+    said = listed if listed is not None else public.domains(table.name, [field.name]).get(field.name, Domain())
+    return replace(said, nullable=spec.nulls, origin=(f"declared for {where}: values of {spec.values_from}",))
 
 
 def _as_kind(bound: Bound, type_: Type) -> Value:
