@@ -117,6 +117,7 @@ class Outer(Relation):
     **Proof.** A left row's matches are public, or have its owner by `same_owner`: whether it has one, and which, hangs
     on that owner's rows alone. The same holds for the right rows of a FULL join. Every row has an owner, since a
     side that is kept whole is private (or nothing is).
+    A padded column that is not NULL comes from a match, so it still determines the owner.
     A merged column of two fields with one label, equated by the condition, has that label: whichever side is there
     gives its own owner. **Requires** the label equality as a top-level conjunct of the condition between two private
     sides. **Checked by** the neighbour test of joins, and the planted bug "padded columns as attributes".

@@ -73,4 +73,4 @@ def in_condition(operand: Expression, element: Expression, fields: Mapping[str, 
 
 
 def _nullable(field: Field) -> bool:
-    return field.owner is None and field.domain.nullable
+    return field.domain.nullable and (field.owner is None or field.padded)

@@ -36,19 +36,18 @@ def filtered(source: Relation, condition: Expression) -> Relation:
     return Filter(fields, source.by_row, source.rows_per_unit, source.single, source, condition)
 
 
+def _offered(source: Relation, item: Item, known: Known) -> Field:
+    """A named expression as a field; a column, unchanged, keeps what it tells of the owner."""
+    expression = item.expression
+    before = source.field(expression.name) if isinstance(expression, Column) else None
+    owner, padded = (None, False) if before is None else (before.owner, before.padded)
+    return Field(item.name, expression.type, infer(expression, known), source.is_attribute(expression), owner, padded)
+
+
 def projected(source: Relation, items: Sequence[Item]) -> Relation:
     """A projection, with the domain of each item inferred."""
     known = known_of(source)
-    fields = tuple(
-        Field(
-            i.name,
-            i.expression.type,
-            infer(i.expression, known),
-            source.is_attribute(i.expression),
-            source.owner_of(i.expression),
-        )
-        for i in items
-    )
+    fields = tuple(_offered(source, i, known) for i in items)
     return Project(fields, source.by_row, source.rows_per_unit, source.single, source, tuple(items))
 
 
@@ -60,10 +59,7 @@ def unit_grouped(source: Relation, keys: Sequence[Item], aggregates: Sequence[tu
     known = known_of(source)
     single = all(source.is_attribute(k.expression) for k in keys)
     rows = 1 if single else source.rows_per_unit
-    fields = [
-        Field(k.name, k.expression.type, infer(k.expression, known), source.is_attribute(k.expression),
-              source.owner_of(k.expression)) for k in keys
-    ]  # fmt: skip
+    fields = [_offered(source, k, known) for k in keys]
     for name, aggregate in aggregates:
         argument = None if aggregate.argument is None else infer(aggregate.argument, known)
         domain = aggregate_domain(aggregate.function, argument, source.rows_per_unit)

@@ -103,7 +103,7 @@ def outer_joined(
 
 def _padded(field: Field, matched: Field) -> Field:
     """A field of a side that may be missing: it can be NULL, on some rows of an owner and not on others."""
-    return replace(field, domain=replace(matched.domain, nullable=True), attribute=False, owner=None)
+    return replace(field, domain=replace(matched.domain, nullable=True), attribute=False, padded=True)
 
 
 def _units_only(left: Part, right: Part, condition: Expression) -> bool:
@@ -115,7 +115,7 @@ def _units_only(left: Part, right: Part, condition: Expression) -> bool:
 def _merged(name: str, left: Part, right: Part, pair: Sequence[str]) -> Field:
     one, two = (next(f for f in part.fields if f.name == n) for part, n in zip((left, right), pair, strict=True))
     type_, _ = common([Column(f.type, name=f.name) for f in (one, two)])
-    owner = one.owner if same_owner(one, two) else None
+    owner = one.owner if same_owner(one, two) and not (one.padded or two.padded) else None
     return Field(name, type_, union((one.domain, two.domain)), owner == UNIT, owner)
 
 

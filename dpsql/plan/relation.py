@@ -22,7 +22,8 @@ class Field:
     """A column that a relation offers. `attribute`: a function of the owner alone.
 
     `owner` labels how the value determines the owner: UNIT if it is the owner, `table.key` if it is a key of that
-    table, whose row has the same owner (a verified foreign key); None if it tells nothing.
+    table, whose row has the same owner (a verified foreign key); None if it tells nothing. `padded`: an outer join
+    may have put NULL in its place, which tells nothing either.
     """
 
     name: str
@@ -30,11 +31,12 @@ class Field:
     domain: Domain
     attribute: bool = False
     owner: str | None = None
+    padded: bool = False
 
     @property
     def unit(self) -> bool:
-        """Is it the owner itself?"""
-        return self.owner == UNIT
+        """Is it the owner itself, on every row?"""
+        return self.owner == UNIT and not self.padded
 
 
 def same_owner(one: Field, two: Field) -> bool:
@@ -107,8 +109,9 @@ class Relation:
         return self.single or self.by_row or all(self.field(name).attribute for name in columns_of(expression))
 
     def owner_of(self, expression: Expression) -> str | None:
-        """The label of the expression: only a column, unchanged, determines the owner."""
-        return self.field(expression.name).owner if isinstance(expression, Column) else None
+        """The label of an expression that determines the owner on every row: only a column, unchanged, does."""
+        field = self.field(expression.name) if isinstance(expression, Column) else None
+        return None if field is None or field.padded else field.owner
 
     def is_unit(self, expression: Expression) -> bool:
         """Is the expression the owner itself, unchanged?"""

@@ -97,7 +97,7 @@ def _own_column_as_owner(patch: Patch) -> None:
 
 def _padded_attributes(patch: Patch) -> None:
     def padded(field: Field, matched: Field) -> Field:
-        return replace(field, domain=replace(matched.domain, nullable=True), attribute=True)
+        return replace(field, domain=replace(matched.domain, nullable=True), attribute=True, padded=True)
 
     patch.setattr(relate, "_padded", padded)
 
