@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dpsql import audit
     from dpsql.policy import Policy
     from dpsql.release.result import Result
+    from dpsql.release.target import Within
     from dpsql.session import Connection, connect
 
 apilevel = "2.0"
@@ -38,13 +39,14 @@ __version__ = "0.1.0"
 _LAZY = {
     "connect": ("dpsql.session", "connect"), "Connection": ("dpsql.session", "Connection"),
     "Policy": ("dpsql.policy", "Policy"), "Result": ("dpsql.release.result", "Result"), "audit": ("dpsql.audit", None),
+    "Within": ("dpsql.release.target", "Within"),
 }  # fmt: skip
 
 __all__ = [
     "BudgetExceeded", "Connection", "DataError", "DatabaseError", "EngineError", "Error", "IntegrityError",
     "InterfaceError", "InternalError", "LedgerError", "NotSupportedError", "OperationalError", "ParseError", "Policy",
-    "PolicyError", "ProgrammingError", "Result", "UnboundedColumn", "UnsupportedQuery", "Warning", "apilevel", "audit",
-    "connect", "paramstyle", "threadsafety",
+    "PolicyError", "ProgrammingError", "Result", "UnboundedColumn", "UnsupportedQuery", "Warning", "Within", "apilevel",
+    "audit", "connect", "paramstyle", "threadsafety",
 ]  # fmt: skip
 
 

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dpsql.budget import Caps, Cost, Ledger, Request, open_ledger, remaining, spent_as
-from dpsql.budget.allocate import Bill, Priced, allocate, charge_of, choose_mechanism, cost_of
+from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Spent, Standing, open_ledger, spent_as
+from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choose_mechanism, cost_of, fund
+from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
-from dpsql.errors import Error, InterfaceError, ParseError, PolicyError
-from dpsql.parse import parse_query
+from dpsql.errors import BudgetExceeded, Error, InterfaceError, ParseError, PolicyError
+from dpsql.parse import Asked, parse_query, read_hints, read_setting
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy import Policy, load_policy, to_decimal
-from dpsql.release.explain import Explanation, notes_of, release_plan
+from dpsql.release.enough import Stages, enough, shortfall
+from dpsql.release.explain import Explanation, first_error, notes_of, release_plan
 from dpsql.release.finish import Finisher, finishing_sql
+from dpsql.release.least import cheapest, exact_enough, foreseeable
 from dpsql.release.noise import Released, add_noise, public_table
+from dpsql.release.replay import Archive, Found
 from dpsql.release.result import Result
-from dpsql.release.stored import fingerprint, pack, unpack
+from dpsql.release.stored import pack
 from dpsql.release.tabulate import tabulate
+from dpsql.release.target import Accuracy, Goal, read_goals
 from dpsql.sensitivity import bound
+from dpsql.sensitivity.bound import Bounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,29 +55,40 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """What one account may spend, has spent, and has left."""
+class Draft:
+    """A query before it has a price: planned and bounded, with the most that it may cost."""
 
-    caps: Cost
-    spent: Cost
-    remaining: Cost
+    sql: str
+    plan: Plan
+    bounded: tuple[Bounded, ...]
+    epsilon: Fraction
+    delta: Fraction
+    mechanism: str
+    types: tuple[str, ...]
+
+    def at(self, bill: Bill) -> Prepared:
+        """The query at a price."""
+        return Prepared(self.sql, self.plan, bill, self.types)
+
+    def within(self, epsilon: Fraction) -> Prepared:
+        """The query at a price that is split equally."""
+        return self.at(allocate(self.bounded, epsilon, self.delta, self.mechanism))
+
+    @property
+    def funds(self) -> Funds:
+        """What it may cost, in the currency of its noise."""
+        return fund(self.bounded, self.epsilon, self.delta, self.mechanism)
+
+    @property
+    def stages(self) -> Stages:
+        """The same for pilots and a main release together."""
+        return Stages(self.bounded, self.funds)
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetStatus:
-    """This analyst's account inside the dataset's; only the dataset's promise survives analysts who pool answers."""
+REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
 
-    dataset: Account
-    analyst: Account | None
-    name: str | None
-
-    def __str__(self) -> str:
-        rows = [("dataset", self.dataset), *([(self.name or "", self.analyst)] if self.analyst is not None else [])]
-        return "\n".join(f"{n}: spent {a.spent} of {a.caps}; left for one query: {a.remaining}" for n, a in rows)
-
-
-REPLAYED = "another analyst asked this before: free for the dataset, and counted once against your own cap"
-
+PILOT = "a pilot was charged ({}); what more is released, and at what price, follows from what it showed"
+EARLIER = "an earlier release was used; what more is released, and at what price, follows from what it showed"
 NOBODY = "no group had enough units to be shown: ask for fewer groups, or for a larger epsilon"
 
 
@@ -81,9 +100,19 @@ def _hidden(released: Mapping[str, Released]) -> bool:
 class Connection:
     """A door for one analyst (or the steward) to one dataset: PEP 249, plus `query`, `explain` and `budget`."""
 
-    def __init__(self, engine: Engine, policy: Policy, ledger: Ledger, analyst: str | None, *, steward: bool) -> None:
-        self.policy, self.analyst, self.steward = policy, analyst, steward
+    def __init__(
+        self,
+        engine: Engine,
+        policy: Policy,
+        ledger: Ledger,
+        analyst: str | None,
+        *,
+        steward: bool,
+        purpose: str | None = None,
+    ) -> None:
+        self.policy, self.analyst, self.purpose, self.steward = policy, analyst, purpose, steward
         self._engine, self._ledger = engine, ledger
+        self.asked = Asked()
         self._closed = False
 
     # the flow -----------------------------------------------------------------------------------------------------
@@ -95,10 +124,73 @@ class Connection:
         epsilon: float | Decimal | None = None,
         delta: float | Decimal | None = None,
         mechanism: str | None = None,
+        accuracy: Accuracy | None = None,
         nonnegative: bool = False,
     ) -> Result:
-        """Answer a query privately. `epsilon` and `delta` are the price of the whole query."""
-        prepared = self.prepare(sql, epsilon, delta, mechanism)
+        """Answer a query privately. `epsilon` and `delta` are the price of the whole query.
+
+        With `accuracy` (`Within(100)`, "2%", or one of these for each column by name) the price is the least that
+        gives it, and `epsilon`, else the policy's limit for one query, the most that it may cost.
+        """
+        draft, goals = self._draft(sql, Asked(epsilon, delta, mechanism), accuracy)
+        if not foreseeable(draft.plan, goals):
+            return self._answer_in_stages(draft, goals, nonnegative)
+        return self._answer(self._kept_and_exact(draft, goals) or self._priced(draft, goals), nonnegative)
+
+    def explain(
+        self,
+        sql: str,
+        *,
+        epsilon: float | Decimal | None = None,
+        delta: float | Decimal | None = None,
+        mechanism: str | None = None,
+        accuracy: Accuracy | None = None,
+    ) -> Explanation:
+        """What the query would do and cost, at most. Touches no private data and spends nothing."""
+        chosen, remark = self._foresee(sql, Asked(epsilon, delta, mechanism), accuracy)
+        other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
+        try:
+            others = {other: self._explanation(*self._foresee(sql, Asked(epsilon, delta, other), accuracy), {})}
+        except Error:
+            others = {}
+        return self._explanation(chosen, remark, others)
+
+    def prepare(
+        self, sql: str, epsilon: float | Decimal | None, delta: float | Decimal | None, mechanism: str | None
+    ) -> Prepared:
+        """Parse, plan, bound and price: all that can refuse does so here, before anything is charged."""
+        return self._priced(*self._draft(sql, Asked(epsilon, delta, mechanism), None))
+
+    def _draft(self, sql: str, keywords: Asked, accuracy: Accuracy | None) -> tuple[Draft, tuple[Goal, ...]]:
+        """A keyword goes before a hint in the SQL, a hint before a setting, that before the policy's default."""
+        self._open()
+        with _about(sql):
+            tree = parse_query(sql)
+            asked = keywords.over(read_hints(sql)).over(self.asked)
+            epsilon, delta = self._price(asked, accurate=accuracy is not None)
+            plan = build(tree, self._catalog)
+            chosen = choose_mechanism(_mechanism(asked.mechanism or self.policy.defaults.mechanism), delta)
+            bounded = tuple(bound(release, chosen, self._catalog.max_public_keys) for release in plan.releases)
+            draft = Draft(sql, plan, bounded, epsilon, delta, chosen, self._finisher.check(plan))
+            return draft, () if accuracy is None else read_goals(accuracy, plan.outputs)
+
+    def _priced(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
+        """At the least price that meets the goals; without goals, at the asked price."""
+        with _about(draft.sql):
+            if not goals:
+                return draft.within(draft.epsilon)
+            return draft.at(cheapest(draft.bounded, draft.plan, goals, draft.funds))
+
+    def _foresee(self, sql: str, keywords: Asked, accuracy: Accuracy | None) -> tuple[Prepared, str | None]:
+        """The query as it would run, or where its price depends on answers, at the most that it may cost."""
+        draft, goals = self._draft(sql, keywords, accuracy)
+        said = ", ".join(map(str, goals))
+        if foreseeable(draft.plan, goals):
+            return self._priced(draft, goals), f"the least that gives {said}" if goals else None
+        pilots = " or ".join(str(bill.cost) for bill in draft.stages.pilots)
+        return self._priced(draft, ()), f"at most: a pilot ({pilots}), or an earlier release, shows what {said} takes"
+
+    def _answer(self, prepared: Prepared, nonnegative: bool) -> Result:
         released, cost, replayed, notes = self._release(prepared)
         columns = {name: tabulate(table, nonnegative=nonnegative) for name, table in released.items()}
         table = self._finisher.run(prepared.plan, columns)
@@ -109,109 +201,201 @@ class Connection:
             cost,
             replayed,
             prepared.bill.mechanism,
-            (*notes_of(prepared.bill), *notes, *([NOBODY] if _hidden(released) else [])),
+            (
+                *notes_of([each.priced for each in released.values()]),
+                *notes,
+                *([NOBODY] if _hidden(released) else []),
+            ),
             table,
             prepared.plan,
             released,
             self._finisher,
         )
 
-    def explain(
-        self,
-        sql: str,
-        *,
-        epsilon: float | Decimal | None = None,
-        delta: float | Decimal | None = None,
-        mechanism: str | None = None,
-    ) -> Explanation:
-        """What the query would do and cost. Touches no private data and spends nothing."""
-        chosen = self.prepare(sql, epsilon, delta, mechanism)
-        other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
-        try:
-            others = {other: self._explanation(self.prepare(sql, epsilon, delta, other), {})}
-        except Error:
-            others = {}
-        return self._explanation(chosen, others)
+    def _answer_in_stages(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
+        """A first release, made before or a pilot; then, at the price that follows from it, the answer."""
+        paid, stages = FREE, draft.stages
+        told: list[str] = []
+        for prepared in self._firsts(draft):
+            first = self._answer(prepared, nonnegative)
+            paid = draft.funds.plus(paid, first.cost)
+            told += [note for note in first.notes if note.startswith(REPLAYED)]
+            told.append(EARLIER if first.replayed else PILOT.format(first.cost))
+            verdict = enough(first, goals, stages)
+            if not verdict.open:
+                break
+        last, notes = first, verdict.notes
+        if verdict.price is not None:
+            try:
+                last = self._answer(draft.at(stages.at(verdict.price)), nonnegative)
+                paid, notes = draft.funds.plus(paid, last.cost), shortfall(last, goals)
+            except BudgetExceeded as refusal:
+                if paid == FREE:
+                    raise
+                notes = (f"this is the pilot only: {refusal.message}",)
+        return replace(last, cost=paid, replayed=paid == FREE, notes=tuple(dict.fromkeys((*told, *last.notes, *notes))))
 
-    def prepare(
-        self, sql: str, epsilon: float | Decimal | None, delta: float | Decimal | None, mechanism: str | None
-    ) -> Prepared:
-        """Parse, plan, bound and price: all that can refuse does so here, before anything is charged."""
-        self._open()
-        asked = self._price(epsilon, delta)
-        try:
-            plan = build(parse_query(sql), self._catalog)
-            chosen = choose_mechanism(_mechanism(mechanism or self.policy.defaults.mechanism), asked[1])
-            bounded = [bound(release, chosen, self._catalog.max_public_keys) for release in plan.releases]
-            bill = allocate(bounded, *asked, chosen)
-            return Prepared(sql, plan, bill, self._finisher.check(plan))
-        except Error as error:
-            error.sql = sql
-            raise
-        except RecursionError:
-            raise ParseError("the query is nested too deeply", hint="split it into CTEs") from None
+    def _firsts(self, draft: Draft) -> list[Prepared]:
+        """What may show the price: the query at the policy's default price, if that was released; else pilots."""
+        pilots = [draft.at(bill) for bill in draft.stages.pilots]
+        if self._kept(pilots[0]):
+            return pilots
+        usual = self._usual(draft)
+        if self._kept(usual):
+            return [usual, *(pilot for pilot in pilots[-1:] if pilot.bill.cost.rho > usual.bill.cost.rho)]
+        self._afford(draft)
+        return pilots
+
+    def _kept_and_exact(self, draft: Draft, goals: Sequence[Goal]) -> Prepared | None:
+        """The query at the policy's default price, if it was released and meets the goals."""
+        usual = self._usual(draft) if goals else None
+        found = usual is not None and exact_enough(usual.bill, draft.plan, goals) and self._kept(usual)
+        return usual if found else None
+
+    def _usual(self, draft: Draft) -> Prepared:
+        return draft.within(min(draft.epsilon, Fraction(self.policy.defaults.epsilon)))
+
+    def _kept(self, prepared: Prepared) -> bool:
+        archive = self._archive(self._ledger.salt())
+        return bool(self.policy.replay) and all(
+            priced.free or self._ledger.find(archive.mark(priced), self.policy.keep) is not None
+            for priced in prepared.bill.releases
+        )
+
+    def _afford(self, draft: Draft) -> None:
+        """Refuse before the pilot what might not be paid to the end."""
+        stages = draft.stages
+        charges = [charge_of(bill.releases) for bill in (*stages.pilots, stages.at(stages.most))]
+        whole = reduce(add, (charge for charge in charges if charge is not None))
+        self._ledger.afford(self._request(draft.sql, whole, draft.within(draft.epsilon).bill.cost, ()))
 
     def _release(self, prepared: Prepared) -> tuple[dict[str, Released], Cost, bool, tuple[str, ...]]:
         """Replay what was released before; charge for the rest, durably, and only then run it."""
         salt = self._ledger.salt()
+        archive = self._archive(salt)
         done: dict[str, Released] = {}
-        counted = False
+        notes: list[str] = []
         missing: list[tuple[Priced, bytes]] = []
         for priced in prepared.bill.releases:
             name = priced.bounded.release.name
             if priced.free:
                 done[name] = public_table(priced)
                 continue
-            mark = fingerprint(priced, self._engine.emit(priced, salt), self.data_version(), self.policy.dataset)
-            found = self._ledger.find(mark) if self.policy.replay else None
+            mark = archive.mark(priced)
+            found = archive.find(priced, mark) if self.policy.replay else None
             if found is None:
                 missing.append((priced, mark))
             else:
-                caps = self._caps(self.analyst) if self.analyst else None
-                counted |= self._ledger.replayed(found.entry, self.analyst, caps)
-                done[name] = unpack(found.payload, priced)
+                done[name] = found.released
+                notes += [*found.notes, *self._counted(found)]
         entry = self._reserve(prepared, missing)
         for priced, mark in missing:
             released = add_noise(priced, self._engine.run(priced, salt))
             done[priced.bounded.release.name] = released
             if entry is not None:
-                self._ledger.store(entry, mark, pack(released))
+                self._ledger.store(entry, mark, pack(released), archive.about(priced))
         cost = cost_of(prepared.bill, [priced for priced, _ in missing])
         replayed = entry is None and not all(p.free for p in prepared.bill.releases)
-        return done, cost, replayed, (REPLAYED,) if counted else ()
+        return done, cost, replayed, tuple(dict.fromkeys(notes))
+
+    def _archive(self, salt: bytes) -> Archive:
+        return Archive(
+            self._ledger,
+            lambda priced: self._engine.emit(priced, salt),
+            self.policy.dataset,
+            self.data_version(),
+            self._catalog.max_public_keys,
+            self.analyst,
+            self.policy.keep,
+            self.purpose,
+        )
+
+    def _counted(self, found: Found) -> tuple[str, ...]:
+        """Count another analyst's release against this one's cap, once, and say so."""
+        stored, caps = found.stored, self._caps(self.analyst)
+        if not self._ledger.replayed(
+            stored.entry, self.analyst, self._analyst_caps, stored.number, self.purpose, self._purpose_caps
+        ):
+            return ()
+        return (f"{REPLAYED} ({spent_as(caps, Spent().after(stored.charge), self._conversion())})",)
 
     def _reserve(self, prepared: Prepared, missing: Sequence[tuple[Priced, bytes]]) -> int | None:
         charge = charge_of([priced for priced, _ in missing])
         if charge is None:
             return None
         cost = cost_of(prepared.bill, [priced for priced, _ in missing])
-        analyst_caps = self._caps(self.analyst) if self.analyst is not None else None
-        return self._ledger.reserve(
-            Request(
-                self.analyst, charge, cost, self._caps(None), analyst_caps, prepared.sql, tuple(m for _, m in missing)
-            )
-        )
+        error = first_error([priced for priced, _ in missing], prepared.bill.mechanism)
+        marks = tuple(mark for _, mark in missing)
+        return self._ledger.reserve(replace(self._request(prepared.sql, charge, cost, marks), error=error))
+
+    def _request(self, sql: str, charge: Charge, cost: Cost, marks: tuple[bytes, ...]) -> Request:
+        """A charge against every account that this session has."""
+        everyone, own, purpose = self._caps(None), self._analyst_caps, self._purpose_caps
+        return Request(self.analyst, charge, cost, everyone, own, sql, marks, self.purpose, purpose)
+
+    # the price of the next queries ----------------------------------------------------------------------------------
+
+    def ask(self, asked: Asked) -> None:
+        """What queries ask for from now on, unless they say it themselves; never above the policy's limits."""
+        self._open()
+        self._price(asked)
+        _mechanism(asked.mechanism or "auto")
+        self.asked = asked
+
+    def settle(self, sql: str) -> bool:
+        """Take in `SET dpsql.epsilon = 0.2` (also delta, mechanism) or `RESET`; whether the text was one of them."""
+        asked = read_setting(sql, self.asked)
+        if asked is not None:
+            self.ask(asked)
+        return asked is not None
 
     # the account ----------------------------------------------------------------------------------------------------
 
     def budget(self) -> BudgetStatus:
-        """Caps, spent and remaining, for this analyst and for the dataset."""
+        """Caps, spent and remaining, for this analyst (and purpose) and for everyone, and what the rest would buy."""
         self._open()
-        analyst = None if self.analyst is None else self._account(self.analyst)
-        return BudgetStatus(self._account(None), analyst, self.analyst)
+        last = self._ledger.last(self.analyst, self.purpose)
+        names, limit = (self.analyst, self.purpose), self.policy.limits.epsilon
+        return budget_status(self._standings(), names, last, self._conversion(), limit)
 
-    def _account(self, who: str | None) -> Account:
-        caps, spent = self._ledger.in_force(who, self._caps(who)), self._ledger.spent(who)
-        return Account(Cost(float(caps.epsilon), float(caps.delta), 0.0), spent_as(caps, spent), remaining(caps, spent))
+    def _standings(self) -> list[Standing | None]:
+        """Everyone's account, the analyst's and the purpose's; None where there is none."""
+        own, purpose = self._analyst_caps, self._purpose_caps
+        return [
+            self._ledger.standing(None, self._caps(None)),
+            None if own is None else self._ledger.standing(self.analyst, own),
+            None if purpose is None else self._ledger.standing(self.analyst, purpose, self.purpose),
+        ]
 
-    def _caps(self, who: str | None) -> Caps:
-        return Caps(*self.policy.caps(who))
+    def _conversion(self) -> Decimal:
+        """The δ at which ε stands for ρ in a query that asks for nothing special; 0 where its noise is Laplace's."""
+        delta = self._default_delta
+        return Decimal(0) if self.policy.defaults.mechanism == "laplace" else delta
 
-    def _price(self, epsilon: float | Decimal | None, delta: float | Decimal | None) -> tuple[Fraction, Fraction]:
-        """The asked price, inside what the policy allows for one query."""
-        limits, defaults = self.policy.limits, self.policy.defaults
-        asked = Fraction(_number(epsilon, "epsilon")) if epsilon is not None else Fraction(defaults.epsilon)
-        slack = Fraction(_number(delta, "delta")) if delta is not None else Fraction(defaults.delta)
+    def _caps(self, who: str | None, purpose: str | None = None) -> Caps:
+        return Caps(*self.policy.caps(who, purpose))
+
+    @property
+    def _analyst_caps(self) -> Caps | None:
+        return None if self.analyst is None else self._caps(self.analyst)
+
+    @property
+    def _purpose_caps(self) -> Caps | None:
+        return None if self.purpose is None else self._caps(self.analyst, self.purpose)
+
+    @property
+    def _default_delta(self) -> Decimal:
+        """The policy's default, but none where the analyst's own cap allows none."""
+        return min(self.policy.defaults.delta, self.policy.caps(self.analyst, self.purpose).delta)
+
+    def _price(self, keywords: Asked, *, accurate: bool = False) -> tuple[Fraction, Fraction]:
+        """The asked price, inside what the policy allows for one query; with an accuracy, the most it may be."""
+        limits, defaults, epsilon, delta = self.policy.limits, self.policy.defaults, keywords.epsilon, keywords.delta
+        most = (
+            min(limits.epsilon, self.policy.caps(self.analyst, self.purpose).epsilon) if accurate else defaults.epsilon
+        )
+        asked = Fraction(_number(epsilon, "epsilon")) if epsilon is not None else Fraction(most)
+        slack = Fraction(_number(delta, "delta")) if delta is not None else Fraction(self._default_delta)
         if asked <= 0 or not 0 <= slack < 1:
             raise PolicyError(
                 f"epsilon = {epsilon} and delta = {delta} are not a price",
@@ -247,8 +431,13 @@ class Connection:
         assert isinstance(table, PublicTable)
         return self._engine.read_public(table.name, table.columns)
 
-    def _explanation(self, prepared: Prepared, alternatives: Mapping[str, Explanation]) -> Explanation:
-        releases = tuple(release_plan(p, "" if p.free else self._engine.emit(p, None)) for p in prepared.bill.releases)
+    def _explanation(
+        self, prepared: Prepared, remark: str | None, alternatives: Mapping[str, Explanation]
+    ) -> Explanation:
+        seen = self._catalog.veiled
+        releases = tuple(
+            release_plan(p, "" if p.free else seen(self._engine.emit(p, None))) for p in prepared.bill.releases
+        )
         return Explanation(
             prepared.bill.cost,
             prepared.bill.mechanism,
@@ -257,7 +446,10 @@ class Connection:
             finishing_sql(prepared.plan),
             tuple(o.name for o in prepared.plan.outputs),
             prepared.types,
-            notes_of(prepared.bill),
+            notes_of(prepared.bill.releases),
+            remark,
+            prepared.plan,
+            prepared.bill,
         )
 
     # PEP 249 --------------------------------------------------------------------------------------------------------
@@ -303,9 +495,12 @@ def connect(
     policy: str | os.PathLike[str] | Mapping[str, Any] | Policy,
     ledger: str | os.PathLike[str] | None = None,
     analyst: str | None = None,
+    purpose: str | None = None,
     steward: bool = False,
 ) -> Connection:
     """Open a dataset: a DuckDB file, a DuckDB connection, or a mapping of names to frames and files.
+
+    `purpose` is one of those that the policy lists for the analyst, if it lists any.
 
     The ledger stands beside the policy file unless named; with a policy that is not a file it must be named
     (":memory:" for a throw-away one, whose promise ends with the process).
@@ -316,14 +511,26 @@ def connect(
         )
     loaded = load_policy(policy if not isinstance(policy, os.PathLike) else Path(policy))
     name = None if steward else analyst or "analyst"
-    loaded.caps(name)
+    loaded.check_purpose(name, purpose)
     engine = DuckDBEngine(source)
     try:
         opened = open_ledger(_ledger_path(policy, loaded, ledger), loaded.dataset)
     except BaseException:
         engine.close()
         raise
-    return Connection(engine, loaded, opened, name, steward=steward)
+    return Connection(engine, loaded, opened, name, steward=steward, purpose=purpose)
+
+
+@contextmanager
+def _about(sql: str) -> Iterator[None]:
+    """Refusals carry the text that they point into."""
+    try:
+        yield
+    except Error as error:
+        error.sql = sql
+        raise
+    except RecursionError:
+        raise ParseError("the query is nested too deeply", hint="split it into CTEs") from None
 
 
 def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
@@ -339,8 +546,8 @@ def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] 
 def _number(value: float | Decimal, name: str) -> Decimal:
     try:
         return to_decimal(value)
-    except Exception as problem:
-        raise PolicyError(f"{name} = {value!r} is not a number", hint=f"write {name}=0.5, for example") from problem
+    except ValueError as problem:
+        raise PolicyError(f"{name} = {value!r} is no price: {problem}", hint=f"write {name}=0.5, for example") from None
 
 
 def _mechanism(name: str) -> str:

@@ -18,6 +18,7 @@ from dpsql.expressions.expression import Value
 from dpsql.expressions.types import Kind, Type
 
 Number = int | float | Decimal
+LARGEST = 2**900
 EPOCH_DAY = date(1970, 1, 1)
 EPOCH = datetime(1970, 1, 1)
 
@@ -35,8 +36,8 @@ class Domain:
 
     @property
     def bounded(self) -> bool:
-        """Are both ends known and finite?"""
-        return self.lower is not None and self.upper is not None
+        """Are both ends known, and so far from the largest float that no total leaves its range?"""
+        return self.lower is not None and self.upper is not None and max(-self.lower, self.upper) <= LARGEST
 
     @property
     def empty(self) -> bool:

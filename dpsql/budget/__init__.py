@@ -1,7 +1,7 @@
 """The budget: what a query costs, whether it is admitted, and the ledger that remembers."""
 
-from dpsql.budget.account import Ledger, LogEntry, Request, Stored
-from dpsql.budget.accountant import Caps, Limits, Spent, admits, limits, remaining, spent_as
+from dpsql.budget.account import About, Charged, ErrorBar, Ledger, LogEntry, Relative, Request, Standing, Stored
+from dpsql.budget.accountant import Caps, Limits, Spent, admits, limits, more_like, remaining, spent_as
 from dpsql.budget.convert import delta_for, epsilon_for, rho_for
 from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
 from dpsql.budget.exact import UNIT, Number, exact
@@ -11,16 +11,21 @@ from dpsql.budget.price import laplace_rho, pure_rho
 __all__ = [
     "FREE",
     "UNIT",
+    "About",
     "Caps",
     "Charge",
+    "Charged",
     "Cost",
+    "ErrorBar",
     "Ledger",
     "Limits",
     "LogEntry",
     "Number",
+    "Relative",
     "Request",
     "Spent",
     "SqliteLedger",
+    "Standing",
     "Stored",
     "admits",
     "delta_for",
@@ -28,6 +33,7 @@ __all__ = [
     "exact",
     "laplace_rho",
     "limits",
+    "more_like",
     "open_ledger",
     "pure_charge",
     "pure_rho",

@@ -3,19 +3,51 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timedelta
+from math import isfinite
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from dpsql.budget.accountant import Caps, Spent
 from dpsql.budget.event import Charge, Cost
+from dpsql.errors import ProgrammingError
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBar:
+    """The half width (95%) that a statistic had at the price of its query, and the law of its noise."""
+
+    of: str
+    half: float
+    noise: str
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """A charge that was made, as far as it tells what a further one like it would give."""
+
+    charge: Charge
+    cost: Cost
+    error: ErrorBar | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """An account now: its caps in force, its sums (in its window), and the day on which it starts afresh, if any."""
+
+    caps: Caps
+    spent: Spent
+    renews: date | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a query asks of the budget before it may touch the data. `analyst` is None for the steward."""
+    """What a query asks of the budget before it may touch the data. `analyst` is None for the steward.
+
+    `error` tells how far off the first statistic will be at this price: a function of query, policy and price.
+    """
 
     analyst: str | None
     charge: Charge
@@ -24,16 +56,45 @@ class Request:
     analyst_caps: Caps | None
     sql: str
     fingerprints: tuple[bytes, ...]
+    purpose: str | None = None
+    purpose_caps: Caps | None = None
+    error: ErrorBar | None = None
+
+    def __post_init__(self) -> None:
+        if not isfinite(self.cost.epsilon) or not isinstance(self.charge, Charge):
+            raise ProgrammingError(f"not the cost of a query: {self.cost!r}, {self.charge!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a release is kept with: the sub-plan that it is a part of, how to make it again, and its own charge."""
+
+    family: bytes
+    recipe: Mapping[str, Any]
+    charge: Charge
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A release that was made: its noisy table, who paid, and the charge of the whole entry that did."""
+    """A release that was made: its number, its noisy table, which entry and who paid, and its share of the charge.
 
+    Of an old ledger, which does not know the share, the charge is that of the whole entry.
+    """
+
+    number: int
     entry: int
     analyst: str | None
     payload: bytes
     charge: Charge
+
+
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """A release of a sub-plan, without its payload; `owed` if it would yet count against the analyst who asks."""
+
+    fingerprint: bytes
+    recipe: Mapping[str, Any]
+    owed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +107,7 @@ class LogEntry:
     analyst: str | None
     text: str
     cost: Cost | None
+    purpose: str | None = None
 
 
 class Ledger(ABC):
@@ -59,22 +121,55 @@ class Ledger(ABC):
         """Charge analyst and dataset at once, or raise BudgetExceeded; the number of the new entry."""
 
     @abstractmethod
-    def spent(self, analyst: str | None) -> Spent:
-        """The sums of one analyst's account, or (None) of the whole dataset's."""
+    def afford(self, request: Request) -> None:
+        """Raise BudgetExceeded if `reserve` would now; nothing is charged, and nothing is promised for later."""
 
     @abstractmethod
-    def store(self, entry: int, fingerprint: bytes, payload: bytes) -> None:
+    def spent(self, analyst: str | None, purpose: str | None = None) -> Spent:
+        """The sums, over all time, of an analyst's account, of one of its purposes, or (None) of everyone's."""
+
+    @abstractmethod
+    def standing(self, who: str | None, caps: Caps, purpose: str | None = None) -> Standing:
+        """An account under the policy's caps: what is in force, and what was spent in its window of today."""
+
+    @abstractmethod
+    def last(self, analyst: str | None, purpose: str | None = None) -> Charged | None:
+        """The last charge of an account, or (None) of anybody."""
+
+    @abstractmethod
+    def store(self, entry: int, fingerprint: bytes, payload: bytes, about: About | None = None) -> None:
         """Keep a noisy table that this entry paid for, under one of the fingerprints it named."""
 
     @abstractmethod
-    def find(self, fingerprint: bytes) -> Stored | None:
-        """The first release kept under this fingerprint."""
+    def find(self, fingerprint: bytes, keep: timedelta | None = None) -> Stored | None:
+        """The first release kept under this fingerprint that is not older than `keep`."""
 
     @abstractmethod
-    def replayed(self, entry: int, analyst: str | None, caps: Caps | None) -> bool:
-        """Count another's release against the analyst's own cap, once; whether it was counted now.
+    def relatives(
+        self, families: Sequence[bytes], analyst: str | None, keep: timedelta | None = None, purpose: str | None = None
+    ) -> list[list[Relative]]:
+        """For each sub-plan, the releases of it that are not older than `keep`."""
 
-        Raises BudgetExceeded if it does not fit. The dataset has paid already; so has whoever made the entry.
+    @abstractmethod
+    def replayed(
+        self,
+        entry: int,
+        analyst: str | None,
+        caps: Caps | None,
+        release: int | None = None,
+        purpose: str | None = None,
+        purpose_caps: Caps | None = None,
+    ) -> bool:
+        """Count another's release (or all of that entry) against the analyst's own cap, once; whether it was now.
+
+        **Theorem.** An analyst's sums are at least the loss of everything that this analyst was shown.
+        **Proof.** What they asked for was charged whole. Of another's entry they are shown single releases, each a
+        mechanism of its own with noise of its own, so what they saw of it is the composition of those releases, and
+        the sums add the charge of each at least once: its own, or that of the whole entry, which is no less.
+        **Checked by** `tests/unit/session/test_replay_accounts.py`.
+
+        A release of the analyst's own that was made for another purpose counts once against this purpose. Raises
+        BudgetExceeded if it does not fit. The dataset has paid already; so has whoever made the entry.
         """
 
     @abstractmethod
@@ -90,14 +185,15 @@ class Ledger(ABC):
         """The verified facts of this version, as (table, fact)."""
 
     @abstractmethod
-    def in_force(self, who: str | None, caps: Caps) -> Caps:
+    def in_force(self, who: str | None, caps: Caps, purpose: str | None = None) -> Caps:
         """The caps that admit: what the policy says, but never more than what is recorded for this account.
 
-        Lower caps apply at once and are recorded with the next charge; higher ones wait for `record_caps`.
+        Lower caps apply at once and are recorded with the next charge; higher ones wait for `record_caps`. A window
+        is more than none, and a shorter one more than a longer one.
         """
 
     @abstractmethod
-    def record_caps(self, who: str | None, caps: Caps, by: str) -> bool:
+    def record_caps(self, who: str | None, caps: Caps, by: str, purpose: str | None = None) -> bool:
         """Put caps in force, higher or lower, as an act of the steward; whether anything changed."""
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -9,16 +10,23 @@ from functools import lru_cache
 from dpsql.budget.convert import epsilon_for, rho_for
 from dpsql.budget.event import FREE, Charge, Cost
 from dpsql.budget.exact import UNIT, Number, exact, float_down, float_up, positive, probability, units_down
+from dpsql.budget.price import pure_rho
+from dpsql.budget.window import known_window
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The promise of one account: everything it ever releases is (ε*, δ*)-DP."""
+    """The promise of one account: everything it ever releases is (ε*, δ*)-DP.
+
+    With `every`, a calendar window, that is promised of each window by itself: weaker, as windows add up.
+    """
 
     epsilon: Number
     delta: Number = 0
+    every: str | None = None
 
     def __post_init__(self) -> None:
+        known_window(self.every)
         positive(self.epsilon, "the cap on epsilon")
         if exact(self.delta, "the cap on delta") != 0:
             probability(self.delta, "the cap on delta")
@@ -92,36 +100,50 @@ def admits(caps: Caps, spent: Spent, charge: Charge) -> bool:
     return limit.pure_holds(after) or limit.zcdp_holds(after)
 
 
-def remaining(caps: Caps, spent: Spent, delta: Number | None = None) -> Cost:
-    """What a single further query could spend, by the better of the two filters, rounded down.
+def remaining(caps: Caps, spent: Spent, delta: Number) -> Cost:
+    """The most that a single further query could ask for, rounded down.
 
-    ε is for a query whose ρ is converted at `delta` (by default δ*/2, in which terms an untouched account has
-    exactly its caps left).
+    ε is that of Gaussian noise whose ρ is converted at `delta`, or with delta = 0 that of Laplace noise. ρ and δ (for
+    private keys) are what is left of the two sums.
     """
-    limit, half = limits(caps), exact(caps.delta) / 2
-    pure = Cost(_pure_left(limit, spent), 0.0, 0.0)
+    limit = limits(caps)
     if limit.rho is None or not limit.zcdp_holds(spent):
-        return pure
-    rho = (limit.rho - spent.rho) * UNIT
-    slack = half + (limit.delta - spent.delta) * UNIT if delta is None else exact(delta, "delta")
-    epsilon = _affordable(rho, half if delta is None else probability(delta), float_down(exact(caps.epsilon)))
-    return max(Cost(epsilon, float_down(slack), float_down(rho)), pure, key=lambda cost: cost.epsilon)
+        rho, slack = Fraction(0), Fraction(0)
+    else:
+        rho, slack = (limit.rho - spent.rho) * UNIT, (limit.delta - spent.delta) * UNIT
+    if exact(delta, "delta"):
+        epsilon = _affordable(rho, probability(delta))
+    else:
+        epsilon = max(_pure_left(limit, spent), _laplace_affordable(rho))
+    return Cost(epsilon, float_down(slack), float_down(rho))
 
 
-def spent_as(caps: Caps, spent: Spent) -> Cost:
+def more_like(caps: Caps, spent: Spent, charge: Charge) -> int:
+    """How many more events of this cost would be admitted, one after the other."""
+    limit, pure, zcdp = limits(caps), 0, 0
+    if spent.epsilon is not None and charge.epsilon is not None:
+        pure = (limit.epsilon - spent.epsilon) // charge.epsilon
+    if limit.rho is not None:
+        zcdp = (limit.rho - spent.rho) // charge.rho
+        zcdp = min(zcdp, (limit.delta - spent.delta) // charge.delta) if charge.delta else zcdp
+        zcdp = zcdp if spent.delta <= limit.delta else 0
+    return max(pure, zcdp, 0)
+
+
+def spent_as(caps: Caps, spent: Spent, delta: Number) -> Cost:
     """What the account has spent: the (ε, δ) that it amounts to by the better of the two filters, rounded up.
 
-    ε is infinite where neither applies: an impure event, and caps that were since lowered to δ* = 0.
+    ρ is converted at `delta`, the same as in `remaining`, as far as the cap on δ allows (0: at half of that cap). The
+    smaller that is against the cap on δ, the larger ε: a spent account has more than its cap on ε, at less than its
+    cap on δ. ε is infinite where neither filter applies: an impure event, and caps since lowered to δ* = 0.
     """
     if spent == Spent():
         return FREE
-    limit, half, rho = limits(caps), exact(caps.delta) / 2, spent.rho * UNIT
+    half, rho = exact(caps.delta) / 2, spent.rho * UNIT
     costs = [Cost(float("inf"), 1.0, float_up(rho))]
     if half:
-        epsilon = epsilon_for(rho, half)
-        if limit.zcdp_holds(spent):
-            epsilon = min(epsilon, float_up(exact(caps.epsilon)))
-        costs.append(Cost(epsilon, float_up(half + spent.delta * UNIT), float_up(rho)))
+        slack = min(exact(delta, "delta") or half, half)
+        costs.append(Cost(epsilon_for(rho, slack), float_up(slack + spent.delta * UNIT), float_up(rho)))
     if spent.epsilon is not None:
         costs.append(Cost(float_up(spent.epsilon * UNIT), 0.0, float_up(rho)))
     return min(costs, key=lambda cost: cost.epsilon)
@@ -133,10 +155,22 @@ def _pure_left(limit: Limits, spent: Spent) -> float:
     return float_down(max(0, limit.epsilon - spent.epsilon) * UNIT)
 
 
-def _affordable(rho: Fraction, delta: Fraction, most: float) -> float:
-    """About the largest ε whose ρ at this δ fits, not above the cap; below 1e-9 it is nothing."""
-    epsilon = min(epsilon_for(rho, delta), most)
+def _affordable(rho: Fraction, delta: Fraction) -> float:
+    """About the largest ε whose ρ at this δ fits; below 1e-9 it is nothing."""
+    epsilon = epsilon_for(rho, delta)
     for shaved in (epsilon, epsilon * (1 - 1e-12), epsilon * (1 - 1e-6)):
         if shaved > 1e-9 and rho_for(shaved, delta) <= rho:
+            return shaved
+    return 0.0
+
+
+def _laplace_affordable(rho: Fraction) -> float:
+    """About the largest ε whose price as any ε-DP event fits; below 1e-9 it is nothing."""
+    low, high = 0.0, float(rho) + 2
+    for _ in range(64):
+        middle = (low + high) / 2
+        low, high = (middle, high) if middle * math.tanh(middle / 2) <= rho else (low, middle)
+    for shaved in (low, low * (1 - 1e-12), low * (1 - 1e-6)):
+        if shaved > 1e-9 and pure_rho(shaved) <= rho:
             return shaved
     return 0.0

@@ -1,7 +1,8 @@
 """Share the price of a query among its statistics: a mechanism, a grid and a scale for each, and the charge.
 
 Every share of the query (a statistic, a pair of statistics with a joint bound, a selection of keys) gets an equal part
-of ρ (Gaussian) or ε (Laplace). Everything here is a function of the query, the policy and the asked price.
+of ρ (Gaussian) or ε (Laplace), unless an accuracy asks for other portions. Everything here is a function of the query,
+the policy and the asked price or portions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from math import isqrt
 
 from dpsql.budget.convert import epsilon_for, rho_for
 from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
-from dpsql.budget.exact import float_down
+from dpsql.budget.exact import exact, float_down
 from dpsql.budget.price import laplace_rho
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, Noise, threshold
@@ -35,14 +36,38 @@ class Noised:
 
 
 @dataclass(frozen=True, slots=True)
+class Portion:
+    """What a query gives to one release: so much ε or ρ to each of its shares, and last to its selection of keys.
+
+    `whole` is the price of the query, `tail` the δ of a threshold; `exact` where no less accurate answer will do.
+    """
+
+    mechanism: str
+    whole: Fraction = Fraction(0)
+    parts: tuple[Fraction, ...] = ()
+    tail: Fraction = Fraction(0)
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Priced:
-    """A release with its noise; `threshold` is in the integers of the selection, `tail` is the δ that it takes."""
+    """A release with its noise; `threshold` is in the integers of the selection."""
 
     bounded: Bounded
     noised: tuple[Noised, ...]
+    portion: Portion
     selection: Noised | None = None
     threshold: int | None = None
-    tail: Fraction = Fraction(0)
+
+    @property
+    def tail(self) -> Fraction:
+        """The δ that the threshold takes."""
+        return Fraction(0) if self.selection is None else self.portion.tail
+
+    @property
+    def price(self) -> Fraction:
+        """The ε or ρ of all shares together, before scales are rounded up."""
+        return sum(self.portion.parts, Fraction(0))
 
     @property
     def free(self) -> bool:
@@ -74,39 +99,99 @@ def choose_mechanism(asked: str, delta: Fraction) -> str:
     return ("gaussian" if delta > 0 else "laplace") if asked == "auto" else asked
 
 
-def allocate(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str) -> Bill:
-    """Split (ε, δ) over all shares of all releases.
+Portions = tuple[tuple[Fraction, ...], ...]
+"""For each release the price of each of its shares, and last that of its selection of keys, if it has one."""
 
-    Thresholds take their part of δ first: all of it under Laplace noise (which needs none), half under Gaussian.
-    """
-    selections = sum(1 for r in releases if r.selection is not None)
-    portions = selections + sum(len(r.shares) for r in releases)
-    if portions == 0:
-        return Bill(mechanism, epsilon, delta, tuple(Priced(r, ()) for r in releases))
+
+@dataclass(frozen=True, slots=True)
+class Funds:
+    """What (ε, δ) buys: a price in ρ, or ε under Laplace noise; δ for thresholds, and δ for the conversion of ρ."""
+
+    mechanism: str
+    price: Fraction
+    slack: Fraction
+    conversion: Fraction
+
+    def epsilon(self, price: Fraction) -> Fraction:
+        """The ε that a price amounts to."""
+        return price if self.mechanism == "laplace" else exact(epsilon_for(price, self.conversion))
+
+    def plus(self, one: Cost, two: Cost) -> Cost:
+        """Two charges out of these funds as one cost: ε under Laplace noise and ρ elsewhere add up."""
+        if FREE in (one, two):
+            return two if one == FREE else one
+        rho = one.rho + two.rho
+        if self.mechanism == "laplace":
+            return Cost(one.epsilon + two.epsilon, one.delta + two.delta, rho)
+        return Cost(epsilon_for(rho, self.conversion), float(self.conversion + self.slack), rho)
+
+
+def fund(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str) -> Funds:
+    """Thresholds take their part of δ first: all of it under Laplace noise (which needs none), half under Gaussian."""
+    selections = any(r.selection is not None for r in releases)
     if selections and delta == 0:
         raise UnsupportedQuery(
             "the groups of this query are not known in advance: showing them needs delta > 0, and the budget has none",
             hint="group by columns with declared values, booleans, or bounded whole numbers and dates",
         )
     slack = (delta if mechanism == "laplace" else delta / 2) if selections else Fraction(0)
-    price = epsilon if mechanism == "laplace" else rho_for(epsilon, delta - slack)
-    each, tail = price / portions, slack / selections if selections else Fraction(0)
-    return Bill(mechanism, epsilon, delta, tuple(_price(r, each, tail, mechanism) for r in releases))
+    if mechanism == "laplace":
+        return Funds(mechanism, epsilon, slack, Fraction(0))
+    return Funds(mechanism, rho_for(epsilon, delta - slack), slack, delta - slack)
 
 
-def _price(release: Bounded, each: Fraction, tail: Fraction, mechanism: str) -> Priced:
+def allocate(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str) -> Bill:
+    """Split (ε, δ) equally over all shares of all releases."""
+    if not any(map(_parts, releases)):
+        return Bill(mechanism, epsilon, delta, tuple(Priced(r, (), Portion(mechanism)) for r in releases))
+    funds = fund(releases, epsilon, delta, mechanism)
+    return Bill(mechanism, epsilon, delta, _priced(releases, equally(releases, funds.price), funds, exact=False))
+
+
+def spend(releases: Sequence[Bounded], portions: Portions, funds: Funds) -> Bill:
+    """The query with these portions, whatever they add up to; thresholds take the δ of the funds."""
+    epsilon = funds.epsilon(sum((p for each in portions for p in each), Fraction(0)))
+    priced = _priced(releases, portions, funds, exact=True)
+    return Bill(funds.mechanism, epsilon, funds.conversion + funds.slack, priced)
+
+
+def equally(releases: Sequence[Bounded], price: Fraction) -> Portions:
+    """The same part of a price for every share."""
+    each = price / max(1, sum(map(_parts, releases)))
+    return tuple((each,) * _parts(release) for release in releases)
+
+
+def _parts(release: Bounded) -> int:
+    return len(release.shares) + (release.selection is not None)
+
+
+def _priced(releases: Sequence[Bounded], portions: Portions, funds: Funds, *, exact: bool) -> tuple[Priced, ...]:
+    selections = sum(1 for r in releases if r.selection is not None)
+    tail = funds.slack / selections if selections else Fraction(0)
+    whole = sum((part for each in portions for part in each), Fraction(0))
+    made = [Portion(funds.mechanism, whole, each, tail, exact) for each in portions]
+    return tuple(price_release(r, portion) for r, portion in zip(releases, made, strict=True))
+
+
+def price_release(release: Bounded, portion: Portion) -> Priced:
+    """The noise of one release, by its portion and its bounds alone: a release that was made can be priced again."""
+    noised = _noise_of(release, portion.parts, portion.mechanism)
+    if release.selection is None:
+        return Priced(release, noised, portion)
+    claim = release.selection.claim
+    noise = _noise(claim, portion.parts[-1], portion.mechanism)
+    cut = threshold(noise, release.selection.weights, float_down(portion.tail))
+    return Priced(release, noised, portion, Noised(noise, 0, claim, claim), cut)
+
+
+def _noise_of(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> tuple[Noised, ...]:
+    """The noise of each statistic, scaled to the claim and the portion of its share."""
     noised: dict[int, Noised] = {}
-    for share, joint in release.shares:
+    for (share, joint), each in zip(release.shares, portions[: len(release.shares)], strict=True):
         noise, shift = _scale(joint, each, mechanism)
         for index in share:
             noised[index] = Noised(noise, shift, release.statistics[index].claim.coarser(shift), joint.coarser(shift))
-    ordered = tuple(noised[i] for i in range(len(release.statistics)))
-    if release.selection is None:
-        return Priced(release, ordered)
-    claim = release.selection.claim
-    noise = _noise(claim, each, mechanism)
-    cut = threshold(noise, release.selection.weights, float_down(tail))
-    return Priced(release, ordered, Noised(noise, 0, claim, claim), cut, tail)
+    return tuple(noised[i] for i in range(len(release.statistics)))
 
 
 def _scale(claim: Claim, each: Fraction, mechanism: str) -> tuple[Noise, int]:

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -14,9 +14,17 @@ from dpsql.budget.accountant import Caps, Spent
 from dpsql.budget.chain import ROOT, Row, link
 from dpsql.budget.event import Charge
 from dpsql.budget.exact import exact
+from dpsql.budget.window import begins, stricter
 from dpsql.errors import LedgerError
 
+Whose = tuple[str | None, str | None]
+"""An account: an analyst's (ana, None), that of one of their purposes (ana, research), or everyone's (None, None)."""
+
+EVERYONE: Whose = (None, None)
+
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_AT = len('{"at":"')
+_DAY = _AT + len("2026-12-31")
 
 
 @dataclass(slots=True)
@@ -39,12 +47,31 @@ class Sums:
         return Spent(self.rho, self.delta, self.epsilon)
 
 
+class Days(dict[str, Sums]):
+    """What an account spent on each day (UTC)."""
+
+    def __missing__(self, day: str) -> Sums:
+        date.fromisoformat(day)
+        return self.setdefault(day, Sums())
+
+
 class Kept(NamedTuple):
-    """A release entry: the charge that paid for it, and the digest of the payload, which has its number."""
+    """A release entry: the charge that paid for it, the digest of the payload, which has its number, and its body.
+
+    `charge` is the part of that charge which is its own; an old ledger does not know it.
+    """
 
     number: int
     entry: int
+    fingerprint: str
     digest: str
+    charge: list[int | None] | None
+    body: str
+
+    def told(self) -> dict[str, Any]:
+        """When it was made, and how it can be made again."""
+        body: dict[str, Any] = _scan(self.body, 0)[0]
+        return body
 
 
 @dataclass(slots=True)
@@ -62,12 +89,14 @@ class Book:
     label: str = ""
     last: str = ""
     total: Sums = field(default_factory=Sums)
-    by_analyst: defaultdict[str, Sums] = field(default_factory=lambda: defaultdict(Sums))
-    caps: dict[str | None, Caps] = field(default_factory=dict)
+    days: defaultdict[Whose, Days] = field(default_factory=lambda: defaultdict(Days))
+    caps: dict[Whose, Caps] = field(default_factory=dict)
     charges: dict[int, tuple[str, str]] = field(default_factory=dict)
-    replays: set[tuple[str, int]] = field(default_factory=set)
-    kept: dict[str, Kept] = field(default_factory=dict)
+    replays: set[tuple[Whose, int, int | None]] = field(default_factory=set)
+    kept: defaultdict[str, list[Kept]] = field(default_factory=lambda: defaultdict(list))
+    families: defaultdict[str, list[Kept]] = field(default_factory=lambda: defaultdict(list))
     releases: set[tuple[int, str]] = field(default_factory=set)
+    numbered: dict[int, Kept] = field(default_factory=dict)
     facts: defaultdict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
 
     def extend(self, entries: Iterable[Row]) -> None:
@@ -77,7 +106,7 @@ class Book:
             for number, kind, gist, body, digest in entries:
                 if number != expected or digest != link(head, number, kind, gist, body):
                     raise LedgerError(f"entry {expected} is missing or was changed")
-                read(number, kind, gist, body)
+                read(number, kind, _scan(gist, 0)[0], gist, body)
                 before, head, last, expected = head, digest, body, number + 1
         finally:
             self.number, self.previous, self.head, self.last = expected - 1, before, head, last
@@ -87,59 +116,104 @@ class Book:
         """When the last entry was written."""
         return datetime.fromisoformat(json.loads(self.last)["at"]) if self.last else None
 
-    def spent(self, analyst: str | None) -> Spent:
-        """The sums of an analyst's account, or (None) of the whole dataset's."""
-        sums = self.total if analyst is None else self.by_analyst.get(analyst, Sums())
+    def spent(self, whose: Whose, since: date | None = None) -> Spent:
+        """The sums of an account, or what it spent since a day.
+
+        Each entry has the day that is written in it. One from a clock that was ahead is of a day to come: until that
+        day is over it counts in every window.
+        """
+        if whose == EVERYONE:
+            return self.total.spent()
+        first, sums = "" if since is None else since.isoformat(), Sums()
+        for day, spent in self.days.get(whose, {}).items():
+            if day >= first:
+                sums.add(spent.rho, spent.delta, spent.epsilon)
         return sums.spent()
+
+    def spent_in(self, whose: Whose, caps: Caps, today: date) -> Spent:
+        """The sums of an account in its window of that day, or for ever where it has none."""
+        return self.spent(whose, None if caps.every is None else begins(today, caps.every))
 
     def details(self, entry: int) -> dict[str, Any]:
         """The body of a charge entry."""
         body: dict[str, Any] = _scan(self.charges[entry][1], 0)[0]
         return body
 
-    def payer(self, entry: int) -> str | None:
-        """Whose query a charge was for; None for the steward."""
-        analyst: str | None = _scan(self.charges[entry][0], 0)[0][0]
-        return analyst
+    def payer(self, entry: int) -> Whose:
+        """For whom and for which purpose a charge was made; no analyst for the steward."""
+        analyst, _, _, _, *purpose = _scan(self.charges[entry][0], 0)[0]
+        return analyst, purpose[0] if purpose else None
 
-    def charge(self, entry: int) -> Charge:
-        """What an entry charged."""
-        return Charge(*_scan(self.charges[entry][0], 0)[0][1:])
+    def charge(self, entry: int, release: int | None = None) -> Charge:
+        """What an entry charged, or the part of it that one of its releases costs, where that is known."""
+        part = None if release is None else self.numbered[release].charge
+        return Charge(*(_scan(self.charges[entry][0], 0)[0][1:4] if part is None else part))
 
-    def owes(self, entry: int, analyst: str | None) -> bool:
-        """Whether a replay of this entry is yet to be counted against the analyst's own cap."""
-        own = analyst is None or analyst == self.payer(entry)
-        return not own and (analyst, entry) not in self.replays
+    def owes(self, entry: int, whose: Whose, release: int | None = None) -> list[Whose]:
+        """The analyst's account, and that of the purpose, against which a replay of this entry, or of one of its
+        releases, is yet to be counted.
+        """
+        analyst, purpose = whose
+        payer = self.payer(entry)
+        paid = {(payer[0], None), payer}
+        mine: list[Whose] = [(analyst, None), *([(analyst, purpose)] if purpose is not None else [])]
+        done = self.replays
+        return [
+            each
+            for each in mine
+            if analyst is not None and each not in paid and not {(each, entry, None), (each, entry, release)} & done
+        ]
 
     def may_keep(self, entry: int, fingerprint: str) -> bool:
         """Whether the entry paid for this release, which is not kept yet."""
         known = entry in self.charges and (entry, fingerprint) not in self.releases
         return known and fingerprint in self.details(entry)["fingerprints"]
 
-    def in_force(self, who: str | None, caps: Caps | None) -> Caps | None:
+    def latest(self, whose: Whose) -> int | None:
+        """The last charge of an account, or of anybody."""
+        analyst, purpose = whose
+        for entry in reversed(self.charges):
+            payer = self.payer(entry)
+            if whose in (EVERYONE, payer) or (purpose is None and payer[0] == analyst):
+                return entry
+        return None
+
+    def in_force(self, whose: Whose, caps: Caps | None) -> Caps | None:
         """The caps of an account: what the policy says now, but never more than what is recorded."""
-        recorded = self.caps.get(who)
+        recorded = self.caps.get(whose)
         if caps is None or recorded is None:
             return recorded if caps is None else exactly(caps)
-        return Caps(min(exact(caps.epsilon), exact(recorded.epsilon)), min(exact(caps.delta), exact(recorded.delta)))
+        return Caps(
+            min(exact(caps.epsilon), exact(recorded.epsilon)),
+            min(exact(caps.delta), exact(recorded.delta)),
+            stricter(caps.every, recorded.every),
+        )
 
-    def _read(self, number: int, kind: str, text: str, body: str) -> None:
+    def _read(self, number: int, kind: str, gist: list[Any], text: str, body: str) -> None:
         """An unknown kind is refused, never skipped: it may change what is left."""
-        gist = _scan(text, 0)[0]
         if kind == "charge":
-            analyst, *charge = gist
+            analyst, rho, delta, epsilon = gist[:4]
             self.charges[number] = text, body
-            self.total.add(*charge)
+            self.total.add(rho, delta, epsilon)
             if analyst is not None:
-                self.by_analyst[analyst].add(*charge)
+                self.days[analyst, None][body[_AT:_DAY]].add(rho, delta, epsilon)
+            if len(gist) > 4:
+                self.days[analyst, gist[4]][body[_AT:_DAY]].add(rho, delta, epsilon)
         elif kind == "release":
-            self._release(number, *gist)
+            self._release(number, body, *gist)
         elif kind == "replay":
-            analyst, entry = gist
-            self.replays.add((analyst, entry))
-            self.by_analyst[analyst].add(*_scan(self.charges[entry][0], 0)[0][1:])
+            self._replay(body, *gist)
         else:
             self._read_act(number, kind, gist)
+
+    def _replay(
+        self, body: str, analyst: str, entry: int, release: int | None = None, purpose: str | None = None
+    ) -> None:
+        """It counts on the day of the replay, for whoever has not paid for the release yet."""
+        charge = self.charge(entry, release)
+        for whose in self.owes(entry, (analyst, purpose), release):
+            self.replays.add((whose, entry, release))
+            self.days[whose][body[_AT:_DAY]].add(charge.rho, charge.delta, charge.epsilon)
 
     def _read_act(self, number: int, kind: str, gist: list[Any]) -> None:
         """The kinds that are the steward's."""
@@ -147,8 +221,9 @@ class Book:
             table, fact, version = gist
             self.facts[version].add((table, fact))
         elif kind == "caps":
-            who, epsilon, delta = gist
-            self.caps[who] = Caps(Fraction(epsilon), Fraction(delta))
+            who, epsilon, delta, *rest = gist
+            purpose, every = rest or (None, None)
+            self.caps[who, purpose] = Caps(Fraction(epsilon), Fraction(delta), every)
         elif kind == "restore":
             self.total.add(*gist)
         elif kind == "version":
@@ -158,22 +233,35 @@ class Book:
         elif kind not in ("clock", "migrate"):
             raise LedgerError(f"entry {number} is of a kind that this dpsql does not know")
 
-    def _release(self, number: int, entry: int, fingerprint: str, digest: str) -> None:
-        """The first release of a fingerprint is the one that is replayed."""
+    def _release(
+        self, number: int, body: str, entry: int, fingerprint: str, digest: str, family: str = "", *charge: int | None
+    ) -> None:
+        kept = Kept(number, entry, fingerprint, digest, list(charge) or None, body)
         self.releases.add((entry, fingerprint))
-        self.kept.setdefault(fingerprint, Kept(number, entry, digest))
+        self.numbered[number] = kept
+        self.kept[fingerprint].append(kept)
+        if family:
+            self.families[family].append(kept)
 
 
 def exactly(caps: Caps) -> Caps:
     """The same caps in exact numbers, so that they can be compared."""
-    return Caps(exact(caps.epsilon), exact(caps.delta))
+    return Caps(exact(caps.epsilon), exact(caps.delta), caps.every)
 
 
-def write_charge(charge: Charge | Spent) -> list[int | None]:
+def write_sums(sums: Charge | Spent) -> list[int | None]:
     """The integers of a charge, for a gist."""
-    return [charge.rho, charge.delta, charge.epsilon]
+    return [sums.rho, sums.delta, sums.epsilon]
 
 
-def write_caps(who: str | None, caps: Caps) -> list[str | None]:
-    """Whose caps, and the exact numbers as text, for a gist."""
-    return [who, str(exact(caps.epsilon)), str(exact(caps.delta))]
+def write_charge(whose: Whose, charge: Charge) -> list[Any]:
+    """Who pays and how much, for a gist; a purpose comes last, where there is one."""
+    analyst, purpose = whose
+    return [analyst, *write_sums(charge), *([purpose] if purpose is not None else [])]
+
+
+def write_caps(whose: Whose, caps: Caps) -> list[str | None]:
+    """Whose caps, and the exact numbers as text, for a gist; purpose and window come last, where there is one."""
+    who, purpose = whose
+    more = [] if purpose is None and caps.every is None else [purpose, caps.every]
+    return [who, str(exact(caps.epsilon)), str(exact(caps.delta)), *more]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from numbers import Integral
 
@@ -69,3 +69,18 @@ def float_down(value: Fraction) -> float:
     """The greatest float that, read by `exact`, is not above the value."""
     nearest = float(value)
     return nearest if exact(nearest) <= value else math.nextafter(nearest, -math.inf)
+
+
+def digits_down(value: float, digits: int = 4) -> float:
+    """What is shown of a number that may be asked for: the digits, rounded down."""
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def digits_up(value: float, digits: int = 4) -> float:
+    """What is shown of a number that was spent: the digits, rounded up."""
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def _rounded(value: float, digits: int, way: str) -> float:
+    """A float stands for the shortest decimal that is read as it, so 0.1 is rounded as a tenth."""
+    return float(Context(prec=digits, rounding=way).create_decimal(repr(value)))

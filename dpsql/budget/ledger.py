@@ -11,25 +11,27 @@ import hashlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from dpsql.budget import store
-from dpsql.budget.account import Ledger, LogEntry, Request, Stored
+from dpsql.budget.account import About, Charged, Ledger, LogEntry, Relative, Request, Standing, Stored
 from dpsql.budget.accountant import Caps, Spent
 from dpsql.budget.admission import Account, admit, raise_hint
-from dpsql.budget.book import Book, exactly, write_caps, write_charge
+from dpsql.budget.book import EVERYONE, Book, Kept, Whose, exactly, write_caps, write_charge, write_sums
 from dpsql.budget.chain import ROOT, Row, following
 from dpsql.budget.clock import now, stamp
 from dpsql.budget.durable import refuse_network, sync_file
 from dpsql.budget.head import Head, Mark
-from dpsql.budget.line import read_cost, read_line
+from dpsql.budget.line import read_cost, read_error, read_line, write_error
 from dpsql.budget.store import damaged, explained
+from dpsql.budget.window import renews
 from dpsql.errors import BudgetExceeded, LedgerError
 
-__all__ = ["Ledger", "LogEntry", "Request", "SqliteLedger", "Stored", "open_ledger"]
+__all__ = ["About", "Ledger", "LogEntry", "Relative", "Request", "SqliteLedger", "Stored", "open_ledger"]
 
 
 def open_ledger(path: str | Path, dataset: str | None, *, create: bool = True) -> SqliteLedger:
@@ -105,49 +107,103 @@ class SqliteLedger(Ledger):
             "cost": [repr(request.cost.epsilon), repr(request.cost.delta), repr(request.cost.rho)],
             "fingerprints": [fingerprint.hex() for fingerprint in request.fingerprints],
             "sql": request.sql,
+            **write_error(request.error),
         }
         self._note_caps(request)
         with self._writing():
             self._admit(request)
-            return self._append("charge", [request.analyst, *write_charge(request.charge)], body)
+            return self._append("charge", write_charge((request.analyst, request.purpose), request.charge), body)
 
-    def spent(self, analyst: str | None) -> Spent:
+    def afford(self, request: Request) -> None:
         """See `Ledger`."""
         with self._reading():
-            return self._book.spent(analyst)
+            self._admit(request)
 
-    def store(self, entry: int, fingerprint: bytes, payload: bytes) -> None:
+    def spent(self, analyst: str | None, purpose: str | None = None) -> Spent:
+        """See `Ledger`."""
+        with self._reading():
+            return self._book.spent((analyst, purpose))
+
+    def standing(self, who: str | None, caps: Caps, purpose: str | None = None) -> Standing:
+        """See `Ledger`."""
+        with self._reading():
+            account = self._account((who, purpose), caps)
+            return Standing(account.caps, account.spent, account.renews)
+
+    def last(self, analyst: str | None, purpose: str | None = None) -> Charged | None:
+        """See `Ledger`."""
+        with self._reading():
+            entry = self._book.latest((analyst, purpose))
+            if entry is None:
+                return None
+            body = self._book.details(entry)
+            return Charged(self._book.charge(entry), read_cost(body), read_error(body))
+
+    def store(self, entry: int, fingerprint: bytes, payload: bytes, about: About | None = None) -> None:
         """See `Ledger`. The chain holds the payload's digest, so a changed payload is never replayed."""
         key = fingerprint.hex()
+        known = [] if about is None else [about.family.hex(), *write_sums(about.charge)]
+        body = {} if about is None else {"recipe": dict(about.recipe)}
         with self._writing():
             if not self._book.may_keep(entry, key):
                 raise LedgerError(f"entry {entry} did not pay for this release, or it is kept already")
             digest = hashlib.sha256(payload).hexdigest()
-            number = self._append("release", [entry, key, digest], {})
+            number = self._append("release", [entry, key, digest, *known], body)
             self._db.execute("INSERT INTO payload VALUES (?, ?)", (number, payload))
 
-    def find(self, fingerprint: bytes) -> Stored | None:
+    def find(self, fingerprint: bytes, keep: timedelta | None = None) -> Stored | None:
         """See `Ledger`."""
         with self._reading():
-            kept = self._book.kept.get(fingerprint.hex())
-            if kept is None:
+            found = next(self._fresh(self._book.kept.get(fingerprint.hex(), ()), keep), None)
+            if found is None:
                 return None
-            payload = self._payload(kept.number, kept.digest)
-            return Stored(kept.entry, self._book.payer(kept.entry), payload, self._book.charge(kept.entry))
+            payload, charge = self._payload(found.number, found.digest), self._book.charge(found.entry, found.number)
+            return Stored(found.number, found.entry, self._book.payer(found.entry)[0], payload, charge)
 
-    def replayed(self, entry: int, analyst: str | None, caps: Caps | None) -> bool:
+    def relatives(
+        self, families: Sequence[bytes], analyst: str | None, keep: timedelta | None = None, purpose: str | None = None
+    ) -> list[list[Relative]]:
+        """See `Ledger`."""
+        with self._reading():
+            kept = [list(self._fresh(self._book.families.get(family.hex(), ()), keep)) for family in families]
+            return [[self._relative(each, (analyst, purpose)) for each in found] for found in kept]
+
+    def _relative(self, kept: Kept, whose: Whose) -> Relative:
+        owed = bool(self._book.owes(kept.entry, whose, kept.number))
+        return Relative(bytes.fromhex(kept.fingerprint), kept.told()["recipe"], owed)
+
+    def _fresh(self, releases: Iterable[Kept], keep: timedelta | None) -> Iterator[Kept]:
+        """Those that are not too old by the later of the clock and the last entry: a clock set back revives nothing."""
+        if keep is None:
+            return iter(releases)
+        time = max(now(), self._book.at or now())
+        return (kept for kept in releases if time - datetime.fromisoformat(kept.told()["at"]) <= keep)
+
+    def replayed(
+        self,
+        entry: int,
+        analyst: str | None,
+        caps: Caps | None,
+        release: int | None = None,
+        purpose: str | None = None,
+        purpose_caps: Caps | None = None,
+    ) -> bool:
         """See `Ledger`. Nothing is written, and no disk is waited for, unless there is something to count."""
         with self._reading():
-            if not self._owes(entry, analyst):
+            if not self._owes(entry, (analyst, purpose), release):
                 return False
+        asked: dict[Whose, Caps | None] = {(analyst, None): caps, (analyst, purpose): purpose_caps or caps}
         with self._writing():
-            if analyst is None or not self._owes(entry, analyst):
+            owing = self._owes(entry, (analyst, purpose), release)
+            if not owing:
                 return False
-            limit = self._book.in_force(analyst, caps)
-            if limit is not None:
-                cost = read_cost(self._book.details(entry))
-                admit(self._book.charge(entry), cost, [(analyst, limit, self._book.spent(analyst))])
-            self._append("replay", [analyst, entry], {})
+            limited = [(whose, limit) for whose in owing if (limit := self._book.in_force(whose, asked[whose]))]
+            cost = read_cost(self._book.details(entry))
+            admit(self._book.charge(entry, release), cost, [self._account(*each) for each in limited])
+            gist: list[Any] = [analyst, entry, release, purpose]
+            while gist[-1] is None:
+                gist.pop()
+            self._append("replay", gist, {})
             return True
 
     def salt(self) -> bytes:
@@ -165,18 +221,20 @@ class SqliteLedger(Ledger):
         with self._reading():
             return frozenset(self._book.facts.get(data_version, ()))
 
-    def in_force(self, who: str | None, caps: Caps) -> Caps:
+    def in_force(self, who: str | None, caps: Caps, purpose: str | None = None) -> Caps:
         """See `Ledger`."""
         with self._reading():
-            return self._book.in_force(who, caps) or caps
+            return self._book.in_force((who, purpose), caps) or caps
 
-    def record_caps(self, who: str | None, caps: Caps, by: str) -> bool:
+    def record_caps(self, who: str | None, caps: Caps, by: str, purpose: str | None = None) -> bool:
         """See `Ledger`."""
         named(by)
+        if who is None and caps.every is not None:
+            raise LedgerError("the dataset's cap never starts afresh", hint="give `every` to analysts only")
         with self._writing():
-            if self._book.caps.get(who) == exactly(caps):
+            if self._book.caps.get((who, purpose)) == exactly(caps):
                 return False
-            self._append("caps", write_caps(who, caps), {"by": by})
+            self._append("caps", write_caps((who, purpose), caps), {"by": by})
             return True
 
     def accept_clock(self, by: str) -> None:
@@ -213,7 +271,7 @@ class SqliteLedger(Ledger):
     def kept(self) -> list[tuple[int, bytes]]:
         """All noisy tables with the numbers of their entries, each checked against its digest."""
         with self._reading():
-            digests = {each.number: each.digest for each in self._book.kept.values()}
+            digests = {number: each.digest for number, each in self._book.numbered.items()}
             found = list(store.payloads(self._db))
             for number, digest in digests.items():
                 self._payload(number, digest)
@@ -317,7 +375,7 @@ class SqliteLedger(Ledger):
             raise damaged(self._path, "its last entries are missing")
 
     def _mark(self) -> Mark:
-        return Mark(self._book.number, self._book.head, self._book.spent(None))
+        return Mark(self._book.number, self._book.head, self._book.spent(EVERYONE))
 
     def _marked(self) -> Mark:
         with explained(self._path):
@@ -363,37 +421,60 @@ class SqliteLedger(Ledger):
             raise damaged(self._path, f"the release kept in entry {number} was changed")
         return payload
 
-    def _owes(self, entry: int, analyst: str | None) -> bool:
+    def _owes(self, entry: int, whose: Whose, release: int | None) -> list[Whose]:
         if entry not in self._book.charges:
             raise LedgerError(f"the ledger has no charge with number {entry}")
-        return self._book.owes(entry, analyst)
+        if release is not None and (release not in self._book.numbered or self._book.numbered[release].entry != entry):
+            raise LedgerError(f"the ledger has no release with number {release} of entry {entry}")
+        return self._book.owes(entry, whose, release)
 
     def _note_caps(self, request: Request) -> None:
         """Record the caps of a new account, and lower ones, each as an entry of its own: no later rise is silent."""
-        for who, caps in ((None, request.dataset_caps), (request.analyst, request.analyst_caps)):
-            if caps is not None and self._book.caps.get(who) != self._book.in_force(who, caps):
+        for whose, caps in _asked(request).items():
+            if self._book.caps.get(whose) != self._book.in_force(whose, caps):
                 with self._writing():
-                    lower = self._book.in_force(who, caps)
-                    if lower is not None and self._book.caps.get(who) != lower:
-                        self._append("caps", write_caps(who, lower), {"by": "the policy"})
+                    lower = self._book.in_force(whose, caps)
+                    if lower is not None and self._book.caps.get(whose) != lower:
+                        self._append("caps", write_caps(whose, lower), {"by": "the policy"})
 
     def _admit(self, request: Request) -> None:
+        asked = _asked(request)
         try:
-            admit(request.charge, request.cost, self._accounts(request))
+            admit(request.charge, request.cost, [self._account(*each) for each in self._limited(request).items()])
         except BudgetExceeded as refusal:
-            asked = ((None, request.dataset_caps), (request.analyst, request.analyst_caps))
-            if any(caps is not None and self._book.in_force(who, caps) != exactly(caps) for who, caps in asked):
+            if any(self._book.in_force(whose, caps) != exactly(caps) for whose, caps in asked.items()):
                 refusal.hint = raise_hint(refusal.hint)
             raise
 
-    def _accounts(self, request: Request) -> list[Account]:
-        """Those that must admit the request: the analyst's own, where it has a cap, inside the dataset's."""
-        everyone = self._book.in_force(None, request.dataset_caps) or request.dataset_caps
-        accounts = [(f"everyone on '{self._book.dataset}'", everyone, self._book.spent(None))]
-        own = None if request.analyst is None else self._book.in_force(request.analyst, request.analyst_caps)
-        if request.analyst is not None and own is not None:
-            accounts.insert(0, (request.analyst, own, self._book.spent(request.analyst)))
-        return accounts
+    def _limited(self, request: Request) -> dict[Whose, Caps]:
+        """The accounts that must admit a request, the innermost first: those with caps, now or recorded."""
+        asked, own = _asked(request), (request.analyst, request.purpose)
+        inner = dict.fromkeys([own, (request.analyst, None), EVERYONE])
+        limits = {whose: self._book.in_force(whose, asked.get(whose)) for whose in inner}
+        return {whose: caps for whose, caps in limits.items() if caps is not None}
+
+    def _account(self, whose: Whose, caps: Caps) -> Account:
+        """An account in its window of the time that the next entry would have."""
+        limit = self._book.in_force(whose, caps) or caps
+        today = max(now(), self._book.at or now()).date()
+        again = None if limit.every is None else renews(today, limit.every)
+        return Account(self._name(whose), limit, self._book.spent_in(whose, limit, today), again)
+
+    def _name(self, whose: Whose) -> str:
+        who, purpose = whose
+        if who is None:
+            return f"everyone on '{self._book.dataset}'"
+        return who if purpose is None else f"{who} for {purpose}"
+
+
+def _asked(request: Request) -> dict[Whose, Caps]:
+    """What the policy says of each account that a request concerns."""
+    asked: dict[Whose, Caps | None] = {EVERYONE: request.dataset_caps}
+    if request.analyst is not None:
+        asked[request.analyst, None] = request.analyst_caps
+    if request.purpose is not None:
+        asked[request.analyst, request.purpose] = request.purpose_caps
+    return {whose: caps for whose, caps in asked.items() if caps is not None}
 
 
 def named(by: str) -> str:

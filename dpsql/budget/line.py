@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from dpsql.budget.account import LogEntry
+from dpsql.budget.account import ErrorBar, LogEntry
 from dpsql.budget.chain import Row
 from dpsql.budget.event import Cost
 
@@ -16,12 +16,26 @@ def read_line(entry: Row) -> LogEntry:
     number, kind, gist, body = entry[0], entry[1], json.loads(entry[2]), json.loads(entry[3])
     cost = read_cost(body) if "cost" in body else None
     who = gist[0] if kind in ("charge", "replay") else None
-    return LogEntry(number, datetime.fromisoformat(body["at"]), kind, who, _text(kind, gist, body), cost)
+    at, last = datetime.fromisoformat(body["at"]), {"charge": 4, "replay": 2}.get(kind, len(gist))
+    return LogEntry(number, at, kind, who, _text(kind, gist, body), cost, gist[last] if len(gist) > last else None)
 
 
 def read_cost(body: dict[str, Any]) -> Cost:
     """The cost that people saw."""
     return Cost(*map(float, body["cost"]))
+
+
+def write_error(error: ErrorBar | None) -> dict[str, Any]:
+    """How far off the first statistic was to be, for the body of a charge."""
+    return {} if error is None else {"error": [error.of, repr(error.half), error.noise]}
+
+
+def read_error(body: dict[str, Any]) -> ErrorBar | None:
+    """The same, read back; older entries do not have it."""
+    if "error" not in body:
+        return None
+    of, half, noise = body["error"]
+    return ErrorBar(of, float(half), noise)
 
 
 def export(entry: Row) -> dict[str, Any]:
@@ -43,10 +57,9 @@ def _text(kind: str, gist: list[Any], body: dict[str, Any]) -> str:
         case "release":
             return f"release of entry {gist[0]}"
         case "replay":
-            return f"replay of entry {gist[1]}"
+            return f"replay of entry {gist[1]}" + (f", release {gist[2]}" if gist[2:] else "")
         case "caps":
-            whose = "the dataset" if gist[0] is None else gist[0]
-            return f"caps of {whose}: ε = {_short(gist[1])}, δ = {_short(gist[2])}; by {body['by']}"
+            return f"{_caps(*gist)}; by {body['by']}"
         case "restore":
             return f"restored from {body['source']}; {body['told']}; by {body['by']}"
         case "version":
@@ -55,6 +68,11 @@ def _text(kind: str, gist: list[Any], body: dict[str, Any]) -> str:
             return f"migrated from version {body['version']}; by {body['by']}"
         case _:
             return f"{kind}; by {body['by']}"
+
+
+def _caps(who: str | None, epsilon: str, delta: str, purpose: str | None = None, every: str | None = None) -> str:
+    whose = f"{who or 'the dataset'}{f' for {purpose}' if purpose else ''}"
+    return f"caps of {whose}: ε = {_short(epsilon)}, δ = {_short(delta)}{f', every {every}' if every else ''}"
 
 
 def _short(number: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpsql.budget import store
 from dpsql.budget.accountant import Spent
-from dpsql.budget.book import Book, write_charge
+from dpsql.budget.book import EVERYONE, Book, write_sums
 from dpsql.budget.chain import Row, following
 from dpsql.budget.clock import now
 from dpsql.budget.durable import link_new, refuse_network, sync_file
@@ -101,7 +101,7 @@ def put_in_place(place: str, head: Head, rows: list[Row], payloads: list[tuple[i
 def end_of(place: str, rows: list[Row]) -> Mark:
     """The mark of a whole ledger with these entries."""
     book = _read(place, rows)
-    return Mark(book.number, book.head, book.spent(None))
+    return Mark(book.number, book.head, book.spent(EVERYONE))
 
 
 def _load(copy: str) -> tuple[list[Row], list[tuple[int, bytes]]]:
@@ -150,10 +150,10 @@ def _entry(book: Book, known: Mark | None, copy: str, by: str, *, accept_loss: b
             "neither the ledger nor its head tells what was spent, so a restore may forget some of it",
             hint="find the .head file; or accept the loss by name: `--accept-loss --by NAME`",
         )
-    missing = Spent(0, 0, 0) if known is None or accept_loss else _missing(book.spent(None), known.spent)
+    missing = Spent(0, 0, 0) if known is None or accept_loss else _missing(book.spent(EVERYONE), known.spent)
     told = f"{by} accepted the loss of what came later" if accept_loss else "nothing that was spent is forgotten"
     body = {"at": now().isoformat(), "by": by, "source": Path(copy).name, "told": told}
-    return following(book.head, book.number, "restore", [*write_charge(missing)], body)
+    return following(book.head, book.number, "restore", [*write_sums(missing)], body)
 
 
 def _missing(have: Spent, known: Spent) -> Spent:

@@ -5,7 +5,10 @@ What has no entry here is refused, so every expression is deterministic, has bou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Protocol
 
@@ -42,6 +45,48 @@ class Resolver(Protocol):
         """The expression that the name stands for; raises ParseError if there is none."""
 
 
+MOST_PARTS = 20_000
+MOST_NESTED = 2_000
+_size: ContextVar[Size | None] = ContextVar("size", default=None)
+
+
+@dataclass(slots=True)
+class Size:
+    """How much one query is converted to: aliases, CASE and BETWEEN repeat what they name, and that multiplies."""
+
+    parts: int = 0
+    calls: dict[int, tuple[Expression, int]] = field(default_factory=dict)
+
+    def nested(self, made: Expression) -> int:
+        """The calls in an expression as a tree; each part is kept, so that its identity stays its own."""
+        if id(made) not in self.calls:
+            self.calls[id(made)] = made, isinstance(made, Call) + sum(map(self.nested, made.children))
+        return self.calls[id(made)][1]
+
+
+@contextmanager
+def one_query() -> Iterator[None]:
+    """Limit what is converted inside, so that a short text cannot occupy the planner for long."""
+    before = _size.set(Size())
+    try:
+        yield
+    finally:
+        _size.reset(before)
+
+
+def _limited(node: exp.Expr, made: Expression) -> Expression:
+    size = _size.get()
+    if size is not None:
+        size.parts += 1
+        if size.parts > MOST_PARTS or size.nested(made) > MOST_NESTED:
+            raise refuse(
+                "the query is too large once its aliases, CASEs and BETWEENs are written out",
+                node,
+                hint="compute repeated parts once, in a subquery, and ask for fewer values and aggregates at a time",
+            )
+    return made
+
+
 def convert(node: exp.Expr, scope: Resolver) -> Expression:
     """The typed expression of a scalar syntax tree."""
     rule = _RULES.get(type(node))
@@ -53,7 +98,7 @@ def convert(node: exp.Expr, scope: Resolver) -> Expression:
         raise refuse("this call has too few arguments", node, kind=ParseError, hint="see `dpsql functions`") from None
     except Mismatch as problem:
         raise refuse(str(problem), node, hint="cast one side, or compare values of one kind", kind=ParseError) from None
-    return made if made.span is not None else _with_span(made, node)
+    return _limited(node, made if made.span is not None else _with_span(made, node))
 
 
 def _with_span(made: Expression, node: exp.Expr) -> Expression:

@@ -6,13 +6,13 @@ has a total form on every engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 
 from dpsql.errors import Span
-from dpsql.expressions.types import BOOLEAN, Type
+from dpsql.expressions.types import Type
 
 _INFIX = {
     "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "add": "+",
@@ -119,18 +119,3 @@ def substitute(expression: Expression, columns: Mapping[str, Expression]) -> Exp
         case Call():
             return replace(expression, args=tuple(substitute(a, columns) for a in expression.args))
     return expression
-
-
-def conjuncts(condition: Expression) -> list[Expression]:
-    """The conditions that AND holds together at the top."""
-    if isinstance(condition, Call) and condition.op == "and":
-        return [part for side in condition.args for part in conjuncts(side)]
-    return [condition]
-
-
-def conjunction(conditions: Sequence[Expression]) -> Expression:
-    """All of the conditions as one; none of them is TRUE."""
-    made: Expression | None = None
-    for condition in conditions:
-        made = condition if made is None else Call(BOOLEAN, op="and", args=(made, condition))
-    return Literal(BOOLEAN, value=True) if made is None else made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,10 +77,20 @@ Ledger = Annotated[
     typer.Option("--ledger", metavar="FILE", help="The ledger; default: <dataset>.ledger beside the policy."),
 ]
 Analyst = Annotated[str | None, typer.Option("--analyst", metavar="NAME", help="Whose account pays.")]
+Purpose = Annotated[
+    str | None, typer.Option("--purpose", metavar="NAME", help="For what, where the policy lists purposes.")
+]
 Epsilon = Annotated[
     float | None, typer.Option("--epsilon", help="The price of the whole query; default: the policy's.")
 ]
 Delta = Annotated[float | None, typer.Option("--delta", help="The delta of the whole query; default: the policy's.")]
+Accuracy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--within", "--accuracy", metavar="AMOUNT",
+        help="The least price that errs by at most 100, or 2%, or for one column n=100 (may be repeated).",
+    ),
+]  # fmt: skip
 Noise = Annotated[Mechanism | None, typer.Option("--mechanism", help="The noise; default: the policy's.")]
 Nonnegative = Annotated[bool, typer.Option("--nonnegative", help="Show counts below zero as zero.")]
 
@@ -116,7 +127,8 @@ def demo(
 @app.command()
 def query(
     db: Database, sql: Query = None, file: File = None, policy: PolicyFile = None, ledger: Ledger = None,
-    analyst: Analyst = None, epsilon: Epsilon = None, delta: Delta = None, mechanism: Noise = None,
+    analyst: Analyst = None, purpose: Purpose = None, epsilon: Epsilon = None, delta: Delta = None,
+    mechanism: Noise = None, within: Accuracy = None,
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
     nonnegative: Nonnegative = False,
 ) -> None:  # fmt: skip
@@ -124,8 +136,10 @@ def query(
     from dpsql.interfaces import show
 
     text = _text(sql, file)
-    with waiting("asking the database"), _connect(db, policy, ledger, analyst) as session:
-        result = session.query(text, epsilon=epsilon, delta=delta, mechanism=mechanism, nonnegative=nonnegative)
+    with waiting("asking the database"), _connect(db, policy, ledger, analyst, purpose) as session:
+        result = session.query(
+            text, epsilon=epsilon, delta=delta, mechanism=mechanism, accuracy=_accuracy(within), nonnegative=nonnegative
+        )
         shown = {Format.TABLE: show.answer_table, Format.CSV: show.to_csv, Format.JSON: show.to_json}[form](result)
     if form is Format.TABLE:
         screen().print(shown)
@@ -137,27 +151,28 @@ def query(
 @app.command()
 def explain(
     db: Database, sql: Query = None, file: File = None, policy: PolicyFile = None, ledger: Ledger = None,
-    analyst: Analyst = None, epsilon: Epsilon = None, delta: Delta = None, mechanism: Noise = None,
+    analyst: Analyst = None, purpose: Purpose = None, epsilon: Epsilon = None, delta: Delta = None,
+    mechanism: Noise = None, within: Accuracy = None,
     engine_sql: Annotated[bool, typer.Option("--sql", help="Show the SQL that the database would run.")] = False,
 ) -> None:  # fmt: skip
     """Show what a query would do, cost and miss by. Touches no private data, spends nothing."""
     text = _text(sql, file)
-    with _connect(db, policy, ledger, analyst) as session:
-        plan = session.explain(text, epsilon=epsilon, delta=delta, mechanism=mechanism)
+    with _connect(db, policy, ledger, analyst, purpose) as session:
+        plan = session.explain(text, epsilon=epsilon, delta=delta, mechanism=mechanism, accuracy=_accuracy(within))
     typer.echo(plan.sql if engine_sql else str(plan))
 
 
 @app.command()
 def budget(
-    db: Database, policy: PolicyFile = None, ledger: Ledger = None, analyst: Analyst = None,
+    db: Database, policy: PolicyFile = None, ledger: Ledger = None, analyst: Analyst = None, purpose: Purpose = None,
     form: Annotated[Format, typer.Option("--format", help="table or json.")] = Format.TABLE,
 ) -> None:  # fmt: skip
-    """Show caps, spent and left: the dataset's, and with --analyst that analyst's."""
+    """Show caps, spent, left and what that would buy: everyone's, and with --analyst that analyst's."""
     from dpsql.interfaces import show
 
     if form is Format.CSV:
         raise typer.BadParameter("a budget is printed as table or json", param_hint="--format")
-    with _connect(db, policy, ledger, analyst, steward=analyst is None) as session:
+    with _connect(db, policy, ledger, analyst, purpose, steward=analyst is None) as session:
         status = session.budget()
     if form is Format.JSON:
         typer.echo(show.budget_json(status))
@@ -167,14 +182,16 @@ def budget(
 
 @app.command()
 def shell(
-    db: Database, policy: PolicyFile = None, ledger: Ledger = None, analyst: Analyst = None, epsilon: Epsilon = None,
-    delta: Delta = None, mechanism: Noise = None, nonnegative: Nonnegative = False,
+    db: Database, policy: PolicyFile = None, ledger: Ledger = None, analyst: Analyst = None,
+    purpose: Purpose = None, epsilon: Epsilon = None, delta: Delta = None, mechanism: Noise = None,
+    nonnegative: Nonnegative = False,
 ) -> None:  # fmt: skip
     """Ask interactively, with history and completion; or pipe a script of queries into it."""
-    from dpsql.interfaces.shell import Price, Shell
+    from dpsql.interfaces.shell import Shell
 
-    with _connect(db, policy, ledger, analyst) as session:
-        answered = Shell(session, Price(epsilon, delta, mechanism), nonnegative=nonnegative).run()
+    with _connect(db, policy, ledger, analyst, purpose) as session:
+        session.ask(replace(session.asked, epsilon=epsilon, delta=delta, mechanism=mechanism))
+        answered = Shell(session, nonnegative=nonnegative).run()
     if not (answered or sys.stdin.isatty()):
         raise typer.Exit(1)
 
@@ -228,16 +245,34 @@ def check(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> Non
         raise typer.Exit(1)
 
 
+def _accuracy(within: list[str] | None) -> str | dict[str, str] | None:
+    """One amount for all columns, or `column=amount` for some."""
+    if not within:
+        return None
+    if len(within) == 1 and "=" not in within[0]:
+        return within[0]
+    if any("=" not in each for each in within):
+        raise typer.BadParameter("give one amount for all columns, or column=amount for each", param_hint="--within")
+    return {name: amount for name, _, amount in (each.rpartition("=") for each in within)}
+
+
 def _beside(db: Path) -> Path:
     return db.parent / "policy.yaml"
 
 
 def _connect(
-    db: Path, policy: Path | None, ledger: str | None, analyst: str | None, *, steward: bool = False
+    db: Path,
+    policy: Path | None,
+    ledger: str | None,
+    analyst: str | None,
+    purpose: str | None = None,
+    *,
+    steward: bool = False,
 ) -> Connection:
     from dpsql.session import connect
 
-    return connect(db, policy=policy or _beside(db), ledger=ledger, analyst=analyst, steward=steward)
+    chosen = policy or _beside(db)
+    return connect(db, policy=chosen, ledger=ledger, analyst=analyst, purpose=purpose, steward=steward)
 
 
 def _text(sql: str | None, file: Path | None) -> str:

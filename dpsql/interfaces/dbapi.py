@@ -36,9 +36,12 @@ class Cursor:
         return -1 if self.result is None else len(self.result)
 
     def execute(self, operation: str, parameters: object = None) -> Self:
-        """Run a query with the policy's default price."""
+        """Run a query at the policy's default price, or that of a hint or of `SET dpsql.epsilon = 0.2` before it."""
         if parameters:
             raise InterfaceError("parameters are not supported", hint="write the values into the SQL")
+        self.close()
+        if self.connection.settle(operation):
+            return self
         self.result = self.connection.query(operation)
         self._rows = iter(self.result.fetchall())
         return self

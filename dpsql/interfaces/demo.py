@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from dpsql.budget.exact import digits_down
 from dpsql.errors import Error, InterfaceError
 from dpsql.interfaces.demo_data import CUSTOMERS, ORDERS, POLICY, Shop, make_shop
 from dpsql.interfaces.numbers import as_precise_as, numeric
@@ -190,7 +191,7 @@ def _true(value: Any, end: tuple[float, float]) -> Any:
 def _account(console: Console, db: Connection, result: Result) -> None:
     account = db.budget().analyst
     assert account is not None
-    left = f"left: ε = {account.remaining.epsilon:.3g} of {account.caps.epsilon:g}"
+    left = f"left: ε = {digits_down(account.remaining.epsilon, 3):.3g} of {account.whole.epsilon:.3g}"
     console.print(f"cost: {price(result)}   {left}", style="bold green")
 
 

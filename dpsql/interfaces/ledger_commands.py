@@ -52,7 +52,8 @@ def log(
         table.add_column(name)
     for line in lines[-(last or len(lines)) :]:
         cost = "" if line.cost is None else str(line.cost)
-        parts = (str(line.number), f"{line.at:%Y-%m-%d %H:%M:%S}", line.kind, line.analyst or "", cost, line.text)
+        who = f"{line.analyst or ''}{f' for {line.purpose}' if line.purpose else ''}"
+        parts = (str(line.number), f"{line.at:%Y-%m-%d %H:%M:%S}", line.kind, who, cost, line.text)
         table.add_row(*(cell(printable(part)) for part in parts))
     screen().print(table)
 
@@ -138,10 +139,12 @@ def raise_cap(
     name, loaded = _steward(by), load_policy(policy)
     place = ledger or policy.parent / f"{loaded.dataset}.ledger"
     with open_ledger(place, loaded.dataset, create=False) as opened:
-        for who in (None, *loaded.budget.analysts):
-            caps = Caps(*loaded.caps(who))
-            done = "recorded" if opened.record_caps(who, caps, name) else "in force already"
-            typer.echo(f"{who or 'dataset'}: ε = {float(caps.epsilon):g}, δ = {float(caps.delta):g}: {done}")
+        for who, purpose in loaded.accounts():
+            caps = Caps(*loaded.caps(who, purpose))
+            done = "recorded" if opened.record_caps(who, caps, name, purpose) else "in force already"
+            whose = f"{who or 'dataset'}{f' for {purpose}' if purpose else ''}"
+            window = f", afresh every {caps.every}" if caps.every else ""
+            typer.echo(f"{whose}: ε = {float(caps.epsilon):g}, δ = {float(caps.delta):g}{window}: {done}")
 
 
 @app.command("accept-clock")

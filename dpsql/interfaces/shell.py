@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import TokenType, tokenize
@@ -26,24 +26,16 @@ SELECT …;            answer a query, with error bars and cost; it may span lin
 \\tables              the tables there are
 \\d TABLE             the columns of a table, and what the policy says of them
 \\epsilon [VALUE]     the price of the next queries; without a value, show it
+SET dpsql.epsilon = 0.2;   the same in SQL, also for dpsql.delta and dpsql.mechanism; RESET ALL; undoes it
 \\help                this text
 \\q                   leave (also Ctrl-D); Ctrl-C drops the line"""
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """What queries ask for; None is the policy's default."""
-
-    epsilon: float | None = None
-    delta: float | None = None
-    mechanism: str | None = None
 
 
 class Shell:
     """One session over one connection."""
 
-    def __init__(self, db: Connection, price: Price, *, nonnegative: bool = False) -> None:
-        self.db, self.price, self.nonnegative = db, price, nonnegative
+    def __init__(self, db: Connection, *, nonnegative: bool = False) -> None:
+        self.db, self.nonnegative = db, nonnegative
         self.failed = self.done = False
         self._buffer = ""
         self._commands: dict[str, Callable[[str], None]] = {
@@ -114,23 +106,18 @@ class Shell:
         text = text.strip()
         if text.startswith("\\explain"):
             self._explain(text.removeprefix("\\explain").strip())
-        elif text:
+        elif text and not self.db.settle(text):
             self._query(text)
 
     def _query(self, sql: str) -> None:
         with waiting("asking the database"):
-            price = self.price
-            result = self.db.query(
-                sql, epsilon=price.epsilon, delta=price.delta, mechanism=price.mechanism, nonnegative=self.nonnegative
-            )
+            result = self.db.query(sql, nonnegative=self.nonnegative)
             table = answer_table(result)
         screen().print(table)
         screen().print(footer(result), style="dim", markup=False)
 
     def _explain(self, sql: str) -> None:
-        price = self.price
-        plan = self.db.explain(sql, epsilon=price.epsilon, delta=price.delta, mechanism=price.mechanism)
-        screen().print(str(plan), markup=False, soft_wrap=True)
+        screen().print(str(self.db.explain(sql)), markup=False, soft_wrap=True)
 
     def _budget(self, _: str) -> None:
         screen().print(budget_table(self.db.budget()))
@@ -157,10 +144,9 @@ class Shell:
         screen().print(table)
 
     def _epsilon(self, value: str) -> None:
-        """The policy's limit is checked by the next query."""
         if value:
-            self.price = Price(_positive(value), self.price.delta, self.price.mechanism)
-        chosen = self.price.epsilon
+            self.db.ask(replace(self.db.asked, epsilon=_positive(value)))
+        chosen = self.db.asked.epsilon
         shown = f"{self.db.policy.defaults.epsilon} (the policy's default)" if chosen is None else f"{chosen:g}"
         screen().print(f"epsilon = {shown}", markup=False)
 

@@ -12,16 +12,18 @@ from decimal import Decimal
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from dpsql.budget.exact import digits_down, digits_up
 from dpsql.interfaces.numbers import numeric, plain, with_error
 from dpsql.interfaces.terminal import printable
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     from dpsql.policy import Finding
     from dpsql.release.result import Result
-    from dpsql.session import Account, BudgetStatus
+    from dpsql.session import BudgetStatus
 
 CONFIDENCE = 0.95
 Ends = list[tuple[float, float]]
@@ -76,11 +78,11 @@ def cell(text: str, style: str = "") -> Text:
 
 
 def footer(result: Result) -> str:
-    """What the answer cost, and what its error bars leave out."""
+    """What the answer cost, and what else there is to know of it."""
     noisy = any(output.noisy for output in result._plan.outputs)
     lines = ["± is the 95% error bar of the noise"] if noisy else []
     lines.append(f"cost: {price(result)}")
-    lines += [f"not in the error bars: {'; '.join(result.notes)}"] if result.notes else []
+    lines += [f"notes: {'; '.join(result.notes)}"] if result.notes else []
     return "\n".join(lines)
 
 
@@ -146,28 +148,42 @@ def _plain_json(value: Any) -> Any:
             return str(value)
 
 
-def budget_table(status: BudgetStatus) -> Table:
-    """Caps, spent and left of the dataset and of one analyst."""
-    table = new_table(caption="left: what one more query could spend", caption_justify="left")
-    table.add_column("account")
-    for title in ("ε cap", "ε spent", "ε left", "δ cap", "δ spent", "δ left"):
-        table.add_column(title, justify="right")
-    for name, account in accounts(status):
-        parts = (account.caps, account.spent, account.remaining)
-        table.add_row(cell(name), *(f"{p.epsilon:.4g}" for p in parts), *(f"{p.delta:.3g}" for p in parts))
-    return table
+def budget_table(status: BudgetStatus) -> Group:
+    """The whole, spent and left of everyone together and of one analyst, in ε, δ and ρ, and how to read it."""
+    from rich.console import Group
 
-
-def accounts(status: BudgetStatus) -> list[tuple[str, Account]]:
-    """The accounts that a status speaks of, by name."""
-    mine = [(f"analyst {status.name}", status.analyst)] if status.analyst is not None else []
-    return [("dataset", status.dataset), *mine]
+    table = new_table()
+    for title in ("account", "", "whole", "spent", "left"):
+        table.add_column(title, justify="left" if title in ("account", "") else "right", no_wrap=True)
+    for name, account in status.accounts():
+        whole, spent, left = account.whole, account.spent, account.remaining
+        rows = [(printable(name), "ε", whole.epsilon, spent.epsilon, left.epsilon)]
+        if account.caps.delta:
+            rows.append((f"  cap {account.cap}", "ρ", whole.rho, spent.rho, left.rho))
+            rows.append(("", "δ for private keys", whole.delta, account.spent_on_keys, left.delta))
+        for title, sign, *numbers in rows:
+            shown = [digits_down(numbers[0]), digits_up(numbers[1]), digits_down(numbers[2])]
+            table.add_row(cell(title), sign, *(f"{each:.4g}" for each in shown))
+    return Group(table, *(cell(f"{printable(note)}.") for note in status.notes()))
 
 
 def budget_json(status: BudgetStatus) -> str:
     """The accounts for programs."""
     mine = None if status.analyst is None else {"name": status.name, **asdict(status.analyst)}
-    return as_json({"dataset": asdict(status.dataset), "analyst": mine})
+    purpose = None if status.purpose is None else {"name": status.purpose_name, **asdict(status.purpose)}
+    buys = None if status.buys is None else asdict(status.buys)
+    return as_json(
+        {
+            "dataset": asdict(status.dataset),
+            "analyst": mine,
+            "purpose": purpose,
+            "conversion_delta": status.at,
+            "largest_epsilon": status.largest,
+            "largest_epsilon_laplace": status.largest_laplace,
+            "buys": buys,
+            "notes": list(status.notes()),
+        }
+    )
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:

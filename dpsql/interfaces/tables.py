@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.interfaces.numbers import plain
-from dpsql.plan.catalog import Table, UnavailableTable
+from dpsql.plan.catalog import PrivateTable, PublicTable, Table, UnavailableTable
 from dpsql.policy import Column, Policy, fold
-from dpsql.policy import Table as Declared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,14 +44,17 @@ def _table(known: Table, policy: Policy, stored: Mapping[str, str]) -> TableInfo
     if isinstance(known, UnavailableTable):
         return TableInfo(name, f"cannot be queried yet: {known.reason}", ())
     declared = policy.tables[name]
-    columns = dict(declared.columns or {})
-    if declared.public and declared.columns is None:
-        columns = {column: Column() for column in stored}
-    if declared.unit_column is not None and fold(declared.unit_column) not in map(fold, columns):
-        columns = {declared.unit_column: Column(), **columns}
-    types = {fold(column): _type(type_) for column, type_ in stored.items()}
-    listed = tuple(ColumnInfo(c, types.get(fold(c), "?"), _note(c, spec, declared)) for c, spec in columns.items())
-    return TableInfo(name, _owner(name, policy), listed)
+    seen = known.columns if isinstance(known, PublicTable) else tuple(field.name for field in known.scan.fields)
+    specs, types = declared.columns or {}, {fold(column): _type(type_) for column, type_ in stored.items()}
+    listed = [ColumnInfo(c, types.get(fold(c), "?"), _note(c, specs.get(c, Column()), known)) for c in seen]
+    return TableInfo(name, _owner(known, policy), tuple(sorted(listed, key=lambda column: column.name != _unit(known))))
+
+
+def _unit(known: Table) -> str | None:
+    """The column that is the unit or leads to it, where the analyst may see it."""
+    if not isinstance(known, PrivateTable) or known.scan.hidden is not None:
+        return None
+    return known.scan.path[0].column if known.scan.path else known.scan.unit
 
 
 def _type(data_type: str) -> str:
@@ -60,18 +62,21 @@ def _type(data_type: str) -> str:
     return data_type.lower() if data_type.startswith("DECIMAL(") else data_type.partition("(")[0].lower()
 
 
-def _owner(name: str, policy: Policy) -> str:
-    table = policy.tables[name]
+def _owner(known: Table, policy: Policy) -> str:
+    table = policy.tables[known.name]
     if table.public:
         return "public: answered exactly, free"
     if table.by_row:
         return "private: each row is its own unit"
-    rows = policy.rows_per_unit(name)
-    return f"private: the unit is {table.unit_column}, up to {rows} row{'s' if rows > 1 else ''} each"
+    rows, unit = policy.rows_per_unit(known.name), _unit(known)
+    far = isinstance(known, PrivateTable) and known.scan.path
+    whose = "each unit has" if unit is None else f"the unit is {'found through ' if far else ''}{unit},"
+    return f"private: {whose} up to {rows} row{'s' if rows > 1 else ''}{' each' if unit else ''}"
 
 
-def _note(name: str, column: Column, table: Declared) -> str:
-    parts = ["the unit"] if table.unit_column is not None and fold(table.unit_column) == fold(name) else []
+def _note(name: str, column: Column, table: Table) -> str:
+    word = "leads to the unit" if isinstance(table, PrivateTable) and table.scan.path else "the unit"
+    parts = [word] if name == _unit(table) else []
     if column.values is not None:
         parts.append(f"values {', '.join(plain(value) for value in column.values)}")
     if column.values_from is not None:

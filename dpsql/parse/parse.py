@@ -9,6 +9,7 @@ from sqlglot.errors import ParseError as SyntaxProblem
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import ParseError, Span, UnsupportedQuery
+from dpsql.parse.asked import SETTINGS
 from dpsql.parse.span import refuse
 
 MAX_LENGTH = 200_000
@@ -90,7 +91,7 @@ def _limit_nesting(sql: str) -> None:
 def _wrong_kind(statement: exp.Expr) -> UnsupportedQuery | ParseError:
     name = statement.this if isinstance(statement, exp.Command) else statement.key.upper()
     hints: dict[type[exp.Expr], str] = {
-        exp.Set: "the price of a query is set by epsilon=, or on the command line by --epsilon",
+        exp.Set: f"only the price of queries can be set, by a cursor or in the shell: {SETTINGS}",
         exp.Describe: "in the shell \\d TABLE shows a table's columns",
         exp.Show: "in the shell \\tables lists the tables",
         exp.Pragma: "settings of the database belong to the steward",

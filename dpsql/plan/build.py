@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpsql.errors import Error, ParseError, Span
-from dpsql.expressions.convert import Resolver, convert
-from dpsql.expressions.expression import Column, Expression, conjunction
+from dpsql.expressions.convert import Resolver, convert, one_query
+from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BOOLEAN
 from dpsql.expressions.typing import Mismatch, common
 from dpsql.parse.span import refuse, span_of
+from dpsql.plan.canonical import canonical
 from dpsql.plan.catalog import Catalog, PrivateTable, PublicTable, UnavailableTable
 from dpsql.plan.clauses import (
     expanded,
@@ -31,6 +32,7 @@ from dpsql.plan.group import Grouping, has_aggregate
 from dpsql.plan.join import Part
 from dpsql.plan.join_refusals import SUBQUERY, check_exists
 from dpsql.plan.membership import Membership, conjuncts_of, in_condition, split_where
+from dpsql.plan.normal import conjunction, normal
 from dpsql.plan.outputs import open_output, release_output
 from dpsql.plan.plan import Output, Plan, Release
 from dpsql.plan.public_keys import public_values
@@ -75,7 +77,9 @@ _FromItem = tuple[Span | None, str, Made]
 def build(query: exp.Query, catalog: Catalog) -> Plan:
     """The plan of a parsed query; refuses whatever is not known to be private."""
     builder = _Builder(catalog, _names(query))
-    made = builder.query(query.copy(), {}, top=True)
+    _reserved(query)
+    with one_query():
+        made = builder.query(query.copy(), {}, top=True)
     if isinstance(made, Private):
         raise _lists_rows(made, query)
     assert isinstance(made.node, exp.Query)
@@ -89,6 +93,13 @@ def _names(query: exp.Expr) -> frozenset[str] | None:
     if any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star)):
         return None
     return frozenset(name.name.lower() for name in query.find_all(exp.Identifier))
+
+
+def _reserved(query: exp.Query) -> None:
+    """A name like `_r0` is a released table's; the analyst's own would stand before it."""
+    for node in query.find_all(exp.CTE, exp.TableAlias):
+        if node.alias_or_name.lower().startswith("_r") and node.alias_or_name[2:].isdigit():
+            raise refuse(f"the name {node.alias_or_name} is reserved", node, kind=ParseError, hint="take another name")
 
 
 def _lists_units(made: Private, node: exp.Expr, unit: str) -> Error:
@@ -328,11 +339,11 @@ class _Builder:
             finishing.append("expressions", exp.alias_(exp.column(ROW, table=name), "_row", quoted=True))
         items_ = tuple(Item(f"_k{i}", key) for i, key in enumerate(keys))
         most, public = self.catalog.max_public_keys, self.catalog.public
-        listed = tuple(public_values(source.relation, key, public, most) for key in keys)
+        listed = {item.name: public_values(source.relation, item.expression, public, most) for item in items_}
+        said = tuple((name, domain) for name, domain in listed.items() if domain is not None)
         groups = max(table.groups_per_unit for table in source.tables)
-        self.releases[slot] = Release(
-            name, source.name, source.relation, items_, tuple(group.aggregates), groups, listed
-        )
+        asked = tuple(group.aggregates)
+        self.releases[slot] = canonical(Release(name, source.name, source.relation, items_, asked, groups, said))
         return Open(finishing, tuple(outputs), row)
 
     # below the aggregate --------------------------------------------------------------------------------------------
@@ -386,6 +397,7 @@ class _Builder:
                 raise refuse(str(problem), member.node, kind=ParseError, hint="compare values of one kind") from None
             fields = {f.name: f for f in (*scope.relation.fields, *inner.fields)}
             conditions = [*conditions, in_condition(one, two, fields, negated=member.negated)]
+        conditions = list(map(normal, conditions))
         check_exists(scope.relation, inner, conditions, (*scope.tables, *tables), member.node)
         return existing(scope.relation, inner, conjunction(conditions), negated=member.negated)
 
@@ -443,6 +455,12 @@ class _Builder:
     def _per_unit(self, node: exp.Select, scope: Scope, keys: Sequence[Expression]) -> Relation:
         """GROUP BY with the unit among the keys: one row (or a few) per unit, still unit-local."""
         no_limit(node)
+        if node.args.get("distinct") is not None:
+            raise refuse(
+                "DISTINCT over groups of private rows is not supported",
+                node.args["distinct"],
+                hint="put the SELECT into a subquery and group once more by the unit and the columns",
+            )
         group = Grouping(
             scope, tuple(keys), lambda c: exp.column(c, quoted=True), lambda q: self._subquery(q, {}), per_unit=True
         )

@@ -11,11 +11,13 @@ from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_
 from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Column as Reference
 from dpsql.expressions.expression import Value
-from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
+from dpsql.expressions.types import Kind, Type
+from dpsql.plan.ownership import Facts, Schema, labels_of, path_to_unit, stored_column, unverified
 from dpsql.plan.public import NoPublicData, PublicData
-from dpsql.plan.relation import UNIT, Field, PublicScan, Scan, Step
-from dpsql.policy import Bound, Policy
-from dpsql.policy.model import Column, ForeignKey
+from dpsql.plan.relation import UNIT, Field, PublicScan, Scan
+from dpsql.policy import Bound, Policy, fold
+from dpsql.policy.catalog import quote
+from dpsql.policy.model import Column
 from dpsql.policy.model import Table as Declared
 
 
@@ -52,8 +54,6 @@ class PublicTable:
 
 
 Table = PrivateTable | PublicTable | UnavailableTable
-Schema = Mapping[str, Mapping[str, str]]
-Facts = frozenset[tuple[str, str]]
 LISTED = 10_000
 """Up to so many values are taken from the public table that a column refers to."""
 
@@ -69,6 +69,17 @@ class Catalog:
     def find(self, name: str) -> Table | None:
         """The table of that name, in any case."""
         return self.tables.get(name.lower())
+
+    def veiled(self, sql: str) -> str:
+        """SQL for the analyst's eyes: names on the way to the owner that they may not see are left out."""
+        private = [table.scan for table in self.tables.values() if isinstance(table, PrivateTable)]
+        seen = {f.name for scan in private for f in scan.fields} | {table.name for table in self.tables.values()}
+        for scan in private:
+            hidden = [] if scan.hidden is None else [scan.hidden.name]
+            path = [name for step in scan.path for name in (step.table, step.key)] + [scan.unit or ""]
+            for name in (*hidden, *(n for n in path if n and n not in seen)):
+                sql = sql.replace(quote(name), '"<unit>"')
+        return sql
 
     def nearest(self, name: str) -> str:
         """A hint that lists what exists."""
@@ -90,7 +101,7 @@ def make_catalog(
     analyst: str | None = None,
     public: PublicData | None = None,
 ) -> Catalog:
-    """The catalogue of an analyst (None: the steward).
+    """The catalogue of an analyst (None: the steward): columns that they may not see are not in it.
 
     `schema` gives the engine's columns and type names by folded table name; `facts` are the *verified* facts, the
     only ones that let a rule skip enforcement, or an owner be found through another table.
@@ -98,108 +109,56 @@ def make_catalog(
     tables: dict[str, Table] = {}
     known: PublicData = public or NoPublicData()
     for name in policy.tables_for(analyst):
-        declared = policy.tables[name]
-        stored = schema.get(name.lower())
-        if stored is None:
+        try:
+            tables[name.lower()] = _table(name, policy, schema, facts, policy.columns_for(analyst, name), known)
+        except PolicyError:
+            if policy.sees_all(analyst):
+                raise
             raise PolicyError(
-                f"tables.{name}: the database has no such table",
-                hint=suggest(name, sorted(schema), "tables in the database"),
-            )
-        if declared.public:
-            tables[name.lower()] = _public(name, declared, stored)
-        else:
-            tables[name.lower()] = _unverified(name, policy, facts) or _private(name, policy, schema, facts, known)
+                f"the policy does not fit the database: table {name}", hint="ask the steward to run `dpsql check`"
+            ) from None
     return Catalog(tables, policy.limits.max_public_keys, known)
 
 
-def _unverified(name: str, policy: Policy, facts: Facts) -> UnavailableTable | None:
-    """The table, if its owner is found through rows of another table and that is not verified."""
-    table = policy.tables[name]
-    while _indirect(table, policy):
-        link = table.unit
-        assert isinstance(link, ForeignKey)
-        if (name.lower(), link.fact) not in facts:
-            return UnavailableTable(
-                name,
-                f"its owner is found through another table, and it is not verified that each {link.column} has one "
-                f"{link.references}",
-                "for a database file, let the steward run `dpsql check`; elsewhere the database needs a PRIMARY KEY on "
-                f"{link.references} and a FOREIGN KEY to it",
-            )
-        name, table = link.table, policy.tables[link.table]
-    return None
-
-
-def _path(name: str, policy: Policy, schema: Schema) -> tuple[tuple[Step, ...], str]:
-    """The steps to the row that names the owner, and its unit column; each key is read one to one."""
-    steps: list[Step] = []
-    table = policy.tables[name]
-    while _indirect(table, policy):
-        link = table.unit
-        assert isinstance(link, ForeignKey)
-        column, key = _key(name, link.column, schema), _key(link.table, link.key, schema)
-        if column[1] != key[1]:
-            raise PolicyError(
-                f"tables.{name}.unit: {link.column} and {link.references} have different types",
-                hint="give both columns the same type",
-            )
-        steps.append(Step(column[0], link.table, key[0]))
-        name, table = link.table, policy.tables[link.table]
-    return tuple(steps), _key(name, table.unit_column or "", schema)[0]
-
-
-def _key(table: str, column: str, schema: Schema) -> tuple[str, Type]:
-    """A column that leads to an owner: two of its values must never be read as one."""
-    stored = schema.get(table.lower(), {})
-    name, type_ = _stored(table, column, stored)
-    if not _one_to_one(stored[name]):
+def _table(
+    name: str,
+    policy: Policy,
+    schema: Schema,
+    facts: Facts,
+    allowed: frozenset[str] | None,
+    public: PublicData,
+) -> Table:
+    declared, stored = policy.tables[name], schema.get(name.lower())
+    if stored is None:
         raise PolicyError(
-            f"tables.{table}.unit: a column of type {stored[name]} is no unit: reading it could merge two units",
-            hint="give the table a unit column of a whole number, text or date type",
+            f"tables.{name}: the database has no such table",
+            hint=suggest(name, sorted(schema), "tables in the database"),
         )
-    return name, type_
+    if declared.public:
+        return _public(name, declared, stored, allowed)
+    if unverified(name, policy, facts):
+        return UnavailableTable(
+            name,
+            "its owner is found through another table, and that foreign key is not verified",
+            "for a database file, let the steward run `dpsql check`; elsewhere the database needs the constraints "
+            "PRIMARY KEY and FOREIGN KEY",
+        )
+    return _seen(_private(name, policy, schema, facts, public), declared, allowed)
 
 
-def _label(link: ForeignKey, policy: Policy) -> str:
-    """How a foreign key's values determine the owner: as those of the key it points to."""
-    parent = policy.tables[link.table]
-    if not isinstance(parent.unit, ForeignKey) or parent.unit.column.lower() != link.key.lower():
-        return link.references.lower()
-    return _label(parent.unit, policy)
+def _seen(table: PrivateTable, declared: Declared, allowed: frozenset[str] | None) -> PrivateTable:
+    """The table with the columns that an analyst may see; its rows keep their owner."""
+    if allowed is None:
+        return table
+    fields = tuple(field for field in table.scan.fields if fold(field.name) in allowed)
+    unit = fold(declared.unit_column or "")
+    hidden = next((f for f in table.scan.fields if fold(f.name) == unit and f not in fields), None)
+    return replace(table, scan=replace(table.scan, fields=fields, hidden=hidden))
 
 
-def _labels(name: str, policy: Policy, facts: Facts) -> tuple[dict[str, str], set[str]]:
-    """The columns of a table that determine the owner, by label; and those that are verified to be unique."""
-    declared, labels, keys = policy.tables[name], {}, set()
-    for child, table in policy.tables.items():
-        link = table.unit
-        if isinstance(link, ForeignKey) and link.table.lower() == name.lower() and (child.lower(), link.fact) in facts:
-            keys.add(link.key.lower())
-            labels[link.key.lower()] = _label(link, policy)
-    if isinstance(declared.unit, ForeignKey) and _indirect(declared, policy):
-        labels[declared.unit.column.lower()] = _label(declared.unit, policy)
-    elif declared.unit_column is not None:
-        labels[declared.unit_column.lower()] = UNIT
-    return labels, keys
-
-
-def _indirect(declared: Declared, policy: Policy) -> bool:
-    """Does the path lead through a row anywhere, rather than name the unit itself at every step?
-
-    **Theorem.** If not, the column's value is the owner. **Proof.** By induction along the path: the key it points to
-    is the parent's own unit column, whose value is the owner, and equal values name equal units.
-    **Checked by** `tests/unit/plan/test_catalog.py`.
-    """
-    unit = declared.unit
-    if not isinstance(unit, ForeignKey):
-        return False
-    parent = policy.tables[unit.table]
-    return (parent.unit_column or "").lower() != unit.key.lower() or _indirect(parent, policy)
-
-
-def _public(name: str, declared: Declared, stored: Mapping[str, str]) -> PublicTable:
+def _public(name: str, declared: Declared, stored: Mapping[str, str], allowed: frozenset[str] | None) -> PublicTable:
     wanted = list(declared.columns) if declared.columns is not None else list(stored)
-    columns = [_stored(name, column, stored) for column in wanted]
+    columns = [stored_column(name, each, stored) for each in wanted if allowed is None or fold(each) in allowed]
     return PublicTable(name, tuple(column for column, _ in columns), tuple(type_ for _, type_ in columns))
 
 
@@ -207,13 +166,13 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
     declared, stored = policy.tables[name], schema[name.lower()]
     fields = []
     single = declared.by_row or (declared.unique and (name.lower(), declared.unique_fact) in facts)
-    path, unit = ((), None) if declared.by_row else _path(name, policy, schema)
-    labels, keys = _labels(name, policy, facts)
+    path, unit = ((), None) if declared.by_row else path_to_unit(name, policy, schema)
+    labels, keys = labels_of(name, policy, facts)
     columns = dict(declared.columns or {})
     if declared.unit_column is not None and declared.unit_column.lower() not in {column.lower() for column in columns}:
-        columns[_stored(name, declared.unit_column, stored)[0]] = Column()
+        columns[stored_column(name, declared.unit_column, stored)[0]] = Column()
     for column, spec in columns.items():
-        stored_name, type_ = _stored(name, column, stored)
+        stored_name, type_ = stored_column(name, column, stored)
         owner = labels.get(stored_name.lower())
         domain = _domain(f"{name}.{stored_name}", spec, type_)
         if spec.values_from is not None:
@@ -223,28 +182,6 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
     unique = tuple(f.name for f in fields if f.name.lower() in keys)
     scan = Scan(tuple(fields), declared.by_row, rows, single, name, unit, path, unique)
     return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name))
-
-
-def _one_to_one(engine_type: str) -> bool:
-    """Can every two stored values still be told apart after they are read?"""
-    kind = from_engine(engine_type)
-    wide = engine_type.upper().startswith("DECIMAL") and kind == DOUBLE
-    return not wide and engine_type.upper() not in ("TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS")
-
-
-def _stored(table: str, column: str, stored: Mapping[str, str]) -> tuple[str, Type]:
-    for name, engine_type in stored.items():
-        if name.lower() == column.lower():
-            type_ = from_engine(engine_type)
-            if type_ is None:
-                raise PolicyError(
-                    f"tables.{table}.columns.{name}: a column of type {engine_type} cannot be queried privately",
-                    hint="leave the column out of the policy, or give the table a column of a plain type",
-                )
-            return name, type_
-    raise PolicyError(
-        f"tables.{table}.columns.{column}: the table has no such column", hint=suggest(column, list(stored), "columns")
-    )
 
 
 def _domain(where: str, spec: Column, type_: Type) -> Domain:
@@ -264,7 +201,7 @@ def _domain(where: str, spec: Column, type_: Type) -> Domain:
 def _referred(where: str, spec: Column, type_: Type, policy: Policy, schema: Schema, public: PublicData) -> Domain:
     """What a public table says of a column that refers to it: its values, or only their ends if they are many."""
     parent, _, key = (spec.values_from or "").rpartition(".")
-    table = _public(parent, policy.tables[parent], schema.get(parent.lower(), {}))
+    table = _public(parent, policy.tables[parent], schema.get(parent.lower(), {}), None)
     field = next((f for f in table.scan({}).fields if f.name.lower() == key.lower()), None)
     if field is None or field.type.kind is not type_.kind:
         raise PolicyError(

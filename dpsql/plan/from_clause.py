@@ -9,13 +9,14 @@ from sqlglot import exp
 
 from dpsql.errors import ParseError, Span
 from dpsql.expressions.convert import convert
-from dpsql.expressions.expression import Column, Expression, conjunction, conjuncts
+from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BOOLEAN
 from dpsql.expressions.typing import Mismatch, call, common
 from dpsql.parse.span import refuse
 from dpsql.plan.join import Part, whole
 from dpsql.plan.join_refusals import check_exists, check_inner, check_outer
 from dpsql.plan.lookup import Unique
+from dpsql.plan.normal import conjunction, conjuncts, normal
 from dpsql.plan.relate import filtered
 from dpsql.plan.relate_joins import existing, joined, outer_joined, renamed
 from dpsql.plan.relation import Field, Relation
@@ -50,7 +51,7 @@ class Joined:
 
     def relation(self, conditions: Sequence[Expression], unique: Unique) -> Relation:
         """The rows on which the further conditions hold as well."""
-        every = [*self.conditions, *(part for c in conditions for part in conjuncts(c))]
+        every = conjuncts(conjunction(map(normal, (*self.conditions, *conditions))))
         if len(self.parts) == 1 and not self.conditions:
             relation = renamed(self.parts[0], unique)
             return filtered(relation, conjunction(conditions)) if conditions else relation
@@ -141,7 +142,7 @@ def _join(left: Joined, right: Joined, join: exp.Expr, unique: Unique) -> Joined
     kind, side = (str(join.args.get(part) or "").upper() for part in ("kind", "side"))
     if kind in ("SEMI", "ANTI"):
         source = left.relation((), unique)
-        condition = conjunction(conditions)
+        condition = conjunction(map(normal, conditions))
         check_exists(source, right.parts[0], [condition], both.tables, join)
         made = existing(source, right.parts[0], condition, negated=kind == "ANTI")
         return replace(left, parts=(whole(made),), conditions=())
@@ -155,7 +156,7 @@ def _on(join: exp.Expr, scope: Scope) -> list[Expression]:
     made = convert(join.args["on"], scope)
     if made.type != BOOLEAN:
         raise refuse("ON takes a condition", join.args["on"], kind=ParseError, hint="compare: ON a.key = b.key")
-    return conjuncts(made)
+    return [made]
 
 
 def _using(join: exp.Expr, left: Joined, right: Joined) -> list[tuple[str, str, Expression]]:
@@ -192,7 +193,7 @@ def _outer(
     unique: Unique,
 ) -> Joined:
     one = left.parts[0] if len(left.parts) == 1 and not left.conditions else whole(left.relation((), unique))
-    tables, condition = (*left.tables, *right.tables), conjunction(conditions)
+    tables, condition = (*left.tables, *right.tables), conjunction(map(normal, conditions))
     first, second = (right.parts[0], one) if side == "RIGHT" else (one, right.parts[0])
     check_outer(first, second, side, [condition], tables, join, unique)
     merged: list[tuple[str, str, str]] = []

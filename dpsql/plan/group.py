@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dpsql.errors import Error, ParseError
+from dpsql.errors import Error, ParseError, UnsupportedQuery
 from dpsql.expressions.convert import case, convert
 from dpsql.expressions.expression import Expression
 from dpsql.expressions.types import DOUBLE, Kind, integer
@@ -24,6 +24,7 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Count: "count", exp.CountIf: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
 }  # fmt: skip
 _QUERY = (exp.Subquery, exp.Query)
+MOST_AGGREGATES = 200
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -159,6 +160,10 @@ class Grouping:
     def _number(self, aggregate: Aggregate) -> int:
         if aggregate not in self.aggregates:
             self.aggregates.append(aggregate)
+        if len(self.aggregates) > MOST_AGGREGATES:
+            raise UnsupportedQuery(
+                f"one SELECT may have {MOST_AGGREGATES} different aggregates", hint="ask for fewer at a time"
+            )
         return self.aggregates.index(aggregate)
 
     def _key(self, node: exp.Expr) -> int | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dpsql.expressions.expression import Call, Column, Expression, columns_of, conjuncts
+from dpsql.expressions.expression import Call, Column, Expression, columns_of
 from dpsql.expressions.types import BOOLEAN
+from dpsql.plan.normal import conjuncts
 from dpsql.plan.relation import Field, Relation, require, same_owner
 
 

@@ -14,7 +14,7 @@ from dpsql.plan.relation import Aggregate, Item, Relation
 class Release:
     """An aggregate SELECT over a private relation: group keys and aggregates, each named once.
 
-    `listed` has, for each key that reads public tables only, its values there.
+    `listed` has, by name, the values of keys that read public tables only.
     In the finishing SQL it is the table `name` with the columns `_k0, _k1, …` and `_a0, _a1, …`.
     """
 
@@ -24,7 +24,7 @@ class Release:
     keys: tuple[Item, ...]
     aggregates: tuple[Aggregate, ...]
     groups_per_unit: int
-    listed: tuple[Domain | None, ...] = ()
+    listed: tuple[tuple[str, Domain], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

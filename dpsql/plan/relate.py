@@ -10,18 +10,18 @@ from dpsql.bounds.aggregates import aggregate_domain
 from dpsql.bounds.domain import Domain
 from dpsql.bounds.known import Known
 from dpsql.errors import UnboundedColumn
-from dpsql.expressions.expression import Column, Expression, conjunction
+from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer
 from dpsql.parse.span import refuse
 from dpsql.plan.join import Exists, Inner
+from dpsql.plan.normal import conjunction, normal
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, UnitGroup
 
 
 def known_of(relation: Relation) -> Known:
     """What is known of a relation's rows: the domains of its fields, narrowed by the filters on top of it."""
     if isinstance(relation, Filter):
-        assert relation.source is not None and relation.condition is not None
-        return narrow(known_of(relation.source), relation.condition)
+        return relation.known
     if isinstance(relation, Exists):
         assert relation.source is not None
         return Known({f.name: f.domain for f in relation.fields}, known_of(relation.source).refinements)
@@ -30,10 +30,11 @@ def known_of(relation: Relation) -> Known:
 
 
 def filtered(source: Relation, condition: Expression) -> Relation:
-    """A filter, with the fields' domains narrowed by it."""
+    """A filter in its normal spelling, with the fields' domains narrowed by it."""
+    condition = normal(condition)
     known = narrow(known_of(source), condition)
     fields = tuple(replace(f, domain=infer(Column(f.type, name=f.name), known)) for f in source.fields)
-    return Filter(fields, source.by_row, source.rows_per_unit, source.single, source, condition)
+    return Filter(fields, source.by_row, source.rows_per_unit, source.single, source, condition, known)
 
 
 def _offered(source: Relation, item: Item, known: Known) -> Field:
@@ -81,6 +82,8 @@ def _aggregate_type(aggregate: Aggregate, domain: Domain) -> Type:
     if aggregate.function == "sum" and argument.type != DOUBLE:
         if domain.lower is None or domain.upper is None:
             return integer(*INT128) if argument.type.kind is Kind.INTEGER else DOUBLE
+        if wide and max(-domain.lower, domain.upper) >= 2**50:
+            return DOUBLE
         scale = 10**argument.type.scale
         return decimal(int(domain.lower * scale), int(domain.upper * scale), argument.type.scale)
     return argument.type

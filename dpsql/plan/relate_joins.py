@@ -9,10 +9,11 @@ from math import prod
 from dpsql.bounds import infer, narrow
 from dpsql.bounds.domain import union
 from dpsql.bounds.known import Known
-from dpsql.expressions.expression import Column, Expression, columns_of, conjunction, conjuncts
+from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.expressions.typing import common
 from dpsql.plan.join import Exists, Inner, Outer, Part, whole
 from dpsql.plan.lookup import Unique, equated, is_key, looked_up
+from dpsql.plan.normal import conjunction, conjuncts
 from dpsql.plan.relate import known_of
 from dpsql.plan.relation import UNIT, Field, Relation, same_owner
 

@@ -7,9 +7,10 @@ nor replace it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dpsql.bounds.domain import Domain
+from dpsql.bounds.known import Known
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.expressions.types import BOOLEAN, Kind, Type
@@ -140,12 +141,15 @@ class Scan(Relation):
     **Proof.** Each step's key is verified to be unique, so each step leads to at most one row.
     **Requires** the verified foreign key of each step; `keys` are columns that are verified to be unique.
     **Checked by** the neighbour test of joins, and the planted bug "owner taken from another table".
+
+    `hidden` is the unit's column where the analyst may not name it: rows keep their owner, and it is no field.
     """
 
     table: str = ""
     unit: str | None = None
     path: tuple[Step, ...] = ()
     keys: tuple[str, ...] = ()
+    hidden: Field | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +165,11 @@ class PublicScan(Relation):
 
 @dataclass(frozen=True, slots=True)
 class Filter(Relation):
-    """The rows on which a condition is true."""
+    """The rows on which a condition is true, and what is known of them."""
 
     source: Relation | None = None
     condition: Expression | None = None
+    known: Known = field(default_factory=Known, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require(self.source is not None and self.condition is not None and self.condition.type == BOOLEAN, "filter")

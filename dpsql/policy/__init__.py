@@ -15,6 +15,7 @@ from dpsql.policy.model import (
     ForeignKey,
     Limits,
     Policy,
+    PurposeBudget,
     Table,
 )
 from dpsql.policy.names import Names, fold
@@ -37,6 +38,7 @@ __all__ = [
     "Limits",
     "Names",
     "Policy",
+    "PurposeBudget",
     "Table",
     "Value",
     "check_facts",

@@ -36,7 +36,23 @@ class Finding:
 def check_facts(connection: duckdb.DuckDBPyConnection, policy: Policy) -> list[Finding]:
     """Compare the policy with the database; facts first, then what the bounds will clip."""
     checker = _Checker(connection, policy, read_catalog(connection))
-    return [finding for name in policy.tables for finding in _guarded(checker, name)]
+    return [*(finding for name in policy.tables for finding in _guarded(checker, name)), *_windows(policy)]
+
+
+def _windows(policy: Policy) -> list[Finding]:
+    """A reminder for every account that starts afresh: it promises less than it seems to."""
+    text = (
+        "epsilon {} starts afresh every {}: what the analyst learns over many windows adds up, and only the dataset's"
+        " cap of epsilon {} bounds it"
+    )
+    found = []
+    for analyst, purpose in policy.accounts():
+        caps = policy.caps(analyst, purpose)
+        if caps.every is not None:
+            whose = f"{analyst} for {purpose}" if purpose else f"{analyst}"
+            said = text.format(caps.epsilon, caps.every, policy.budget.epsilon)
+            found.append(Finding("budget", whose, ok=True, kind="information", text=said))
+    return found
 
 
 def constraint_facts(connection: duckdb.DuckDBPyConnection, policy: Policy) -> frozenset[tuple[str, str]]:

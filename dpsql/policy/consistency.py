@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from dpsql.policy.mistake import Mistake
 from dpsql.policy.names import Names, fold, nearest
-from dpsql.policy.scalars import Bound, kind, show
+from dpsql.policy.scalars import WINDOWS, Bound, kind, show
 
 if TYPE_CHECKING:
-    from dpsql.policy.model import Budget, Column, Defaults, ForeignKey, Limits, Table
+    from dpsql.policy.model import AnalystBudget, Budget, Column, Defaults, ForeignKey, Limits, PurposeBudget, Table
 
 
 _CAP = "the dataset's cap"
@@ -128,13 +128,20 @@ def _row_mistakes(table: Table) -> Iterator[Mistake]:
 
 def _budget_mistakes(budget: Budget) -> Iterator[Mistake]:
     for name, analyst in budget.analysts.items():
+        path = ("budget", "analysts", name)
         for key in ("epsilon", "delta"):
-            yield from _above(
-                ("budget", "analysts", name, key),
-                getattr(analyst, key),
-                getattr(budget, key),
-                _CAP,
-            )
+            cap, own = getattr(budget, key), getattr(analyst, key)
+            yield from _above((*path, key), own, cap, _CAP)
+            for purpose, spec in analyst.purposes.items():
+                outer, whose = (cap, _CAP) if own is None or _longer(spec, analyst) else (own, f"the cap of {name}")
+                yield from _above((*path, "purposes", purpose, key), getattr(spec, key), outer, whose)
+
+
+def _longer(purpose: PurposeBudget, analyst: AnalystBudget) -> bool:
+    """Whether a purpose's window is longer than the analyst's, so that its cap may be higher too."""
+    if analyst.every is None or purpose.every is None:
+        return False
+    return WINDOWS.index(purpose.every) > WINDOWS.index(analyst.every)
 
 
 def _limit_mistakes(budget: Budget, limits: Limits) -> Iterator[Mistake]:
@@ -163,10 +170,27 @@ def _above(path: tuple[str, ...], asked: Decimal | None, cap: Decimal, what: str
 
 def _grant_mistakes(budget: Budget, tables: Names[Table | None]) -> Iterator[Mistake]:
     for name, analyst in budget.analysts.items():
-        for position, table in enumerate(analyst.tables or ()):
+        granted, path = analyst.tables, ("budget", "analysts", name, "tables")
+        for position, table in enumerate(granted or ()):
+            own = (*path, table if isinstance(granted, Mapping) else position)
             if table not in tables:
-                path = ("budget", "analysts", name, "tables", position)
-                yield Mistake(path, f"there is no table {table} in this policy", _known(table, tables))
+                yield Mistake(own, f"there is no table {table} in this policy", _known(table, tables))
+            elif isinstance(granted, Mapping):
+                yield from _column_grants(own, table, granted[table] or (), tables[table])
+
+
+def _column_grants(
+    path: tuple[str | int, ...], name: str, granted: Iterable[str], table: Table | None
+) -> Iterator[Mistake]:
+    """A column that the policy does not name cannot be granted; a public table may leave that to the database."""
+    if table is None or (table.public and table.columns is None):
+        return
+    named = Names(dict.fromkeys([*(table.columns or {}), *([table.unit_column] if table.unit_column else [])]))
+    for position, column in enumerate(granted):
+        if column not in named:
+            guess = nearest(column, named)
+            fix = f"did you mean {guess}?" if guess else f"declare it in tables.{name}.columns, or take it out here"
+            yield Mistake((*path, position), f"the policy names no column {column} in {name}", fix)
 
 
 def _foreign_key_mistakes(tables: Names[Table | None]) -> Iterator[Mistake]:

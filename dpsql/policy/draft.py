@@ -50,6 +50,8 @@ def draft_policy(connection: duckdb.DuckDBPyConnection, dataset: str) -> Draft:
     lines = [
         f"dataset: {_scalar(dataset)}",
         "budget: {epsilon: 3, delta: 1.0e-6}   # the most that may ever be learnt; delta far below 1 / units",
+        "# `analysts: {ana: {epsilon: 1}}` in it gives ana a cap inside it. With `every: month` that cap starts afresh",
+        "# each month, a weaker promise: what ana learns over many months adds up; only the budget itself bounds it.",
         "limits: {epsilon: 1}                  # the most that one query may ask for",
         "tables:",
     ]

@@ -13,7 +13,7 @@ from dpsql.policy.consistency import policy_mistakes, same_names
 from dpsql.policy.document import Document
 from dpsql.policy.mistake import Mistake, Mistakes
 from dpsql.policy.mistake import Path as KeyPath
-from dpsql.policy.model import AnalystBudget, Budget, Column, Defaults, Limits, Policy, Table
+from dpsql.policy.model import AnalystBudget, Budget, Column, Defaults, Limits, Policy, PurposeBudget, Replay, Table
 from dpsql.policy.names import nearest
 from dpsql.policy.scalars import LARGEST_DELTA, show
 
@@ -23,7 +23,9 @@ _SECTIONS: dict[tuple[str, ...], type[BaseModel]] = {
     (): Policy,
     ("budget",): Budget,
     ("budget", "analysts", "*"): AnalystBudget,
+    ("budget", "analysts", "*", "purposes", "*"): PurposeBudget,
     ("limits",): Limits,
+    ("replay",): Replay,
     ("defaults",): Defaults,
     ("tables", "*"): Table,
     ("tables", "*", "columns", "*"): Column,
@@ -129,7 +131,7 @@ def _attempt(model: type[ModelT], data: object) -> ModelT | None:
 def _flatten(error: ValidationError) -> list[Mistake]:
     mistakes: list[Mistake] = []
     for detail in error.errors(include_url=False):
-        path = tuple(step for step in detail["loc"] if step != "[key]")
+        path = tuple(step for step in detail["loc"] if not str(step).startswith("["))
         cause = detail.get("ctx", {}).get("error")
         if isinstance(cause, Mistakes):
             mistakes += [each.under(path) for each in cause.mistakes]
@@ -164,7 +166,7 @@ def _unknown(path: KeyPath) -> Mistake:
 
 def _section(path: list[str | int]) -> type[BaseModel]:
     """The model whose keys stand at this path."""
-    wild = {1: "tables", 2: "analysts", 3: "columns"}
+    wild = {1: "tables", 2: "analysts", 3: "columns", 4: "purposes"}
     pattern = tuple(
         "*" if index and path[index - 1] == wild.get(index) else str(step) for index, step in enumerate(path)
     )

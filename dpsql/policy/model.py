@@ -7,6 +7,7 @@ kept as decimals, so that `0.1` is a tenth and ten of them fit a cap of one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -15,9 +16,11 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PlainSerializer,
     PlainValidator,
+    Tag,
     WrapSerializer,
     model_validator,
 )
@@ -32,7 +35,9 @@ from dpsql.policy.scalars import (
     read_bound,
     read_count,
     read_delta,
+    read_duration,
     read_epsilon,
+    read_every,
     read_flag,
     read_name,
     read_values,
@@ -86,11 +91,26 @@ def _read_reference(value: object) -> str:
     return f"{table}.{column}"
 
 
-def _read_tables(value: object) -> tuple[str, ...] | None:
-    if value is None:
+def _read_tables(value: object) -> tuple[str, ...] | Names[tuple[str, ...] | None] | None:
+    """A list of tables, or a mapping from each to its columns: a list of them, or `all`."""
+    if value is None or isinstance(value, Names):
+        return value
+    if isinstance(value, Mapping):
+        return _named({read_name(table): _read_columns(table, columns) for table, columns in value.items()})
+    if not isinstance(value, (list, tuple)):
+        raise wrong(
+            f"{show(value)} is not a list of tables",
+            "write a list such as [customers, orders], or columns too: {orders: [amount, status], customers: all}",
+        )
+    return tuple(read_name(each) for each in value)
+
+
+def _read_columns(table: str, value: object) -> tuple[str, ...] | None:
+    if value == "all":
         return None
     if not isinstance(value, (list, tuple)):
-        raise wrong(f"{show(value)} is not a list of tables", "write a list such as [customers, orders]")
+        fix = f"write {table}: [<column>, …], or {table}: all"
+        raise Mistakes(Mistake((table,), f"{show(value)} is neither `all` nor a list of columns", fix))
     return tuple(read_name(each) for each in value)
 
 
@@ -103,12 +123,20 @@ def _read_mechanism(value: object) -> str:
     return str(value)
 
 
+def _read_replay(value: object) -> object:
+    """`true`, `false`, or how long answers are kept."""
+    if isinstance(value, bool | Mapping | Replay):
+        return value
+    raise wrong(f"{show(value)} is neither true nor false", "write true or false, or {keep: 30 days}")
+
+
 _AS_IS = PlainSerializer(lambda value: value, return_type=Any)
 Epsilon = Annotated[Decimal, BeforeValidator(read_epsilon)]
 Delta = Annotated[Decimal, BeforeValidator(read_delta)]
 Count = Annotated[int, BeforeValidator(read_count)]
 Flag = Annotated[bool, BeforeValidator(read_flag)]
 Name = Annotated[str, BeforeValidator(read_name)]
+Every = Annotated[str | None, BeforeValidator(read_every)]
 
 
 class _Model(BaseModel):
@@ -118,10 +146,11 @@ class _Model(BaseModel):
 
 
 class Caps(NamedTuple):
-    """The most that may ever be spent."""
+    """The most that may ever be spent, or with `every` in each window of the calendar: a weaker promise."""
 
     epsilon: Decimal
     delta: Decimal
+    every: str | None = None
 
 
 class Column(_Model):
@@ -219,12 +248,34 @@ class Table(_Model):
         return _checked(self, table_mistakes(self))
 
 
-class AnalystBudget(_Model):
-    """What one analyst may spend (None: as much as the dataset) and see (None: every table)."""
+class PurposeBudget(_Model):
+    """What may be spent on one purpose; what is left out is as for the analyst."""
 
     epsilon: Epsilon | None = None
     delta: Delta | None = None
-    tables: Annotated[tuple[str, ...] | None, BeforeValidator(_read_tables)] = None
+    every: Every = None
+
+
+class AnalystBudget(_Model):
+    """What one analyst may spend (None: as much as the dataset) and see (None: every table and column).
+
+    With `every` the analyst's own account starts afresh with each day, week, month, quarter or year (UTC). That is a
+    weaker promise than a cap: what the analyst learns over many windows adds up, and only the dataset's cap, which
+    never starts afresh, bounds it.
+    """
+
+    epsilon: Epsilon | None = None
+    delta: Delta | None = None
+    every: Every = None
+    tables: Annotated[
+        tuple[str, ...] | Mapping[str, tuple[str, ...] | None] | None, PlainValidator(_read_tables), _AS_IS
+    ] = None
+    purposes: Annotated[
+        Mapping[str, Annotated[PurposeBudget, BeforeValidator(_empty_if_null)]],
+        BeforeValidator(_empty_if_null),
+        AfterValidator(_named),
+        WrapSerializer(_plain),
+    ] = Names()
 
 
 class Budget(_Model):
@@ -258,13 +309,23 @@ class Defaults(_Model):
     max_groups_per_unit: Count = 10
 
 
+class Replay(_Model):
+    """How long a released answer is given again; None: for ever."""
+
+    keep: Annotated[timedelta | None, PlainValidator(read_duration), _AS_IS] = None
+
+
 class Policy(_Model):
     """All that the steward declares about one dataset."""
 
     dataset: Name
     budget: Budget
     limits: Annotated[Limits, BeforeValidator(_empty_if_null)] = Field(default_factory=Limits)
-    replay: Flag = True
+    replay: Annotated[
+        Annotated[bool, Tag("[flag]")] | Annotated[Replay, Tag("[mapping]")],
+        Discriminator(lambda value: "[flag]" if isinstance(value, bool) else "[mapping]"),
+        BeforeValidator(_read_replay),
+    ] = True
     defaults: Annotated[Defaults, BeforeValidator(_empty_if_null)] = Field(default_factory=Defaults)
     tables: Annotated[
         Mapping[str, Annotated[Table, BeforeValidator(_empty_if_null)]],
@@ -286,6 +347,11 @@ class Policy(_Model):
         object.__setattr__(self, "defaults", defaults)
         return self
 
+    @property
+    def keep(self) -> timedelta | None:
+        """How old an answer may be that is given again, where any is; None: of any age."""
+        return self.replay.keep if isinstance(self.replay, Replay) else None
+
     def rows_per_unit(self, table: str) -> int:
         """How many rows of one unit count; one where each unit has one row."""
         declared = self._private(table)
@@ -304,13 +370,40 @@ class Policy(_Model):
         folded = None if allowed is None else {fold(name) for name in allowed}
         return tuple(name for name in self.tables if folded is None or fold(name) in folded)
 
-    def caps(self, analyst: str | None = None) -> Caps:
-        """The caps of this analyst, or of the dataset."""
-        account = self._account(analyst)
-        return Caps(
-            self.budget.epsilon if account.epsilon is None else account.epsilon,
-            self.budget.delta if account.delta is None else account.delta,
-        )
+    def columns_for(self, analyst: str | None, table: str) -> frozenset[str] | None:
+        """The columns of a table, folded, that exist for this analyst; None where all that the policy names do."""
+        allowed = self._account(analyst).tables
+        columns = allowed.get(table) if isinstance(allowed, Mapping) else None
+        return None if columns is None else frozenset(map(fold, columns))
+
+    def sees_all(self, analyst: str | None) -> bool:
+        """Whether every table and column of the policy exists for this analyst."""
+        return self._account(analyst).tables is None
+
+    def caps(self, analyst: str | None = None, purpose: str | None = None) -> Caps:
+        """The caps of this analyst, of one of their purposes, or of the dataset."""
+        whole, account = Caps(self.budget.epsilon, self.budget.delta), self._account(analyst)
+        own = _within(whole, account)
+        return own if purpose is None else _within(own, account.purposes[purpose])
+
+    def accounts(self) -> list[tuple[str | None, str | None]]:
+        """All accounts with caps, as (analyst, purpose): the dataset's, each analyst's, each of their purposes'."""
+        named: list[tuple[str | None, str | None]] = [(None, None)]
+        for analyst, account in self.budget.analysts.items():
+            named += [(analyst, None), *((analyst, purpose) for purpose in account.purposes)]
+        return named
+
+    def check_purpose(self, analyst: str | None, purpose: str | None) -> None:
+        """Where the policy lists purposes for an analyst a connection names one of them, letter by letter."""
+        listed = tuple(self._account(analyst).purposes)
+        if (purpose is None and not listed) or purpose in listed:
+            return
+        if not listed:
+            raise PolicyError(
+                f"the policy of {self.dataset} lists no purpose {show(purpose)}", hint="connect without a purpose"
+            )
+        said = "a purpose has to be named" if purpose is None else f"there is no purpose {show(purpose)}"
+        raise PolicyError(f"{said} for this analyst", hint=f"name one of: {', '.join(listed)}")
 
     def _account(self, analyst: str | None) -> AnalystBudget:
         """An analyst who is not listed, letter by letter, has no account, unless the policy lists nobody."""
@@ -336,6 +429,15 @@ def _checked(model: ModelT, mistakes: list[Mistake]) -> ModelT:
     if mistakes:
         raise Mistakes(*mistakes)
     return model
+
+
+def _within(outer: Caps, account: AnalystBudget | PurposeBudget) -> Caps:
+    """The caps of an account; what it leaves out is as for the one around it."""
+    return Caps(
+        outer.epsilon if account.epsilon is None else account.epsilon,
+        outer.delta if account.delta is None else account.delta,
+        outer.every if account.every is None else account.every,
+    )
 
 
 def _fill(model: ModelT, **values: Decimal) -> ModelT:

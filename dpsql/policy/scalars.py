@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 from dpsql.policy.mistake import Mistake, Mistakes, wrong
+from dpsql.policy.names import nearest
 
 Bound = int | Decimal | date | datetime
 Value = str | int | bool | date | datetime
 
 LARGEST_DELTA = Decimal("0.01")
+WINDOWS = ("day", "week", "month", "quarter", "year")
+"""The windows of the calendar with which an account may start afresh, from short to long."""
+
 _NO_VALUES = "list the values that the column may take, or leave `values` out"
 
 
@@ -51,6 +55,15 @@ def read_delta(value: object) -> Decimal:
     return number
 
 
+def read_every(value: object) -> str | None:
+    """The window with which an account starts afresh, if it does."""
+    if value is None or value in WINDOWS:
+        return None if value is None else str(value)
+    guess = nearest(value, WINDOWS) if isinstance(value, str) else None
+    fix = f"did you mean {guess}?" if guess else f"write one of {', '.join(WINDOWS)}; left out, a cap is for ever"
+    raise wrong(f"{show(value)} is not a window of the calendar", fix)
+
+
 def read_count(value: object) -> int:
     """A whole number from one on."""
     if isinstance(value, bool) or not isinstance(value, int):
@@ -65,6 +78,25 @@ def read_flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise wrong(f"{show(value)} is neither true nor false", "write true or false")
     return value
+
+
+_HOURS = {"hour": 1, "day": 24, "week": 24 * 7}
+
+
+def read_duration(value: object) -> timedelta | None:
+    """How long something is kept: `12 hours`, `30 days`, `2 weeks`, or `forever` (None)."""
+    if value is None or isinstance(value, timedelta):
+        return value
+    words = value.split() if isinstance(value, str) else []
+    if words == ["forever"]:
+        return None
+    unit = words[1].lower().removesuffix("s") if len(words) == 2 else ""
+    if unit not in _HOURS or not words[0].isascii() or not words[0].isdigit():
+        raise wrong(f"{show(value)} is not a length of time", "write 12 hours, 30 days, 2 weeks, or forever")
+    count = int(words[0]) if len(words[0]) < 7 else 0
+    if not 0 < count * _HOURS[unit] <= 24 * 36525:
+        raise wrong(f"must be at least 1 hour and at most 100 years, not {show(value)}", "write 30 days, or forever")
+    return timedelta(hours=count * _HOURS[unit])
 
 
 def read_name(value: object) -> str:

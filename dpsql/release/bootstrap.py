@@ -5,7 +5,7 @@ Post-processing of released values and of the public noise laws, so it is free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ STACKED = 2_000
 MAX_STACKED = 2_000_000
 Floats = NDArray[np.float64]
 Ends = dict[int, tuple[Floats, Floats]]
+Draw = Callable[[Released, int], tuple[NDArray[np.int64], ...]]
+"""So many draws of a released table's noise around its values."""
 
 
 def resampled_intervals(
@@ -31,14 +33,15 @@ def resampled_intervals(
     answer: Table,
     wanted: list[int],
     confidence: float,
+    draw: Draw = resampled,
 ) -> Ends:
     """Ends of the wanted output columns; NaN where rows cannot be matched."""
     if not wanted:
         return {}
     edge = (1 - confidence) / 2
     if _row_by_row(plan):
-        return {i: _quantiles(v, edge) for i, v in _stacked(finisher, plan, released, answer, wanted).items()}
-    drawn = _repeated(finisher, plan, released, answer, wanted)
+        return {i: _quantiles(v, edge) for i, v in _stacked(finisher, plan, released, answer, wanted, draw).items()}
+    drawn = _repeated(finisher, plan, released, answer, wanted, draw)
     selected = any(table.priced.threshold is not None for table in released.values())
     return {i: _reflected(v, edge, _column(answer, i), selected) for i, v in drawn.items()}
 
@@ -67,13 +70,13 @@ def _row_by_row(plan: Plan) -> bool:
 
 
 def _stacked(
-    finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int]
+    finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int], draw: Draw
 ) -> dict[int, Floats]:
     """All draws in one table and one run."""
     [(name, table)] = released.items()
     rows = len(table.keys)
     times = max(TIMES, min(STACKED, MAX_STACKED // max(1, rows)))
-    made = finisher.run(plan, {name: tabulate(table, resampled(table, times))}, _unlimited(plan))
+    made = finisher.run(plan, {name: tabulate(table, draw(table, times))}, _unlimited(plan))
     found = np.array([row[-1] for row in made.rows], dtype=np.int64)
     shown = np.array([row[-1] for row in answer.rows], dtype=np.int64)
     drawn = {}
@@ -85,7 +88,7 @@ def _stacked(
 
 
 def _repeated(
-    finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int]
+    finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int], draw: Draw
 ) -> dict[int, Floats]:
     """One run for each draw, for windows, joins and subqueries."""
     identity = _identity(plan, answer)
@@ -93,7 +96,7 @@ def _repeated(
     drawn = {i: np.full((TIMES, len(answer.rows)), np.nan) for i in wanted}
     if identity is None and not by_place:
         return drawn
-    columns = {name: tabulate(table, resampled(table, TIMES)) for name, table in released.items()}
+    columns = {name: tabulate(table, draw(table, TIMES)) for name, table in released.items()}
     for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES)):
         if identity is not None:
             _record(rows, plan, identity, drawn, time)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from dpsql.budget import Cost
+import numpy as np
+
+from dpsql.budget import Cost, ErrorBar
 from dpsql.budget.allocate import Bill, Priced
+from dpsql.errors import InterfaceError
 from dpsql.mechanisms import DiscreteLaplace, Noise
-from dpsql.release.intervals import half_width
+from dpsql.plan.plan import Plan
+from dpsql.release.estimate import step
+from dpsql.release.intervals import half_width, interval
+from dpsql.release.noise import Released
 from dpsql.sensitivity.keys import Key
 
 
@@ -88,6 +94,21 @@ class Explanation:
     columns: tuple[str, ...]
     types: tuple[str, ...]
     notes: tuple[str, ...]
+    remark: str | None
+    _plan: Plan = field(repr=False)
+    _bill: Bill = field(repr=False)
+
+    def expected_error(self, confidence: float = 0.95, n: float | None = None) -> dict[str, float | None]:
+        """For each output column with noise, the half width of its interval in every row, at this price.
+
+        `n` is the number of rows that an average stands on (its mean in the middle of the bounds); without it an
+        average has None, as has any other expression above the aggregate, whose error depends on the answer.
+        """
+        if not 0 < confidence < 1 or (n is not None and not n > 0):
+            raise InterfaceError(f"no expected error: confidence {confidence}, n {n}", hint="write (0.95, n=1000)")
+        made = {priced.bounded.release.name: priced for priced in self._bill.releases}
+        direct = {output.name: output.direct for output in self._plan.outputs if output.noisy}
+        return {name: None if d is None else _expected(made[d[0]], d[1], confidence, n) for name, d in direct.items()}
 
     @property
     def sql(self) -> str:
@@ -129,6 +150,31 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
     )
 
 
+def _expected(priced: Priced, index: int, confidence: float, n: float | None) -> float | None:
+    """A count or sum has one half width; an average that of an imagined release of n rows around the middle."""
+    width = half_width(priced, index, confidence)
+    if width is not None or n is None:
+        return width
+    source = priced.bounded.sources[index]
+    it = priced.bounded.arguments[priced.bounded.statistics[source.first].part.argument]
+    side = n * float(it.width * it.grid) / 2
+    pair = (n, 0.0) if source.form == "centred" else (side, side)
+    values = [0.0] * source.first + list(pair)
+    noisy = tuple(np.array([round(v / step(priced, i))], dtype=np.int64) for i, v in enumerate(values))
+    low, high = interval(Released(priced, ((),), noisy), index, confidence)
+    return float(high[0] - low[0]) / 2
+
+
+def first_error(releases: Sequence[Priced], mechanism: str) -> ErrorBar | None:
+    """The error bar of the first aggregate for which it is known in advance (it is not for averages)."""
+    for priced in releases:
+        for index, aggregate in enumerate(priced.bounded.release.aggregates):
+            half = half_width(priced, index, 0.95)
+            if half is not None:
+                return ErrorBar(str(aggregate), half, mechanism)
+    return None
+
+
 def _key(key: Key) -> KeyPlan:
     return KeyPlan(str(key.expression), key.values, key.domain.origin)
 
@@ -155,10 +201,10 @@ def _statistic(priced: Priced, index: int) -> StatisticPlan:
     )
 
 
-def notes_of(bill: Bill) -> tuple[str, ...]:
+def notes_of(releases: Iterable[Priced]) -> tuple[str, ...]:
     """What the error bars do not cover, in words."""
     notes = []
-    for priced in bill.releases:
+    for priced in releases:
         bounded = priced.bounded
         for argument in bounded.arguments:
             declared = any(origin.startswith("declared for") for origin in argument.domain.origin)

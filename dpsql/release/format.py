@@ -15,6 +15,7 @@ RULES = {
 def format_explanation(plan: Explanation) -> str:
     """The explanation as plain text."""
     lines = [f"cost: {plan.cost if plan.releases else 'free (public tables only)'}"]
+    lines += [f"  {plan.remark}"] if plan.remark else []
     for release in plan.releases:
         lines += _release(release)
     if plan.alternatives:

@@ -46,6 +46,11 @@ def half_width(priced: Priced, index: int, confidence: float) -> float | None:
     return _two_noises(priced, source, function, confidence)
 
 
+def count_width(priced: Priced, source: Source, confidence: float) -> float:
+    """The half width of the number of rows that an average stands on."""
+    return _two_noises(priced, source, "count", confidence)
+
+
 def _factors(priced: Priced, source: Source, function: str) -> tuple[float, float]:
     """COUNT or SUM as a·S1 + b·S2 of a pair or of (count, centred sum)."""
     it = argument(priced, source)

@@ -10,10 +10,10 @@ import numpy as np
 
 from dpsql.budget import Cost
 from dpsql.plan.plan import Plan
-from dpsql.release.bootstrap import resampled_intervals
+from dpsql.release.bootstrap import Draw, Ends, resampled_intervals
 from dpsql.release.finish import Finisher, Table
 from dpsql.release.intervals import half_width, interval
-from dpsql.release.noise import Released
+from dpsql.release.noise import Released, resampled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,13 +75,18 @@ class Result:
 
             raise InterfaceError(f"a confidence lies between 0 and 1, not at {confidence}", hint="use 0.95")
         noisy = [i for i, output in enumerate(self._plan.outputs) if output.noisy]
-        exact = {i: self._direct(i, confidence) for i in noisy}
-        others = [i for i in noisy if exact[i] is None]
-        drawn = resampled_intervals(self._finisher, self._plan, self._released, self._table, others, confidence)
-        ends = {(i, end): values for i in noisy for end, values in enumerate(exact[i] or drawn[i])}
+        both = self.ends(noisy, confidence)
+        ends = {(i, end): values for i in noisy for end, values in enumerate(both[i])}
         frame = pd.DataFrame(ends)
         frame.columns = pd.Index([f"{self.columns[i]}_{'high' if end else 'low'}" for i, end in ends])
         return frame
+
+    def ends(self, columns: list[int], confidence: float, draw: Draw = resampled) -> Ends:
+        """Both ends of the intervals of these noisy columns; `draw` resamples the noise where that is needed."""
+        exact = {i: self._direct(i, confidence) for i in columns}
+        others = [i for i in columns if exact[i] is None]
+        drawn = resampled_intervals(self._finisher, self._plan, self._released, self._table, others, confidence, draw)
+        return {i: exact[i] or drawn[i] for i in columns}
 
     def _direct(self, index: int, confidence: float) -> tuple[Any, Any] | None:
         """The exact interval of a column that is one aggregate of one release, unchanged.

@@ -58,10 +58,10 @@ def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
         (
             k.name,
             k.expression,
-            _listed(release, i, infer(k.expression, known)),
+            _listed(release, k.name, infer(k.expression, known)),
             release.source.is_attribute(k.expression),
         )
-        for i, k in enumerate(release.keys)
+        for k in release.keys
     ]
     keys = make_keys(named, max_public_keys)
     domains: list[Domain | None] = []
@@ -75,9 +75,9 @@ def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
     return _with_rule(release, keys, layout, mechanism)
 
 
-def _listed(release: Release, index: int, inferred: Domain) -> Domain:
+def _listed(release: Release, key: str, inferred: Domain) -> Domain:
     """A key's domain, inside what public tables say of it."""
-    said = release.listed[index] if release.listed else None
+    said = dict(release.listed).get(key)
     return inferred if said is None else intersect(inferred, said)
 
 

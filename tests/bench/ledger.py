@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
+
+import dpsql
 from dpsql.budget import Caps, Cost, Request, SqliteLedger, open_ledger, pure_charge, store
 from dpsql.budget.chain import ROOT, following
 from dpsql.budget.head import Head
@@ -51,6 +54,34 @@ def two_syncs(folder: Path) -> Callable[[int], None]:
             os.fdatasync(handle)
 
     return work
+
+
+def session(ledger: str | Path) -> dpsql.Connection:
+    """A connection whose queries are cheap, so that the ledger shows; it may ask for ever."""
+    frame = pd.DataFrame({"minutes": range(1000)})
+    policy = {
+        "dataset": "shop",
+        "budget": {"epsilon": 1e6, "analysts": {"ana": {"epsilon": 1e6, "every": "month"}}},
+        "tables": {"visits": {"unit": "row", "columns": {"minutes": {"min": 0, "max": 60}}}},
+    }
+    return dpsql.connect({"visits": frame}, policy=policy, ledger=ledger, analyst="ana")
+
+
+def through_sessions(folder: Path, times: int) -> None:
+    """The same queries with the durable ledger and with one in memory, in turn; then replays of one of them."""
+    with session(folder / "session.ledger") as durable, session(":memory:") as volatile:
+        for db in (durable, volatile):
+            db.query("SELECT count(*) FROM visits")
+        taken: dict[str, list[float]] = {"durable": [], "in memory": []}
+        for number in range(times):
+            sql = f"SELECT count(*) FROM visits WHERE minutes < {number}"
+            for name, db in (("durable", durable), ("in memory", volatile)):
+                taken[name] += timed(1, lambda _, db=db, sql=sql: db.query(sql))
+        for name, each in taken.items():
+            tell(f"a new query, ledger {name}", sorted(each))
+        middle = {name: sorted(each)[times // 2] * 1e3 for name, each in taken.items()}
+        print(f"{'latency added to a query by durability':44} p50 {middle['durable'] - middle['in memory']:8.2f} ms")
+        tell("a replay through a session", timed(times, lambda _: durable.query("SELECT count(*) FROM visits")))
 
 
 def replays_by_two(path: Path, times: int) -> float:
@@ -102,6 +133,7 @@ def main() -> None:
             tell("reserve: a charge, durable in both places", timed(300, lambda n: ledger.reserve(ask(b"%d" % n))))
             tell("two bare syncs, again", timed(300, syncs))
             tell("find: a replay", timed(3000, lambda _: ledger.find(b"mark")))
+        through_sessions(folder, 200)
         print(f"{'find, two threads':44} {replays_by_two(path, 1500):38.0f}/s")
         large(folder / "large", 10_000)
         tell("open a ledger of 10,000 entries", timed(20, lambda _: open_ledger(folder / "large", "shop").close()))

@@ -96,7 +96,7 @@ def test_a_table_has_error_bars_cost_and_what_they_leave_out(town: Path) -> None
     assert done.exit_code == 0, done.output
     assert re.search(r"^ f +[\d,]+ ± \d+ ", done.stdout, re.M)
     assert "cost: ε = 0.5" in done.stdout
-    assert "not in the error bars: values of age outside [0, 100] are clamped" in done.stdout
+    assert "notes: values of age outside [0, 100] are clamped" in done.stdout
 
 
 def test_the_second_time_is_free_and_shows_the_same(town: Path) -> None:
@@ -554,3 +554,26 @@ def test_the_listing_knows_every_form_of_the_allow_list() -> None:
     spelled = functions._spellings()
     loose = [kind for kind in _RULES if kind not in functions._SILENT | set(functions._WRITTEN) | set(spelled)]
     assert loose == [] and exp.Column in functions._SILENT
+
+
+def test_an_accuracy_can_be_asked_for_and_is_priced_by_explain(town: Path) -> None:
+    told = run("explain", town, "SELECT count(*) AS n FROM people", "--analyst", "ana", "--within", 60)
+    assert told.exit_code == 0 and "the least that gives" in told.stdout and "± 60 (95%)" in told.stdout
+    read = json.loads(ask(town, "SELECT count(*) AS n FROM people", "--within", "n=60", "--format", "json").stdout)
+    [(low, high)] = read["intervals"]["n"]
+    assert 110 <= high - low <= 121
+    relative = ask(town, "SELECT count(*) AS n FROM people", "--accuracy", "20%")
+    assert relative.exit_code == 0 and "notes: " in relative.stdout
+    refused(ask(town, "SELECT count(*) AS n FROM people", "--within", "0.001"))
+    refused(ask(town, "SELECT count(*) AS n FROM people", "--within", "m=5"))
+    assert ask(town, "SELECT count(*) AS n FROM people", "--within", "5", "--within", "n=5").exit_code == 2
+
+
+def test_the_shell_takes_settings_in_sql(town: Path) -> None:
+    done = pipe(
+        town,
+        "SET dpsql.epsilon = 0.125;\n\\epsilon\nSELECT count(*) AS n FROM people;\n"
+        "RESET ALL;\n\\explain SELECT count(*) AS n FROM people;\nSET dpsql.epsilon = 9;\n",
+    )
+    assert "epsilon = 0.125" in done.stdout and "cost: ε = 0.125" in done.stdout and "cost: ε = 0.5" in done.stdout
+    assert done.returncode == 1 and "up to 1, not 9" in done.stderr

@@ -243,3 +243,121 @@ def test_an_average_that_cannot_be_bounded_is_refused_in_words() -> None:
         pytest.raises(dpsql.UnboundedColumn),
     ):
         db.explain("SELECT avg(m) FROM (SELECT u, avg(x) AS m FROM t GROUP BY u)")
+
+
+INNER_NAMES = ("_unit", "u", "k0", "v0", "n", "w", "s0", "n0", "g", "c0", "c1", "selected", "units", "groups", "z0")
+
+
+@pytest.mark.parametrize("name", INNER_NAMES)
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT sum({0}) FROM (SELECT u AS o, max(ti) AS {0} FROM t GROUP BY u)",
+        "SELECT avg({0}) FROM (SELECT ti AS {0} FROM t)",
+        "SELECT sum({0}), count(*) FROM (SELECT ti AS {0} FROM t)",
+        "SELECT {0} || '', count(*) FROM (SELECT u AS v, max(p) AS {0} FROM t GROUP BY u) GROUP BY 1",
+        "SELECT {0}, count(DISTINCT o), sum(ti) FROM (SELECT p AS {0}, u AS o, ti FROM t) GROUP BY {0}",
+    ],
+)
+def test_a_name_that_the_emitted_sql_uses_means_nothing_there(name: str, sql: str) -> None:
+    data = database(
+        "CREATE TABLE t(u INT, ti TINYINT, p VARCHAR)",
+        "INSERT INTO t SELECT i * 1000003, i % 5, chr((97 + i % 3)::INT) FROM range(60) r(i)",
+    )
+    with connect(data, {"t": {"unit": "u", "columns": {"ti": {}, "p": {}}}}) as db:
+        named, neutral = (
+            [(r.keys, [s.values for s in r.statistics]) for r in dpsql.audit.trace(db, sql.format(n), salt=b"s")]
+            for n in (name, "neutral")
+        )
+    assert named == neutral
+
+
+@pytest.mark.parametrize("unit", ["row", "u"])
+def test_a_stored_column_is_not_taken_for_a_key_of_its_name(unit: str) -> None:
+    data = database(
+        "CREATE TABLE t(u INT, k0 VARCHAR, k1 VARCHAR, a VARCHAR)",
+        "INSERT INTO t SELECT i, chr((65 + i % 2)::INT), 'hidden', 'a' FROM range(60) r(i)",
+    )
+    with connect(data, {"t": {"unit": unit, "columns": {"k0": {}, "a": {}}}}) as db:
+        for sql, keys in {
+            "SELECT lower(k0) AS x, count(*) FROM t GROUP BY x": (("a",), ("b",)),
+            "SELECT lower('É') AS x, count(*) FROM t GROUP BY x": (("é",),),
+            "SELECT a, k0 || '!' AS y, count(*) FROM t GROUP BY a, y": (("a", "A!"), ("a", "B!")),
+        }.items():
+            assert dpsql.audit.trace(db, sql, salt=b"s")[0].keys == keys
+
+
+@pytest.mark.parametrize("bound", ["1e20", "1e200", "8e270"])
+@pytest.mark.parametrize("unit", ["row", "u"])
+@pytest.mark.parametrize("by", ["", "p", "k"])
+def test_no_bound_is_so_wide_that_a_row_makes_the_query_fail(bound: str, unit: str, by: str) -> None:
+    for rows in (0, 1, 16, 1000):
+        data = database(
+            "CREATE TABLE t(u INT, x DOUBLE, p VARCHAR, k BOOLEAN)",
+            f"INSERT INTO t SELECT i // 2, 1.6e308, 'a', true FROM range({rows}) r(i)",
+        )
+        tables = {"t": {"unit": unit, "columns": {"x": {}, "p": {}, "k": {}}}}
+        with connect(data, tables, steward=False) as db:
+            clamped = f"least(greatest(x, -{bound}), {bound})"
+            for mechanism in ("laplace", "gaussian"):
+                grouped = f", {by}" if by else ""
+                sql = (
+                    f"SELECT avg({clamped}), sum({clamped}), count(*){grouped} FROM t {f'GROUP BY {by}' if by else ''}"
+                )
+                db.query(sql, epsilon=0.5, delta=1e-7, mechanism=mechanism)
+                with pytest.raises(dpsql.UnboundedColumn):
+                    db.query(sql.replace(bound, "9e270"), epsilon=0.5, delta=1e-7, mechanism=mechanism)
+
+
+def test_sums_of_very_wide_integers_per_unit_keep_their_size() -> None:
+    data = database(
+        "CREATE TABLE t(u INT, h HUGEINT)", "INSERT INTO t VALUES (1, 1000000000000000000), (2, 2000000000000000000)"
+    )
+    with connect(data, {"t": {"unit": "u", "columns": {"h": {"min": -(2**61), "max": 2**61}}}}) as db:
+        for sql in ("SELECT sum(s) FROM (SELECT u, sum(h) AS s FROM t GROUP BY u)", "SELECT sum(h) FROM t"):
+            made = dpsql.audit.trace(db, sql, salt=b"s", epsilon=1000)[0].statistics[0]
+            assert float(made.values[0] * made.grid) == pytest.approx(3e18, rel=1e-6)
+
+
+def test_text_that_is_none_is_refused_when_it_is_opened(tmp_path: Path) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    binary = pa.array([b"fine", b"\xff\xfe"], type=pa.binary())
+    table = pa.table({"u": [1, 2], "s": pa.Array.from_buffers(pa.string(), 2, binary.buffers())})
+    parquet.write_table(table, tmp_path / "bad.parquet")
+    for source in (table, str(tmp_path / "bad.parquet")):
+        with pytest.raises(dpsql.InterfaceError, match="cannot be read as a table"):
+            connect({"t": source}, {"t": {"unit": "u", "columns": {"s": {}}}})
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "count(*) FROM (SELECT "
+        + ", ".join(["x AS a0", *(f"a{i} + a{i} AS a{i + 1}" for i in range(40))])
+        + " FROM t)",
+        "sum(" + "CASE " * 12 + "x" + " WHEN 1 THEN 2 WHEN 2 THEN 3 WHEN 3 THEN 1 ELSE 0 END" * 12 + ") FROM t",
+        "sum(" + "((" * 18 + "x" + ") BETWEEN 0 AND 1)::INT" * 18 + ") FROM t",
+        "count(*) FROM t WHERE x IN (" + ", ".join(map(str, range(30_000))) + ")",
+        ", ".join(f"sum(x + {i})" for i in range(3_000)) + " FROM t",
+    ],
+    ids=["aliases", "case", "between", "in", "sums"],
+)
+def test_a_short_query_cannot_keep_the_planner_busy(select: str) -> None:
+    data = database("CREATE TABLE t(u INT, x INT)")
+    with connect(data, {"t": {"unit": "u", "columns": {"x": {"min": 0, "max": 10}}}}) as db:
+        began = time.process_time()
+        with pytest.raises(dpsql.UnsupportedQuery, match=r"too large|200 different"):
+            db.explain(f"SELECT {select}")
+        assert time.process_time() - began < 10
+
+
+def test_what_would_be_answered_wrongly_is_refused() -> None:
+    data = database("CREATE TABLE t(u INT, r INT)", "INSERT INTO t VALUES (1, 1), (1, 2), (2, 1)")
+    with connect(data, {"t": {"unit": "u", "columns": {"r": {}}}}) as db:
+        with pytest.raises(dpsql.UnsupportedQuery, match="DISTINCT"):
+            db.explain("SELECT count(*) FROM (SELECT DISTINCT u, count(*) AS n FROM t GROUP BY u, r)")
+        with pytest.raises(dpsql.ParseError, match="reserved"):
+            db.explain("WITH _r0 AS (SELECT 5 AS _a0) SELECT count(*) FROM t")
+        for name in ("version()", "current_database()", "session_user"):
+            with pytest.raises(dpsql.UnsupportedQuery):
+                db.explain(f"SELECT count(*), {name} FROM t")

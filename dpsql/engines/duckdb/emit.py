@@ -104,7 +104,10 @@ def _totals(bounded: Bounded) -> list[str]:
 
 
 def _plain(bounded: Bounded, source: From, keys: Coded) -> str:
-    """Rules `row` and `single_row`: one pass over the rows."""
+    """Rules `row` and `single_row`: one pass over the rows.
+
+    Keys are grouped by place: GROUP BY a name would take a stored column of that name before the key.
+    """
     if _is_column_sum(bounded):
         return _column_sum(bounded, source)
     listed = [*keys.listed, *_per_unit(bounded)]
@@ -117,7 +120,8 @@ def _plain(bounded: Bounded, source: From, keys: Coded) -> str:
             listed.append(f"sum({value}) AS s{index}")
         if counts:
             listed.append(f"count({'*' if argument.expression is None else value}) AS n{index}")
-    totals = f"SELECT {', '.join(listed) or '1'} FROM {source.source}{source.conditions}{_group(keys.names)}"
+    places = [str(i + 1) for i in range(len(keys.names))]
+    totals = f"SELECT {', '.join(listed) or '1'} FROM {source.source}{source.conditions}{_group(places)}"
     return keys.mapped(totals, _totals(bounded))
 
 

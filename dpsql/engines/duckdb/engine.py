@@ -152,8 +152,8 @@ def _open(path: Path) -> tuple[duckdb.DuckDBPyConnection, str]:
 def _frames(tables: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
     """An in-memory database over data frames, Arrow tables and Parquet files, one table each.
 
-    A frame with object columns is copied now: a value that does not fit its column's type then fails here, in the
-    steward's sight, and not in a query.
+    What cannot be read fails here, in the steward's sight, and not in a query: a frame with object columns is copied,
+    an Arrow table validated, the text of a file decoded.
     """
     connection = duckdb.connect(":memory:", config=LOCKED)
     files = [str(t) for t in tables.values() if isinstance(t, str | os.PathLike)]
@@ -162,13 +162,16 @@ def _frames(tables: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
             if isinstance(table, str | os.PathLike):
                 path = str(table).replace("'", "''")
                 connection.execute(f"CREATE VIEW {quote(name)} AS SELECT * FROM read_parquet('{path}')")
+                _decode(connection, name)
             elif "object" in {str(type_) for type_ in getattr(table, "dtypes", ())}:
                 connection.register("_incoming", table)
                 connection.execute(f"CREATE TABLE {quote(name)} AS SELECT * FROM _incoming")
                 connection.unregister("_incoming")
             else:
+                if hasattr(table, "validate"):
+                    table.validate(full=True)
                 connection.register(name, table)
-        except duckdb.Error as problem:
+        except (duckdb.Error, ValueError) as problem:
             what = f"the file {table}" if isinstance(table, str | os.PathLike) else f"the frame {name}"
             raise InterfaceError(
                 f"{what} cannot be read as a table",
@@ -179,6 +182,14 @@ def _frames(tables: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
         connection.execute(f"SET allowed_paths = [{listed}]")
     connection.execute("SET enable_external_access = false")
     return connection
+
+
+def _decode(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Read all text once: bytes that are no text fail now, in the steward's sight, and not in some of the queries."""
+    described = connection.execute(f"DESCRIBE {quote(name)}").fetchall()
+    text = [quote(column) for column, type_, *_ in described if type_ == "VARCHAR"]
+    if text:
+        connection.execute(f"SELECT count(*) FROM {quote(name)} WHERE hash({', '.join(text)}) = 0").fetchall()
 
 
 def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str, dict[str, str]]:

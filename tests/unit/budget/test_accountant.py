@@ -18,6 +18,7 @@ from dpsql.budget import (
     admits,
     delta_for,
     limits,
+    more_like,
     pure_charge,
     remaining,
     rho_for,
@@ -53,7 +54,7 @@ def test_ten_pure_queries_at_a_tenth_spend_exactly_one() -> None:
     for _ in range(10):
         assert admits(PURE, spent, pure_charge(0.1))
         spent = spent.after(pure_charge(0.1))
-    assert spent_as(PURE, spent).epsilon == 1
+    assert spent_as(PURE, spent, 0).epsilon == 1
     assert not admits(PURE, spent, Charge(1, 0, 1))
 
 
@@ -106,47 +107,88 @@ def test_adaptive_spending_never_leaves_both_promises(seed: int, caps: Caps) -> 
     assert holds_purely or (loss <= half * (1 + 1e-9) and spent.delta * UNIT <= half * (1 + 1e-9))
 
 
-def test_an_untouched_account_has_its_caps_left() -> None:
-    left = remaining(CAPS, Spent())
-    assert (left.epsilon, left.delta) == (3, 1e-6)
-    assert left.rho == pytest.approx(float(rho_for(3, 5e-7)))
-    assert remaining(PURE, Spent()).epsilon == 1
-    assert spent_as(CAPS, Spent()) == FREE
+def test_an_untouched_account_has_its_cap_left() -> None:
+    left = remaining(CAPS, Spent(), 5e-7)
+    assert left.epsilon == pytest.approx(3)
+    assert (left.delta, left.rho) == (5e-7, pytest.approx(float(rho_for(3, 5e-7))))
+    assert remaining(CAPS, Spent(), 1e-8).epsilon > 3 > remaining(CAPS, Spent(), 1e-6).epsilon
+    assert remaining(CAPS, Spent(), 0).epsilon == 3
+    assert remaining(PURE, Spent(), 0).epsilon == 1
+    assert spent_as(CAPS, Spent(), 1e-8) == FREE
 
 
-def test_a_fully_spent_account_shows_its_caps_as_spent_and_nothing_left() -> None:
+@pytest.mark.parametrize("delta", [0, 1e-8, 1e-6])
+def test_a_fully_spent_account_has_spent_all_that_it_had_and_nothing_is_left(delta: float) -> None:
     spent = Spent().after(zcdp_charge(rho_for(3, 5e-7), 5e-7))
-    assert spent_as(CAPS, spent).epsilon == 3
-    assert spent_as(CAPS, spent).delta == 1e-6
-    assert remaining(CAPS, spent).epsilon == 0
+    told = spent_as(CAPS, spent, delta)
+    assert told.epsilon == pytest.approx(remaining(CAPS, Spent(), min(delta, 5e-7) or 5e-7).epsilon)
+    assert told.delta == min(delta or 1, 5e-7) + 5e-7
+    assert remaining(CAPS, spent, delta) == FREE
 
 
-@given(st.lists(st.floats(1e-4, 0.2), max_size=20), st.sampled_from([None, 1e-8, 1e-6]))
+@given(st.lists(st.floats(1e-4, 0.2), max_size=20), st.sampled_from([5e-7, 1e-8, 1e-6]))
 @settings(max_examples=60, deadline=None)
-def test_what_is_left_can_be_spent_in_one_query_and_hardly_more(rhos: list[float], delta: float | None) -> None:
+def test_what_is_left_can_be_asked_of_gaussian_noise_and_hardly_more(rhos: list[float], delta: float) -> None:
     spent = spend(CAPS, [zcdp_charge(rho) for rho in rhos])
     left = remaining(CAPS, spent, delta)
-    if left.delta == 0 < left.epsilon:
-        assert admits(CAPS, spent, pure_charge(left.epsilon))
-    elif left.epsilon:
-        at = 5e-7 if delta is None else delta
-        assert admits(CAPS, spent, zcdp_charge(rho_for(left.epsilon, at)))
-        assert left.epsilon == 3 or not admits(CAPS, spent, zcdp_charge(rho_for(left.epsilon * 1.00001, at)))
+    if left.epsilon:
+        assert admits(CAPS, spent, zcdp_charge(rho_for(left.epsilon, delta)))
+        assert not admits(CAPS, spent, zcdp_charge(rho_for(left.epsilon * 1.00001, delta)))
+    told = spent_as(CAPS, spent, delta)
+    assert told.delta + left.delta <= 1e-6 * (1 + 1e-12)
+    assert told.rho + left.rho == pytest.approx(limits(CAPS).rho * float(UNIT))
+
+
+@given(st.lists(st.floats(1e-4, 0.4), max_size=30), st.booleans(), st.sampled_from([CAPS, PURE, Caps(0.3, 1e-9)]))
+@settings(max_examples=60, deadline=None)
+def test_what_is_left_can_be_asked_of_laplace_noise_and_hardly_more(
+    prices: list[float], impure: bool, caps: Caps
+) -> None:
+    spent = spend(caps, [*([zcdp_charge(1e-5)] if impure else []), *map(pure_charge, prices)])
+    left = remaining(caps, spent, 0).epsilon
+    if left:
+        assert admits(caps, spent, pure_charge(left))
+    assert not admits(caps, spent, pure_charge(max(left * 1.00001, 1e-6)))
+
+
+@given(st.lists(st.floats(1e-3, 0.4), max_size=9), st.floats(1e-3, 1), st.sampled_from(["pure", "zcdp", "keys"]))
+@settings(max_examples=60, deadline=None)
+def test_so_many_more_of_the_same_are_admitted(prices: list[float], price: float, kind: str) -> None:
+    charge = {"pure": pure_charge(price), "zcdp": zcdp_charge(price / 50), "keys": zcdp_charge(price / 50, 3e-8)}[kind]
+    spent = spend(CAPS, [pure_charge(each) for each in prices])
+    for _ in range(more_like(CAPS, spent, charge)):
+        assert admits(CAPS, spent, charge)
+        spent = spent.after(charge)
+    assert not admits(CAPS, spent, charge)
+    assert more_like(CAPS, spent, charge) == 0
+
+
+def test_nothing_more_is_admitted_where_a_cap_was_lowered_below_what_is_spent() -> None:
+    spent = Spent().after(zcdp_charge(0.1, 1e-7))
+    assert more_like(PURE, spent, pure_charge(0.1)) == 0
+    assert more_like(Caps(3, 1e-8), spent, zcdp_charge(1e-9)) == 0
+    assert remaining(Caps(3, 1e-8), spent, 1e-9) == FREE
 
 
 def test_the_better_filter_is_shown() -> None:
     spent = Spent().after(pure_charge(2))
-    assert spent_as(CAPS, spent).epsilon == 2
-    assert remaining(CAPS, spent).epsilon == pytest.approx(1)
+    assert spent_as(CAPS, spent, 1e-8).epsilon == 2
+    assert remaining(CAPS, spent, 0).epsilon == pytest.approx(1)
     many = spend(CAPS, [pure_charge(0.01)] * 300)
-    assert spent_as(CAPS, many).epsilon < 3
-    assert remaining(CAPS, many).epsilon > 1
+    assert spent_as(CAPS, many, 1e-8).epsilon < 3
+    assert remaining(CAPS, many, 1e-8).epsilon > 1
+
+
+def test_one_query_is_shown_as_it_was_priced() -> None:
+    spent = Spent().after(zcdp_charge(rho_for(0.5, 1e-8)))
+    assert spent_as(CAPS, spent, 1e-8).epsilon == pytest.approx(0.5)
+    assert spent_as(CAPS, spent, 1e-8).delta == 1e-8
 
 
 def test_an_impure_past_under_a_cap_lowered_to_pure_is_infinite() -> None:
     spent = Spent().after(zcdp_charge(0.01))
-    assert spent_as(PURE, spent).epsilon == math.inf
-    assert remaining(PURE, spent).epsilon == 0
+    assert spent_as(PURE, spent, 0).epsilon == math.inf
+    assert remaining(PURE, spent, 0).epsilon == 0
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0, 0), (-1, 0), (math.nan, 0), (math.inf, 0), (1, 1), (1, -1e-9)])

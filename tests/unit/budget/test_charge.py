@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.budget import UNIT, Charge, Cost, exact, pure_charge, zcdp_charge
+from dpsql.budget import UNIT, Caps, Charge, Cost, Request, exact, pure_charge, zcdp_charge
 from dpsql.errors import ProgrammingError
 
 BAD = [
@@ -79,3 +79,11 @@ def test_costs_read_well() -> None:
     assert str(Cost(0.5, 0, 0)) == "ε = 0.5"
     with pytest.raises(ProgrammingError):
         Cost(math.nan, 0, 0)
+
+
+@pytest.mark.parametrize("epsilon", [math.inf, math.nan, -1.0])
+def test_a_request_of_no_cost_is_none(epsilon: float) -> None:
+    with pytest.raises(ProgrammingError, match="not"):
+        Request("ana", pure_charge(1), Cost(epsilon, 0.0, 0.0), Caps(1), None, "SELECT 1", ())
+    with pytest.raises(ProgrammingError, match="not the cost"):
+        Request("ana", None, Cost(1.0, 0.0, 0.0), Caps(1), None, "SELECT 1", ())  # type: ignore[arg-type]

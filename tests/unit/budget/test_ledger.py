@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.budget import (
+    About,
     Caps,
     Charge,
     Cost,
@@ -188,6 +189,44 @@ def test_a_replayed_release_leaves_less_for_the_replayers_own_queries(ledger: Le
     ledger.replayed(entry, "bob", Caps(0.5, 0))
     with pytest.raises(BudgetExceeded):
         ledger.reserve(ask("bob", 0.2, cap=0.5))
+
+
+def test_a_replay_of_one_release_counts_its_own_part_once(ledger: Ledger) -> None:
+    entry = ledger.reserve(ask("ana", 0.4, fingerprints=(b"one", b"two")))
+    for name in (b"one", b"two"):
+        ledger.store(entry, name, name, About(b"family", {"made": name.decode()}, TENTH))
+    one, two = ledger.find(b"one"), ledger.find(b"two")
+    assert one is not None and two is not None and one.charge == TENTH
+    assert ledger.replayed(entry, "bob", Caps(0.2, 0), one.number)
+    assert not ledger.replayed(entry, "bob", Caps(0.2, 0), one.number)
+    assert ledger.spent("bob") == Spent().after(TENTH)
+    assert [[r.owed for r in found] for found in ledger.relatives([b"family", b"none"], "bob")] == [[False, True], []]
+    assert [r.recipe for r in ledger.relatives([b"family"], "ana")[0]] == [{"made": "one"}, {"made": "two"}]
+    assert ledger.replayed(entry, "bob", Caps(0.2, 0), two.number)
+    assert ledger.spent("bob") == Spent().after(TENTH).after(TENTH)
+    assert ledger.replayed(entry, "eve", None)
+    assert not ledger.replayed(entry, "eve", None, one.number)
+    assert ledger.spent("eve") == ledger.spent(None)
+
+
+def test_a_release_that_an_older_dpsql_kept_counts_the_whole_entry(ledger: Ledger) -> None:
+    entry = ledger.reserve(ask("ana", 0.1))
+    ledger.store(entry, b"f", b"x")
+    found = ledger.find(b"f")
+    assert found is not None and found.charge == TENTH
+    assert ledger.replayed(entry, "bob", None, found.number)
+    assert ledger.spent("bob") == Spent().after(TENTH)
+
+
+def test_a_release_of_another_entry_is_not_counted(ledger: Ledger) -> None:
+    one, two = ledger.reserve(ask("ana", 0.1)), ledger.reserve(ask("ana", 0.2))
+    ledger.store(one, b"f", b"x")
+    found = ledger.find(b"f")
+    assert found is not None
+    for entry, release in ((two, found.number), (one, found.number + 1), (one, one)):
+        with pytest.raises(LedgerError, match="no release"):
+            ledger.replayed(entry, "bob", None, release)
+    assert ledger.spent("bob") == Spent()
 
 
 def test_replaying_what_was_never_charged_is_an_error(ledger: Ledger) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 import dpsql
 from dpsql.errors import InternalError
-from dpsql.expressions.expression import conjunction
 from dpsql.interfaces.steward import check
 from dpsql.plan.join import Exists, Inner, Outer, Part, whole
+from dpsql.plan.normal import conjunction
 from dpsql.plan.relation import Field, PublicScan, Scan, Step
 
 TABLES = """

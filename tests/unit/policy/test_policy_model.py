@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
@@ -70,6 +70,23 @@ def test_every_key_of_the_example_is_read(shop: Policy) -> None:
     assert shop.tables["visits"].unit_column is None
     assert shop.tables["stores"].public
     assert not shop.tables["stores"].private
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        (True, None),
+        ({"keep": "forever"}, None),
+        ({}, None),
+        ({"keep": "12 hours"}, timedelta(hours=12)),
+        ({"keep": "1 day"}, timedelta(days=1)),
+        ({"keep": "2 Weeks"}, timedelta(days=14)),
+    ],
+)
+def test_how_long_answers_are_kept(written: object, kept: timedelta | None) -> None:
+    policy = load_policy(minimal(replay=written))
+    assert policy.replay and policy.keep == kept
+    assert load_policy(policy.model_dump()) == policy
 
 
 def test_a_foreign_key_names_its_fact(shop: Policy) -> None:

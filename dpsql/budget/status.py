@@ -1,0 +1,179 @@
+"""What is shown of a budget: caps, spent and left in the same terms, and what the rest would still buy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from math import sqrt
+
+from dpsql.budget.account import Charged, Standing
+from dpsql.budget.accountant import Spent, more_like, remaining, spent_as
+from dpsql.budget.convert import rho_for
+from dpsql.budget.event import Cost
+from dpsql.budget.exact import UNIT, Number, digits_down, digits_up, exact, float_down
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What one account may spend, has spent, and has left: for ever, or in its window until the day it `renews`.
+
+    `caps` is the promise. `whole`, `spent` and `remaining` are in the terms of one query: ε converted at one δ, the
+    default of a query, so that their ρ add up and what remains can be asked for. δ is for private group keys, but in
+    `spent` it also holds the δ of the conversion: everything so far is (ε, δ)-DP for it.
+    """
+
+    caps: Cost
+    whole: Cost
+    spent: Cost
+    remaining: Cost
+    every: str | None = None
+    renews: date | None = None
+
+    @property
+    def cap(self) -> str:
+        """The promise, in words."""
+        return str(Cost(self.caps.epsilon, self.caps.delta, 0.0))
+
+    @property
+    def spent_on_keys(self) -> float:
+        """The δ that private group keys took."""
+        return self.whole.delta - self.remaining.delta
+
+    def __str__(self) -> str:
+        whole, spent = digits_down(self.whole.epsilon), digits_up(self.spent.epsilon)
+        left = self.remaining
+        parts = [f"left for one query: ε = {digits_down(left.epsilon):.4g}"]
+        if self.caps.delta:
+            parts.append(f"ρ = {digits_down(left.rho):.4g} of {digits_down(self.whole.rho):.4g}")
+            parts.append(f"δ = {digits_down(left.delta, 3):.3g} for private keys")
+        return f"cap {self.cap}: spent ε = {spent:.4g} of {whole:.4g}; {', '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """How many more queries like the last are admitted, and the half width (95%) that a single one could have."""
+
+    times: int
+    of: str | None
+    half: float | None
+
+    def __str__(self) -> str:
+        single = None if self.half is None else f"one with ± {digits_up(self.half, 3):,.6g} for {self.of} (95%)"
+        if self.times == 0:
+            none = "what is left does not pay for another query like the last"
+            return none if single is None else f"{none}, but for {single}"
+        many = f"about {self.times:,} more quer{'y' if self.times == 1 else 'ies'} like the last"
+        return f"what is left buys {many}{'' if single is None else f', or {single}'}"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetStatus:
+    """This analyst's account inside the dataset's; only the dataset's promise survives analysts who pool answers.
+
+    `at` is the δ at which ε is converted; 0 where queries have Laplace noise by default. `largest` is the ε that one
+    more query, with the default δ and mechanism, may ask for: inside every account and the limit of one query.
+    `largest_laplace` is the same with Laplace noise and no private keys.
+    """
+
+    dataset: Account
+    analyst: Account | None
+    name: str | None
+    purpose: Account | None = None
+    purpose_name: str | None = None
+    at: float = 0.0
+    largest: float = 0.0
+    largest_laplace: float = 0.0
+    buys: Purchase | None = None
+
+    def accounts(self) -> list[tuple[str, Account]]:
+        """All that a query has to fit into, by name."""
+        named = [
+            ("dataset (everyone)", self.dataset),
+            (f"analyst {self.name}", self.analyst),
+            (f"{self.name} for {self.purpose_name}", self.purpose),
+        ]
+        return [(name, account) for name, account in named if account is not None]
+
+    def notes(self) -> Iterator[str]:
+        """How the numbers are to be read, and what they mean for the next query."""
+        if self.dataset.caps.delta:
+            at = f"δ = {self.at:.3g}, the default of a query" if self.at else "half of the cap on δ"
+            yield (
+                f"costs add up in ρ; ε is what that amounts to at {at}. The caps are promised at a larger δ, half of"
+                " it for this, half for private group keys"
+            )
+        for name, account in self.accounts():
+            if account.renews is not None:
+                yield (
+                    f"{name} refreshes on {account.renews} (every {account.every}); what the analyst learns over many"
+                    " windows adds up: only the dataset's cap bounds it"
+                )
+        yield self._next()
+        if self.buys is not None:
+            yield str(self.buys)
+
+    def _next(self) -> str:
+        laplace = f"epsilon {digits_down(self.largest_laplace):.4g} or less"
+        if self.largest == 0:
+            return f"one more query needs mechanism laplace: {laplace}" if self.largest_laplace else "nothing is left"
+        more = f", with mechanism laplace {laplace}" if self.largest_laplace > self.largest else ""
+        return f"one more query may ask for epsilon {digits_down(self.largest):.4g} or less{more}"
+
+    def __str__(self) -> str:
+        return "\n".join([*(f"{name}, {account}" for name, account in self.accounts()), *self.notes()])
+
+
+def budget_status(
+    standings: Sequence[Standing | None],
+    names: tuple[str | None, str | None],
+    last: Charged | None,
+    at: Number,
+    limit: Number,
+) -> BudgetStatus:
+    """The accounts of everyone, of an analyst and of a purpose (None where there is none), and what is left in all."""
+    held = [each for each in standings if each is not None]
+    largest, laplace = (
+        min(float(limit), *(remaining(each.caps, each.spent, delta).epsilon for each in held)) for delta in (at, 0)
+    )
+    buys = None if last is None else purchase(last, held, limit)
+    dataset, analyst, purpose = (None if each is None else account_of(each, at) for each in standings)
+    assert dataset is not None
+    return BudgetStatus(dataset, analyst, names[0], purpose, names[1], float(at), largest, laplace, buys)
+
+
+def account_of(standing: Standing, at: Number) -> Account:
+    """An account as people see it."""
+    caps, spent = standing.caps, standing.spent
+    whole = remaining(caps, Spent(), at)
+    cap = Cost(float(caps.epsilon), float(caps.delta), whole.rho)
+    return Account(cap, whole, spent_as(caps, spent, at), remaining(caps, spent, at), caps.every, standing.renews)
+
+
+def purchase(last: Charged, standings: Sequence[Standing], limit: Number) -> Purchase:
+    """What is left in all accounts, in queries like the last; `limit` is the most ε that one query may ask for."""
+    times = min(more_like(each.caps, each.spent, last.charge) for each in standings)
+    if last.error is None or any(_left(each).delta < float_down(last.charge.delta * UNIT) for each in standings):
+        return Purchase(times, None, None)
+    better = _gaussian(last, standings, limit) if last.error.noise == "gaussian" else _laplace(last, standings, limit)
+    return Purchase(times, last.error.of, last.error.half / better) if better > 0 else Purchase(times, None, None)
+
+
+def _gaussian(last: Charged, standings: Sequence[Standing], limit: Number) -> float:
+    """How many times smaller the error could be: it goes with one over the root of ρ."""
+    conversion = exact(last.cost.delta) - last.charge.delta * UNIT
+    most = [_left(each).rho for each in standings]
+    most += [float(rho_for(limit, conversion))] if conversion > 0 else []
+    return sqrt(min(most) / float(last.charge.rho * UNIT))
+
+
+def _laplace(last: Charged, standings: Sequence[Standing], limit: Number) -> float:
+    """The same for Laplace noise, whose error goes with one over ε."""
+    pure = last.charge.epsilon is not None
+    sums = [each.spent if pure else replace(each.spent, epsilon=None) for each in standings]
+    most = [remaining(each.caps, spent, 0).epsilon for each, spent in zip(standings, sums, strict=True)]
+    return min(*most, float(limit)) / last.cost.epsilon
+
+
+def _left(standing: Standing) -> Cost:
+    return remaining(standing.caps, standing.spent, 0)

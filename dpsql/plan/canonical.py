@@ -1,0 +1,174 @@
+"""The canonical sub-plan: releases that ask the same of the same rows become the same plan, however they are spelt.
+
+**Theorem.** The canonical release has, on every database, the groups and the exact totals of the release, and its
+relation has the same rows with the same owners. Its bounds are at least as tight.
+**Proof.** Expressions are put into their normal form, which keeps every value (`dpsql.plan.normal`). A projection
+computes each row from one row and keeps its owner, so reading its definition in place of its column changes no value;
+filters in a row keep the rows on which all of them are TRUE, which is one filter on their conjunction. A column that
+nobody reads, and a per-unit aggregate that nobody reads, change no row. Sorting the keys and aggregates of a per-unit
+grouping renames its columns and nothing else. Narrowing intersects what single conjuncts say until nothing changes
+(`dpsql.bounds.narrow`), so one filter says at least what a chain of them did, in any order.
+**Requires** deterministic and total expressions, which the converter guarantees. A definition is not put in place where
+the copies would grow beyond MOST_NODES; then the projection stays, and the release is merely not recognised.
+**Checked by** `tests/properties/test_canonical.py` (the same answers as the query itself) and
+`tests/unit/session/test_replay.py` (variants are free, near misses are not).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dpsql.expressions.expression import Call, Column, Expression, columns_of
+from dpsql.expressions.write import order, write
+from dpsql.plan.join import Exists, Inner, Outer, Part
+from dpsql.plan.normal import TRUE, conjunction, conjuncts, normal
+from dpsql.plan.plan import Release
+from dpsql.plan.relate import filtered, projected, unit_grouped
+from dpsql.plan.relation import Aggregate, Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
+
+MOST_NODES = 2_000
+
+Names = Mapping[str, Expression]
+
+
+def canonical(release: Release) -> Release:
+    """The release over its canonical relation; names, and the order of keys and aggregates, stay."""
+    read = [k.expression for k in release.keys] + [a.argument for a in release.aggregates if a.argument is not None]
+    source, names = _relation(release.source, read)
+    keys = tuple(Item(k.name, _put(k.expression, names)) for k in release.keys)
+    return replace(
+        release, source=source, keys=keys, aggregates=tuple(_aggregate(a, names) for a in release.aggregates)
+    )
+
+
+def without(relation: Relation, dropped: Iterable[Expression]) -> Relation:
+    """A canonical relation with fewer conjuncts in its outermost filter."""
+    base, asked = split(relation)
+    gone = {order(each) for each in dropped}
+    return _kept(base, conjunction(each for each in asked if order(each) not in gone))
+
+
+def split(relation: Relation) -> tuple[Relation, tuple[Expression, ...]]:
+    """The relation below the outermost filter, and the conjuncts of that filter."""
+    if isinstance(relation, Filter) and relation.source is not None and relation.condition is not None:
+        return relation.source, conjuncts(relation.condition)
+    return relation, ()
+
+
+def describe_relation(relation: Relation) -> list[Any]:
+    """A canonical relation as a JSON value."""
+    match relation:
+        case Filter(source=Relation() as source, condition=Expression() as condition):
+            return ["filter", describe_relation(source), write(condition)]
+        case Project(source=Relation() as source, items=items):
+            return ["project", describe_relation(source), [[i.name, write(i.expression)] for i in items]]
+        case UnitGroup(source=Relation() as source, keys=keys, aggregates=aggregates):
+            listed = [write_aggregate(a) for _, a in aggregates]
+            return ["unit", describe_relation(source), [write(k.expression) for k in keys], listed]
+        case Scan(table=table) | PublicScan(table=table):
+            return ["scan", table]
+        case Inner(parts=parts, conditions=conditions):
+            return ["inner", [_describe_part(p) for p in parts], [write(c) for c in conditions]]
+        case Outer(left=Part() as left, right=Part() as right, condition=Expression() as condition):
+            kind = ["full" if relation.full else "left", [list(each) for each in relation.merged]]
+            return [kind, _describe_part(left), _describe_part(right), write(condition)]
+        case Exists(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
+            return ["exists", relation.negated, describe_relation(source), _describe_part(inner), write(condition)]
+    raise TypeError(f"no description of {type(relation).__name__}")
+
+
+def _describe_part(part: Part) -> list[Any]:
+    """A side of a join: its rows, and what its fields are called there."""
+    return [describe_relation(part.relation), list(part.names)]
+
+
+def write_aggregate(aggregate: Aggregate) -> list[Any]:
+    """An aggregate as a JSON value."""
+    argument = None if aggregate.argument is None else write(aggregate.argument)
+    return [aggregate.function, argument, aggregate.distinct]
+
+
+def _relation(relation: Relation, read: Sequence[Expression]) -> tuple[Relation, Names]:
+    """The canonical relation, and what each column of the old one is there. `read`: what is asked of its columns."""
+    match relation:
+        case Filter(source=Relation() as source, condition=Expression() as condition):
+            below, names = _relation(source, [*read, condition])
+            same = below is source and isinstance(source, Scan) and condition != TRUE
+            return relation if same else _and(below, _put(condition, names)), names
+        case Project(source=Relation() as source, items=items):
+            used = frozenset().union(*map(columns_of, read)) if read else frozenset()
+            return _inlined(source, [i for i in items if i.name in used], read)
+        case UnitGroup(source=Relation() as source):
+            return _grouped(relation, source, read)
+    return relation, _columns([f.name for f in relation.fields], relation)
+
+
+def _and(source: Relation, condition: Expression) -> Relation:
+    base, before = split(source)
+    return _kept(base, conjunction([*before, condition]))
+
+
+def _kept(base: Relation, condition: Expression) -> Relation:
+    return base if condition == TRUE else filtered(base, condition)
+
+
+def _inlined(source: Relation, items: Sequence[Item], read: Sequence[Expression]) -> tuple[Relation, Names]:
+    below, names = _relation(source, [i.expression for i in items])
+    made = {i.name: _put(i.expression, names) for i in items}
+    sizes = {name: sum(1 for _ in definition.walk()) for name, definition in made.items()}
+    copied = sum(sizes.get(n.name, 1) for e in read for n in e.walk() if isinstance(n, Column))
+    if copied <= MOST_NODES:
+        return below, made
+    listed = sorted(made, key=lambda name: order(made[name]))
+    kept = projected(below, [Item(f"_c{i}", made[name]) for i, name in enumerate(listed)])
+    return kept, _columns(listed, kept)
+
+
+def _grouped(group: UnitGroup, source: Relation, read: Sequence[Expression]) -> tuple[Relation, Names]:
+    used = frozenset().union(*map(columns_of, read)) if read else frozenset()
+    wanted = [(n, a) for n, a in group.aggregates if n in used]
+    inside = [k.expression for k in group.keys] + [a.argument for _, a in wanted if a.argument is not None]
+    below, names = _relation(source, inside)
+    keys = sorted(((k.name, _put(k.expression, names)) for k in group.keys), key=lambda k: order(k[1]))
+    aggregates = sorted(((n, _aggregate(a, names)) for n, a in wanted), key=lambda a: repr(write_aggregate(a[1])))
+    listed = [*keys, *aggregates]
+    titles = _titles([str(part) for _, part in listed])
+    made = unit_grouped(
+        below,
+        [Item(title, key) for title, (_, key) in zip(titles, keys, strict=False)],
+        [(title, aggregate) for title, (_, aggregate) in zip(titles[len(keys) :], aggregates, strict=True)],
+    )
+    return made, _columns([name for name, _ in listed], made)
+
+
+def _titles(texts: Sequence[str]) -> list[str]:
+    """Names that people can read, each different from the others in any case, and from the hidden owner."""
+    taken = {"_unit": ""}
+    for number, text in enumerate(texts):
+        title = f"{text}:{number}" if text.lower() in taken else text
+        taken[title.lower()] = title
+    return list(taken.values())[1:]
+
+
+def _columns(names: Sequence[str], relation: Relation) -> Names:
+    """What the old names are called in a relation whose fields are in the same order."""
+    return {name: Column(f.type, name=f.name) for name, f in zip(names, relation.fields, strict=True)}
+
+
+def _aggregate(aggregate: Aggregate, names: Names) -> Aggregate:
+    return replace(aggregate, argument=None if aggregate.argument is None else _put(aggregate.argument, names))
+
+
+def _put(expression: Expression, names: Names) -> Expression:
+    """The normal form, with each column's definition in its place; a refusal still points at where it was read."""
+    return normal(_replaced(expression, names))
+
+
+def _replaced(expression: Expression, names: Names) -> Expression:
+    if isinstance(expression, Column):
+        return replace(names[expression.name], span=expression.span)
+    if isinstance(expression, Call):
+        return replace(expression, args=tuple(_replaced(a, names) for a in expression.args))
+    return expression

@@ -1,0 +1,200 @@
+"""Which earlier releases answer a release that is asked now: those of the same sub-plan that show all of it.
+
+A release belongs to a *family*: the same data version, relation and set of keys. What differs within a family, the
+aggregates and the portion of the budget, is its *recipe*, which is kept with it: from relation and recipe the earlier
+release is planned, bounded, priced and emitted again, and it is the stored one only if the fingerprint is the same.
+
+**Theorem (part).** If the recipe's release has every aggregate that is asked, or statistics from which it is computed,
+its noisy table is a private answer to what is asked now, at no cost to the dataset.
+**Proof.** Reading some columns and rows of a released table is post-processing. The relation and the keys are the same
+(`dpsql.plan.canonical`), so the stored statistics are sums over the same rows in the same groups, bounded by the same
+policy; COUNT, SUM and AVG of one argument are functions of its two statistics (`dpsql.release.estimate`).
+
+**Theorem (groups).** Let the filter asked now have a further conjunct E that reads nothing but public keys, TRUE on
+every key that is listed now. Then the rows of each listed group are the same with and without E.
+**Proof.** All rows of a listed group agree with the list on the keys' values, since only NULL also stands for values
+outside it, and no NULL is listed for a key that E reads; so E is TRUE on all of these rows, and no conjunct but E was
+dropped. Keys of type DOUBLE, where 0 and -0 share a group, are left out.
+
+**What may differ.** A unit that owns more rows than the policy counts is weighed down once for a whole release, by all
+of its rows there. Where the earlier release has more groups or aggregates, its weight may be smaller than that of a
+fresh answer, and clamps are those of the earlier release. Both are answers within the policy's own bounds; the notes
+of the result say which one was given.
+**Checked by** `tests/unit/session/test_replay_parts.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations, product
+from typing import Any
+
+from dpsql.bounds import infer
+from dpsql.bounds.domain import finite
+from dpsql.bounds.known import Known
+from dpsql.budget.allocate import Portion, Priced, price_release
+from dpsql.expressions.expression import Call, Column, Expression, columns_of
+from dpsql.expressions.types import BOOLEAN, Kind
+from dpsql.expressions.write import order, read, write
+from dpsql.plan.canonical import describe_relation, split, without, write_aggregate
+from dpsql.plan.plan import Release
+from dpsql.plan.relation import Aggregate, Item, Relation
+from dpsql.release.noise import Released
+from dpsql.sensitivity.bound import Bounded, bound
+from dpsql.sensitivity.keys import Key
+from dpsql.sensitivity.statistics import Source
+
+MOST_TRIED = 1_000
+MOST_DROPPED = 4
+_EXACT_KINDS = {Kind.INTEGER, Kind.BOOLEAN, Kind.TEXT, Kind.DATE, Kind.TIMESTAMP}
+
+Recipe = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Wider:
+    """A relation with the same rows in every group that is asked for, and the conjuncts that it goes without."""
+
+    relation: Relation
+    dropped: tuple[Expression, ...]
+
+
+def family(release: Release, relation: Relation, version: str, dataset: str) -> bytes:
+    """The mark of all releases with this relation and the keys of this release, in any order."""
+    base, asked = split(relation)
+    keys = sorted(order(key.expression) for key in release.keys)
+    text = json.dumps([dataset, version, describe_relation(base), [write(c) for c in asked], keys])
+    return hashlib.sha256(text.encode()).digest()
+
+
+def recipe_of(priced: Priced) -> Recipe:
+    """What, beside the relation, this release was made from."""
+    release, portion = priced.bounded.release, priced.portion
+    return {
+        "aggregates": [write_aggregate(a) for a in release.aggregates],
+        "keys": [write(k.expression) for k in release.keys],
+        "mechanism": portion.mechanism,
+        "portion": [str(portion.whole), str(portion.tail), *map(str, portion.parts)],
+    }
+
+
+def portion_of(recipe: Recipe) -> Portion:
+    """The portion of the budget that the earlier release had."""
+    whole, tail, *parts = map(Fraction, recipe["portion"])
+    return Portion(recipe["mechanism"], whole, tuple(parts), tail)
+
+
+def wider(asked: Bounded) -> Iterator[Wider]:
+    """The relation itself, and those without some of the conjuncts on public keys."""
+    yield Wider(asked.release.source, ())
+    droppable = [c for c in split(asked.release.source)[1] if asked.public and _on_keys(c, asked.keys)]
+    sizes = range(1, len(droppable) + 1) if len(droppable) <= MOST_DROPPED else [len(droppable)]
+    for size in sizes:
+        for dropped in combinations(droppable, size):
+            yield Wider(without(asked.release.source, dropped), dropped)
+
+
+def might_cover(asked: Priced, recipe: Recipe) -> bool:
+    """Made with at least the asked price, and about the same arguments? Cheap, and decides nothing yet."""
+    portion, wanted = portion_of(recipe), asked.portion
+    if portion.mechanism != wanted.mechanism or portion.whole < wanted.whole or portion.tail < asked.tail:
+        return False
+    made = [json.dumps(argument) for _, argument, _ in recipe["aggregates"]]
+    arguments = [None if a.argument is None else write(a.argument) for a in asked.bounded.release.aggregates]
+    return all(argument is None or json.dumps(argument) in made for argument in arguments)
+
+
+def made_again(asked: Priced, relation: Relation, recipe: Recipe, max_public_keys: int) -> Priced:
+    """The earlier release, as it was planned and priced."""
+    release, portion = asked.bounded.release, portion_of(recipe)
+    names = {order(key.expression): key.name for key in release.keys}
+    keys = [read(written) for written in recipe["keys"]]
+    earlier = replace(
+        release,
+        source=relation,
+        keys=tuple(Item(names[order(key)], key) for key in keys),
+        aggregates=tuple(
+            Aggregate(function, None if argument is None else read(argument), distinct)
+            for function, argument, distinct in recipe["aggregates"]
+        ),
+    )
+    return price_release(bound(earlier, portion.mechanism, max_public_keys), portion)
+
+
+def covers(asked: Priced, made: Priced) -> bool:
+    """Has the earlier release every group that is asked, and what every aggregate is computed from?"""
+    wanted, had = asked.bounded, made.bounded
+    listed = {key.name: frozenset(key.values or ()) for key in had.keys}
+    groups = wanted.public == had.public and all(frozenset(k.values or ()) <= listed[k.name] for k in wanted.keys)
+    return groups and all(_source(aggregate, had) is not None for aggregate in wanted.release.aggregates)
+
+
+def part_of(asked: Priced, earlier: Released) -> Released:
+    """The rows and columns of the earlier release that are asked for, in the order in which they are asked."""
+    wanted, had = asked.bounded, earlier.priced.bounded
+    sources = tuple(s for a in wanted.release.aggregates if (s := _source(a, had)) is not None)
+    places = [[k.name for k in had.keys].index(key.name) for key in wanted.keys]
+    keys = [tuple(row[place] for place in places) for row in earlier.keys]
+    rows = list(range(len(keys)))
+    if wanted.public:
+        at = {key: row for row, key in enumerate(keys)}
+        keys = list(product(*(key.values or () for key in wanted.keys)))
+        rows = [at[key] for key in keys]
+    bounded = replace(had, release=wanted.release, keys=wanted.keys, sources=sources)
+    noisy = tuple(values[rows] for values in earlier.noisy)
+    return Released(replace(earlier.priced, bounded=bounded), tuple(keys), noisy)
+
+
+def _source(aggregate: Aggregate, had: Bounded) -> Source | None:
+    """Where the earlier release has the answer to an aggregate, if it has one."""
+    wanted = json.dumps(write_aggregate(aggregate))
+    made = list(zip(had.release.aggregates, had.sources, strict=True))
+    same = [source for other, source in made if json.dumps(write_aggregate(other)) == wanted]
+    if not same and not aggregate.distinct:
+        same = [source for other, source in made if not other.distinct and _tells(had, source, aggregate)]
+    return same[0] if same else None
+
+
+def _tells(had: Bounded, source: Source, aggregate: Aggregate) -> bool:
+    """Do the statistics of another aggregate tell this one too?"""
+    argument = had.arguments[had.statistics[source.first].part.argument]
+    if source.form in ("count", "pair", "centred") and aggregate.function == "count" and aggregate.argument is None:
+        return argument.expression is None or not (argument.domain.nullable or argument.domain.nan)
+    if source.form not in ("pair", "centred") or argument.expression is None or aggregate.argument is None:
+        return False
+    return order(argument.expression) == order(aggregate.argument)
+
+
+def _on_keys(conjunct: Expression, keys: Sequence[Key]) -> bool:
+    """Does the conjunct read keys alone, and is it TRUE on each of their listed values?"""
+    names = {order(key.expression): key for key in keys}
+    shown = _over_keys(conjunct, names)
+    used = [key for key in keys if key.name in columns_of(shown)]
+    if columns_of(shown) - {key.name for key in used} or not used:
+        return False
+    lists = [key.values or () for key in used]
+    few = len(list(zip(range(MOST_TRIED + 1), product(*lists), strict=False))) <= MOST_TRIED
+    plain = all(key.expression.type.kind in _EXACT_KINDS and None not in (key.values or ()) for key in used)
+    return few and plain and all(_true(shown, used, values) for values in product(*lists))
+
+
+def _over_keys(expression: Expression, names: Mapping[str, Key]) -> Expression:
+    """The expression over the keys' names; a column that is no key gets a name that no key has."""
+    key = names.get(order(expression))
+    if key is not None:
+        return Column(expression.type, name=key.name)
+    if isinstance(expression, Column):
+        return replace(expression, name=f"not a key: {expression.name}")
+    if isinstance(expression, Call):
+        return replace(expression, args=tuple(_over_keys(a, names) for a in expression.args))
+    return expression
+
+
+def _true(condition: Expression, keys: Sequence[Key], values: Sequence[Any]) -> bool:
+    points = {k.name: finite((v,), k.expression.type, nullable=False) for k, v in zip(keys, values, strict=True)}
+    truth = infer(condition, Known(points))
+    return truth.values == (True,) and not truth.nullable and condition.type == BOOLEAN

@@ -1,0 +1,218 @@
+"""Accuracy where the price depends on the answer: a pilot, charged and visible, then what follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpsql
+from dpsql.release.enough import enough
+from dpsql.release.target import Accuracy, read_goals
+
+UNITS = 20_000
+TABLES = {
+    "t": {"unit": "u", "max_rows_per_unit": 1,
+          "columns": {"x": {"min": 0, "max": 10, "nulls": False}, "k": {"values": ["a", "b", "none"], "nulls": False}, "c": {}}}
+}  # fmt: skip
+COUNT = "SELECT count(*) AS n FROM t"
+CASES: list[tuple[str, Accuracy]] = [
+    (COUNT, "2%"),
+    ("SELECT k, count(*) AS n, sum(x) AS s FROM t WHERE k <> 'none' GROUP BY k", "5%"),
+    ("SELECT avg(x) AS a FROM t", dpsql.Within(0.05, confidence=0.9)),
+    ("SELECT k, avg(x) AS a FROM t GROUP BY k HAVING count(*) > 1000", {"a": "3%"}),
+    ("SELECT sum(x) / count(*) AS r FROM t", "2%"),
+    ("SELECT c, count(*) AS n FROM t GROUP BY c", "5%"),
+]
+
+
+def frame(units: int = UNITS) -> pd.DataFrame:
+    random = np.random.default_rng(7)
+    return pd.DataFrame(
+        {"u": np.arange(units), "x": random.uniform(2, 6, units), "k": np.where(np.arange(units) % 5 == 0, "b", "a"),
+         "c": np.array(["p", "q"])[np.arange(units) % 2]}
+    )  # fmt: skip
+
+
+def connect(units: int = UNITS, ledger: str | Path = ":memory:", **policy: object) -> dpsql.Connection:
+    chosen = {"dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6}, "limits": {"epsilon": 2, "delta": 1e-7},
+              "defaults": {"delta": 1e-7}, "tables": TABLES, **policy}  # fmt: skip
+    return dpsql.connect({"t": frame(units)}, policy=chosen, ledger=ledger)
+
+
+def worst(result: dpsql.Result, accuracy: Accuracy) -> float:
+    """The largest half width over what was asked for."""
+    ratios = []
+    for goal in read_goals(accuracy, result._plan.outputs):
+        bars = result.intervals(goal.within.confidence)
+        width = (bars[f"{goal.name}_high"] - bars[f"{goal.name}_low"]) / 2
+        size = goal.within.size * (result.df()[goal.name].abs() if goal.within.relative else 1)
+        ratios.append(float((width / size).max()))
+    return max(ratios)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize(("sql", "accuracy"), CASES)
+def test_the_goal_is_reached_at_no_more_than_was_told_and_the_same_query_is_free(
+    sql: str, accuracy: Accuracy, mechanism: str
+) -> None:
+    with connect() as db:
+        told = db.explain(sql, accuracy=accuracy, mechanism=mechanism)
+        assert told.cost.epsilon == 2
+        assert "at most: a pilot" in str(told)
+        assert db.budget().dataset.spent.epsilon == 0
+        result = db.query(sql, accuracy=accuracy, mechanism=mechanism)
+        assert worst(result, accuracy) <= 1.05
+        assert 0 < result.cost.epsilon < 1 and result.cost.rho < told.cost.rho
+        assert result.cost.delta <= told.cost.delta
+        assert any("a pilot was charged" in note for note in result.notes)
+        again = db.query(sql, accuracy=accuracy, mechanism=mechanism)
+        assert again.replayed and again.cost.epsilon == 0
+        assert again.fetchall() == result.fetchall()
+
+
+def test_the_pilot_is_charged_and_released_before_the_answer_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    with connect() as db:
+        for target, name in ((db._ledger, "reserve"), (db._engine, "run"), (db._ledger, "store")):
+            original = getattr(target, name)
+            monkeypatch.setattr(target, name, lambda *a, _n=name, _o=original: (order.append(_n), _o(*a))[1])
+        result = db.query(COUNT, accuracy="2%")
+        charges = [entry.cost for entry in db._ledger.log() if entry.kind == "charge"]
+    assert order == ["reserve", "run", "store"] * 2
+    assert charges[0] is not None and charges[1] is not None
+    assert charges[0].rho < charges[1].rho
+    assert result.cost.rho == pytest.approx(charges[0].rho + charges[1].rho)
+
+
+def test_what_the_account_paid_is_what_the_result_says() -> None:
+    for mechanism in ("laplace", "gaussian"):
+        with connect() as db:
+            result = db.query("SELECT c, count(*) AS n FROM t GROUP BY c", accuracy="5%", mechanism=mechanism)
+            spent = db._ledger.spent(None)
+            assert spent.rho / 1e40 == pytest.approx(result.cost.rho, rel=1e-9)
+            assert spent.delta / 1e40 <= result.cost.delta
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_a_percentage_is_kept_in_at_least_the_share_of_cases_that_was_asked_for(mechanism: str) -> None:
+    """A tenth may miss, so of 80 at most 19 with probability 1 - 1e-4; and it is no tenth of the noise, either."""
+    with connect(units=2_000, replay=False, budget={"epsilon": 1_000, "delta": 1e-6}) as db:
+        goal = dpsql.Within("10%", confidence=0.9)
+        errors = [
+            abs(db.query(COUNT, accuracy=goal, mechanism=mechanism).fetchall()[0][0] / 2_000 - 1) for _ in range(80)
+        ]
+    assert sum(error > 0.1 for error in errors) <= 19
+    assert np.mean(errors) > 0.01
+
+
+@pytest.mark.parametrize(("sql", "accuracy"), CASES)
+def test_the_price_is_a_function_of_released_values_only(
+    sql: str, accuracy: Accuracy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On neighbours, the same released pilot gives the same price, and no data is read for it."""
+    prices = []
+    with connect() as one, connect(units=UNITS - 1) as other:
+        draft, goals = one._draft(sql, one.asked, accuracy)
+        shown = one._answer(draft.at(draft.stages.pilots[-1]), nonnegative=False)
+        for db in (one, other):
+            draft, goals = db._draft(sql, db.asked, accuracy)
+            own = db._answer(draft.at(draft.stages.pilots[-1]), nonnegative=False)
+            monkeypatch.setattr(db._engine, "run", lambda *_: pytest.fail("the data was read"))
+            same = replace(own, _released=shown._released, _table=shown._table)
+            prices.append(enough(same, goals, draft.stages).price)
+    assert prices[0] == prices[1]
+
+
+def test_a_release_at_the_usual_price_takes_the_place_of_the_pilot() -> None:
+    with connect() as db:
+        usual = db.query(COUNT)
+        result = db.query(COUNT, accuracy="2%")
+        assert result.replayed and result.fetchall() == usual.fetchall()
+        assert any("an earlier release" in note for note in result.notes)
+        closer = db.query(COUNT, accuracy="0.1%")
+        assert not closer.replayed and not any("a pilot was charged" in note for note in closer.notes)
+        assert db.query(COUNT, accuracy="0.1%").replayed
+
+
+def test_a_looser_goal_reuses_the_pilot_of_a_tighter_one(tmp_path: Path) -> None:
+    path = tmp_path / "d.duckdb"
+    with duckdb.connect(str(path)) as database:
+        t = frame()
+        database.register("f", t)
+        database.execute("CREATE TABLE t AS SELECT * FROM f")
+    policy = {"dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6}, "limits": {"epsilon": 2}, "tables": TABLES}
+    results = []
+    for accuracy in ("1%", "2%", "1%"):
+        with dpsql.connect(path, policy=policy, ledger=tmp_path / "d.ledger") as db:
+            results.append(db.query(COUNT, accuracy=accuracy))
+    assert any("a pilot was charged" in note for note in results[0].notes)
+    assert not results[1].replayed and not any("a pilot was charged" in note for note in results[1].notes)
+    assert results[2].replayed and results[2].fetchall() == results[0].fetchall()
+
+
+def test_what_is_out_of_reach_costs_the_pilots_only_and_says_what_the_limit_gives() -> None:
+    with connect(units=100) as db:
+        result = db.query(COUNT, accuracy="0.1%")
+        assert any("out of reach" in note and "epsilon 2 would give n ±" in note for note in result.notes)
+        assert result.cost.epsilon < 0.25
+        assert db.query(COUNT, accuracy="0.1%").replayed
+
+
+def test_a_row_that_cannot_reach_its_goal_does_not_decide_for_the_others() -> None:
+    with connect() as db:
+        result = db.query("SELECT k, count(*) AS n FROM t GROUP BY k ORDER BY k", accuracy="5%")
+        assert result.cost.epsilon < 0.5
+        assert any("is missed in 1 of 3 rows" in note for note in result.notes)
+        shown = dict(result.fetchall())
+        assert shown["a"] == pytest.approx(16_000, rel=0.1) and shown["b"] == pytest.approx(4_000, rel=0.1)
+
+
+def test_an_upper_bound_that_does_not_fit_is_refused_before_the_pilot_and_its_hint_works() -> None:
+    with connect(budget={"epsilon": 2, "delta": 1e-6}, limits={"epsilon": 2}) as db:
+        db.query("SELECT sum(x) FROM t", epsilon=1.5)
+        spent = db.budget().dataset.spent
+        with pytest.raises(dpsql.BudgetExceeded, match="left for everyone") as caught:
+            db.query(COUNT, accuracy="2%")
+        assert db.budget().dataset.spent == spent
+        assert caught.value.hint is not None
+        most = float(caught.value.hint.removeprefix("ask for epsilon ").partition(" ")[0])
+        assert db.query(COUNT, accuracy="2%", epsilon=most).cost.epsilon <= most
+
+
+def test_a_main_release_that_is_refused_after_all_leaves_the_pilot_that_was_paid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with connect() as db:
+        reserve, calls = db._ledger.reserve, []
+
+        def once(request: object) -> int:
+            calls.append(request)
+            if len(calls) > 1:
+                raise dpsql.BudgetExceeded("somebody else was faster")
+            return reserve(request)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(db._ledger, "reserve", once)
+        result = db.query(COUNT, accuracy="2%")
+        assert result.notes[-1] == "this is the pilot only: somebody else was faster"
+        assert 0 < result.cost.epsilon < 0.05 and not result.replayed
+
+
+def test_private_keys_that_no_pilot_shows_tell_no_price() -> None:
+    with connect(units=30) as db:
+        result = db.query("SELECT c, count(*) AS n FROM t GROUP BY c", accuracy="5%")
+        assert result.fetchall() == []
+        assert any("no group was shown" in note for note in result.notes)
+
+
+def test_the_other_mechanism_is_priced_for_the_same_goal() -> None:
+    with connect() as db:
+        plan = db.explain(COUNT, accuracy=100)
+        [other] = plan.alternatives.values()
+        assert plan.expected_error()["n"] == pytest.approx(100, rel=0.01)
+        assert other.expected_error()["n"] == pytest.approx(100, rel=0.01)
+        assert other.cost != plan.cost
