@@ -455,7 +455,7 @@ class _Builder:
     def _per_unit(self, node: exp.Select, scope: Scope, keys: Sequence[Expression]) -> Relation:
         """GROUP BY with the unit among the keys: one row (or a few) per unit, still unit-local."""
         no_limit(node)
-        if node.args.get("distinct") is not None:
+        if node.args.get("distinct") is not None and node.args.get("group") is not None:
             raise refuse(
                 "DISTINCT over groups of private rows is not supported",
                 node.args["distinct"],
