@@ -49,6 +49,7 @@ def trace(
     epsilon: float | Decimal | None = None,
     delta: float | Decimal | None = None,
     mechanism: str | None = None,
+    clipped: bool = False,
 ) -> list[ReleaseTrace]:
     """Run the same code as a query up to the noise, and return what it would be added to. Charges nothing.
 
@@ -58,7 +59,7 @@ def trace(
         raise PolicyError(
             "a trace shows exact values: it is for the steward only", hint="open the connection with steward=True"
         )
-    prepared = db.prepare(sql, epsilon, delta, mechanism)
+    prepared = db.prepare(sql, epsilon, delta, mechanism, clipped=clipped)
     return [_release(db, priced, salt) for priced in prepared.bill.releases if not priced.free]
 
 

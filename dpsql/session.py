@@ -25,6 +25,8 @@ from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy import Policy, load_policy, to_decimal
+from dpsql.release.bars import bar_columns
+from dpsql.release.clipped import clipped_shares
 from dpsql.release.enough import Stages, enough, shortfall
 from dpsql.release.explain import Explanation, first_error, notes_of, release_plan
 from dpsql.release.finish import Finisher, finishing_sql
@@ -37,6 +39,7 @@ from dpsql.release.tabulate import tabulate
 from dpsql.release.target import Accuracy, Goal, read_goals
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.bound import Bounded
+from dpsql.sensitivity.clipped import Check, checks_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +55,7 @@ class Prepared:
     plan: Plan
     bill: Bill
     types: tuple[str, ...]
+    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +69,16 @@ class Draft:
     delta: Fraction
     mechanism: str
     types: tuple[str, ...]
+    checks: tuple[Check, ...] = ()
 
     def at(self, bill: Bill) -> Prepared:
         """The query at a price."""
-        return Prepared(self.sql, self.plan, bill, self.types)
+        return Prepared(self.sql, self.plan, bill, self.types, self.checks)
 
     def within(self, epsilon: Fraction) -> Prepared:
         """The query at a price that is split equally."""
-        return self.at(allocate(self.bounded, epsilon, self.delta, self.mechanism))
+        releases = [*self.bounded, *(check.bounded for check in self.checks)]
+        return self.at(allocate(releases, epsilon, self.delta, self.mechanism))
 
     @property
     def funds(self) -> Funds:
@@ -126,13 +132,15 @@ class Connection:
         mechanism: str | None = None,
         accuracy: Accuracy | None = None,
         nonnegative: bool = False,
+        clipped: bool = False,
     ) -> Result:
         """Answer a query privately. `epsilon` and `delta` are the price of the whole query.
 
         With `accuracy` (`Within(100)`, "2%", or one of these for each column by name) the price is the least that
         gives it, and `epsilon`, else the policy's limit for one query, the most that it may cost.
+        `clipped` spends a part of the price on how much the bounds cut off: `result.clipped`, and in `result.notes`.
         """
-        draft, goals = self._draft(sql, Asked(epsilon, delta, mechanism), accuracy)
+        draft, goals = self._draft(sql, Asked(epsilon, delta, mechanism), accuracy, clipped=clipped)
         if not foreseeable(draft.plan, goals):
             return self._answer_in_stages(draft, goals, nonnegative)
         return self._answer(self._kept_and_exact(draft, goals) or self._priced(draft, goals), nonnegative)
@@ -145,25 +153,37 @@ class Connection:
         delta: float | Decimal | None = None,
         mechanism: str | None = None,
         accuracy: Accuracy | None = None,
+        clipped: bool = False,
     ) -> Explanation:
         """What the query would do and cost, at most. Touches no private data and spends nothing."""
-        chosen, remark = self._foresee(sql, Asked(epsilon, delta, mechanism), accuracy)
+        chosen, remark = self._foresee(sql, Asked(epsilon, delta, mechanism), accuracy, clipped=clipped)
         other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
         try:
-            others = {other: self._explanation(*self._foresee(sql, Asked(epsilon, delta, other), accuracy), {})}
+            foreseen = self._foresee(sql, Asked(epsilon, delta, other), accuracy, clipped=clipped)
+            others = {other: self._explanation(*foreseen, {})}
         except Error:
             others = {}
         return self._explanation(chosen, remark, others)
 
     def prepare(
-        self, sql: str, epsilon: float | Decimal | None, delta: float | Decimal | None, mechanism: str | None
+        self,
+        sql: str,
+        epsilon: float | Decimal | None,
+        delta: float | Decimal | None,
+        mechanism: str | None,
+        *,
+        clipped: bool = False,
     ) -> Prepared:
         """Parse, plan, bound and price: all that can refuse does so here, before anything is charged."""
-        return self._priced(*self._draft(sql, Asked(epsilon, delta, mechanism), None))
+        return self._priced(*self._draft(sql, Asked(epsilon, delta, mechanism), None, clipped=clipped))
 
-    def _draft(self, sql: str, keywords: Asked, accuracy: Accuracy | None) -> tuple[Draft, tuple[Goal, ...]]:
+    def _draft(
+        self, sql: str, keywords: Asked, accuracy: Accuracy | None, *, clipped: bool = False
+    ) -> tuple[Draft, tuple[Goal, ...]]:
         """A keyword goes before a hint in the SQL, a hint before a setting, that before the policy's default."""
         self._open()
+        if clipped and accuracy is not None:
+            raise InterfaceError("clipped= and accuracy= are two questions", hint="ask with one, then with the other")
         with _about(sql):
             tree = parse_query(sql)
             asked = keywords.over(read_hints(sql)).over(self.asked)
@@ -171,7 +191,8 @@ class Connection:
             plan = build(tree, self._catalog)
             chosen = choose_mechanism(_mechanism(asked.mechanism or self.policy.defaults.mechanism), delta)
             bounded = tuple(bound(release, chosen, self._catalog.max_public_keys) for release in plan.releases)
-            draft = Draft(sql, plan, bounded, epsilon, delta, chosen, self._finisher.check(plan))
+            checks = checks_of(bounded, chosen) if clipped else ()
+            draft = Draft(sql, plan, bounded, epsilon, delta, chosen, self._finisher.check(plan), checks)
             return draft, () if accuracy is None else read_goals(accuracy, plan.outputs)
 
     def _priced(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
@@ -181,9 +202,11 @@ class Connection:
                 return draft.within(draft.epsilon)
             return draft.at(cheapest(draft.bounded, draft.plan, goals, draft.funds))
 
-    def _foresee(self, sql: str, keywords: Asked, accuracy: Accuracy | None) -> tuple[Prepared, str | None]:
+    def _foresee(
+        self, sql: str, keywords: Asked, accuracy: Accuracy | None, *, clipped: bool = False
+    ) -> tuple[Prepared, str | None]:
         """The query as it would run, or where its price depends on answers, at the most that it may cost."""
-        draft, goals = self._draft(sql, keywords, accuracy)
+        draft, goals = self._draft(sql, keywords, accuracy, clipped=clipped)
         said = ", ".join(map(str, goals))
         if foreseeable(draft.plan, goals):
             return self._priced(draft, goals), f"the least that gives {said}" if goals else None
@@ -191,8 +214,11 @@ class Connection:
         return self._priced(draft, ()), f"at most: a pilot ({pilots}), or an earlier release, shows what {said} takes"
 
     def _answer(self, prepared: Prepared, nonnegative: bool) -> Result:
-        released, cost, replayed, notes = self._release(prepared)
-        columns = {name: tabulate(table, nonnegative=nonnegative) for name, table in released.items()}
+        everything, cost, replayed, notes = self._release(prepared)
+        released = {release.name: everything[release.name] for release in prepared.plan.releases}
+        shares = clipped_shares(prepared.checks, everything)
+        bars = bar_columns(self._finisher, prepared.plan, released)
+        columns = {name: tabulate(table, bars[name], nonnegative=nonnegative) for name, table in released.items()}
         table = self._finisher.run(prepared.plan, columns)
         names = tuple(output.name for output in prepared.plan.outputs)
         return Result(
@@ -202,13 +228,16 @@ class Connection:
             replayed,
             prepared.bill.mechanism,
             (
-                *notes_of([each.priced for each in released.values()]),
+                *notes_of([each.priced for each in released.values()], prepared.checks),
+                *map(str, shares),
                 *notes,
                 *([NOBODY] if _hidden(released) else []),
             ),
+            shares,
             table,
             prepared.plan,
             released,
+            bars,
             self._finisher,
         )
 
@@ -446,7 +475,7 @@ class Connection:
             finishing_sql(prepared.plan),
             tuple(o.name for o in prepared.plan.outputs),
             prepared.types,
-            notes_of(prepared.bill.releases),
+            notes_of(prepared.bill.releases, prepared.checks),
             remark,
             prepared.plan,
             prepared.bill,

@@ -92,6 +92,9 @@ Accuracy = Annotated[
     ),
 ]  # fmt: skip
 Noise = Annotated[Mechanism | None, typer.Option("--mechanism", help="The noise; default: the policy's.")]
+Clipped = Annotated[
+    bool, typer.Option("--clipped", help="Also measure, for a part of the price, what the bounds cut off.")
+]
 Nonnegative = Annotated[bool, typer.Option("--nonnegative", help="Show counts below zero as zero.")]
 
 
@@ -130,7 +133,7 @@ def query(
     analyst: Analyst = None, purpose: Purpose = None, epsilon: Epsilon = None, delta: Delta = None,
     mechanism: Noise = None, within: Accuracy = None,
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
-    nonnegative: Nonnegative = False,
+    nonnegative: Nonnegative = False, clipped: Clipped = False,
 ) -> None:  # fmt: skip
     """Answer one query, with error bars and cost."""
     from dpsql.interfaces import show
@@ -138,7 +141,13 @@ def query(
     text = _text(sql, file)
     with waiting("asking the database"), _connect(db, policy, ledger, analyst, purpose) as session:
         result = session.query(
-            text, epsilon=epsilon, delta=delta, mechanism=mechanism, accuracy=_accuracy(within), nonnegative=nonnegative
+            text,
+            epsilon=epsilon,
+            delta=delta,
+            mechanism=mechanism,
+            accuracy=_accuracy(within),
+            nonnegative=nonnegative,
+            clipped=clipped,
         )
         shown = {Format.TABLE: show.answer_table, Format.CSV: show.to_csv, Format.JSON: show.to_json}[form](result)
     if form is Format.TABLE:
@@ -154,11 +163,14 @@ def explain(
     analyst: Analyst = None, purpose: Purpose = None, epsilon: Epsilon = None, delta: Delta = None,
     mechanism: Noise = None, within: Accuracy = None,
     engine_sql: Annotated[bool, typer.Option("--sql", help="Show the SQL that the database would run.")] = False,
+    clipped: Clipped = False,
 ) -> None:  # fmt: skip
     """Show what a query would do, cost and miss by. Touches no private data, spends nothing."""
     text = _text(sql, file)
     with _connect(db, policy, ledger, analyst, purpose) as session:
-        plan = session.explain(text, epsilon=epsilon, delta=delta, mechanism=mechanism, accuracy=_accuracy(within))
+        plan = session.explain(
+            text, epsilon=epsilon, delta=delta, mechanism=mechanism, accuracy=_accuracy(within), clipped=clipped
+        )
     typer.echo(plan.sql if engine_sql else str(plan))
 
 

@@ -10,6 +10,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
 from dpsql.expressions.convert import _CASTS, _RULES, PARTS, UNITS
+from dpsql.plan.bars import BARS
 from dpsql.plan.group import _FUNCTIONS
 
 REFUSED_AGGREGATES = frozenset({"min", "max"})
@@ -47,6 +48,7 @@ def listing() -> dict[str, list[str]]:
             group += [_WRITTEN[kind]] if kind in _WRITTEN else spelled.get(kind, [kind.key])
     for name, more in _BY_NAME.items():
         groups[name] += more
+    groups["error bars"] = [f"{name}(<aggregate>[, 0.95])" for name in BARS]
     groups["date parts"] = [part.lower() for part in PARTS]
     groups["date units"] = [unit.lower() for unit in UNITS]
     groups["types"] = ["decimal(p, s)", *_types()]

@@ -121,6 +121,7 @@ def to_json(result: Result) -> str:
         "confidence": CONFIDENCE,
         "intervals": {n: e for n, e in zip(result.columns, bars, strict=True) if e is not None},
         "cost": asdict(result.cost), "replayed": result.replayed, "mechanism": result.mechanism, "notes": result.notes,
+        "clipped": [asdict(each) for each in result.clipped],
     }  # fmt: skip
     return as_json(document)
 

@@ -83,8 +83,11 @@ def build(query: exp.Query, catalog: Catalog) -> Plan:
     if isinstance(made, Private):
         raise _lists_rows(made, query)
     assert isinstance(made.node, exp.Query)
-    check_finishing(made.node, {*builder.public, *(release.name for release in builder.releases)})
-    public = sorted(builder.public & {table.name for table in made.node.find_all(exp.Table)})
+    tables = {*builder.public, *(release.name for release in builder.releases)}
+    trees = [made.node, *(bar.expression for release in builder.releases for bar in release.bars)]
+    for tree in trees:
+        check_finishing(tree, tables)
+    public = sorted(builder.public & {table.name for tree in trees for table in tree.find_all(exp.Table)})
     return Plan(tuple(builder.releases), made.node, tuple(public), made.outputs, made.row)
 
 
@@ -340,10 +343,17 @@ class _Builder:
         items_ = tuple(Item(f"_k{i}", key) for i, key in enumerate(keys))
         most, public = self.catalog.max_public_keys, self.catalog.public
         listed = {item.name: public_values(source.relation, item.expression, public, most) for item in items_}
-        said = tuple((name, domain) for name, domain in listed.items() if domain is not None)
-        groups = max(table.groups_per_unit for table in source.tables)
-        asked = tuple(group.aggregates)
-        self.releases[slot] = canonical(Release(name, source.name, source.relation, items_, asked, groups, said))
+        asked = Release(
+            name,
+            source.name,
+            source.relation,
+            items_,
+            tuple(group.aggregates),
+            max(table.groups_per_unit for table in source.tables),
+            tuple(group.bars),
+            tuple((key, domain) for key, domain in listed.items() if domain is not None),
+        )
+        self.releases[slot] = canonical(asked)
         return Open(finishing, tuple(outputs), row)
 
     # below the aggregate --------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from dpsql.parse.span import refuse
+from dpsql.plan.bars import is_bar
 
 _NAMES = frozenset([
     "list_sum", "list_avg", "array_length", "mode", "skewness", "kurtosis", "entropy", "percent_rank", "cume_dist",
@@ -56,6 +57,12 @@ def check_finishing(query: exp.Expr, tables: Collection[str]) -> None:
     """Refuse what is not on the list, naming it; `tables` are those that the planner has placed."""
     known = {*tables, *(cte.alias for cte in query.find_all(exp.CTE))}
     for node in query.walk():
+        if is_bar(node):
+            raise refuse(
+                f"{node.name.upper()} stands beside the aggregate that it is about, in the same SELECT",
+                node,
+                hint=f"write SELECT count(*) AS n, {node.name.upper()}(count(*)) AS bar FROM … and read bar out here",
+            )
         if isinstance(node, exp.Anonymous) and node.name.lower() not in _NAMES:
             raise refuse(
                 f"the function {node.name} is not allowed", node, hint="use plain arithmetic, CASE or a window"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -17,6 +18,8 @@ from dpsql.expressions.expression import Expression
 from dpsql.expressions.types import DOUBLE, Kind, integer
 from dpsql.expressions.typing import call, literal
 from dpsql.parse.span import name_of, refuse
+from dpsql.plan.bars import bar_of, is_bar
+from dpsql.plan.plan import Bar
 from dpsql.plan.relation import Aggregate
 from dpsql.plan.scope import Scope
 
@@ -24,6 +27,7 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Count: "count", exp.CountIf: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
 }  # fmt: skip
 _QUERY = (exp.Subquery, exp.Query)
+T = TypeVar("T", Aggregate, Bar)
 MOST_AGGREGATES = 200
 
 
@@ -104,6 +108,17 @@ def _filtered(argument: Expression, where: Expression) -> Expression:
     return case([where], [argument, literal(None)])
 
 
+def _place(item: T, items: list[T]) -> int:
+    """Where the item stands in the list, at the end if it is new."""
+    if item not in items:
+        items.append(item)
+    if len(items) > MOST_AGGREGATES:
+        raise UnsupportedQuery(
+            f"one SELECT may have {MOST_AGGREGATES} different aggregates", hint="ask for fewer at a time"
+        )
+    return items.index(item)
+
+
 @dataclass(slots=True)
 class Grouping:
     """Collects the aggregates of one grouped SELECT while it rewrites what stands above them."""
@@ -114,11 +129,14 @@ class Grouping:
     subquery: Callable[[exp.Expr], exp.Expr]
     per_unit: bool = False
     aggregates: list[Aggregate] = field(default_factory=list)
+    bars: list[Bar] = field(default_factory=list)
 
     def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """The same expression over the columns of the grouped table; with `aliases`, output names stay as they are."""
         if is_aggregate(node):
-            return self.column(f"_a{self._number(self._allowed(node))}")
+            return self.column(f"_a{_place(self._allowed(node), self.aggregates)}")
+        if is_bar(node) and not self.per_unit:
+            return self.column(f"_b{_place(bar_of(node, self.rewrite), self.bars)}")
         if isinstance(node, _QUERY):
             return self.subquery(node)
         if (key := self._key(node)) is not None:
@@ -156,15 +174,6 @@ class Grouping:
                 hint="GROUP BY the column and count the groups, or count the units",
             )
         return aggregate
-
-    def _number(self, aggregate: Aggregate) -> int:
-        if aggregate not in self.aggregates:
-            self.aggregates.append(aggregate)
-        if len(self.aggregates) > MOST_AGGREGATES:
-            raise UnsupportedQuery(
-                f"one SELECT may have {MOST_AGGREGATES} different aggregates", hint="ask for fewer at a time"
-            )
-        return self.aggregates.index(aggregate)
 
     def _key(self, node: exp.Expr) -> int | None:
         if not isinstance(node, exp.Condition | exp.Paren | exp.Func) or isinstance(node, exp.Literal | exp.Alias):

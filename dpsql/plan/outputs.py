@@ -13,9 +13,9 @@ from dpsql.plan.plan import Output
 def release_output(title: str, made: exp.Expr, release: str) -> Output:
     """A column of a release's SELECT list."""
     noisy = any(c.name.startswith("_a") and c.table == release for c in made.find_all(exp.Column))
-    noisy = noisy or any(isinstance(n, exp.Window | exp.Subquery) for n in made.walk())
+    mixed = any(isinstance(n, exp.Window | exp.Subquery | exp.Query | exp.AggFunc) for n in made.walk())
     direct = (release, int(made.name[2:])) if noisy and isinstance(made, exp.Column) else None
-    return Output(title, noisy, direct)
+    return Output(title, noisy or mixed, direct, (release, made) if noisy and not mixed else None)
 
 
 def open_output(item: exp.Expr, columns: Sequence[tuple[str, Output]], nested: bool) -> Output:

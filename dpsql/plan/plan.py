@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from sqlglot import exp
 
@@ -11,11 +12,21 @@ from dpsql.plan.relation import Aggregate, Item, Relation
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """DP_LOW, DP_HIGH or DP_ERROR of an expression over one row of a release."""
+
+    end: Literal["low", "high", "error"]
+    expression: exp.Expr
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """An aggregate SELECT over a private relation: group keys and aggregates, each named once.
 
     `listed` has, by name, the values of keys that read public tables only.
-    In the finishing SQL it is the table `name` with the columns `_k0, _k1, …` and `_a0, _a1, …`.
+    In the finishing SQL it is the table `name` with the columns `_k0, _k1, …` and `_a0, _a1, …`; its error bars, which
+    are computed from those, are the columns `_b0, _b1, …`.
     """
 
     name: str
@@ -24,16 +35,22 @@ class Release:
     keys: tuple[Item, ...]
     aggregates: tuple[Aggregate, ...]
     groups_per_unit: int
+    bars: tuple[Bar, ...] = ()
     listed: tuple[tuple[str, Domain], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the answer. `direct` is set where it is one aggregate of one release, unchanged."""
+    """A column of the answer.
+
+    `direct` is set where it is one aggregate of one release, unchanged; `formula` where it is an expression over one
+    row of one release.
+    """
 
     name: str
     noisy: bool
     direct: tuple[str, int] | None = None
+    formula: tuple[str, exp.Expr] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,108 +1,93 @@
-"""Error bars for any expression above the aggregate: draw the noise again, run the finishing SQL again.
+"""Error bars of what mixes rows (windows, joins, subqueries): draw the noise again, run the finishing SQL again.
 
 Post-processing of released values and of the public noise laws, so it is free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsql.plan.plan import Plan
+from dpsql.release.bars import Bars, Draw
 from dpsql.release.finish import Finisher, Table
-from dpsql.release.noise import Released, resampled
+from dpsql.release.noise import Released, box, resampled
+from dpsql.release.quantiles import Floats, ends_of, number
 from dpsql.release.tabulate import tabulate
 
 TIMES = 200
-STACKED = 2_000
-MAX_STACKED = 2_000_000
-Floats = NDArray[np.float64]
 Ends = dict[int, tuple[Floats, Floats]]
-Draw = Callable[[Released, int], tuple[NDArray[np.int64], ...]]
-"""So many draws of a released table's noise around its values."""
+_CHOOSING = (exp.Max, exp.Min, exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ArgMax, exp.ArgMin,
+             exp.Where, exp.Having, exp.Qualify, exp.Limit, exp.Filter, exp.Case, exp.If)  # fmt: skip
 
 
 def resampled_intervals(
     finisher: Finisher,
     plan: Plan,
     released: Mapping[str, Released],
+    bars: Mapping[str, Bars],
     answer: Table,
     wanted: list[int],
     confidence: float,
+    *,
+    together: bool,
     draw: Draw = resampled,
 ) -> Ends:
-    """Ends of the wanted output columns; NaN where rows cannot be matched."""
+    """Ends of the wanted output columns; NaN where rows cannot be matched.
+
+    A maximum of noisy values lies too high, and its draws as far above it again; a count of groups above a threshold
+    may stray either way. So the interval spans the draws and their reflection at the value shown. Where groups are
+    chosen by their values no resampling is right (of equal groups the largest is all noise): there it also spans the
+    answers at the low and at the high ends of all released values at once, which hold whatever grows with each of them.
+    Where private keys were selected and nothing moves, the draws say nothing about the keys that were left out, and
+    there is no interval.
+    """
     if not wanted:
         return {}
-    edge = (1 - confidence) / 2
-    if _row_by_row(plan):
-        return {i: _quantiles(v, edge) for i, v in _stacked(finisher, plan, released, answer, wanted, draw).items()}
-    drawn = _repeated(finisher, plan, released, answer, wanted, draw)
+    drawn = _repeated(finisher, plan, released, bars, answer, wanted, confidence, draw)
     selected = any(table.priced.threshold is not None for table in released.values())
-    return {i: _reflected(v, edge, _column(answer, i), selected) for i, v in drawn.items()}
-
-
-def _column(answer: Table, index: int) -> Floats:
-    return np.array([_number(row[index]) for row in answer.rows])
-
-
-def _reflected(values: Floats, edge: float, shown: Floats, selected: bool) -> tuple[Floats, Floats]:
-    """The interval for what mixes rows: a maximum of noisy values lies too high, its draws as far above it again.
-
-    So the draws are reflected at the value shown. Where private keys were selected and nothing moves, the draws say
-    nothing about the keys that were left out, and there is no interval.
-    """
-    low, high = _quantiles(values, edge)
-    low, high = 2 * shown - high, 2 * shown - low
-    unknown = (low == high) & selected
-    return np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
-
-
-def _row_by_row(plan: Plan) -> bool:
-    """Is each output row a function of one released row?"""
-    return plan.row is not None and not any(
-        isinstance(n, exp.Window | exp.Subquery | exp.AggFunc) for n in plan.finishing.walk()
-    )
-
-
-def _stacked(
-    finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int], draw: Draw
-) -> dict[int, Floats]:
-    """All draws in one table and one run."""
-    [(name, table)] = released.items()
-    rows = len(table.keys)
-    times = max(TIMES, min(STACKED, MAX_STACKED // max(1, rows)))
-    made = finisher.run(plan, {name: tabulate(table, draw(table, times))}, _unlimited(plan))
-    found = np.array([row[-1] for row in made.rows], dtype=np.int64)
-    shown = np.array([row[-1] for row in answer.rows], dtype=np.int64)
-    drawn = {}
-    for column in wanted:
-        values = np.full(times * rows, np.nan)
-        values[found] = [_number(row[column]) for row in made.rows]
-        drawn[column] = values.reshape(times, rows)[:, shown]
-    return drawn
+    ends: Ends = {}
+    for index, values in drawn.items():
+        shown = np.array([number(row[index]) for row in answer.rows])
+        low, high = ends_of(values[:TIMES], shown, confidence, together=together)
+        low, high = np.minimum(low, 2 * shown - high), np.maximum(high, 2 * shown - low)
+        if any(isinstance(node, _CHOOSING) for node in plan.finishing.walk()):
+            low, high = np.fmin(low, np.fmin.reduce(values[TIMES:])), np.fmax(high, np.fmax.reduce(values[TIMES:]))
+        unknown = (low == high) & selected
+        ends[index] = np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
+    return ends
 
 
 def _repeated(
-    finisher: Finisher, plan: Plan, released: Mapping[str, Released], answer: Table, wanted: list[int], draw: Draw
+    finisher: Finisher,
+    plan: Plan,
+    released: Mapping[str, Released],
+    bars: Mapping[str, Bars],
+    answer: Table,
+    wanted: list[int],
+    confidence: float,
+    draw: Draw,
 ) -> dict[int, Floats]:
-    """One run for each draw, for windows, joins and subqueries."""
+    """One run for each draw, and two for the low and the high ends."""
     identity = _identity(plan, answer)
     by_place = identity is None and _keeps_order(plan)
-    drawn = {i: np.full((TIMES, len(answer.rows)), np.nan) for i in wanted}
+    drawn = {i: np.full((TIMES + 2, len(answer.rows)), np.nan) for i in wanted}
     if identity is None and not by_place:
         return drawn
-    columns = {name: tabulate(table, draw(table, TIMES)) for name, table in released.items()}
-    for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES)):
+    noises = sum(len(table.keys) * len(table.noisy) for table in released.values())
+    columns = {}
+    for name, table in released.items():
+        parts = zip(draw(table, TIMES), box(table, confidence, noises), strict=True)
+        columns[name] = tabulate(table, bars[name], [np.concatenate(part) for part in parts])
+    for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES + 2)):
         if identity is not None:
             _record(rows, plan, identity, drawn, time)
         elif len(rows) == len(answer.rows):
             for column, values in drawn.items():
-                values[time] = [_number(row[column]) for row in rows]
+                values[time] = [number(row[column]) for row in rows]
     return drawn
 
 
@@ -135,23 +120,7 @@ def _record(
         position = identity.get(_key(row, plan))
         if position is not None:
             for column, values in drawn.items():
-                values[time, position] = _number(row[column])
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return float("nan")
-
-
-def _quantiles(values: Floats, edge: float) -> tuple[Floats, Floats]:
-    ends = np.full((2, values.shape[1]), np.nan)
-    for row in range(values.shape[1]):
-        seen = values[:, row][~np.isnan(values[:, row])]
-        if len(seen) > len(values) // 2:
-            ends[:, row] = np.quantile(seen, [edge, 1 - edge])
-    return ends[0], ends[1]
+                values[time, position] = number(row[column])
 
 
 def _unlimited(plan: Plan) -> exp.Query:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpsql.budget.allocate import Bill, Funds, Portion, Priced, equally, price_release, spend
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteLaplace
-from dpsql.release.bootstrap import Draw
+from dpsql.release.bars import Draw
 from dpsql.release.estimate import step
 from dpsql.release.intervals import count_width, half_width
 from dpsql.release.least import least

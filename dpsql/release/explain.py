@@ -16,6 +16,7 @@ from dpsql.plan.plan import Plan
 from dpsql.release.estimate import step
 from dpsql.release.intervals import half_width, interval
 from dpsql.release.noise import Released
+from dpsql.sensitivity.clipped import Check
 from dpsql.sensitivity.keys import Key
 
 
@@ -201,14 +202,16 @@ def _statistic(priced: Priced, index: int) -> StatisticPlan:
     )
 
 
-def notes_of(releases: Iterable[Priced]) -> tuple[str, ...]:
-    """What the error bars do not cover, in words."""
+def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[str, ...]:
+    """What the error bars do not cover, in words; the checks, which measure just that, have nothing to add."""
     notes = []
+    measured = {check.bounded.release.name for check in checks}
     for priced in releases:
         bounded = priced.bounded
+        if bounded.release.name in measured:
+            continue
         for argument in bounded.arguments:
-            declared = any(origin.startswith("declared for") for origin in argument.domain.origin)
-            if argument.expression is not None and declared and argument.lower != argument.upper:
+            if argument.expression is not None and argument.declared and argument.lower != argument.upper:
                 low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))
                 notes.append(f"values of {argument.expression} outside [{low:g}, {high:g}] are clamped")
         if bounded.weight is not None and bounded.weight.terms:

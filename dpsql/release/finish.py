@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsql.errors import ParseError
 from dpsql.expressions.types import INT64, Kind, Type
-from dpsql.plan.plan import Plan, Release
+from dpsql.plan.plan import Bar, Plan, Release
 from dpsql.plan.relation import Aggregate
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ SEALED: dict[str, str | bool | int | float | list[str]] = {
     "temp_directory": "",
     "max_execution_time": "60000",
 }
+
+
+_NUMBERS = frozenset({
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
+    "FLOAT", "DOUBLE", "DECIMAL",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,9 @@ class Finisher:
         with self._tables(plan, {}) as cursor:
             try:
                 described = cursor.execute(f"DESCRIBE {finishing_sql(plan)}").fetchall()
+                for release in plan.releases:
+                    for bar in release.bars:
+                        _check_bar(cursor, release, bar)
             except duckdb.Error as problem:
                 raise _explained(problem) from None
         return tuple(row[1] for row in described)[: len(plan.outputs)]
@@ -72,6 +82,19 @@ class Finisher:
                 names = tuple(d[0] for d in done.description or ())
                 types = tuple(str(d[1]) for d in done.description or ())
                 return Table(names, types, done.fetchall())
+            except duckdb.Error as problem:
+                raise _explained(problem) from None
+
+    def numbers(
+        self, plan: Plan, release: str, columns: Mapping[str, Sequence[Any]], expressions: Sequence[exp.Expr]
+    ) -> list[NDArray[np.float64]]:
+        """Expressions over each row of one released table, in its order; NaN for NULL and for what is no number."""
+        with self._tables(plan, {release: columns}) as cursor:
+            try:
+                kinds = cursor.execute(f"DESCRIBE {_over_rows(release, expressions)}").fetchall()
+                listed = [e if is_number(kind[1]) else exp.null() for e, kind in zip(expressions, kinds, strict=True)]
+                done = cursor.execute(f"{_over_rows(release, listed, 'DOUBLE')} ORDER BY _row").fetchnumpy()
+                return [np.asarray(np.ma.filled(done[f"_e{i}"], np.nan), np.float64) for i in range(len(listed))]
             except duckdb.Error as problem:
                 raise _explained(problem) from None
 
@@ -133,6 +156,27 @@ def finishing_sql(plan: Plan) -> str:
     return plan.finishing.sql("duckdb")
 
 
+def _check_bar(cursor: duckdb.DuckDBPyConnection, release: Release, bar: Bar) -> None:
+    """An error bar is about a number."""
+    [described] = cursor.execute(f"DESCRIBE {_over_rows(release.name, [bar.expression])}").fetchall()
+    if not is_number(described[1]):
+        raise ParseError(
+            f"DP_{bar.end.upper()} takes a number, and this is {described[1]}",
+            hint=f"take it of a count, a sum or an average: DP_{bar.end.upper()}(count(*))",
+        )
+
+
+def is_number(type_: str) -> bool:
+    """Is this one of DuckDB's numeric types?"""
+    return type_.partition("(")[0] in _NUMBERS
+
+
+def _over_rows(release: str, expressions: Sequence[exp.Expr], type_: str | None = None) -> str:
+    texts = [e.sql("duckdb") for e in expressions]
+    listed = [f"{text if type_ is None else f'CAST({text} AS {type_})'} AS _e{i}" for i, text in enumerate(texts)]
+    return f"SELECT {', '.join(listed)} FROM {release}"
+
+
 def _explained(problem: duckdb.Error) -> ParseError:
     """DuckDB's own words are safe here: the sealed database holds only released and public values."""
     text = str(problem).split("\n")[0]
@@ -144,11 +188,12 @@ def _explained(problem: duckdb.Error) -> ParseError:
 def _create(cursor: duckdb.DuckDBPyConnection, release: Release, columns: Mapping[str, Sequence[Any]] | None) -> None:
     types = {"_row": "BIGINT"} | {k.name: sql_type(k.expression.type) for k in release.keys}
     types |= {f"_a{i}": aggregate_type(a) for i, a in enumerate(release.aggregates)}
+    types |= {f"_b{i}": bar_type(release, bar) for i, bar in enumerate(release.bars)}
     if columns is None:
         cursor.execute(f"CREATE TEMP TABLE {release.name} ({', '.join(f'{n} {t}' for n, t in types.items())})")
         return
     arrays = {n: np.array(v, dtype=object if n.startswith("_k") else None) for n, v in columns.items()}
-    listed = ", ".join(f"CAST({_settled(n, t)} AS {t}) AS {n}" for n, t in types.items())
+    listed = ", ".join(f"CAST({_settled(n, t)} AS {t}) AS {n}" for n, t in types.items() if n in columns)
     cursor.register("_incoming", arrays)
     cursor.execute(f"CREATE TEMP TABLE {release.name} AS SELECT {listed} FROM _incoming")
     cursor.unregister("_incoming")
@@ -156,7 +201,20 @@ def _create(cursor: duckdb.DuckDBPyConnection, release: Release, columns: Mappin
 
 def _settled(name: str, type_: str) -> str:
     """An average without a count to stand on is NULL."""
-    return f"CASE WHEN NOT isnan({name}) THEN {name} END" if name.startswith("_a") and type_ == "DOUBLE" else name
+    noisy = name.startswith(("_a", "_b")) and type_ == "DOUBLE"
+    return f"CASE WHEN NOT isnan({name}) THEN {name} END" if noisy else name
+
+
+def bar_type(release: Release, bar: Bar) -> str:
+    """The ends of a whole number are whole numbers."""
+    index = direct_index(bar.expression)
+    return "DOUBLE" if index is None else aggregate_type(release.aggregates[index])
+
+
+def direct_index(expression: exp.Expr) -> int | None:
+    """Which aggregate of its release an expression is; None if it is more than that."""
+    plain = isinstance(expression, exp.Column) and expression.name.startswith("_a")
+    return int(expression.name[2:]) if plain else None
 
 
 def aggregate_type(aggregate: Aggregate) -> str:

@@ -1,153 +1,135 @@
-"""Error bars for what came straight out of a release: exact laws, no resampling.
+"""Error bars with the law of the noise itself, no resampling, for linear forms of a row and their quotients.
 
 They cover the noise, and say nothing about what clamping and the bounds per unit cut off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import sqrt
-from statistics import NormalDist
+from collections.abc import Sequence
+from math import hypot
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Priced
-from dpsql.mechanisms import DiscreteGaussian
-from dpsql.release.estimate import Floats, Numbers, argument, estimate, is_whole, real, step, whole
+from dpsql.mechanisms import Noise
+from dpsql.release.estimate import Floats, Numbers, is_whole, real, step, whole
+from dpsql.release.forms import Form, Known, Quotient, aggregate_form, source_form
+from dpsql.release.law import deviation
 from dpsql.release.noise import Released
 from dpsql.sensitivity.statistics import Source
+
+GRID = 257
+Ends = tuple[Floats, Floats]
 
 
 def interval(released: Released, index: int, confidence: float) -> tuple[Numbers, Numbers]:
     """Lower and upper ends for aggregate `index` of a release, one pair per row of the released table."""
     priced = released.priced
+    low, high = form_ends(released, aggregate_form(priced, index), confidence)
     source, function = priced.bounded.sources[index], priced.bounded.release.aggregates[index].function
-    if function == "avg":
-        return _average(released, source, confidence)
-    centre = estimate(priced, source, function, released.noisy).astype(np.float64)
-    if source.form in ("count", "sum", "units"):
-        values = real(priced, source.first, released.noisy)
-        width = priced.noised[source.first].noise.half_width(confidence) * step(priced, source.first)
-    else:
-        values, width = centre, _two_noises(priced, source, function, confidence)
-    if is_whole(priced, source, function):
-        return whole(values - width), whole(values + width)
-    return values - width, values + width
+    return (whole(low), whole(high)) if is_whole(priced, source, function) else (low, high)
 
 
 def half_width(priced: Priced, index: int, confidence: float) -> float | None:
     """The half width that every row will have, known before the data is touched; None for averages."""
-    source, function = priced.bounded.sources[index], priced.bounded.release.aggregates[index].function
-    if function == "avg":
+    form = aggregate_form(priced, index)
+    if isinstance(form, Quotient):
         return None
-    if source.form in ("count", "sum", "units"):
-        return priced.noised[source.first].noise.half_width(confidence) * step(priced, source.first)
-    return _two_noises(priced, source, function, confidence)
+    return float(deviation(_steps(priced, form)[None, :], _noises(priced), confidence)[0])
 
 
 def count_width(priced: Priced, source: Source, confidence: float) -> float:
     """The half width of the number of rows that an average stands on."""
-    return _two_noises(priced, source, "count", confidence)
+    form = source_form(priced, source, "count")
+    assert isinstance(form, Form)
+    return float(deviation(_steps(priced, form)[None, :], _noises(priced), confidence)[0])
 
 
-def _factors(priced: Priced, source: Source, function: str) -> tuple[float, float]:
-    """COUNT or SUM as a·S1 + b·S2 of a pair or of (count, centred sum)."""
-    it = argument(priced, source)
-    if source.form == "centred":
-        return (1.0, 0.0) if function == "count" else (it.middle, 1.0)
-    share = 1 / float(it.width * it.grid)
-    return (
-        (share, share)
-        if function == "count"
-        else (1 + float(it.lower * it.grid) * share, float(it.lower * it.grid) * share)
-    )
+def form_ends(released: Released, known: Known, confidence: float) -> Ends:
+    """The ends for each row: value ± deviation of a linear form, the confidence set of a quotient."""
+    if isinstance(known, Quotient):
+        return _quotient_ends(released, known, confidence)
+    values = _values(released, known)
+    width = deviation(_steps(released.priced, known)[None, :], _noises(released.priced), confidence)[0]
+    return values - width, values + width
 
 
-def _two_noises(priced: Priced, source: Source, function: str, confidence: float) -> float:
-    """The half width of a·Z1 + b·Z2."""
-    scales = [abs(f) * _scale(priced, source.first + i) for i, f in enumerate(_factors(priced, source, function))]
-    if isinstance(priced.noised[source.first].noise, DiscreteGaussian):
-        return NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(scales[0] ** 2 + scales[1] ** 2)
-    return float(_laplace_quantile(np.array([scales[0]]), np.array([scales[1]]), confidence)[0])
+def _noises(priced: Priced) -> Sequence[Noise]:
+    return [noised.noise for noised in priced.noised]
 
 
-def _scale(priced: Priced, index: int) -> float:
-    """The noise scale of a statistic in its own unit."""
-    return float(priced.noised[index].noise.scale) * step(priced, index)
+def _values(released: Released, form: Form) -> Floats:
+    total = np.full(len(released.keys), form.constant)
+    for index, weight in form.weights.items():
+        if weight:
+            total += weight * real(released.priced, index, released.noisy)
+    return total
 
 
-def _laplace_quantile(one: Floats, two: Floats, confidence: float) -> Floats:
-    """T with P[|X+Y| > t] = 1 − confidence for independent Laplace X, Y of these scales.
+def _steps(priced: Priced, form: Form) -> Floats:
+    """The weight of one step of each statistic's noise."""
+    return np.array([form.weights.get(i, 0.0) * step(priced, i) for i in range(len(priced.noised))])
 
-    For scales a > b = ra the tail at t·a is (e^(−t) − r²e^(−t/r)) / (1−r²); r is kept just below 1, where that is exact
-    to the eighth digit.
+
+def _quotient_ends(released: Released, quotient: Quotient, confidence: float) -> Ends:
+    """The confidence set of θ = N/D: all θ for which N − θD is no further from 0 than its noise strays.
+
+    **Theorem.** The set holds the true quotient with the given confidence, whatever the denominator (Fieller). Its hull
+    inside the known bounds, which is what is returned, holds it at least as often.
+    **Proof.** At the true θ the exact parts of N − θD cancel: what is left is its noise, whose law is known.
+    θ is an angle φ here, θ = (a/b)·tan φ for the scales a, b of the two noises: then "D might be 0" is no special case,
+    but an arc of angles that crosses ±90°, which is two rays of θ.
+    **Checked by** `tests/bench/coverage.py` and its small edition in `tests/unit/release/test_coverage.py`.
     """
-    a = np.maximum(np.maximum(one, two), 1e-300)
-    r = np.minimum(np.minimum(one, two) / a, 1 - 1e-4)
-
-    def tail(t: Floats) -> Floats:
-        small = np.where(r > 0, r * r * np.exp(-t / np.where(r > 0, r, 1.0)), 0.0)
-        tails: Floats = (np.exp(-t) - small) / (1 - r * r)
-        return tails
-
-    low, high = np.zeros_like(a), np.full_like(a, 100.0)
-    for _ in range(80):
-        middle = (low + high) / 2
-        above = tail(middle) > 1 - confidence
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return a * high
+    priced = released.priced
+    over, under = _steps(priced, quotient.numerator), _steps(priced, quotient.denominator)
+    a, b = (_size(priced, w, f) for w, f in ((over, quotient.numerator), (under, quotient.denominator)))
+    angles = np.linspace(-np.pi / 2, np.pi / 2, GRID)
+    rows = np.outer(np.cos(angles), over / a) - np.outer(np.sin(angles), under / b)
+    limits = deviation(rows, _noises(priced), confidence)
+    arc = _arc(_values(released, quotient.numerator) / a, _values(released, quotient.denominator) / b, angles, limits)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ends = quotient.factor * (a / b) * np.tan(np.stack(arc)) + quotient.shift
+    return _hull(arc, ends, quotient)
 
 
-def _average(released: Released, source: Source, confidence: float) -> tuple[Floats, Floats]:
-    """Invert the law of S1·(1−p) − S2·p (Laplace pair) or of S − θ·n (Gaussian, Fieller) inside the bounds."""
-    it = argument(released.priced, source)
-    low, high = float(it.lower * it.grid), float(it.upper * it.grid)
-    one, two = (real(released.priced, source.first + i, released.noisy) for i in (0, 1))
-    scales = [_scale(released.priced, source.first + i) for i in (0, 1)]
-    if source.form == "centred":
-        z = NormalDist().inv_cdf((1 + confidence) / 2)
-        left, right = _fieller(one, two, z * scales[0], z * scales[1])
-        middle = it.middle
-        return np.clip(middle + left, low, high), np.clip(middle + right, low, high)
-    if isinstance(released.priced.noised[source.first].noise, DiscreteGaussian):
-        raise AssertionError("a pair has Laplace noise")
-    left, right = _inverted(one, two, scales[0], confidence)
-    return low + (high - low) * left, low + (high - low) * right
+def _size(priced: Priced, steps: Floats, form: Form) -> float:
+    """The scale of a form's noise; of its constant, where it has no noise."""
+    scales = [float(noised.noise.scale) for noised in priced.noised]
+    return hypot(*(float(s) * scale for s, scale in zip(steps, scales, strict=True))) or abs(form.constant) or 1.0
 
 
-def _fieller(n: Floats, s: Floats, zn: float, zs: float) -> tuple[Floats, Floats]:
-    """All θ with (s − θn)² ≤ zs² + θ²zn²; everything where n is not clearly positive. Computed in units of zs."""
-    s = s / zs
-    a, c = n * n - zn * zn, s * s - 1
-    safe = np.where((a > 0) & (n > 0), a, 1.0)
-    root = np.sqrt(np.maximum((s * n) ** 2 - a * c, 0.0))
-    left, right = zs * ((s * n - root) / safe), zs * ((s * n + root) / safe)
-    usable = (a > 0) & (n > 0)
-    return np.where(usable, left, -np.inf), np.where(usable, right, np.inf)
+def _arc(one: Floats, two: Floats, angles: Floats, limits: Floats) -> Ends:
+    """The angles φ around the estimate with |one·cos φ − two·sin φ| ≤ limit(φ); NaN where that is all of them."""
+    centre = np.arctan2(one, two)
+    centre = np.where(np.abs(centre) > np.pi / 2, centre - np.copysign(np.pi, centre), centre)
+    radius = np.hypot(one, two)
+    ends = []
+    for side in (-1.0, 1.0):
+
+        def outside(turn: Floats, side: float = side) -> NDArray[np.bool_]:
+            return radius * np.sin(turn) > np.interp(centre + side * turn, angles, limits, period=np.pi)
+
+        low, high = np.zeros_like(centre), np.full_like(centre, np.pi / 2)
+        bounded = outside(high)
+        for _ in range(50):
+            middle = (low + high) / 2
+            out = outside(middle)
+            low, high = np.where(out, low, middle), np.where(out, middle, high)
+        ends.append(np.where(bounded, centre + side * high, np.nan))
+    return ends[0], ends[1]
 
 
-def _inverted(one: Floats, two: Floats, scale: float, confidence: float) -> tuple[Floats, Floats]:
-    """All p in [0, 1] with |S1 − p(S1+S2)| ≤ the quantile of |(1−p)·Z1 − p·Z2|."""
-    grid = np.linspace(0.0, 1.0, 513)
-    quantiles = _laplace_quantile((1 - grid) * scale, grid * scale, confidence)
-    total = one + two
-    best = np.clip(np.where(total > 0, one / np.where(total > 0, total, 1.0), 0.5), 0.0, 1.0)
-
-    def outside(p: Floats) -> NDArray[np.bool_]:
-        return np.abs(one - p * total) > np.interp(p, grid, quantiles)
-
-    ends = [_edge(best, np.full_like(best, end), outside) for end in (0.0, 1.0)]
-    hopeless = (total <= 0) | outside(best)
-    return np.where(hopeless, 0.0, ends[0]), np.where(hopeless, 1.0, ends[1])
-
-
-def _edge(inside: Floats, end: Floats, outside: Callable[[Floats], NDArray[np.bool_]]) -> Floats:
-    """Bisect from a point inside the set towards `end`; `end` itself if it is inside, too."""
-    low, high = inside.copy(), end.copy()
-    beyond = outside(end)
-    for _ in range(60):
-        middle = (low + high) / 2
-        out = outside(middle)
-        low, high = np.where(out, low, middle), np.where(out, middle, high)
-    return np.where(beyond, high, end)
+def _hull(arc: Ends, ends: Floats, quotient: Quotient) -> Ends:
+    """The least interval around the set inside the bounds; all of the bounds where the set is everything or nothing."""
+    left, right = arc
+    rising = quotient.factor >= 0
+    low, high = (ends[0], ends[1]) if rising else (ends[1], ends[0])
+    lower, upper = quotient.lower, quotient.upper
+    rays = (left <= -np.pi / 2) | (right >= np.pi / 2)
+    above, below = rays & (low <= upper), rays & (high >= lower)
+    start = np.where(rays, np.where(above & ~below, np.maximum(low, lower), lower), np.maximum(low, lower))
+    stop = np.where(rays, np.where(below & ~above, np.minimum(high, upper), upper), np.minimum(high, upper))
+    known = ~np.isnan(left) & ~np.isnan(right) & (start <= stop)
+    return np.where(known, start, lower), np.where(known, stop, upper)

@@ -63,3 +63,10 @@ def resampled(released: Released, times: int) -> tuple[NDArray[np.int64], ...]:
         values + noised.noise.sample(times * len(values)).reshape(times, len(values))
         for values, noised in zip(released.noisy, released.priced.noised, strict=True)
     )
+
+
+def box(released: Released, confidence: float, noises: int) -> tuple[NDArray[np.int64], ...]:
+    """The released values moved down and up, so far that none of `noises` in all strays further, with confidence."""
+    each = confidence ** (1 / max(1, noises))
+    widths = [noised.noise.half_width(each) for noised in released.priced.noised]
+    return tuple(np.stack([v - w, v + w]) for v, w in zip(released.noisy, widths, strict=True))

@@ -10,10 +10,13 @@ import numpy as np
 
 from dpsql.budget import Cost
 from dpsql.plan.plan import Plan
-from dpsql.release.bootstrap import Draw, Ends, resampled_intervals
+from dpsql.release.bars import Bars, Draw, row_ends
+from dpsql.release.bootstrap import Ends, resampled_intervals
+from dpsql.release.clipped import Clipped
 from dpsql.release.finish import Finisher, Table
-from dpsql.release.intervals import half_width, interval
+from dpsql.release.intervals import half_width
 from dpsql.release.noise import Released, resampled
+from dpsql.release.quantiles import number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,9 +33,11 @@ class Result:
     replayed: bool
     mechanism: str
     notes: tuple[str, ...]
+    clipped: tuple[Clipped, ...]
     _table: Table = field(repr=False)
     _plan: Plan = field(repr=False)
     _released: Mapping[str, Released] = field(repr=False)
+    _bars: Mapping[str, Bars] = field(repr=False)
     _finisher: Finisher = field(repr=False)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
@@ -62,11 +67,13 @@ class Result:
         rows = self.fetchall()
         return pa.table({n: [row[i] for row in rows] for i, n in enumerate(self.columns)})
 
-    def intervals(self, confidence: float = 0.95) -> pd.DataFrame:
+    def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
         """For every noisy output column, `<name>_low` and `<name>_high`, row by row as in `df()`.
 
-        Counts, sums and averages have the exact law of their noise; any other expression is computed again over
-        resampled noise. The intervals cover the noise; `notes` names what they do not.
+        Counts, sums, averages, and sums and quotients of them have the law of their noise; any other expression is
+        computed again over resampled noise. With `simultaneous`, all intervals of one column hold together with that
+        confidence: over all released groups, also where HAVING or LIMIT picked some of them by their values (for what
+        mixes groups: over the rows of the answer). The intervals cover the noise; `notes` names what they do not.
         """
         import pandas as pd
 
@@ -75,36 +82,48 @@ class Result:
 
             raise InterfaceError(f"a confidence lies between 0 and 1, not at {confidence}", hint="use 0.95")
         noisy = [i for i, output in enumerate(self._plan.outputs) if output.noisy]
-        both = self.ends(noisy, confidence)
-        ends = {(i, end): values for i in noisy for end, values in enumerate(both[i])}
-        frame = pd.DataFrame(ends)
-        frame.columns = pd.Index([f"{self.columns[i]}_{'high' if end else 'low'}" for i, end in ends])
+        found = self.ends(noisy, confidence, together=simultaneous)
+        columns = {(i, end): values for i in noisy for end, values in enumerate(found[i])}
+        frame = pd.DataFrame(columns)
+        frame.columns = pd.Index([f"{self.columns[i]}_{'high' if end else 'low'}" for i, end in columns])
         return frame
 
-    def ends(self, columns: list[int], confidence: float, draw: Draw = resampled) -> Ends:
+    def ends(self, columns: list[int], confidence: float, draw: Draw = resampled, *, together: bool = False) -> Ends:
         """Both ends of the intervals of these noisy columns; `draw` resamples the noise where that is needed."""
-        exact = {i: self._direct(i, confidence) for i in columns}
-        others = [i for i in columns if exact[i] is None]
-        drawn = resampled_intervals(self._finisher, self._plan, self._released, self._table, others, confidence, draw)
-        return {i: exact[i] or drawn[i] for i in columns}
+        found = self._by_row(columns, confidence, draw, together)
+        found |= {i: ends for i in columns if i not in found and (ends := self._direct(i, confidence, together))}
+        return found | resampled_intervals(
+            self._finisher, self._plan, self._released, self._bars, self._table,
+            [i for i in columns if i not in found], confidence, together=together, draw=draw,
+        )  # fmt: skip
 
-    def _direct(self, index: int, confidence: float) -> tuple[Any, Any] | None:
-        """The exact interval of a column that is one aggregate of one release, unchanged.
+    def _by_row(self, columns: list[int], confidence: float, draw: Draw, together: bool) -> Ends:
+        """The intervals of columns that are expressions over the released row which the answer carries along."""
+        row = self._plan.row
+        formulas = {i: f[1] for i in columns if (f := self._plan.outputs[i].formula) is not None and f[0] == row}
+        if row is None or not formulas:
+            return {}
+        rows = np.array([row[-1] for row in self._table.rows], dtype=np.int64)
+        ends = row_ends(
+            self._finisher, self._plan, self._released[row], self._bars[row], list(formulas.values()), confidence,
+            together=together, draw=draw,
+        )  # fmt: skip
+        return {i: (low[rows], high[rows]) for i, (low, high) in zip(formulas, ends, strict=True)}
 
-        Where the answer carries the released row, its own interval; elsewhere the half width, which is the same for
-        every row, unless it is an average.
+    def _direct(self, index: int, confidence: float, together: bool) -> tuple[Any, Any] | None:
+        """The exact interval of a column that is one aggregate of one release, unchanged, in an answer of its own.
+
+        It has the half width, which is the same for every row, unless it is an average.
         """
         direct = self._plan.outputs[index].direct
         if direct is None:
             return None
-        if self._plan.row == direct[0]:
-            rows = np.array([row[-1] for row in self._table.rows], dtype=np.int64)
-            low, high = interval(self._released[direct[0]], direct[1], confidence)
-            return low[rows], high[rows]
-        width = half_width(self._released[direct[0]].priced, direct[1], confidence)
+        released = self._released[direct[0]]
+        each = confidence ** (1 / max(1, len(released.keys))) if together else confidence
+        width = half_width(released.priced, direct[1], each)
         if width is None:
             return None
-        values = np.array([np.nan if row[index] is None else float(row[index]) for row in self._table.rows])
+        values = np.array([number(row[index]) for row in self._table.rows])
         low, high = values - width, values + width
         return (np.rint(low), np.rint(high)) if self.types[index] == "BIGINT" else (low, high)
 

@@ -1,8 +1,8 @@
-"""A released table as the columns `_row, _k…, _a…` that the finishing SQL reads."""
+"""A released table as the columns `_row, _k…, _a…, _b…` that the finishing SQL reads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,16 @@ from dpsql.release.noise import Released
 
 
 def tabulate(
-    released: Released, noisy: Sequence[NDArray[np.int64]] | None = None, *, nonnegative: bool = False
+    released: Released,
+    bars: Mapping[str, NDArray[Any]] | None = None,
+    noisy: Sequence[NDArray[np.int64]] | None = None,
+    *,
+    nonnegative: bool = False,
 ) -> dict[str, Any]:
-    """Keys and estimated aggregates; with `noisy`, those of other draws, as many times over as they hold."""
+    """Keys, estimated aggregates and their bars; with `noisy`, those of other draws, as many times over as they hold.
+
+    The bars stay as they were shown: an answer that they choose (HAVING DP_LOW(n) > 100) is chosen in every draw.
+    """
     values = released.noisy if noisy is None else [draw.reshape(-1) for draw in noisy]
     rows = len(released.keys)
     times = len(values[0]) // rows if values and rows else 1
@@ -23,4 +30,5 @@ def tabulate(
     for index, key in enumerate(released.priced.bounded.keys):
         columns[key.name] = [row[index] for row in released.keys] * times
     made = estimates(released.priced, values, nonnegative=nonnegative)
-    return columns | {f"_a{i}": estimate for i, estimate in enumerate(made)}
+    columns |= {f"_a{i}": estimate for i, estimate in enumerate(made)}
+    return columns | {name: np.tile(values, times) for name, values in (bars or {}).items()}

@@ -48,6 +48,11 @@ class Argument:
         return self.upper - self.lower
 
     @property
+    def declared(self) -> bool:
+        """Do the bounds come from the policy, so that a value may lie outside?"""
+        return any(origin.startswith("declared for") for origin in self.domain.origin)
+
+    @property
     def middle(self) -> float:
         """The centre of the interval, in the argument's own unit."""
         return float((self.lower + self.upper) * self.grid / 2)

@@ -72,7 +72,7 @@ def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
             raise unbounded(aggregate.function, aggregate.argument)
         domains.append(domain)
     layout = lay_out(release.aggregates, domains, mechanism)
-    return _with_rule(release, keys, layout, mechanism)
+    return with_rule(release, keys, layout, mechanism)
 
 
 def _listed(release: Release, key: str, inferred: Domain) -> Domain:
@@ -81,7 +81,8 @@ def _listed(release: Release, key: str, inferred: Domain) -> Domain:
     return inferred if said is None else intersect(inferred, said)
 
 
-def _with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism: str) -> Bounded:
+def with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism: str) -> Bounded:
+    """The release under the rule that holds for its source and keys."""
     private = any(key.values is None for key in keys)
     one_group = all(key.attribute for key in keys)
     if release.source.by_row or release.source.single:

@@ -153,6 +153,23 @@ def test_nonnegative_shows_no_count_below_zero(town: Path) -> None:
     assert [row[1] for row in clipped] == [max(0, row[1]) for row in counts]
 
 
+def test_clipped_measures_what_the_bounds_cut_off(town: Path) -> None:
+    done = ask(town, "SELECT avg(age) FROM people", "--epsilon", 1, "--format", "json", "--clipped")
+    read = json.loads(done.stdout)
+    assert read["cost"]["epsilon"] == 1
+    assert all(0 <= each["low"] <= each["high"] <= 1 for each in read["clipped"])
+    assert "were clamped to" in read["clipped"][-1]["what"]
+    assert "avg(CAST" in run("explain", town, "SELECT avg(age) FROM people", "--analyst", "ana", "--clipped").stdout
+
+
+def test_error_bars_stand_beside_the_aggregate(town: Path) -> None:
+    [[n, low, high]] = json.loads(
+        ask(town, "SELECT count(*) AS n, DP_LOW(n), DP_HIGH(n) FROM people", "--format", "json").stdout
+    )["rows"]
+    assert low < n < high
+    assert "dp_error" in run("functions").stdout
+
+
 def test_a_public_table_is_exact_and_free(town: Path) -> None:
     done = ask(town, "SELECT name, houses FROM streets")
     assert "High Street" in done.stdout and "free (no private data was used)" in done.stdout and "±" not in done.stdout

@@ -25,8 +25,9 @@ def traced(database: Database, query: Query, salt: bytes = SALT) -> list[Release
     """The integers before noise; None if the engine failed, which must not happen on any data."""
     try:
         return trace(
-            database.db, query.sql, salt=salt, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism
-        )
+            database.db, query.sql, salt=salt, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism,
+            clipped=query.clipped,
+        )  # fmt: skip
     except EngineError:
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from property_checks import Comparison, compare, compare_equal, is_private, traced, visible
 from property_queries import Query, Writer
@@ -87,8 +87,9 @@ def _accepted(database: Database, rng: random.Random) -> Query:
     while True:
         writer = Writer(rng)
         query = writer.nested() if rng.random() < 0.08 else writer.query()
+        query = replace(query, clipped=rng.random() < 0.25)
         try:
-            database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism)
+            database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism, clipped=query.clipped)
         except Error:
             continue
         return query

@@ -22,6 +22,7 @@ class Query:
     mechanism: str
     epsilon: float
     delta: float = 1e-6
+    clipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

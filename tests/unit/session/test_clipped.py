@@ -1,0 +1,83 @@
+"""clipped=True: how much the bounds cut off, measured for a part of the price."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpsql
+from dpsql.audit import trace
+
+UNITS = 1_000
+
+
+def opened(**options: object) -> dpsql.Connection:
+    """A tenth of the units have five rows, the others two; a fifth of the values are above the bound."""
+    ids = np.concatenate([np.repeat(np.arange(UNITS), 2), np.repeat(np.arange(0, UNITS, 10), 3)])
+    frame = pd.DataFrame(
+        {"id": ids, "x": np.where(np.arange(len(ids)) % 5 == 0, 99.0, 4.0), "k": ["a", "b"] * (len(ids) // 2)}
+    )
+    policy = {"dataset": "d", "budget": {"epsilon": 1000, "delta": 1e-6}, "limits": {"epsilon": 50, "delta": 1e-6},
+              "tables": {"t": {"unit": "id", "max_rows_per_unit": 2, "max_groups_per_unit": 1,
+                               "columns": {"x": {"min": 0, "max": 9}, "k": {"values": ["a", "b"]}}}}}  # fmt: skip
+    return dpsql.connect({"t": frame}, policy=policy, ledger=":memory:", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("sql", ["SELECT k, count(*), sum(x) FROM t GROUP BY k", "SELECT count(*), avg(x) FROM t"])
+def test_the_shares_are_about_right_and_said_in_words(sql: str, mechanism: str) -> None:
+    with opened() as db:
+        result = db.query(sql, epsilon=20, mechanism=mechanism, clipped=True)
+        units, values = result.clipped
+        assert units.share == pytest.approx(0.1, abs=0.02)
+        assert units.low < units.share < units.high
+        assert values.share == pytest.approx(0.2, abs=0.05)
+        assert any("of the units in t were weighed down to 2 rows" in note for note in result.notes)
+        assert any("of the values of x were clamped to [0, 9]" in note for note in result.notes)
+        assert db.query(sql, epsilon=20, mechanism=mechanism, clipped=True).replayed
+        assert db.query(sql, epsilon=20, mechanism=mechanism).clipped == ()
+
+
+def test_it_is_paid_for_out_of_the_same_price() -> None:
+    with opened() as db:
+        plain, checked = (db.explain("SELECT count(*) FROM t", epsilon=1, clipped=c) for c in (False, True))
+        assert checked.cost.epsilon == plain.cost.epsilon == 1
+        assert len(checked.releases) == 2
+        assert checked.releases[0].statistics[0].scale > plain.releases[0].statistics[0].scale
+        assert checked.notes == plain.notes
+        before = db.budget().dataset.spent.epsilon
+        assert db.query("SELECT count(*) FROM t", epsilon=1, mechanism="laplace", clipped=True).cost.epsilon == 1
+        assert db.budget().dataset.spent.epsilon == pytest.approx(before + 1)
+
+
+def test_the_flags_are_counted_exactly_and_move_by_one_unit() -> None:
+    with opened(steward=True) as db:
+        _, check = trace(db, "SELECT count(*) FROM t", salt=b"s", epsilon=1, mechanism="gaussian", clipped=True)
+        count, centred = check.statistics
+        assert check.rule == "single_row"
+        assert count.values == (UNITS,)
+        assert (count.l1, centred.l1) == (1, 1)
+        share = Fraction(1, 2) + centred.values[0] * centred.grid / count.values[0]
+        assert share == Fraction(1, 10)
+
+
+def test_groups_and_sums_are_checked_by_what_they_limit() -> None:
+    with opened() as db:
+        units, rows, _ = db.query(
+            "SELECT k, count(DISTINCT id), avg(x) FROM t GROUP BY k", epsilon=40, clipped=True
+        ).clipped
+        assert units.what.endswith("to 1 group")
+        assert units.share == pytest.approx(1.0, abs=0.1)
+        assert rows.share == pytest.approx(0.1, abs=0.05)
+        [sums, _] = db.query("SELECT sum(x) FROM t", epsilon=40, clipped=True).clipped
+        assert 0.0 < sums.share < 0.2
+
+
+def test_what_cannot_be_cut_off_is_not_checked() -> None:
+    frame = pd.DataFrame({"x": [1.0, 2.0], "f": [True, False]})
+    policy = {"dataset": "d", "budget": {"epsilon": 10}, "tables": {"t": {"unit": "row", "columns": {"f": {}}}}}
+    with dpsql.connect({"t": frame}, policy=policy, ledger=":memory:") as db:
+        assert db.query("SELECT count(*), avg(f) FROM t", clipped=True).clipped == ()
