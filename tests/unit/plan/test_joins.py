@@ -288,3 +288,29 @@ def test_a_label_leads_to_one_owner_along_the_whole_path(db: dpsql.Connection) -
     assert owners == {"oid": "orders.oid", "qty": None}
     assert not items.public
     assert PublicScan((), False, 1, False, "areas").public
+
+
+# other parts of the session -----------------------------------------------------------------------------------------------
+
+
+def test_a_join_that_was_answered_is_replayed(db: dpsql.Connection) -> None:
+    sql = "SELECT a.country, count(*) AS n FROM people p, orders o, areas a WHERE {} AND {} GROUP BY 1"
+    conditions = ("o.id = p.id", "p.area = a.area")
+    first = db.query(sql.format(*conditions), epsilon=1)
+    again = db.query(sql.format(*reversed(conditions)) + " ORDER BY n DESC", epsilon=1)
+    assert not first.replayed
+    assert again.replayed
+    assert sorted(first.fetchall()) == sorted(again.fetchall())
+    assert not db.query(sql.format(*conditions).replace("p.area = a.area", "o.area = a.area"), epsilon=1).replayed
+
+
+def test_names_on_the_way_to_the_owner_stay_hidden_from_those_who_may_not_see_them() -> None:
+    data = duckdb.connect()
+    data.execute(TABLES)
+    budget = {**POLICY["budget"], "analysts": {"ana": {"tables": {"items": ["qty"]}}}}
+    with dpsql.connect(data, policy={**POLICY, "budget": budget}, ledger=":memory:", analyst="ana") as db:
+        shown = db.explain("SELECT sum(qty) FROM items").sql
+        assert not re.search(r'"(orders|oid|id)"', shown)
+        assert '"<unit>"' in shown
+        assert db.query("SELECT sum(qty) FROM items", epsilon=100).fetchall()[0][0] > 0
+        assert "no table orders" in str(refusal(db, "SELECT count(*) FROM items JOIN orders USING (oid)"))
