@@ -31,7 +31,7 @@ from dpsql.plan.from_clause import Joined, Source, distinct, read_from
 from dpsql.plan.group import Grouping, has_aggregate
 from dpsql.plan.join import Part
 from dpsql.plan.join_refusals import SUBQUERY, check_exists
-from dpsql.plan.membership import Membership, conjuncts_of, in_condition, split_where
+from dpsql.plan.membership import Membership, conjuncts_of, in_conditions, split_where
 from dpsql.plan.normal import conjunction, normal
 from dpsql.plan.outputs import open_output, release_output
 from dpsql.plan.plan import Output, Plan, Release
@@ -54,7 +54,8 @@ class Private:
     @property
     def name(self) -> str:
         """The tables, for messages."""
-        return " and ".join(dict.fromkeys(table.name for table in self.tables))
+        *most, last = dict.fromkeys(table.name for table in self.tables)
+        return f"{', '.join(most)} and {last}" if most else last
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,16 +401,23 @@ class _Builder:
     def _member(self, member: Membership, scope: Scope, ctes: Mapping[str, Made]) -> Relation:
         """[NOT] EXISTS and [NOT] IN as a filter of the rows."""
         inner, conditions, element, tables = self._inner(member, scope, ctes)
-        if member.operand is not None:
-            try:
-                _, (one, two) = common((convert(member.operand, scope), element))
-            except Mismatch as problem:
-                raise refuse(str(problem), member.node, kind=ParseError, hint="compare values of one kind") from None
-            fields = {f.name: f for f in (*scope.relation.fields, *inner.fields)}
-            conditions = [*conditions, in_condition(one, two, fields, negated=member.negated)]
-        conditions = list(map(normal, conditions))
-        check_exists(scope.relation, inner, conditions, (*scope.tables, *tables), member.node)
-        return existing(scope.relation, inner, conjunction(conditions), negated=member.negated)
+        relation = scope.relation
+        for test in self._tests(member, scope, inner, element):
+            every = list(map(normal, [*conditions, *test]))
+            check_exists(relation, inner, every, (*scope.tables, *tables), member.node)
+            relation = existing(relation, inner, conjunction(every), negated=member.negated)
+        return relation
+
+    def _tests(self, member: Membership, scope: Scope, inner: Part, element: Expression) -> list[list[Expression]]:
+        """What EXISTS has to find besides; NOT IN is a NOT EXISTS for each thing that speaks against it."""
+        if member.operand is None:
+            return [[]]
+        try:
+            _, (one, two) = common((convert(member.operand, scope), element))
+        except Mismatch as problem:
+            raise refuse(str(problem), member.node, kind=ParseError, hint="compare values of one kind") from None
+        fields = {f.name: f for f in (*scope.relation.fields, *inner.fields)}
+        return [[test] for test in in_conditions(one, two, fields, negated=member.negated)]
 
     def _inner(
         self, member: Membership, outer: Scope, ctes: Mapping[str, Made]

@@ -57,19 +57,17 @@ def _membership(node: exp.Expr) -> Membership | None:
     return None
 
 
-def in_condition(operand: Expression, element: Expression, fields: Mapping[str, Field], *, negated: bool) -> Expression:
-    """When a row speaks for IN, or against NOT IN, which a NULL on either side does as well.
+def in_conditions(
+    operand: Expression, element: Expression, fields: Mapping[str, Field], *, negated: bool
+) -> list[Expression]:
+    """On which rows of the subquery IN holds; each of those that speak against NOT IN, as a NULL on either side does.
 
     Columns that determine the owner are never NULL in rows that have one; a declared or inferred domain tells of
     others. (A wrong declaration changes the answer as a wrong bound does, and never whose rows are read.)
     """
-    equal: Expression = call("eq", BOOLEAN, operand, element)
-    if not negated:
-        return equal
-    for side in (operand, element):
-        if not isinstance(side, Column) or _nullable(fields[side.name]):
-            equal = call("or", BOOLEAN, equal, call("is_null", BOOLEAN, side))
-    return equal
+    equal = call("eq", BOOLEAN, operand, element)
+    loose = [e for e in (operand, element) if not isinstance(e, Column) or _nullable(fields[e.name])]
+    return [equal, *(call("is_null", BOOLEAN, e) for e in loose if negated)]
 
 
 def _nullable(field: Field) -> bool:
