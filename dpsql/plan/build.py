@@ -441,6 +441,8 @@ class _Builder:
         self, query: exp.Select, member: Membership, outer: Scope, ctes: Mapping[str, Made]
     ) -> tuple[Part, list[Expression], Expression, tuple[Named, ...]]:
         sources = [(span_of(s), *self._source(s, ctes)) for s in from_items(query)]
+        if not sources:
+            raise refuse("this subquery has no FROM", member.node, hint="list the constants: x IN (1, 2)")
         joined = self._from(query, sources)
         where = query.args.get("where")
         plain, members = ([], []) if where is None else split_where(where.this)

@@ -66,7 +66,7 @@ class Joined:
 
 def read_from(node: exp.Select, sources: Sequence[Source], unique: Unique) -> Joined:
     """The items of FROM, joined as the clause says."""
-    leaves = _leaves(sources)
+    leaves = _leaves(_named(sources) if len(sources) > 1 else sources)
     joins = node.args.get("joins") or []
     trees = [leaves[0]]
     for join, leaf in zip(joins, leaves[1:], strict=True):
@@ -81,6 +81,15 @@ def read_from(node: exp.Select, sources: Sequence[Source], unique: Unique) -> Jo
     return made
 
 
+def _named(sources: Sequence[Source]) -> list[Source]:
+    """Subqueries without a name have one all the same, as in DuckDB, by which their columns can be told apart."""
+    made: list[Source] = []
+    for source in sources:
+        number = 1 + sum(other.name.startswith("unnamed_subquery") for other in made)
+        made.append(source if source.name else replace(source, name=f"unnamed_subquery{number if number > 1 else ''}"))
+    return made
+
+
 def _leaves(sources: Sequence[Source]) -> list[Joined]:
     """Each item by itself, its fields under names that are unique in the whole clause."""
     seen: dict[str, int] = {}
@@ -92,9 +101,9 @@ def _leaves(sources: Sequence[Source]) -> list[Joined]:
             raise refuse(f"the name {source.name} stands twice in FROM", source.span, kind=ParseError, hint=hint)
     taken = {name for name, times in seen.items() if times == 1}
     leaves = []
-    for number, source in enumerate(sources):
+    for source in sources:
         fields = [f.name for f in source.relation.fields]
-        names = [n if seen[n.lower()] == 1 else distinct(f"{source.name or number}.{n}", taken) for n in fields]
+        names = [n if seen[n.lower()] == 1 else distinct(f"{source.name}.{n}", taken) for n in fields]
         entries = tuple(Entry(f, n, n) for f, n in zip(fields, names, strict=True))
         leaves.append(Joined(source.span, (Part(source.relation, tuple(names)),), (), (Named(source.name, entries),)))
     return leaves

@@ -169,6 +169,7 @@ FOLLOWED = [
     ("SELECT count(*) FROM people p, orders o WHERE p.id = o.id + 0", " AND {}"),
     ("SELECT count(*) FROM people p LEFT JOIN orders o ON p.area = o.area", " AND {}"),
     ("SELECT count(*) FROM items i JOIN items j ON i.qty = j.qty", " AND {}"),
+    ("SELECT count(*) FROM (SELECT * FROM people), (SELECT * FROM orders)", " WHERE {}"),
     ("SELECT count(*) FROM people WHERE area IN (SELECT area FROM orders", " WHERE {}"),
     ("SELECT count(*) FROM people WHERE area NOT IN (SELECT o.area FROM orders AS o WHERE o.total > 3", " AND {}"),
     ("SELECT count(*) FROM people p WHERE NOT EXISTS (SELECT 1 FROM orders WHERE total > 3", " AND {}"),
@@ -208,6 +209,11 @@ def test_the_hint_of_a_join_across_owners_works_when_it_is_followed(db: dpsql.Co
 def test_a_refused_join_has_a_way_out(db: dpsql.Connection, sql: str, says: str, instead: str) -> None:
     assert says in (refusal(db, sql).hint or "")
     db.explain(instead)
+
+
+@pytest.mark.parametrize("condition", ["EXISTS (SELECT 1)", "age IN (SELECT 30)", "age NOT IN (SELECT 30)"])
+def test_a_subquery_without_tables_is_refused(db: dpsql.Connection, condition: str) -> None:
+    assert "has no FROM" in str(refusal(db, f"SELECT count(*) FROM people WHERE {condition}"))
 
 
 def test_units_of_different_types_are_not_compared(db: dpsql.Connection) -> None:
