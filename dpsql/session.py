@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Spent, Standing, open_ledger, spent_as
+from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Spent, Standing, Stored, open_ledger, spent_as
 from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choose_mechanism, cost_of, fund
 from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine
@@ -32,7 +32,8 @@ from dpsql.release.explain import Explanation, first_error, notes_of, release_pl
 from dpsql.release.finish import Finisher, finishing_sql
 from dpsql.release.least import cheapest, exact_enough, foreseeable
 from dpsql.release.noise import Released, add_noise, public_table
-from dpsql.release.replay import Archive, Found
+from dpsql.release.recent import Kept, Recent
+from dpsql.release.replay import Archive
 from dpsql.release.result import Result
 from dpsql.release.stored import pack
 from dpsql.release.tabulate import tabulate
@@ -91,6 +92,20 @@ class Draft:
         return Stages(self.bounded, self.funds)
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a query released or replayed: its tables, what that cost, and the marks under which the ledger has them.
+
+    There are no marks where a table is a part of an earlier one.
+    """
+
+    tables: Mapping[str, Released]
+    cost: Cost
+    replayed: bool
+    notes: tuple[str, ...]
+    marks: tuple[bytes, ...]
+
+
 REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
 
 PILOT = "a pilot was charged ({}); what more is released, and at what price, follows from what it showed"
@@ -119,6 +134,7 @@ class Connection:
         self.policy, self.analyst, self.purpose, self.steward = policy, analyst, purpose, steward
         self._engine, self._ledger = engine, ledger
         self.asked = Asked()
+        self._recent = Recent()
         self._closed = False
 
     # the flow -----------------------------------------------------------------------------------------------------
@@ -140,10 +156,15 @@ class Connection:
         gives it, and `epsilon`, else the policy's limit for one query, the most that it may cost.
         `clipped` spends a part of the price on how much the bounds cut off: `result.clipped`, and in `result.notes`.
         """
-        draft, goals = self._draft(sql, Asked(epsilon, delta, mechanism), accuracy, clipped=clipped)
+        keywords = Asked(epsilon, delta, mechanism)
+        asked = repr((sql, keywords, self.asked, nonnegative, clipped))
+        if accuracy is None and (again := self._again(asked)) is not None:
+            return again
+        draft, goals = self._draft(sql, keywords, accuracy, clipped=clipped)
         if not foreseeable(draft.plan, goals):
             return self._answer_in_stages(draft, goals, nonnegative)
-        return self._answer(self._kept_and_exact(draft, goals) or self._priced(draft, goals), nonnegative)
+        prepared = self._kept_and_exact(draft, goals) or self._priced(draft, goals)
+        return self._answer(prepared, nonnegative, asked if accuracy is None else None)
 
     def explain(
         self,
@@ -213,24 +234,34 @@ class Connection:
         pilots = " or ".join(str(bill.cost) for bill in draft.stages.pilots)
         return self._priced(draft, ()), f"at most: a pilot ({pilots}), or an earlier release, shows what {said} takes"
 
-    def _answer(self, prepared: Prepared, nonnegative: bool) -> Result:
-        everything, cost, replayed, notes = self._release(prepared)
-        released = {release.name: everything[release.name] for release in prepared.plan.releases}
-        shares = clipped_shares(prepared.checks, everything)
+    def _again(self, asked: str) -> Result | None:
+        """The answer to what this session asked before, while the ledger has its releases."""
+        self._open()
+        kept = self._recent.get(asked, self.data_version()) if self.policy.replay else None
+        found = [] if kept is None else [self._ledger.find(mark, self.policy.keep) for mark in kept.marks]
+        stored = [each for each in found if each is not None]
+        if kept is None or len(stored) < len(found):
+            return None
+        notes = [note for each in stored for note in self._counted(each)]
+        return replace(kept.result, cost=FREE, replayed=True, notes=(*kept.result.notes, *notes))
+
+    def _answer(self, prepared: Prepared, nonnegative: bool, asked: str | None = None) -> Result:
+        made = self._release(prepared)
+        released = {release.name: made.tables[release.name] for release in prepared.plan.releases}
+        shares = clipped_shares(prepared.checks, made.tables)
         bars = bar_columns(self._finisher, prepared.plan, released)
         columns = {name: tabulate(table, bars[name], nonnegative=nonnegative) for name, table in released.items()}
         table = self._finisher.run(prepared.plan, columns)
         names = tuple(output.name for output in prepared.plan.outputs)
-        return Result(
+        result = Result(
             names,
             prepared.types,
-            cost,
-            replayed,
+            made.cost,
+            made.replayed,
             prepared.bill.mechanism,
             (
                 *notes_of([each.priced for each in released.values()], prepared.checks),
                 *map(str, shares),
-                *notes,
                 *([NOBODY] if _hidden(released) else []),
             ),
             shares,
@@ -240,6 +271,9 @@ class Connection:
             bars,
             self._finisher,
         )
+        if asked is not None and made.marks:
+            self._recent.keep(asked, Kept(result, self.data_version(), made.marks), prepared.plan)
+        return replace(result, notes=(*result.notes, *made.notes))
 
     def _answer_in_stages(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
         """A first release, made before or a pilot; then, at the price that follows from it, the answer."""
@@ -298,12 +332,14 @@ class Connection:
         whole = reduce(add, (charge for charge in charges if charge is not None))
         self._ledger.afford(self._request(draft.sql, whole, draft.within(draft.epsilon).bill.cost, ()))
 
-    def _release(self, prepared: Prepared) -> tuple[dict[str, Released], Cost, bool, tuple[str, ...]]:
+    def _release(self, prepared: Prepared) -> Made:
         """Replay what was released before; charge for the rest, durably, and only then run it."""
         salt = self._ledger.salt()
         archive = self._archive(salt)
         done: dict[str, Released] = {}
         notes: list[str] = []
+        marks: list[bytes] = []
+        parts = False
         missing: list[tuple[Priced, bytes]] = []
         for priced in prepared.bill.releases:
             name = priced.bounded.release.name
@@ -311,12 +347,14 @@ class Connection:
                 done[name] = public_table(priced)
                 continue
             mark = archive.mark(priced)
+            marks.append(mark)
             found = archive.find(priced, mark) if self.policy.replay else None
             if found is None:
                 missing.append((priced, mark))
             else:
                 done[name] = found.released
-                notes += [*found.notes, *self._counted(found)]
+                parts |= found.part
+                notes += [*found.notes, *self._counted(found.stored)]
         entry = self._reserve(prepared, missing)
         for priced, mark in missing:
             released = add_noise(priced, self._engine.run(priced, salt))
@@ -325,7 +363,7 @@ class Connection:
                 self._ledger.store(entry, mark, pack(released), archive.about(priced))
         cost = cost_of(prepared.bill, [priced for priced, _ in missing])
         replayed = entry is None and not all(p.free for p in prepared.bill.releases)
-        return done, cost, replayed, tuple(dict.fromkeys(notes))
+        return Made(done, cost, replayed, tuple(dict.fromkeys(notes)), () if parts else tuple(marks))
 
     def _archive(self, salt: bytes) -> Archive:
         return Archive(
@@ -339,9 +377,9 @@ class Connection:
             self.purpose,
         )
 
-    def _counted(self, found: Found) -> tuple[str, ...]:
+    def _counted(self, stored: Stored) -> tuple[str, ...]:
         """Count another analyst's release against this one's cap, once, and say so."""
-        stored, caps = found.stored, self._caps(self.analyst)
+        caps = self._caps(self.analyst)
         if not self._ledger.replayed(
             stored.entry, self.analyst, self._analyst_caps, stored.number, self.purpose, self._purpose_caps
         ):

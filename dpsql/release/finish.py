@@ -70,6 +70,11 @@ class Finisher:
                         _check_bar(cursor, release, bar)
             except duckdb.Error as problem:
                 raise _explained(problem) from None
+        for name, type_, *_ in described:
+            if "WITH TIME ZONE" in type_:
+                raise ParseError(
+                    f"the column {name} has a time zone", hint=f'cast it: CAST({name} AS TIMESTAMP) AS "{name}"'
+                )
         return tuple(row[1] for row in described)[: len(plan.outputs)]
 
     def run(

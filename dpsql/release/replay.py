@@ -39,6 +39,7 @@ class Found:
     released: Released
     stored: Stored
     notes: tuple[str, ...] = ()
+    part: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,4 +97,4 @@ class Archive:
             return None
         notes = [OF_MORE] if min(made.portion.parts) < min(asked.portion.parts) else []
         notes += [OF_MORE_GROUPS] if way.dropped and made.bounded.rule == "clip" else []
-        return Found(part_of(asked, unpack(stored.payload, made)), stored, tuple(notes))
+        return Found(part_of(asked, unpack(stored.payload, made)), stored, tuple(notes), part=True)

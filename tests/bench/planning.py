@@ -70,7 +70,7 @@ def _shop(size: int) -> duckdb.DuckDBPyConnection:
 
 def _row(db: dpsql.Connection, name: str, sql: str, times: int, *, profile: bool) -> Row:
     prepared = db.prepare(sql, None, None, None)
-    released, *_ = db._release(prepared)
+    released = db._release(prepared).tables
 
     def plan() -> object:
         return db.prepare(sql, None, None, None)

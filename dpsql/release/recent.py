@@ -1,0 +1,61 @@
+"""The last answers of a session, so that a dashboard that refreshes is not planned and finished anew each time.
+
+**Theorem.** An answer from here is a replay. **Proof.** It is kept under the text and everything else that was asked,
+for one version of the data, with the marks of the releases that it was computed from; it is used only while the
+ledger still holds each of them, and every one is counted against the analyst's cap as in any replay. What is computed
+from equal releases by equal SQL is equal, unless the SQL reads the clock: such answers are not kept.
+**Checked by** `tests/unit/session/test_recent.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dpsql.plan.plan import Plan
+from dpsql.release.result import Result
+
+MOST_KEPT = 128
+MOST_ROWS = 10_000
+_CLOCK = (
+    exp.CurrentDate,
+    exp.CurrentTime,
+    exp.CurrentTimestamp,
+    exp.CurrentDatetime,
+    exp.Localtime,
+    exp.Localtimestamp,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An answer, the version of the data, and the marks of its releases."""
+
+    result: Result
+    version: str
+    marks: tuple[bytes, ...]
+
+
+@dataclass(slots=True)
+class Recent:
+    """A few answers by what was asked; the oldest goes first."""
+
+    kept: dict[str, Kept] = field(default_factory=dict)
+
+    def get(self, asked: str, version: str) -> Kept | None:
+        """The answer to the same question of the same version."""
+        found = self.kept.get(asked)
+        return found if found is not None and found.version == version else None
+
+    def keep(self, asked: str, made: Kept, plan: Plan) -> None:
+        """Remember an answer, if it is small and does not depend on the time."""
+        if len(made.result) <= MOST_ROWS and not _reads_the_clock(plan):
+            self.kept.pop(asked, None)
+            self.kept[asked] = made
+            if len(self.kept) > MOST_KEPT:
+                self.kept.pop(next(iter(self.kept)), None)
+
+
+def _reads_the_clock(plan: Plan) -> bool:
+    return any(isinstance(node, _CLOCK) for node in plan.finishing.walk())

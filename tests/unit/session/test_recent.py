@@ -1,0 +1,116 @@
+"""What a session asked before is answered without planning it again, and is a replay in every respect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql import session
+from dpsql.budget import open_ledger
+
+SQL = "SELECT k, count(*) AS n, avg(x) AS a FROM t GROUP BY k ORDER BY n"
+POLICY: dict[str, Any] = {
+    "dataset": "d",
+    "budget": {"epsilon": 5, "delta": 1e-6, "analysts": {"ana": {"epsilon": 2}, "bob": {"epsilon": 2}}},
+    "tables": {"t": {"unit": "u", "columns": {"x": {"min": 0, "max": 9}, "k": {"values": ["a", "b"]}}}},
+}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "d.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i AS u, i % 9.0 AS x, chr((97 + i % 2)::INT) AS k FROM range(99) r(i)"
+        )
+    return path
+
+
+def connect(database: Path, analyst: str = "ana", **changes: Any) -> dpsql.Connection:
+    policy = {**POLICY, **changes}
+    return dpsql.connect(database, policy=policy, ledger=database.with_suffix(".ledger"), analyst=analyst)
+
+
+def unplanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> object:
+        raise AssertionError("planned again")
+
+    monkeypatch.setattr(session, "build", refuse)
+
+
+def test_the_same_text_is_not_planned_again(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(database) as db:
+        first, spent = db.query(SQL), db.budget().dataset.spent
+        unplanned(monkeypatch)
+        second = db.query(SQL)
+        assert second.replayed and second.cost.epsilon == 0 and not first.replayed
+        assert second.fetchall() == first.fetchall() and second.notes == first.notes
+        assert second.intervals().equals(first.intervals())
+        assert db.budget().dataset.spent == spent
+        for changed in ({"epsilon": 0.7}, {"nonnegative": True}, {"clipped": True}, {"accuracy": 50}):
+            with pytest.raises(AssertionError, match="planned again"):
+                db.query(SQL, **changed)
+        db.settle("SET dpsql.epsilon = 0.6")
+        with pytest.raises(AssertionError, match="planned again"):
+            db.query(SQL)
+
+
+def test_another_version_is_asked_anew(database: Path) -> None:
+    with connect(database) as db:
+        db.query(SQL)
+        with open_ledger(database.with_suffix(".ledger"), "d") as ledger:
+            ledger.bump("second", "the steward")
+        assert not db.query(SQL).replayed
+
+
+def test_replay_can_be_switched_off_and_answers_grow_old(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(database, replay=False) as db:
+        assert [db.query(SQL).replayed for _ in range(2)] == [False, False]
+    with connect(database, replay={"keep": "1 hours"}) as db:
+        db.query(SQL, epsilon=0.3)
+        assert db.query(SQL, epsilon=0.3).replayed
+        from datetime import timedelta
+
+        from dpsql.budget import ledger
+
+        later = ledger.now() + timedelta(hours=2)
+        monkeypatch.setattr(ledger, "now", lambda: later)
+        assert not db.query(SQL, epsilon=0.3).replayed
+
+
+def test_anothers_release_counts_once(database: Path) -> None:
+    with connect(database) as ana, connect(database, "bob") as bob:
+        ana.query(SQL)
+        spent = bob.budget().dataset.spent
+        assert bob.query(SQL).replayed
+        own = bob.budget().analyst
+        assert bob.query(SQL).replayed and own is not None and own.spent.epsilon > 0
+        assert bob.budget().analyst == own and bob.budget().dataset.spent == spent
+
+
+def test_an_answer_that_reads_the_clock_is_not_kept(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = ["current_date", "current_timestamp::TIMESTAMP", "today()"]
+    with connect(database) as db:
+        for clock in timed:
+            db.query(f"SELECT count(*), {clock} AS d FROM t")
+        with pytest.raises(dpsql.ParseError, match="has a time zone"):
+            db.query("SELECT count(*), current_timestamp AS d FROM t")
+        unplanned(monkeypatch)
+        for clock in timed:
+            with pytest.raises(AssertionError, match="planned again"):
+                db.query(f"SELECT count(*), {clock} AS d FROM t")
+
+
+def test_the_oldest_answer_goes_first(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(database) as db:
+        db.query(SQL)
+        for number in range(200):
+            db.query(f"{SQL} LIMIT {number + 1}")
+        unplanned(monkeypatch)
+        assert db.query(f"{SQL} LIMIT 200").replayed
+        with pytest.raises(AssertionError, match="planned again"):
+            db.query(SQL)
