@@ -94,15 +94,13 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a query released or replayed: its tables, what that cost, and the marks under which the ledger has them.
-
-    There are no marks where a table is a part of an earlier one.
-    """
+    """What a query released or replayed: its tables, what that cost and counts, and the marks that the ledger has."""
 
     tables: Mapping[str, Released]
     cost: Cost
     replayed: bool
     notes: tuple[str, ...]
+    counted: tuple[str, ...]
     marks: tuple[bytes, ...]
 
 
@@ -262,6 +260,7 @@ class Connection:
             (
                 *notes_of([each.priced for each in released.values()], prepared.checks),
                 *map(str, shares),
+                *made.notes,
                 *([NOBODY] if _hidden(released) else []),
             ),
             shares,
@@ -273,7 +272,7 @@ class Connection:
         )
         if asked is not None and made.marks:
             self._recent.keep(asked, Kept(result, self.data_version(), made.marks), prepared.plan)
-        return replace(result, notes=(*result.notes, *made.notes))
+        return replace(result, notes=(*result.notes, *made.counted))
 
     def _answer_in_stages(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
         """A first release, made before or a pilot; then, at the price that follows from it, the answer."""
@@ -338,8 +337,8 @@ class Connection:
         archive = self._archive(salt)
         done: dict[str, Released] = {}
         notes: list[str] = []
+        counted: list[str] = []
         marks: list[bytes] = []
-        parts = False
         missing: list[tuple[Priced, bytes]] = []
         for priced in prepared.bill.releases:
             name = priced.bounded.release.name
@@ -347,14 +346,14 @@ class Connection:
                 done[name] = public_table(priced)
                 continue
             mark = archive.mark(priced)
-            marks.append(mark)
             found = archive.find(priced, mark) if self.policy.replay else None
             if found is None:
                 missing.append((priced, mark))
             else:
                 done[name] = found.released
-                parts |= found.part
-                notes += [*found.notes, *self._counted(found.stored)]
+                notes += found.notes
+                counted += self._counted(found.stored)
+            marks.append(mark if found is None else found.mark)
         entry = self._reserve(prepared, missing)
         for priced, mark in missing:
             released = add_noise(priced, self._engine.run(priced, salt))
@@ -363,7 +362,7 @@ class Connection:
                 self._ledger.store(entry, mark, pack(released), archive.about(priced))
         cost = cost_of(prepared.bill, [priced for priced, _ in missing])
         replayed = entry is None and not all(p.free for p in prepared.bill.releases)
-        return Made(done, cost, replayed, tuple(dict.fromkeys(notes)), () if parts else tuple(marks))
+        return Made(done, cost, replayed, tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(counted)), tuple(marks))
 
     def _archive(self, salt: bytes) -> Archive:
         return Archive(

@@ -23,6 +23,8 @@ from dpsql.sensitivity.claim import Claim
 
 LAPLACE_STEPS = 2**36
 GAUSSIAN_STEPS = 2**22
+UNIT_STEPS = 2**32
+"""The most steps that one unit may add, however fine the noise: totals stay below 2**62 for a billion units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,7 @@ def _scale(claim: Claim, each: Fraction, mechanism: str) -> tuple[Noise, int]:
     """The finest grid on which the sampler's integers fit, and the noise there."""
     limit = LAPLACE_STEPS if mechanism == "laplace" else GAUSSIAN_STEPS
     shift = max(0, _steps(claim, each, mechanism).bit_length() - limit.bit_length() - 1)
-    while _steps(claim.coarser(shift), each, mechanism) >= limit:
+    while _steps(claim.coarser(shift), each, mechanism) >= limit or claim.coarser(shift).l1 > UNIT_STEPS:
         shift += 1
         if claim.l1 >> shift == 0:
             raise UnsupportedQuery("at this price the noise is too large to draw", hint="ask for a larger epsilon")

@@ -34,12 +34,12 @@ OF_MORE_GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A release that need not be made: what is shown of the stored one, and what to know about it."""
+    """A release that need not be made: what is shown of the stored one, its mark, and what to know about it."""
 
     released: Released
     stored: Stored
+    mark: bytes
     notes: tuple[str, ...] = ()
-    part: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Archive:
         """
         stored = self.ledger.find(mark, self.keep)
         if stored is not None:
-            return Found(unpack(stored.payload, priced), stored)
+            return Found(unpack(stored.payload, priced), stored, mark)
         if priced.portion.exact:
             return None
         ways = list(wider(priced.bounded))
@@ -97,4 +97,4 @@ class Archive:
             return None
         notes = [OF_MORE] if min(made.portion.parts) < min(asked.portion.parts) else []
         notes += [OF_MORE_GROUPS] if way.dropped and made.bounded.rule == "clip" else []
-        return Found(part_of(asked, unpack(stored.payload, made)), stored, tuple(notes), part=True)
+        return Found(part_of(asked, unpack(stored.payload, made)), stored, relative.fingerprint, tuple(notes))

@@ -361,3 +361,14 @@ def test_what_would_be_answered_wrongly_is_refused() -> None:
         for name in ("version()", "current_database()", "session_user"):
             with pytest.raises(dpsql.UnsupportedQuery):
                 db.explain(f"SELECT count(*), {name} FROM t")
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_totals_do_not_saturate_at_a_high_price(mechanism: str) -> None:
+    data = database("CREATE TABLE t AS SELECT i AS u, 0.25 AS x, 'a' AS k FROM range(20000) r(i)")
+    with connect(data, {"t": {"unit": "u", "columns": {"x": {"min": 0, "max": 1}, "k": {"values": ["a"]}}}}) as db:
+        for epsilon in (1, 100, 9_000):
+            [(_, total), *_] = db.query(
+                "SELECT k, sum(x) FROM t GROUP BY k", epsilon=epsilon, mechanism=mechanism
+            ).fetchall()
+            assert total == pytest.approx(5000, abs=max(1, 4000 / epsilon))

@@ -59,6 +59,17 @@ def test_the_same_text_is_not_planned_again(database: Path, monkeypatch: pytest.
             db.query(SQL)
 
 
+def test_a_part_of_an_earlier_release_is_remembered_too(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(database) as db:
+        db.query(SQL)
+        part = "SELECT count(*) AS n FROM t WHERE k = 'a' GROUP BY k"
+        first = db.query(part)
+        unplanned(monkeypatch)
+        second = db.query(part)
+        assert first.replayed and second.replayed
+        assert (first.fetchall(), first.notes) == (second.fetchall(), second.notes)
+
+
 def test_another_version_is_asked_anew(database: Path) -> None:
     with connect(database) as db:
         db.query(SQL)
