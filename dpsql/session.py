@@ -486,7 +486,7 @@ class Connection:
         facts = self._engine.constraints(self.policy)
         if self._engine.verifiable:
             facts |= {(table.lower(), fact) for table, fact in self._ledger.facts(self.data_version())}
-        return make_catalog(self.policy, self._engine.schema(), facts, self.analyst)
+        return make_catalog(self.policy, self._engine.schema(), facts, self.analyst, self._engine.public)
 
     @cached_property
     def _finisher(self) -> Finisher:

@@ -121,7 +121,14 @@ def _matched(
 
 
 def _tried(known: Known, condition: Expression, truth: Truth, infer: Infer, origin: str) -> Known:
-    """Put NULL, and each of finitely many values, for each column; keep those with which the condition can be so."""
+    """Put NULL, and each of finitely many values, for each column; keep those with which the condition can be so.
+
+    Two columns that were compared have told each other their ends already, and their lists if they are equal.
+    """
+    match condition:
+        case Call(op="eq" | "ne" | "lt" | "le" | "gt" | "ge", args=(Column(), Column())):
+            if truth == Truth(True, or_null=False):
+                return known
 
     def possible(name: str, domain: Domain) -> bool:
         return truth.admits(infer(condition, known.with_column(name, domain)))

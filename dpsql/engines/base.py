@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Priced
 from dpsql.expressions.expression import Value
+from dpsql.plan.public import PublicData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +50,11 @@ class Engine(ABC):
     @abstractmethod
     def verifiable(self) -> bool:
         """Can a fact that was verified for a version be relied on (nobody writes to this version)?"""
+
+    @property
+    @abstractmethod
+    def public(self) -> PublicData:
+        """What the planner may ask about public tables."""
 
     @abstractmethod
     def emit(self, release: Priced, salt: bytes | None) -> str:

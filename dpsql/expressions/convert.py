@@ -145,7 +145,8 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
         return refuse(  # type: ignore[return-value]
             "a subquery cannot stand inside an expression over private rows",
             node,
-            hint="compute it in a query of its own, then write its result as a constant",
+            hint="EXISTS and IN stand in WHERE, alone or joined by AND: WHERE … AND EXISTS (SELECT …); compute a value "
+            "in a query of its own, then write it as a constant",
         )
     if isinstance(node, exp.Window):
         return refuse(  # type: ignore[return-value]
@@ -249,8 +250,8 @@ def _between(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
 
 def _in(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     if node.args.get("query") is not None or not node.expressions:
-        hint = "where the list is public, write it out: x IN ('a', 'b')"
-        raise refuse("IN with a subquery is not supported yet", node, hint=hint)
+        hint = "IN with a subquery stands in WHERE, alone or joined by AND: WHERE … AND x IN (SELECT …)"
+        raise refuse("IN with a subquery cannot stand inside an expression over private rows", node, hint=hint)
     _, sides = common([convert(node.this), *map(convert, node.expressions)])
     if not all(isinstance(side, Literal) for side in sides[1:]):
         raise Mismatch("IN takes a list of constants")

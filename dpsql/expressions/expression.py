@@ -6,8 +6,8 @@ has a total form on every engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -109,3 +109,13 @@ class Call(Expression):
 def columns_of(expression: Expression) -> frozenset[str]:
     """The names of the columns that an expression reads."""
     return frozenset(node.name for node in expression.walk() if isinstance(node, Column))
+
+
+def substitute(expression: Expression, columns: Mapping[str, Expression]) -> Expression:
+    """The expression with columns replaced by what they stand for."""
+    match expression:
+        case Column():
+            return columns.get(expression.name, expression)
+        case Call():
+            return replace(expression, args=tuple(substitute(a, columns) for a in expression.args))
+    return expression

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from dpsql.interfaces.numbers import plain
 from dpsql.plan.catalog import PrivateTable, PublicTable, Table, UnavailableTable
 from dpsql.policy import Column, Policy, fold
-from dpsql.policy import Table as Declared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,13 +46,15 @@ def _table(known: Table, policy: Policy, stored: Mapping[str, str]) -> TableInfo
     declared = policy.tables[name]
     seen = known.columns if isinstance(known, PublicTable) else tuple(field.name for field in known.scan.fields)
     specs, types = declared.columns or {}, {fold(column): _type(type_) for column, type_ in stored.items()}
-    listed = [ColumnInfo(c, types.get(fold(c), "?"), _note(c, specs.get(c, Column()), declared)) for c in seen]
+    listed = [ColumnInfo(c, types.get(fold(c), "?"), _note(c, specs.get(c, Column()), known)) for c in seen]
     return TableInfo(name, _owner(known, policy), tuple(sorted(listed, key=lambda column: column.name != _unit(known))))
 
 
 def _unit(known: Table) -> str | None:
-    """The unit column, where the analyst may see it."""
-    return known.scan.unit if isinstance(known, PrivateTable) and known.scan.hidden is None else None
+    """The column that is the unit or leads to it, where the analyst may see it."""
+    if not isinstance(known, PrivateTable) or known.scan.hidden is not None:
+        return None
+    return known.scan.path[0].column if known.scan.path else known.scan.unit
 
 
 def _type(data_type: str) -> str:
@@ -68,14 +69,18 @@ def _owner(known: Table, policy: Policy) -> str:
     if table.by_row:
         return "private: each row is its own unit"
     rows, unit = policy.rows_per_unit(known.name), _unit(known)
-    whose = "each unit has" if unit is None else f"the unit is {unit},"
+    far = isinstance(known, PrivateTable) and known.scan.path
+    whose = "each unit has" if unit is None else f"the unit is {'found through ' if far else ''}{unit},"
     return f"private: {whose} up to {rows} row{'s' if rows > 1 else ''}{' each' if unit else ''}"
 
 
-def _note(name: str, column: Column, table: Declared) -> str:
-    parts = ["the unit"] if table.unit_column is not None and fold(table.unit_column) == fold(name) else []
+def _note(name: str, column: Column, table: Table) -> str:
+    word = "leads to the unit" if isinstance(table, PrivateTable) and table.scan.path else "the unit"
+    parts = [word] if name == _unit(table) else []
     if column.values is not None:
         parts.append(f"values {', '.join(plain(value) for value in column.values)}")
+    if column.values_from is not None:
+        parts.append(f"values of {column.values_from}")
     if column.min is not None or column.max is not None:
         parts.append(" to ".join("?" if each is None else plain(each) for each in (column.min, column.max)))
     return "; ".join(parts + ([] if column.nulls else ["never NULL"]))

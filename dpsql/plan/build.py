@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dpsql.errors import Error, ParseError
-from dpsql.expressions.convert import convert, one_query
-from dpsql.expressions.expression import Expression
+from dpsql.errors import Error, ParseError, Span
+from dpsql.expressions.convert import Resolver, convert, one_query
+from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BOOLEAN
-from dpsql.parse.span import refuse
+from dpsql.expressions.typing import Mismatch, common
+from dpsql.parse.span import refuse, span_of
 from dpsql.plan.canonical import canonical
-from dpsql.plan.catalog import Catalog, PrivateTable, UnavailableTable
+from dpsql.plan.catalog import Catalog, PrivateTable, PublicTable, UnavailableTable
 from dpsql.plan.clauses import (
     expanded,
     from_items,
@@ -23,41 +24,60 @@ from dpsql.plan.clauses import (
     only,
     subqueries,
     title_of,
+    unaliased,
 )
 from dpsql.plan.finishing import check_finishing
-from dpsql.plan.group import Grouping
+from dpsql.plan.from_clause import Joined, Source, distinct, read_from
+from dpsql.plan.group import Grouping, has_aggregate
+from dpsql.plan.join import Part
+from dpsql.plan.join_refusals import SUBQUERY, check_exists
+from dpsql.plan.membership import Membership, conjuncts_of, in_conditions, split_where
+from dpsql.plan.normal import conjunction, normal
 from dpsql.plan.outputs import open_output, release_output
 from dpsql.plan.plan import Output, Plan, Release
+from dpsql.plan.public_keys import public_values
 from dpsql.plan.relate import filtered, projected, unit_grouped
+from dpsql.plan.relate_joins import existing
 from dpsql.plan.relation import Item, Relation
-from dpsql.plan.scope import Scope
+from dpsql.plan.scope import Correlated, Named, Scope, named, scope_of
 
 ROW = "_row"
 
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """A unit-local query and the policy's table it reads."""
+    """A unit-local query and the policy's private tables it reads."""
 
     relation: Relation
-    table: PrivateTable
+    tables: tuple[PrivateTable, ...]
+
+    @property
+    def name(self) -> str:
+        """The tables, for messages."""
+        *most, last = dict.fromkeys(table.name for table in self.tables)
+        return f"{', '.join(most)} and {last}" if most else last
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A query over released and public tables only: its rewritten tree and its columns."""
+    """A query over released and public tables only: its rewritten tree and its columns.
+
+    `below` gives its rows as a relation below an aggregate, if they are public and no released result.
+    """
 
     node: exp.Expr
     outputs: tuple[Output, ...]
     row: str | None = None
+    below: Callable[[], Relation] | None = None
 
 
 Made = Private | Open
+_FromItem = tuple[Span | None, str, Made]
 
 
 def build(query: exp.Query, catalog: Catalog) -> Plan:
     """The plan of a parsed query; refuses whatever is not known to be private."""
-    builder = _Builder(catalog)
+    builder = _Builder(catalog, _names(query))
     _reserved(query)
     with one_query():
         made = builder.query(query.copy(), {}, top=True)
@@ -65,9 +85,18 @@ def build(query: exp.Query, catalog: Catalog) -> Plan:
         raise _lists_rows(made, query)
     assert isinstance(made.node, exp.Query)
     tables = {*builder.public, *(release.name for release in builder.releases)}
-    for tree in (made.node, *(bar.expression for release in builder.releases for bar in release.bars)):
+    trees = [made.node, *(bar.expression for release in builder.releases for bar in release.bars)]
+    for tree in trees:
         check_finishing(tree, tables)
-    return Plan(tuple(builder.releases), made.node, tuple(sorted(builder.public)), made.outputs, made.row)
+    public = sorted(builder.public & {table.name for tree in trees for table in tree.find_all(exp.Table)})
+    return Plan(tuple(builder.releases), made.node, tuple(public), made.outputs, made.row)
+
+
+def _names(query: exp.Expr) -> frozenset[str] | None:
+    """All names that the query uses, folded; None if a star stands for more."""
+    if any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star)):
+        return None
+    return frozenset(name.name.lower() for name in query.find_all(exp.Identifier))
 
 
 def _reserved(query: exp.Query) -> None:
@@ -77,29 +106,36 @@ def _reserved(query: exp.Query) -> None:
             raise refuse(f"the name {node.alias_or_name} is reserved", node, kind=ParseError, hint="take another name")
 
 
-def _join(sources: Sequence[tuple[exp.Expr, str, Made]], private: Sequence[tuple[exp.Expr, str, Private]]) -> Error:
-    """The refusal of a join; the second item of FROM is marked."""
-    if len(private) == len(sources):
-        hint = "ask the steward for one table that has both"
-    else:
-        hint = "group by the join column and join above: SELECT … FROM (SELECT key, count(*) … GROUP BY key) JOIN …"
-    return refuse("a join with a private table is not supported yet", sources[1][0], hint=hint)
-
-
-def _lists_units(made: Private, node: exp.Expr) -> Error:
-    unit = next((f.name for f in made.relation.fields if f.unit), "the unit")
+def _lists_units(made: Private, node: exp.Expr, unit: str) -> Error:
     return refuse(
-        f"this query would show each {unit} of {made.table.name}, which is private",
+        f"this query would show each {unit} of {made.name}, which is private",
         node,
         hint=f"aggregate once more: SELECT avg(n) FROM (SELECT {unit}, count(*) AS n FROM … GROUP BY {unit})",
     )
 
 
 def _lists_rows(made: Private, node: exp.Expr) -> Error:
+    table = made.name if len(made.tables) == 1 else "…"
     return refuse(
-        f"this query would list rows of {made.table.name}, which are private",
+        f"this query would list rows of {made.name}, which are private",
         node,
-        hint=f"ask for an aggregate, for example SELECT count(*) FROM {made.table.name}, or add GROUP BY",
+        hint=f"ask for an aggregate, for example SELECT count(*) FROM {table}, or add GROUP BY",
+    )
+
+
+def _released(node: exp.Expr | Span | None) -> Error:
+    return refuse(
+        "a result with noise cannot be joined with private rows, nor choose among them",
+        node,
+        hint="join above the aggregate: SELECT … FROM (SELECT key, count(*) … GROUP BY key) AS a JOIN … USING (key)",
+    )
+
+
+def _only_rows(node: exp.Expr) -> Error:
+    return refuse(
+        "a subquery over public tables that is joined with private rows may filter and compute, but not aggregate",
+        node,
+        hint="join the public table itself, and aggregate after the join",
     )
 
 
@@ -112,6 +148,7 @@ class _Builder:
     """One walk over the query; collects releases and the public tables it needs."""
 
     catalog: Catalog
+    names: Collection[str] | None = None
     releases: list[Release] = field(default_factory=list)
     public: set[str] = field(default_factory=set)
 
@@ -168,18 +205,27 @@ class _Builder:
         for name, part in node.args.items():
             if part and name not in _SELECT_PARTS:
                 raise refuse(f"{name.strip('_').upper()} is not supported", node, hint="leave it out")
-        sources = [(s, *self._source(s, ctes)) for s in from_items(node)]
-        private = [(item, name, made) for item, name, made in sources if isinstance(made, Private)]
-        if not private:
-            return self._open_select(node, [(name, made) for _, name, made in sources if isinstance(made, Open)], ctes)
-        if len(sources) > 1:
-            raise _join(sources, private)
-        _, name, made = private[0]
-        return self._private_select(node, made, name, ctes, top=top)
+        sources = [(span_of(s), *self._source(s, ctes)) for s in from_items(node)]
+        tables = tuple(t for _, _, made in sources if isinstance(made, Private) for t in made.tables)
+        if tables:
+            return self._private_select(node, self._from(node, sources), tables, ctes, top=top)
+        return self._open_select(node, sources, ctes)
+
+    def _from(self, node: exp.Select, sources: Sequence[_FromItem]) -> Joined:
+        """FROM as a join of relations below the aggregate."""
+        return read_from(node, [Source(item, name, _below(made, item)) for item, name, made in sources], self._unique)
+
+    @property
+    def _unique(self) -> Callable[[str, frozenset[str]], bool]:
+        return self.catalog.public.unique
 
     def _source(self, node: exp.Expr, ctes: Mapping[str, Made]) -> tuple[str, Made]:
         """The name and meaning of one item of FROM; open ones are rewritten in place."""
         only(node, {"this", "alias", "db", "catalog", "pivots", "joins"})
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
+            raise refuse(
+                "a join in brackets is not supported", node, hint="leave out the brackets, or write (SELECT …)"
+            )
         if isinstance(node, exp.Subquery):
             made = _renamed(self.query(node.this, ctes), node.args.get("alias"))
             if isinstance(made, Open):
@@ -199,25 +245,32 @@ class _Builder:
         if found is None:
             raise refuse(f"there is no table {node.name}", node, kind=ParseError, hint=self.catalog.nearest(node.name))
         if isinstance(found, PrivateTable):
-            return Private(found.scan, found)
+            return Private(found.scan, (found,))
         if isinstance(found, UnavailableTable):
             raise refuse(
                 f"the table {found.name} cannot be queried yet: {found.reason}",
                 node,
-                hint="ask the steward for a copy with the unit column in it",
+                hint=found.hint,
             )
+        public = found
         self.public.add(found.name)
         node.this.set("this", found.name)
         node.this.set("quoted", True)
         node.set("db", None)
-        return Open(node, tuple(Output(column, noisy=False) for column in found.columns))
+        outputs = tuple(Output(column, noisy=False) for column in found.columns)
+        return Open(node, outputs, below=lambda: self._public_scan(public))
+
+    def _public_scan(self, table: PublicTable) -> Relation:
+        """A public table below the aggregate, with the domains of the columns that the query names."""
+        wanted = [c for c in table.columns if self.names is None or c.lower() in self.names]
+        return table.scan(self.catalog.public.domains(table.name, wanted))
 
     def _subquery(self, node: exp.Expr, ctes: Mapping[str, Made]) -> exp.Expr:
         """A subquery inside an expression above the aggregate."""
         made = self.query(node, ctes)
         if isinstance(made, Private):
             raise refuse(
-                f"this subquery would list rows of {made.table.name}, which are private",
+                f"this subquery would list rows of {made.name}, which are private",
                 node,
                 hint="aggregate inside the subquery",
             )
@@ -228,14 +281,14 @@ class _Builder:
 
     # above the aggregate --------------------------------------------------------------------------------------------
 
-    def _open_select(self, node: exp.Select, sources: list[tuple[str, Open]], ctes: Mapping[str, Made]) -> Open:
+    def _open_select(self, node: exp.Select, sources: Sequence[_FromItem], ctes: Mapping[str, Made]) -> Open:
         releases = len(self.releases)
         for inner in subqueries(node):
             replaced = self._subquery(inner, ctes)
             if replaced is not inner:
                 inner.replace(replaced)
         nested = len(self.releases) > releases
-        columns = [(name.lower(), o) for name, made in sources for o in made.outputs]
+        columns = [(name.lower(), o) for _, name, made in sources if isinstance(made, Open) for o in made.outputs]
         outputs: list[Output] = []
         for item in node.expressions:
             star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
@@ -244,7 +297,17 @@ class _Builder:
                 outputs += [o for name, o in columns if not table or name == table]
             else:
                 outputs.append(open_output(item, columns, nested))
-        return Open(node, tuple(outputs))
+        return Open(node, tuple(outputs), below=lambda: self._public_rows(node, sources, ctes))
+
+    def _public_rows(self, node: exp.Select, sources: Sequence[_FromItem], ctes: Mapping[str, Made]) -> Relation:
+        """A SELECT over public tables as a relation below an aggregate."""
+        if not sources or any(node.args.get(p) for p in ("limit", "offset", "qualify", "windows", "distinct")):
+            raise _only_rows(node)
+        relation, scope = self._chosen(node, self._from(node, sources), {}, ctes)
+        if node.args.get("group") is not None or any(map(has_aggregate, node.expressions)):
+            raise _only_rows(node)
+        items = expanded(node, scope)
+        return projected(relation, items_of(items, scope))
 
     def _release(
         self,
@@ -279,14 +342,17 @@ class _Builder:
         if row is not None:
             finishing.append("expressions", exp.alias_(exp.column(ROW, table=name), "_row", quoted=True))
         items_ = tuple(Item(f"_k{i}", key) for i, key in enumerate(keys))
+        most, public = self.catalog.max_public_keys, self.catalog.public
+        listed = {item.name: public_values(source.relation, item.expression, public, most) for item in items_}
         asked = Release(
             name,
-            source.table.name,
+            source.name,
             source.relation,
             items_,
             tuple(group.aggregates),
-            source.table.groups_per_unit,
+            max(table.groups_per_unit for table in source.tables),
             tuple(group.bars),
+            tuple((key, domain) for key, domain in listed.items() if domain is not None),
         )
         self.releases[slot] = canonical(asked)
         return Open(finishing, tuple(outputs), row)
@@ -294,16 +360,17 @@ class _Builder:
     # below the aggregate --------------------------------------------------------------------------------------------
 
     def _private_select(
-        self, node: exp.Select, source: Private, name: str, ctes: Mapping[str, Made], *, top: bool
+        self,
+        node: exp.Select,
+        joined: Joined,
+        tables: tuple[PrivateTable, ...],
+        ctes: Mapping[str, Made],
+        *,
+        top: bool,
     ) -> Made:
         aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
-        relation = source.relation
-        if (where := node.args.get("where")) is not None:
-            condition = convert(where.this, Scope(relation, name, aliases))
-            if condition.type != BOOLEAN:
-                raise refuse("WHERE takes a condition", where, kind=ParseError, hint="compare: WHERE x > 0")
-            relation = filtered(relation, condition)
-        source, scope = Private(relation, source.table), Scope(relation, name, aliases)
+        relation, scope = self._chosen(node, joined, aliases, ctes)
+        source = Private(relation, tables)
         items = expanded(node, scope)
         node.set("expressions", items)
         keys = group_keys(node, scope)
@@ -311,12 +378,94 @@ class _Builder:
             if top:
                 items_of(node.expressions, scope)
                 raise _lists_rows(source, node)
-            return Private(self._rows(node, scope), source.table)
-        if any(relation.is_unit(key) for key in keys):
+            return Private(self._rows(node, scope), tables)
+        owner = next((key for key in keys if relation.owner_of(key) is not None), None)
+        if owner is not None:
             if top:
-                raise _lists_units(source, node)
-            return Private(self._per_unit(node, scope, keys), source.table)
+                raise _lists_units(source, node, str(owner))
+            return Private(self._per_unit(node, scope, keys), tables)
         return self._release(node, source, scope, keys, ctes, top=top)
+
+    def _chosen(
+        self, node: exp.Select, joined: Joined, aliases: Mapping[str, exp.Expr], ctes: Mapping[str, Made]
+    ) -> tuple[Relation, Scope]:
+        """The rows that WHERE leaves, and what names mean there."""
+        where = node.args.get("where")
+        plain, members = ([], []) if where is None else split_where(where.this)
+        relation = joined.relation([_condition(c, joined.scope(aliases)) for c in plain], self._unique)
+        scope = Scope(relation, joined.tables, aliases)
+        for member in members:
+            scope = replace(scope, relation=self._member(member, scope, ctes))
+        return scope.relation, scope
+
+    def _member(self, member: Membership, scope: Scope, ctes: Mapping[str, Made]) -> Relation:
+        """[NOT] EXISTS and [NOT] IN as a filter of the rows."""
+        inner, conditions, element, tables = self._inner(member, scope, ctes)
+        relation = scope.relation
+        for test in self._tests(member, scope, inner, element):
+            every = list(map(normal, [*conditions, *test]))
+            check_exists(relation, inner, every, (*scope.tables, *tables), member.node)
+            relation = existing(relation, inner, conjunction(every), negated=member.negated)
+        return relation
+
+    def _tests(self, member: Membership, scope: Scope, inner: Part, element: Expression) -> list[list[Expression]]:
+        """What EXISTS has to find besides; NOT IN is a NOT EXISTS for each thing that speaks against it."""
+        if member.operand is None:
+            return [[]]
+        try:
+            _, (one, two) = common((convert(member.operand, scope), element))
+        except Mismatch as problem:
+            raise refuse(str(problem), member.node, kind=ParseError, hint="compare values of one kind") from None
+        fields = {f.name: f for f in (*scope.relation.fields, *inner.fields)}
+        return [[test] for test in in_conditions(one, two, fields, negated=member.negated)]
+
+    def _inner(
+        self, member: Membership, outer: Scope, ctes: Mapping[str, Made]
+    ) -> tuple[Part, list[Expression], Expression, tuple[Named, ...]]:
+        """The subquery's rows under names that differ from those around it, what correlates them, and its column."""
+        query = member.query
+        while isinstance(query, exp.Subquery) and not query.args.get("with_"):
+            query = query.this
+        ctes = self._with(query, ctes)
+        if isinstance(query, exp.Select) and _is_plain(query):
+            return self._correlated(query, member, outer, ctes)
+        made = self.query(query, ctes)
+        relation = _below(made, member.node)
+        part = _apart(relation, outer)
+        if member.operand is not None and len(relation.fields) != 1:
+            raise refuse("a subquery of IN has one column", member.node, kind=ParseError, hint="select one column")
+        column = Column(relation.fields[0].type, name=part.names[0])
+        return part, [], column, (named(SUBQUERY, relation),)
+
+    def _correlated(
+        self, query: exp.Select, member: Membership, outer: Scope, ctes: Mapping[str, Made]
+    ) -> tuple[Part, list[Expression], Expression, tuple[Named, ...]]:
+        sources = [(span_of(s), *self._source(s, ctes)) for s in from_items(query)]
+        if not sources:
+            raise refuse("this subquery has no FROM", member.node, hint="list the constants: x IN (1, 2)")
+        joined = self._from(query, sources)
+        where = query.args.get("where")
+        plain, members = ([], []) if where is None else split_where(where.this)
+        plain = [part for c in plain for part in conjuncts_of(c)]
+        inside = joined.scope()
+        own = [c for c in plain if all(inside.find(column) is not None for column in c.find_all(exp.Column))]
+        relation = joined.relation([_condition(c, inside) for c in own], self._unique)
+        for each in members:
+            relation = self._member(each, Scope(relation, joined.tables), ctes)
+        part = _apart(relation, outer)
+        names = {f.name: n for f, n in zip(relation.fields, part.names, strict=True)}
+        both = Correlated(Scope(relation, joined.tables), outer, names)
+        conditions = [_condition(c, both) for c in plain if c not in own]
+        element: Expression = Column(relation.fields[0].type, name=part.names[0])
+        if member.operand is not None:
+            items = expanded(query, both.inner)
+            if len(items) != 1:
+                raise refuse("a subquery of IN has one column", member.node, kind=ParseError, hint="select one column")
+            element = convert(unaliased(items[0]), both)
+        shown = tuple(
+            replace(t, columns=tuple(replace(e, field=names[e.field]) for e in t.columns)) for t in joined.tables
+        )
+        return part, conditions, element, shown
 
     def _rows(self, node: exp.Select, scope: Scope) -> Relation:
         """A SELECT without aggregate: a projection."""
@@ -326,7 +475,7 @@ class _Builder:
     def _per_unit(self, node: exp.Select, scope: Scope, keys: Sequence[Expression]) -> Relation:
         """GROUP BY with the unit among the keys: one row (or a few) per unit, still unit-local."""
         no_limit(node)
-        if node.args.get("distinct") is not None:
+        if node.args.get("distinct") is not None and node.args.get("group") is not None:
             raise refuse(
                 "DISTINCT over groups of private rows is not supported",
                 node.args["distinct"],
@@ -346,10 +495,46 @@ class _Builder:
             [Item(f"_k{i}", k) for i, k in enumerate(keys)],
             [(f"_a{i}", a) for i, a in enumerate(group.aggregates)],
         )
-        inner = Scope(grouped, scope.name)
         if condition is not None:
-            grouped = filtered(grouped, convert(condition, inner))
-        return projected(grouped, items_of(items, Scope(grouped, scope.name)))
+            grouped = filtered(grouped, convert(condition, scope_of(grouped, "")))
+        return projected(grouped, items_of(items, scope_of(grouped, "")))
+
+
+def _below(made: Made, node: exp.Expr | Span | None) -> Relation:
+    """The rows of a FROM item, below an aggregate."""
+    if isinstance(made, Private):
+        return made.relation
+    if made.below is None:
+        raise _released(node)
+    return _titled(made.below(), [o.name for o in made.outputs])
+
+
+def _titled(relation: Relation, names: Sequence[str]) -> Relation:
+    """The relation with its columns called so."""
+    if [f.name for f in relation.fields] == list(names):
+        return relation
+    columns = [Column(f.type, name=f.name) for f in relation.fields]
+    return projected(relation, [Item(n, c) for n, c in zip(names, columns, strict=True)])
+
+
+def _condition(node: exp.Expr, scope: Resolver) -> Expression:
+    made = convert(node, scope)
+    if made.type != BOOLEAN:
+        raise refuse("WHERE takes a condition", node, kind=ParseError, hint="compare: WHERE x > 0")
+    return made
+
+
+def _apart(relation: Relation, outer: Scope) -> Part:
+    """A subquery's rows, under names that none of the fields around it has."""
+    taken = {f.name.lower() for f in outer.relation.fields}
+    return Part(relation, tuple(distinct(f.name, taken) for f in relation.fields))
+
+
+def _is_plain(query: exp.Select) -> bool:
+    """Rows as they are found: neither grouped nor cut off. (DISTINCT changes nothing for EXISTS and IN.)"""
+    distinct_on = query.args.get("distinct") is not None and query.args["distinct"].args.get("on") is not None
+    parts = ("group", "having", "limit", "offset", "qualify", "windows")
+    return not (distinct_on or any(query.args.get(p) for p in parts) or any(map(has_aggregate, query.expressions)))
 
 
 def _renamed(made: Made, alias: exp.Expr | None) -> Made:
@@ -362,8 +547,5 @@ def _renamed(made: Made, alias: exp.Expr | None) -> Made:
         return replace(made, outputs=(*outputs, *made.outputs[len(names) :]))
     if len(names) > len(made.relation.fields):
         raise refuse("there are more names than columns", alias, kind=ParseError)
-    scope = Scope(made.relation, "")
-    columns = [scope.column(exp.column(f.name)) for f in made.relation.fields]
     kept = [f.name for f in made.relation.fields][len(names) :]
-    items = [Item(n, c) for n, c in zip([*names, *kept], columns, strict=True)]
-    return Private(projected(made.relation, items), made.table)
+    return Private(_titled(made.relation, [*names, *kept]), made.tables)

@@ -22,10 +22,11 @@ from typing import Any
 
 from dpsql.expressions.expression import Call, Column, Expression, columns_of
 from dpsql.expressions.write import order, write
+from dpsql.plan.join import Exists, Inner, Outer, Part
 from dpsql.plan.normal import TRUE, conjunction, conjuncts, normal
 from dpsql.plan.plan import Release
 from dpsql.plan.relate import filtered, projected, unit_grouped
-from dpsql.plan.relation import Aggregate, Filter, Item, Project, Relation, Scan, UnitGroup
+from dpsql.plan.relation import Aggregate, Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
 
 MOST_NODES = 2_000
 
@@ -66,9 +67,21 @@ def describe_relation(relation: Relation) -> list[Any]:
         case UnitGroup(source=Relation() as source, keys=keys, aggregates=aggregates):
             listed = [write_aggregate(a) for _, a in aggregates]
             return ["unit", describe_relation(source), [write(k.expression) for k in keys], listed]
-        case Scan(table=table):
+        case Scan(table=table) | PublicScan(table=table):
             return ["scan", table]
+        case Inner(parts=parts, conditions=conditions):
+            return ["inner", [_describe_part(p) for p in parts], [write(c) for c in conditions]]
+        case Outer(left=Part() as left, right=Part() as right, condition=Expression() as condition):
+            kind = ["full" if relation.full else "left", [list(each) for each in relation.merged]]
+            return [kind, _describe_part(left), _describe_part(right), write(condition)]
+        case Exists(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
+            return ["exists", relation.negated, describe_relation(source), _describe_part(inner), write(condition)]
     raise TypeError(f"no description of {type(relation).__name__}")
+
+
+def _describe_part(part: Part) -> list[Any]:
+    """A side of a join: its rows, and what its fields are called there."""
+    return [describe_relation(part.relation), list(part.names)]
 
 
 def write_aggregate(aggregate: Aggregate) -> list[Any]:

@@ -9,12 +9,15 @@ from difflib import get_close_matches
 
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type
 from dpsql.errors import PolicyError
+from dpsql.expressions.expression import Column as Reference
 from dpsql.expressions.expression import Value
-from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
-from dpsql.plan.relation import Field, Scan
+from dpsql.expressions.types import Kind, Type
+from dpsql.plan.ownership import Facts, Schema, labels_of, path_to_unit, stored_column, unverified
+from dpsql.plan.public import NoPublicData, PublicData
+from dpsql.plan.relation import UNIT, Field, PublicScan, Scan
 from dpsql.policy import Bound, Policy, fold
 from dpsql.policy.catalog import quote
-from dpsql.policy.model import Column, ForeignKey
+from dpsql.policy.model import Column
 from dpsql.policy.model import Table as Declared
 
 
@@ -33,6 +36,7 @@ class UnavailableTable:
 
     name: str
     reason: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,17 @@ class PublicTable:
 
     name: str
     columns: tuple[str, ...]
+    types: tuple[Type, ...]
+
+    def scan(self, domains: Mapping[str, Domain]) -> PublicScan:
+        """The table as a relation below the aggregate."""
+        fields = (Field(c, t, domains.get(c, of_type(t))) for c, t in zip(self.columns, self.types, strict=True))
+        return PublicScan(tuple(fields), False, 1, False, self.name)
 
 
 Table = PrivateTable | PublicTable | UnavailableTable
+LISTED = 10_000
+"""Up to so many values are taken from the public table that a column refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +64,21 @@ class Catalog:
 
     tables: Mapping[str, Table]
     max_public_keys: int
+    public: PublicData
 
     def find(self, name: str) -> Table | None:
         """The table of that name, in any case."""
         return self.tables.get(name.lower())
 
     def veiled(self, sql: str) -> str:
-        """SQL for the analyst's eyes: the names of unit columns that they may not see are left out."""
-        for table in self.tables.values():
-            if isinstance(table, PrivateTable) and table.scan.hidden is not None:
-                sql = sql.replace(quote(table.scan.hidden.name), '"<unit>"')
+        """SQL for the analyst's eyes: names on the way to the owner that they may not see are left out."""
+        private = [table.scan for table in self.tables.values() if isinstance(table, PrivateTable)]
+        seen = {f.name for scan in private for f in scan.fields} | {table.name for table in self.tables.values()}
+        for scan in private:
+            hidden = [] if scan.hidden is None else [scan.hidden.name]
+            path = [name for step in scan.path for name in (step.table, step.key)] + [scan.unit or ""]
+            for name in (*hidden, *(n for n in path if n and n not in seen)):
+                sql = sql.replace(quote(name), '"<unit>"')
         return sql
 
     def nearest(self, name: str) -> str:
@@ -79,34 +96,37 @@ def suggest(name: str, existing: list[str], what: str) -> str:
 
 def make_catalog(
     policy: Policy,
-    schema: Mapping[str, Mapping[str, str]],
-    facts: frozenset[tuple[str, str]] = frozenset(),
+    schema: Schema,
+    facts: Facts = frozenset(),
     analyst: str | None = None,
+    public: PublicData | None = None,
 ) -> Catalog:
     """The catalogue of an analyst (None: the steward): columns that they may not see are not in it.
 
     `schema` gives the engine's columns and type names by folded table name; `facts` are the *verified* facts, the
-    only ones that let a rule skip enforcement.
+    only ones that let a rule skip enforcement, or an owner be found through another table.
     """
     tables: dict[str, Table] = {}
+    known: PublicData = public or NoPublicData()
     for name in policy.tables_for(analyst):
         try:
-            tables[name.lower()] = _table(name, policy, schema, facts, policy.columns_for(analyst, name))
+            tables[name.lower()] = _table(name, policy, schema, facts, policy.columns_for(analyst, name), known)
         except PolicyError:
             if policy.sees_all(analyst):
                 raise
             raise PolicyError(
                 f"the policy does not fit the database: table {name}", hint="ask the steward to run `dpsql check`"
             ) from None
-    return Catalog(tables, policy.limits.max_public_keys)
+    return Catalog(tables, policy.limits.max_public_keys, known)
 
 
 def _table(
     name: str,
     policy: Policy,
-    schema: Mapping[str, Mapping[str, str]],
-    facts: frozenset[tuple[str, str]],
+    schema: Schema,
+    facts: Facts,
     allowed: frozenset[str] | None,
+    public: PublicData,
 ) -> Table:
     declared, stored = policy.tables[name], schema.get(name.lower())
     if stored is None:
@@ -116,87 +136,52 @@ def _table(
         )
     if declared.public:
         return _public(name, declared, stored, allowed)
-    if _indirect(declared, policy):
-        return UnavailableTable(name, "its owner is found through another table, which needs a join")
-    return _seen(_private(name, declared, stored, policy, facts), allowed)
+    if unverified(name, policy, facts):
+        return UnavailableTable(
+            name,
+            "its owner is found through another table, and that foreign key is not verified",
+            "for a database file, let the steward run `dpsql check`; elsewhere the database needs the constraints "
+            "PRIMARY KEY and FOREIGN KEY",
+        )
+    return _seen(_private(name, policy, schema, facts, public), declared, allowed)
 
 
-def _indirect(declared: Declared, policy: Policy) -> bool:
-    """Does the path lead through a row anywhere, rather than name the unit itself at every step?
-
-    **Theorem.** If not, the column's value is the owner. **Proof.** By induction along the path: the key it points to
-    is the parent's own unit column, whose value is the owner, and equal values name equal units.
-    **Checked by** `tests/unit/plan/test_catalog.py`.
-    """
-    unit = declared.unit
-    if not isinstance(unit, ForeignKey):
-        return False
-    parent = policy.tables[unit.table]
-    return (parent.unit_column or "").lower() != unit.key.lower() or _indirect(parent, policy)
-
-
-def _seen(table: PrivateTable, allowed: frozenset[str] | None) -> PrivateTable:
+def _seen(table: PrivateTable, declared: Declared, allowed: frozenset[str] | None) -> PrivateTable:
     """The table with the columns that an analyst may see; its rows keep their owner."""
     if allowed is None:
         return table
     fields = tuple(field for field in table.scan.fields if fold(field.name) in allowed)
-    hidden = next((f for f in table.scan.fields if f.unit and f not in fields), None)
+    unit = fold(declared.unit_column or "")
+    hidden = next((f for f in table.scan.fields if fold(f.name) == unit and f not in fields), None)
     return replace(table, scan=replace(table.scan, fields=fields, hidden=hidden))
 
 
 def _public(name: str, declared: Declared, stored: Mapping[str, str], allowed: frozenset[str] | None) -> PublicTable:
     wanted = list(declared.columns) if declared.columns is not None else list(stored)
-    wanted = [column for column in wanted if allowed is None or fold(column) in allowed]
-    return PublicTable(name, tuple(_stored(name, column, stored)[0] for column in wanted))
+    columns = [stored_column(name, each, stored) for each in wanted if allowed is None or fold(each) in allowed]
+    return PublicTable(name, tuple(column for column, _ in columns), tuple(type_ for _, type_ in columns))
 
 
-def _private(
-    name: str, declared: Declared, stored: Mapping[str, str], policy: Policy, facts: frozenset[tuple[str, str]]
-) -> PrivateTable:
+def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: PublicData) -> PrivateTable:
+    declared, stored = policy.tables[name], schema[name.lower()]
     fields = []
     single = declared.by_row or (declared.unique and (name.lower(), declared.unique_fact) in facts)
-    unit = None
+    path, unit = ((), None) if declared.by_row else path_to_unit(name, policy, schema)
+    labels, keys = labels_of(name, policy, facts)
     columns = dict(declared.columns or {})
-    if declared.unit_column is not None:
-        unit, _ = _stored(name, declared.unit_column, stored)
-        if not _one_to_one(stored[unit]):
-            raise PolicyError(
-                f"tables.{name}.unit: a column of type {stored[unit]} is no unit: reading it could merge two units",
-                hint="give the table a unit column of a whole number, text or date type",
-            )
-        if unit.lower() not in {column.lower() for column in columns}:
-            columns[unit] = Column()
+    if declared.unit_column is not None and declared.unit_column.lower() not in {column.lower() for column in columns}:
+        columns[stored_column(name, declared.unit_column, stored)[0]] = Column()
     for column, spec in columns.items():
-        stored_name, type_ = _stored(name, column, stored)
-        is_unit = unit is not None and stored_name == unit
+        stored_name, type_ = stored_column(name, column, stored)
+        owner = labels.get(stored_name.lower())
         domain = _domain(f"{name}.{stored_name}", spec, type_)
-        fields.append(Field(stored_name, type_, domain, attribute=is_unit or single, unit=is_unit))
-    scan = Scan(
-        tuple(fields), declared.by_row, 1 if declared.by_row else policy.rows_per_unit(name), single, name, unit
-    )
+        if spec.values_from is not None:
+            domain = intersect(domain, _referred(f"{name}.{stored_name}", spec, type_, policy, schema, public))
+        fields.append(Field(stored_name, type_, domain, attribute=owner == UNIT or single, owner=owner))
+    rows = 1 if declared.by_row else policy.rows_per_unit(name)
+    unique = tuple(f.name for f in fields if f.name.lower() in keys)
+    scan = Scan(tuple(fields), declared.by_row, rows, single, name, unit, path, unique)
     return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name))
-
-
-def _one_to_one(engine_type: str) -> bool:
-    """Can every two stored values still be told apart after they are read?"""
-    kind = from_engine(engine_type)
-    wide = engine_type.upper().startswith("DECIMAL") and kind == DOUBLE
-    return not wide and engine_type.upper() not in ("TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS")
-
-
-def _stored(table: str, column: str, stored: Mapping[str, str]) -> tuple[str, Type]:
-    for name, engine_type in stored.items():
-        if name.lower() == column.lower():
-            type_ = from_engine(engine_type)
-            if type_ is None:
-                raise PolicyError(
-                    f"tables.{table}.columns.{name}: a column of type {engine_type} cannot be queried privately",
-                    hint="leave the column out of the policy, or give the table a column of a plain type",
-                )
-            return name, type_
-    raise PolicyError(
-        f"tables.{table}.columns.{column}: the table has no such column", hint=suggest(column, list(stored), "columns")
-    )
 
 
 def _domain(where: str, spec: Column, type_: Type) -> Domain:
@@ -211,6 +196,21 @@ def _domain(where: str, spec: Column, type_: Type) -> Domain:
     origin = (declared,) if low is not None or high is not None else ()
     mine = interval(low, high, nullable=spec.nulls, nan=known.nan and spec.nulls, origin=origin)
     return intersect(known, mine)
+
+
+def _referred(where: str, spec: Column, type_: Type, policy: Policy, schema: Schema, public: PublicData) -> Domain:
+    """What a public table says of a column that refers to it: its values, or only their ends if they are many."""
+    parent, _, key = (spec.values_from or "").rpartition(".")
+    table = _public(parent, policy.tables[parent], schema.get(parent.lower(), {}), None)
+    field = next((f for f in table.scan({}).fields if f.name.lower() == key.lower()), None)
+    if field is None or field.type.kind is not type_.kind:
+        raise PolicyError(
+            f"tables.{where}: its values are those of {spec.values_from}, which is not a column of its type",
+            hint="refer to a column of the same type, or list the values",
+        )
+    listed = public.values(table.scan({}), Reference(field.type, name=field.name), LISTED)
+    said = listed if listed is not None else public.domains(table.name, [field.name]).get(field.name, Domain())
+    return replace(said, nullable=spec.nulls, origin=(f"declared for {where}: values of {spec.values_from}",))
 
 
 def _as_kind(bound: Bound, type_: Type) -> Value:

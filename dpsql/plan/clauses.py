@@ -84,7 +84,7 @@ def expanded(node: exp.Select, scope: Scope) -> list[exp.Expr]:
         elif any(star.args.get(part) for part in ("except_", "replace", "rename", "except")):
             raise refuse("* with EXCLUDE, REPLACE or RENAME is not supported", item, hint="list the columns")
         else:
-            items += [exp.column(f.name, quoted=True) for f in scope.relation.fields]
+            items += scope.listed(item.table if isinstance(item, exp.Column) else "")
     return items
 
 

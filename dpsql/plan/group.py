@@ -7,7 +7,7 @@ arithmetic on those, so each key becomes a column `<key>i` and each aggregate a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from sqlglot import exp
@@ -184,7 +184,7 @@ class Grouping:
         if has_aggregate(node) or node.find(exp.Column) is None or node.find(exp.Window) is not None:
             return None
         try:
-            made = convert(node, Scope(self.scope.relation, self.scope.name))
+            made = convert(node, replace(self.scope, aliases={}))
         except Error:
             return None
         return self.keys.index(made) if made in self.keys else None

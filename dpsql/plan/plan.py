@@ -7,6 +7,7 @@ from typing import Literal
 
 from sqlglot import exp
 
+from dpsql.bounds.domain import Domain
 from dpsql.plan.relation import Aggregate, Item, Relation
 
 
@@ -23,6 +24,7 @@ class Bar:
 class Release:
     """An aggregate SELECT over a private relation: group keys and aggregates, each named once.
 
+    `listed` has, by name, the values of keys that read public tables only.
     In the finishing SQL it is the table `name` with the columns `_k0, _k1, …` and `_a0, _a1, …`; its error bars, which
     are computed from those, are the columns `_b0, _b1, …`.
     """
@@ -34,6 +36,7 @@ class Release:
     aggregates: tuple[Aggregate, ...]
     groups_per_unit: int
     bars: tuple[Bar, ...] = ()
+    listed: tuple[tuple[str, Domain], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

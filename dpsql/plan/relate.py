@@ -13,7 +13,8 @@ from dpsql.errors import UnboundedColumn
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer
 from dpsql.parse.span import refuse
-from dpsql.plan.normal import normal
+from dpsql.plan.join import Exists, Inner
+from dpsql.plan.normal import conjunction, normal
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, UnitGroup
 
 
@@ -21,7 +22,11 @@ def known_of(relation: Relation) -> Known:
     """What is known of a relation's rows: the domains of its fields, narrowed by the filters on top of it."""
     if isinstance(relation, Filter):
         return relation.known
-    return Known({f.name: f.domain for f in relation.fields})
+    if isinstance(relation, Exists):
+        assert relation.source is not None
+        return Known({f.name: f.domain for f in relation.fields}, known_of(relation.source).refinements)
+    known = Known({f.name: f.domain for f in relation.fields})
+    return narrow(known, conjunction(relation.conditions)) if isinstance(relation, Inner) else known
 
 
 def filtered(source: Relation, condition: Expression) -> Relation:
@@ -32,31 +37,30 @@ def filtered(source: Relation, condition: Expression) -> Relation:
     return Filter(fields, source.by_row, source.rows_per_unit, source.single, source, condition, known)
 
 
+def _offered(source: Relation, item: Item, known: Known) -> Field:
+    """A named expression as a field; a column, unchanged, keeps what it tells of the owner."""
+    expression = item.expression
+    before = source.field(expression.name) if isinstance(expression, Column) else None
+    owner, padded = (None, False) if before is None else (before.owner, before.padded)
+    return Field(item.name, expression.type, infer(expression, known), source.is_attribute(expression), owner, padded)
+
+
 def projected(source: Relation, items: Sequence[Item]) -> Relation:
     """A projection, with the domain of each item inferred."""
     known = known_of(source)
-    fields = tuple(
-        Field(
-            i.name,
-            i.expression.type,
-            infer(i.expression, known),
-            source.is_attribute(i.expression),
-            source.is_unit(i.expression),
-        )
-        for i in items
-    )
+    fields = tuple(_offered(source, i, known) for i in items)
     return Project(fields, source.by_row, source.rows_per_unit, source.single, source, tuple(items))
 
 
 def unit_grouped(source: Relation, keys: Sequence[Item], aggregates: Sequence[tuple[str, Aggregate]]) -> Relation:
-    """GROUP BY the owner and `keys`; at most one row per unit if all keys are attributes of the unit."""
+    """GROUP BY the owner and `keys`; at most one row per unit if all keys are attributes of the unit.
+
+    Where a key determines the owner this is GROUP BY `keys`: rows that agree on it have one owner.
+    """
     known = known_of(source)
     single = all(source.is_attribute(k.expression) for k in keys)
     rows = 1 if single else source.rows_per_unit
-    fields = [
-        Field(k.name, k.expression.type, infer(k.expression, known), source.is_attribute(k.expression),
-              source.is_unit(k.expression)) for k in keys
-    ]  # fmt: skip
+    fields = [_offered(source, k, known) for k in keys]
     for name, aggregate in aggregates:
         argument = None if aggregate.argument is None else infer(aggregate.argument, known)
         domain = aggregate_domain(aggregate.function, argument, source.rows_per_unit)

@@ -13,18 +13,46 @@ from dpsql.bounds.domain import Domain
 from dpsql.bounds.known import Known
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column, Expression, columns_of
-from dpsql.expressions.types import BOOLEAN, Type
+from dpsql.expressions.types import BOOLEAN, Kind, Type
+
+UNIT = "unit"
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column that a relation offers. `attribute`: a function of the owner alone; `unit`: the owner itself."""
+    """A column that a relation offers. `attribute`: a function of the owner alone.
+
+    `owner` labels how the value determines the owner: UNIT if it is the owner, `table.key` if it is a key of that
+    table, whose row has the same owner (a verified foreign key); None if it tells nothing. `padded`: an outer join
+    may have put NULL in its place, which tells nothing either.
+    """
 
     name: str
     type: Type
     domain: Domain
     attribute: bool = False
-    unit: bool = False
+    owner: str | None = None
+    padded: bool = False
+
+    @property
+    def unit(self) -> bool:
+        """Is it the owner itself, on every row?"""
+        return self.owner == UNIT and not self.padded
+
+
+def same_owner(one: Field, two: Field) -> bool:
+    """Do two rows have the same owner wherever these columns are equal?
+
+    **Theorem.** Two columns with one label and one type are equal only on rows of one owner.
+    **Proof.** A label stands for one function f from values to owners, and the owner of a row is f(value) wherever
+    the value is not NULL: for UNIT, f is the identity; for `table.key`, f gives the owner of the one row of `table`
+    with that key. Equality is TRUE on values that are not NULL only, and it compares them without rounding (equal
+    types, or whole numbers of any width); so f is taken at one point.
+    **Requires** verified facts behind each label (`make_catalog`). **Checked by** the neighbour test of joins, and
+    the planted bug "joined on another column".
+    """
+    whole = one.type.kind is Kind.INTEGER and two.type.kind is Kind.INTEGER
+    return one.owner is not None and one.owner == two.owner and (one.type == two.type or whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +109,58 @@ class Relation:
         """
         return self.single or self.by_row or all(self.field(name).attribute for name in columns_of(expression))
 
+    def owner_of(self, expression: Expression) -> str | None:
+        """The label of an expression that determines the owner on every row: only a column, unchanged, does."""
+        field = self.field(expression.name) if isinstance(expression, Column) else None
+        return None if field is None or field.padded else field.owner
+
     def is_unit(self, expression: Expression) -> bool:
         """Is the expression the owner itself, unchanged?"""
-        return isinstance(expression, Column) and self.field(expression.name).unit
+        return self.owner_of(expression) == UNIT
+
+    @property
+    def public(self) -> bool:
+        """Is it made of public tables only? Then its rows have no owner."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One foreign key on the way to the owner: `column` names the row of `table` that has this `key`."""
+
+    column: str
+    table: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Scan(Relation):
     """A private table. Rows without owner are dropped here; `unit` is None where each row is its own unit.
 
+    **Theorem.** With a `path`, the owner of a row is the `unit` of the row at its end, and there is at most one.
+    **Proof.** Each step's key is verified to be unique, so each step leads to at most one row.
+    **Requires** the verified foreign key of each step; `keys` are columns that are verified to be unique.
+    **Checked by** the neighbour test of joins, and the planted bug "owner taken from another table".
+
     `hidden` is the unit's column where the analyst may not name it: rows keep their owner, and it is no field.
     """
 
     table: str = ""
     unit: str | None = None
+    path: tuple[Step, ...] = ()
+    keys: tuple[str, ...] = ()
     hidden: Field | None = None
 
+
+@dataclass(frozen=True, slots=True)
+class PublicScan(Relation):
+    """A public table: its rows have no owner, and may be joined with anybody's."""
+
+    table: str = ""
+
     @property
-    def owner(self) -> Field | None:
-        """The column that names the owner of a row."""
-        return self.hidden if self.hidden is not None or self.unit is None else self.field(self.unit)
+    def public(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +172,12 @@ class Filter(Relation):
     known: Known = field(default_factory=Known, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _require(self.source is not None and self.condition is not None and self.condition.type == BOOLEAN, "filter")
-        _require(self.source.offers(self.condition), "filter reads what is not there")  # type: ignore[union-attr, arg-type]
+        require(self.source is not None and self.condition is not None and self.condition.type == BOOLEAN, "filter")
+        require(self.source.offers(self.condition), "filter reads what is not there")  # type: ignore[union-attr, arg-type]
+
+    @property
+    def public(self) -> bool:
+        return self.source is not None and self.source.public
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +188,12 @@ class Project(Relation):
     items: tuple[Item, ...] = ()
 
     def __post_init__(self) -> None:
-        _require(self.source is not None and len(self.fields) == len(self.items), "projection")
-        _require(all(self.source.offers(i.expression) for i in self.items), "projection reads what is not there")  # type: ignore[union-attr]
+        require(self.source is not None and len(self.fields) == len(self.items), "projection")
+        require(all(self.source.offers(i.expression) for i in self.items), "projection reads what is not there")  # type: ignore[union-attr]
+
+    @property
+    def public(self) -> bool:
+        return self.source is not None and self.source.public
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +205,11 @@ class UnitGroup(Relation):
     aggregates: tuple[tuple[str, Aggregate], ...] = ()
 
     def __post_init__(self) -> None:
-        _require(self.source is not None and not self.source.by_row, "per-unit grouping")
+        require(self.source is not None and not self.source.by_row, "per-unit grouping")
+        require(not self.source.public, "public rows have no unit to group by")  # type: ignore[union-attr]
 
 
-def _require(holds: bool, what: str) -> None:
+def require(holds: bool, what: str) -> None:
+    """An invariant of the plan: a node that breaks it is never made."""
     if not holds:
         raise InternalError(f"plan invariant broken: {what}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dpsql.errors import ParseError
+from dpsql.errors import Error, ParseError
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
 from dpsql.parse.span import refuse
@@ -16,32 +16,117 @@ from dpsql.plan.relation import Relation
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """A column of a table in FROM: the field that holds it, and the one that its bare name means.
+
+    They differ where USING merged two columns; None if another table's column stands for both.
+    """
+
+    column: str
+    field: str
+    bare: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A table in FROM under its name."""
+
+    name: str
+    columns: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
-    """The fields of one relation under one name; SELECT aliases stand in where no field has that name."""
+    """The tables of FROM over the fields of one relation; SELECT aliases stand in where no column has that name."""
 
     relation: Relation
-    name: str
+    tables: tuple[Named, ...]
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
 
     def column(self, node: exp.Column) -> Expression:
         """The field or alias that a column name means; names are compared as SQL does, in any case."""
+        found = self.find(node)
+        if found is not None:
+            return found
         table = node.args.get("table")
-        if table is not None and table.name.lower() != self.name.lower():
-            raise refuse(
-                f"there is no table {table.name} here",
-                node,
-                kind=ParseError,
-                hint=f"the table in FROM is called {self.name}",
-            )
-        for candidate in self.relation.fields:
-            if candidate.name.lower() == node.name.lower():
-                return Column(candidate.type, name=candidate.name)
         if table is None and node.name.lower() in self.aliases:
             without = {k: v for k, v in self.aliases.items() if k != node.name.lower()}
-            return convert(self.aliases[node.name.lower()], Scope(self.relation, self.name, without))
+            return convert(self.aliases[node.name.lower()], replace(self, aliases=without))
+        if table is not None and not any(_same(t.name, table.name) for t in self.tables):
+            raise refuse(f"there is no table {table.name} here", node, kind=ParseError, hint=self._called())
+        named = [t for t in self.tables if table is None or _same(t.name, table.name)]
         raise refuse(
-            f"there is no column {node.name} in {self.name}",
+            f"there is no column {node.name} in {' or '.join(t.name for t in named)}",
             node,
             kind=ParseError,
-            hint=suggest(node.name, [f.name for f in self.relation.fields], "columns"),
+            hint=suggest(node.name, list(dict.fromkeys(e.column for t in named for e in t.columns)), "columns"),
         )
+
+    def find(self, node: exp.Column) -> Expression | None:
+        """The field that a column name means, None if there is none; a name that means several is an error."""
+        table = node.args.get("table")
+        found = [
+            (t.name, e.field if table is not None else e.bare)
+            for t in self.tables
+            for e in t.columns
+            if _same(e.column, node.name) and (e.bare is not None if table is None else _same(t.name, table.name))
+        ]
+        if len({name for _, name in found}) > 1:
+            raise self._ambiguous(node, [f"{t}.{node.name}" for t, _ in found])
+        return next((self._field(name) for _, name in found if name is not None), None)
+
+    def listed(self, table: str) -> Iterable[exp.Expr]:
+        """The columns that `*`, or with a name `table.*`, stands for."""
+        for named in self.tables:
+            if table and not _same(named.name, table):
+                continue
+            for entry in named.columns:
+                if table or entry.bare is not None:
+                    merged = not named.name or (not table and entry.bare != entry.field) or len(self.tables) == 1
+                    yield exp.column(entry.column, table=None if merged else named.name, quoted=True)
+
+    def _field(self, name: str) -> Column:
+        return Column(self.relation.field(name).type, name=name)
+
+    def _called(self) -> str:
+        if len(self.tables) == 1:
+            return f"the table in FROM is called {self.tables[0].name}"
+        return f"the tables in FROM are called {', '.join(t.name for t in self.tables)}"
+
+    def _ambiguous(self, node: exp.Column, candidates: list[str]) -> Error:
+        return refuse(
+            f"the column {node.name} is ambiguous: {len(candidates)} tables have it",
+            node,
+            kind=ParseError,
+            hint=f"write {' or '.join(candidates)}",
+        )
+
+
+def _same(one: str, two: str) -> bool:
+    return one.lower() == two.lower()
+
+
+def named(name: str, relation: Relation) -> Named:
+    """A relation that stands alone in FROM."""
+    return Named(name, tuple(Entry(f.name, f.name, f.name) for f in relation.fields))
+
+
+def scope_of(relation: Relation, name: str, aliases: Mapping[str, exp.Expr] | None = None) -> Scope:
+    """The scope of one relation under one name."""
+    return Scope(relation, (named(name, relation),), aliases or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Correlated:
+    """A subquery's own names first, then those of the query around it; `names` tells its fields from the others."""
+
+    inner: Scope
+    outer: Scope
+    names: Mapping[str, str]
+
+    def column(self, node: exp.Column) -> Expression:
+        """The field that a column name means here."""
+        own = self.inner.find(node)
+        if isinstance(own, Column):
+            return replace(own, name=self.names[own.name])
+        return self.outer.find(node) or self.inner.column(node)

@@ -245,6 +245,11 @@ class _Checker:
         if declared.values is not None:
             rows = self.rows_where(name, *_not_among(quoted, data_type, declared))
             yield _information(name, f"values:{column}", f"{rows:,} rows are outside the values of {column}")
+        if declared.values_from is not None:
+            table, _, key = declared.values_from.rpartition(".")
+            listed = f"(SELECT {quote(key)} FROM {quote(table)} WHERE {quote(key)} IS NOT NULL)"
+            rows = self.rows_where(name, f"{quoted} NOT IN {listed}", [])
+            yield _information(name, f"values:{column}", f"{rows:,} rows of {column} are not in {declared.values_from}")
         if not declared.nulls:
             rows = self.rows_where(name, f"{quoted} IS NULL", [])
             yield _information(name, f"nulls:{column}", f"{rows:,} rows are NULL in {column} despite `nulls: false`")

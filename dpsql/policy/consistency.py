@@ -89,6 +89,7 @@ def policy_mistakes(
     if tables is not None:
         named = Names(tables)
         mistakes += _foreign_key_mistakes(named)
+        mistakes += _reference_mistakes(named)
         mistakes += [] if budget is None else _grant_mistakes(budget, named)
     return mistakes
 
@@ -208,6 +209,24 @@ def _foreign_key_mistakes(tables: Names[Table | None]) -> Iterator[Mistake]:
             )
         else:
             yield from _parent_mistakes(path, table.unit, tables[table.unit.table])
+
+
+def _reference_mistakes(tables: Names[Table | None]) -> Iterator[Mistake]:
+    """Values are taken from a public table that this policy names: those of a private one would be secrets."""
+    for name, table in tables.items():
+        for column, declared in ((table.columns or {}) if table is not None else {}).items():
+            if declared.values_from is None:
+                continue
+            parent, _, key = declared.values_from.rpartition(".")
+            path, source = ("tables", name, "columns", column, "values"), tables.get(parent)
+            if parent not in tables:
+                yield Mistake(path, f"there is no table {parent} in this policy", _known(parent, tables))
+            elif source is not None and not source.public:
+                yield Mistake(
+                    path, f"{parent} is private: its values are secrets", "refer to a public table, or list values"
+                )
+            elif source is not None and source.columns is not None and key not in source.columns:
+                yield Mistake(path, f"{parent} names no column {key}", f"add `{key}: {{}}` to the columns of {parent}")
 
 
 def _parent_mistakes(path: tuple[str, ...], link: ForeignKey, parent: Table | None) -> Iterator[Mistake]:

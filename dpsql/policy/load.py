@@ -158,7 +158,7 @@ def _explain(kind: str, path: KeyPath, value: object, message: str) -> Mistake:
 
 def _unknown(path: KeyPath) -> Mistake:
     *above, name = path
-    allowed = list(_section(above).model_fields)
+    allowed = [key for key, field in _section(above).model_fields.items() if not field.exclude]
     guess = nearest(str(name), allowed)
     fix = f"did you mean `{guess}`?" if guess else f"delete it; known here: {', '.join(allowed)}"
     return Mistake(path, "unknown key", fix)

@@ -159,7 +159,22 @@ class Column(_Model):
     min: Annotated[Bound | None, PlainValidator(read_bound), _AS_IS] = None
     max: Annotated[Bound | None, PlainValidator(read_bound), _AS_IS] = None
     values: Annotated[tuple[Value, ...] | None, PlainValidator(read_values), _AS_IS] = None
+    values_from: Annotated[str | None, Field(exclude=True)] = None
     nulls: Flag = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _referring(cls, data: Any) -> Any:
+        """`values: {from: supplier.s_suppkey}` takes the values from a public table."""
+        values = data.get("values") if isinstance(data, Mapping) else None
+        if not isinstance(values, Mapping) or set(values) != {"from"}:
+            return data
+        try:
+            reference = _read_reference(values["from"])
+        except Mistakes as problem:
+            fix = "name a column of a public table, as in {from: supplier.s_suppkey}"
+            raise Mistakes(*(Mistake(("values", "from"), each.reason, fix) for each in problem.mistakes)) from None
+        return {**{k: v for k, v in data.items() if k != "values"}, "values_from": reference}
 
     @model_validator(mode="after")
     def _consistent(self) -> Column:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.bounds import infer
-from dpsql.bounds.domain import Domain
+from dpsql.bounds.domain import Domain, intersect
 from dpsql.errors import PolicyError
 from dpsql.plan.plan import Release
 from dpsql.plan.relate import known_of, unbounded
@@ -55,7 +55,12 @@ def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
     """Infer domains, lay out the statistics, and choose the rule that bounds them."""
     known = known_of(release.source)
     named = [
-        (k.name, k.expression, infer(k.expression, known), release.source.is_attribute(k.expression))
+        (
+            k.name,
+            k.expression,
+            _listed(release, k.name, infer(k.expression, known)),
+            release.source.is_attribute(k.expression),
+        )
         for k in release.keys
     ]
     keys = make_keys(named, max_public_keys)
@@ -68,6 +73,12 @@ def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
         domains.append(domain)
     layout = lay_out(release.aggregates, domains, mechanism)
     return with_rule(release, keys, layout, mechanism)
+
+
+def _listed(release: Release, key: str, inferred: Domain) -> Domain:
+    """A key's domain, inside what public tables say of it."""
+    said = dict(release.listed).get(key)
+    return inferred if said is None else intersect(inferred, said)
 
 
 def with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism: str) -> Bounded:

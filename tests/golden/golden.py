@@ -42,7 +42,13 @@ tables:
       note: {}
       weight: {}
   visits: {unit: row, columns: {duration: {min: 0, max: 3600}, page: {values: [home, shop, help]}, agent: {}}}
+  invoices: {unit: customer_id, max_rows_per_unit: 20, columns: {number: {}, total: {min: 0, max: 500}, store: {}}}
+  lines:
+    unit: {invoice: invoices.number}
+    max_rows_per_unit: 60
+    columns: {qty: {min: 1, max: 12, nulls: false}, area: {values: {from: areas.name}}}
   stores: {public: true}
+  areas: {public: true}
 """
 TABLES = """
 CREATE TABLE customers (id INTEGER, age INTEGER, region VARCHAR, income DOUBLE, vip BOOLEAN, city VARCHAR, secret VARCHAR);
@@ -51,6 +57,10 @@ CREATE TABLE orders (customer_id INTEGER, amount DOUBLE, fee DOUBLE, price DECIM
                      placed DATE, note VARCHAR, weight DOUBLE);
 CREATE TABLE visits (duration DOUBLE, page VARCHAR, agent VARCHAR);
 CREATE TABLE stores (name VARCHAR, region VARCHAR, area INTEGER);
+CREATE TABLE areas (name VARCHAR PRIMARY KEY, country VARCHAR, size INTEGER);
+CREATE TABLE invoices (customer_id INTEGER, number BIGINT PRIMARY KEY, total DOUBLE, store VARCHAR);
+CREATE TABLE lines (invoice BIGINT REFERENCES invoices (number), qty INTEGER, area VARCHAR);
+INSERT INTO areas VALUES ('north', 'here', 3), ('south', 'here', 2), ('east', 'there', 5), ('west', 'there', NULL);
 INSERT INTO stores VALUES ('one', 'north', 10), ('two', 'south', 20);
 """
 

@@ -13,7 +13,7 @@ from dpsql.expressions.expression import Expression
 from dpsql.expressions.write import order, read, write
 from dpsql.plan.catalog import PrivateTable, make_catalog
 from dpsql.plan.normal import normal
-from dpsql.plan.scope import Scope
+from dpsql.plan.scope import scope_of
 from dpsql.policy import load_policy
 
 POLICY = {
@@ -24,7 +24,7 @@ POLICY = {
 TYPES = {"i": "INTEGER", "j": "BIGINT", "x": "DOUBLE", "y": "DOUBLE", "f": "BOOLEAN", "g": "BOOLEAN", "s": "VARCHAR"}
 TABLE = make_catalog(load_policy(POLICY), {"t": TYPES}).find("t")
 assert isinstance(TABLE, PrivateTable)
-SCOPE = Scope(TABLE.scan, "t")
+SCOPE = scope_of(TABLE.scan, "t")
 
 DATABASE = duckdb.connect()
 DATABASE.execute(

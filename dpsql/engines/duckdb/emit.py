@@ -12,7 +12,8 @@ from dpsql.budget.allocate import Priced
 from dpsql.engines.duckdb.clamp import clamped, pieces
 from dpsql.engines.duckdb.keys import Coded, code_keys
 from dpsql.engines.duckdb.literals import literal
-from dpsql.engines.duckdb.relations import From, Schema, relation_sql
+from dpsql.engines.duckdb.relations import Schema, relation_sql
+from dpsql.engines.duckdb.source import From
 from dpsql.expressions.expression import Column, columns_of
 from dpsql.expressions.types import TEXT
 from dpsql.plan.relation import Scan

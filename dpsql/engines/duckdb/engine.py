@@ -19,6 +19,7 @@ from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Engine, Exact
 from dpsql.engines.duckdb.emit import emit
 from dpsql.engines.duckdb.literals import quote
+from dpsql.engines.duckdb.public import PublicReader
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.policy import Policy
 from dpsql.policy.check import constraint_facts
@@ -51,6 +52,7 @@ class DuckDBEngine(Engine):
             self._connection, self._label = _open(self._file)
         _settle(self._connection)
         self._schema = _describe(self._connection, views=self._frames)
+        self._public = PublicReader(self._running, self._schema, lasting=self.verifiable)
 
     def schema(self) -> Mapping[str, Mapping[str, str]]:
         return self._schema
@@ -65,6 +67,10 @@ class DuckDBEngine(Engine):
     @property
     def verifiable(self) -> bool:
         return self._file is not None
+
+    @property
+    def public(self) -> PublicReader:
+        return self._public
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:

@@ -13,7 +13,7 @@ from datetime import date, datetime
 from math import prod
 
 from dpsql.engines.duckdb.literals import literal
-from dpsql.engines.duckdb.relations import From, one_zero
+from dpsql.engines.duckdb.source import From, one_zero
 from dpsql.expressions.types import DOUBLE, Kind
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.keys import Key

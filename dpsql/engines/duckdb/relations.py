@@ -1,118 +1,144 @@
-"""Private relations as DuckDB SQL: every row carries its owner in `_unit`, and rows without owner are dropped."""
+"""Relations as DuckDB SQL: every row carries its owner in `_unit`, and rows without owner are dropped.
+
+Inside a join each table has a name of its own, made from its place in the plan. A relation that is joined to one whose
+owner is known, by a column that determines the owner, need not find its own (`owned` is false): a row of it that
+meets another has the same owner.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from fractions import Fraction
 
-from dpsql.bounds import infer
-from dpsql.engines.duckdb.clamp import clamped
-from dpsql.engines.duckdb.expressions import sql
 from dpsql.engines.duckdb.literals import quote
+from dpsql.engines.duckdb.source import From, one_zero
+from dpsql.engines.duckdb.unit_aggregates import unit_aggregate
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Expression, columns_of
-from dpsql.expressions.types import DOUBLE, INT64, Kind, Type
-from dpsql.plan.relate import known_of
-from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, Scan, UnitGroup
-from dpsql.sensitivity.argument import summed
+from dpsql.expressions.types import DOUBLE, Kind, from_engine
+from dpsql.plan.join import Exists, Inner, Outer, Part
+from dpsql.plan.relation import Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
 
 UNIT = "_unit"
+JOIN = "j"
+"""How the tables of the outermost join are called: j0, j1, …"""
+
 Schema = Mapping[str, Mapping[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class From:
-    """A FROM item, the conditions on its rows, and how its columns and owner are written."""
-
-    source: str
-    where: tuple[str, ...]
-    columns: Mapping[str, str]
-    unit: str | None
-
-    def render(self, expression: Expression) -> str:
-        """An expression over a row of this relation."""
-        return sql(expression, self.columns.__getitem__)
-
-    @property
-    def conditions(self) -> str:
-        """The WHERE clause, or nothing."""
-        return f" WHERE {' AND '.join(self.where)}" if self.where else ""
-
-
-def relation_sql(relation: Relation, needed: frozenset[str], schema: Schema) -> From:
-    """The relation, with the columns that are needed of it."""
+def relation_sql(
+    relation: Relation, needed: frozenset[str], schema: Schema, name: str = "", *, owned: bool = True
+) -> From:
+    """The relation under a name, with the columns that are needed of it, and with its owner where that is asked for."""
     match relation:
         case Scan():
-            return _scan(relation, needed, schema)
+            return _scan(relation, needed, schema, name, owned)
+        case PublicScan(table=table):
+            columns = {f.name: _read(schema, table, f.name, name) for f in relation.fields if f.name in needed}
+            return From(_called(table, name), (), columns, None)
         case Filter(source=Relation() as source, condition=Expression() as condition):
-            below = relation_sql(source, needed | columns_of(condition), schema)
+            below = relation_sql(source, needed | columns_of(condition), schema, name, owned=owned)
             return From(below.source, (*below.where, below.render(condition)), below.columns, below.unit)
         case Project(source=Relation() as source):
-            return _project(source, [i for i in relation.items if i.name in needed], schema)
+            return _project(source, [i for i in relation.items if i.name in needed], schema, name, owned)
         case UnitGroup(source=Relation() as source):
-            return _unit_group(relation, source, needed, schema)
+            return _unit_group(relation, source, needed, schema, name, owned)
+        case Inner():
+            return _inner(relation, needed, schema, name or JOIN, owned)
+        case Outer(left=Part() as left, right=Part() as right, condition=Expression() as condition):
+            return _outer(relation, (left, right), condition, needed, schema, name or JOIN, owned)
+        case Exists(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
+            below = relation_sql(source, needed | columns_of(condition), schema, name or JOIN, owned=owned)
+            test = _exists(inner, condition, below, schema, f"{name or JOIN}e", negated=relation.negated)
+            return From(below.source, (*below.where, test), below.columns, below.unit)
     raise InternalError(f"no SQL for {type(relation).__name__}")
 
 
-def _scan(scan: Scan, needed: frozenset[str], schema: Schema) -> From:
-    stored = schema[scan.table.lower()]
-    unit = None if scan.owner is None else _read(scan.owner, stored[scan.owner.name])
-    where = () if unit is None else (f"{unit} IS NOT NULL",)
-    columns = {f.name: _read(f, stored[f.name]) for f in scan.fields if f.name in needed}
-    return From(quote(scan.table), where, columns, unit)
+# tables ---------------------------------------------------------------------------------------------------------------
 
 
-def _read(field: Field, stored: str) -> str:
+def _scan(scan: Scan, needed: frozenset[str], schema: Schema, name: str, owned: bool) -> From:
+    """A private table; along a path to its owner, each step's row is looked up by its unique key."""
+    path = scan.path if owned else ()
+    name = name or (JOIN if path else "")
+    columns = {f.name: _read(schema, scan.table, f.name, name, unit=f.unit) for f in scan.fields if f.name in needed}
+    if scan.unit is None or not owned:
+        return From(_called(scan.table, name), (), columns, None)
+    tables, where, table, here = [_called(scan.table, name)], [], scan.table, name
+    for number, step in enumerate(path):
+        above = f"{name}p{number}"
+        where.append(f"{_read(schema, table, step.column, here)} = {_read(schema, step.table, step.key, above)}")
+        tables.append(_called(step.table, above))
+        table, here = step.table, above
+    unit = _read(schema, table, scan.unit, here, unit=True)
+    return From(", ".join(tables), (*where, f"{unit} IS NOT NULL"), columns, unit)
+
+
+def _called(table: str, name: str) -> str:
+    return f"{quote(table)} AS {name}" if name else quote(table)
+
+
+def _read(schema: Schema, table: str, column: str, name: str, *, unit: bool = False) -> str:
     """A stored column in the type that the planner computes with; none of these casts can fail.
 
     Text is compared byte by byte: under another collation two units could be grouped as one, and the spelling that
     a group shows would be that of some person. A unit has one zero, for the same reason.
     """
-    name = quote(field.name)
-    plain = {Kind.DOUBLE: "DOUBLE", Kind.TEXT: "VARCHAR", Kind.TIMESTAMP: "TIMESTAMP"}.get(field.type.kind)
-    read = name if plain is None or stored.upper() == plain else f"TRY_CAST({name} AS {plain})"
-    if field.unit and field.type == DOUBLE:
+    stored = schema[table.lower()][column]
+    type_ = from_engine(stored)
+    kind = None if type_ is None else type_.kind
+    plain = {Kind.DOUBLE: "DOUBLE", Kind.TEXT: "VARCHAR", Kind.TIMESTAMP: "TIMESTAMP"}.get(kind) if kind else None
+    written = f"{name}.{quote(column)}" if name else quote(column)
+    read = written if plain is None or stored.upper() == plain else f"TRY_CAST({written} AS {plain})"
+    if unit and type_ == DOUBLE:
         return one_zero(read)
-    return f'({read} COLLATE "C")' if field.type.kind is Kind.TEXT else read
+    return f'({read} COLLATE "C")' if kind is Kind.TEXT else read
 
 
-def one_zero(value: str) -> str:
-    """A DOUBLE without negative zero: grouping takes both for one value, and would show that of some row."""
-    return f"CASE WHEN {value} = 0 THEN CAST('0.0' AS DOUBLE) ELSE {value} END"
+# one relation over another --------------------------------------------------------------------------------------------
 
 
-def _project(source: Relation, items: list[Item], schema: Schema) -> From:
+def _project(source: Relation, items: list[Item], schema: Schema, name: str, owned: bool) -> From:
     used = frozenset().union(*(columns_of(i.expression) for i in items)) if items else frozenset()
-    below = relation_sql(source, used, schema)
-    return _nested(below, {i.name: below.render(i.expression) for i in items})
+    below = relation_sql(source, used, schema, _inside(name), owned=owned)
+    return _nested(below, {i.name: below.render(i.expression) for i in items}, name)
 
 
-def _nested(below: From, made: Mapping[str, str], group: str = "") -> From:
+def _inside(name: str) -> str:
+    """The name of what stands inside the brackets of a named relation."""
+    return f"{name}s" if name else ""
+
+
+def _nested(below: From, made: Mapping[str, str], name: str, group: str = "") -> From:
     """A subquery. Its columns are numbered: a name that an analyst chose could be taken for the owner's.
 
     **Theorem.** The owner that is read is the owner that was written. **Proof.** Inside the emitted SQL only `UNIT` and
-    `c0, c1, …` occur above a stored table, each once in a SELECT list. **Checked by**
-    `tests/privacy/test_found_by_review.py`, which gives columns the names that the emitted SQL uses.
+    `c0, c1, …` occur above a stored table, each once in a SELECT list; in a join each stands behind the name of its
+    table. **Checked by** `tests/privacy/test_found_by_review.py`, which gives columns the names that this SQL uses.
     """
-    columns = {name: f"c{number}" for number, name in enumerate(made)}
-    listed = [f"{value} AS {columns[name]}" for name, value in made.items()]
+    numbers = {column: f"c{number}" for number, column in enumerate(made)}
+    listed = [f"{value} AS {numbers[column]}" for column, value in made.items()]
     owner = [] if below.unit is None else [f"{below.unit} AS {UNIT}"]
     inner = f"SELECT {', '.join([*owner, *listed]) or '1'} FROM {below.source}{below.conditions}{group}"
-    return From(f"({inner})", (), columns, None if below.unit is None else UNIT)
+    source, prefix = (f"({inner}) AS {name}", f"{name}.") if name else (f"({inner})", "")
+    unit = None if below.unit is None else prefix + UNIT
+    return From(source, (), {column: prefix + number for column, number in numbers.items()}, unit)
 
 
-def _unit_group(relation: UnitGroup, source: Relation, needed: frozenset[str], schema: Schema) -> From:
+def _unit_group(
+    relation: UnitGroup, source: Relation, needed: frozenset[str], schema: Schema, name: str, owned: bool
+) -> From:
+    """GROUP BY the owner and the keys; by the keys alone where one of them determines it and it is not asked for."""
+    owned = owned or all(source.owner_of(k.expression) is None for k in relation.keys)
     aggregates = [(n, a) for n, a in relation.aggregates if n in needed]
     expressions = [k.expression for k in relation.keys] + [a.argument for _, a in aggregates if a.argument is not None]
     used = frozenset().union(*map(columns_of, expressions))
-    below = relation_sql(source, used, schema)
+    below = relation_sql(source, used, schema, _inside(name), owned=owned)
     keys = [_key(k.expression, below) for k in relation.keys]
     made = {k.name: key for key, k in zip(keys, relation.keys, strict=True)}
-    made |= {n: _aggregate(a, relation.field(n).type, source, below) for n, a in aggregates}
+    made |= {n: unit_aggregate(a, relation.field(n).type, source, below) for n, a in aggregates}
     varying = [key for key, k in zip(keys, relation.keys, strict=True) if columns_of(k.expression)]
-    group = f" GROUP BY {', '.join(dict.fromkeys([below.unit or '', *varying]))}"
-    return _nested(below, made, group)
+    group = f" GROUP BY {', '.join(dict.fromkeys([*([below.unit] if below.unit else []), *varying]))}"
+    return _nested(below, made, name, group)
 
 
 def _key(expression: Expression, below: From) -> str:
@@ -120,46 +146,74 @@ def _key(expression: Expression, below: From) -> str:
     return one_zero(value) if expression.type == DOUBLE else value
 
 
-def _aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: From) -> str:
-    """An aggregate over one unit's rows: exact, so that neither order nor threads matter, and clamped to its type."""
-    if aggregate.argument is None:
-        return "count(*)"
-    value = below.render(aggregate.argument)
-    if aggregate.function in ("count", "min", "max"):
-        value = one_zero(value) if aggregate.argument.type == DOUBLE else value
-        return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{value})"
-    argument = summed(aggregate.argument, infer(aggregate.argument, known_of(source))) if _on_grid(aggregate) else None
-    total = f"sum({'DISTINCT ' if aggregate.distinct else ''}{value if argument is None else clamped(argument, value)})"
-    grid = Fraction(1) if argument is None else argument.grid
-    if aggregate.function == "avg":
-        counted = value if argument is None else clamped(argument, value)
-        return f"(CAST({total} AS DOUBLE) / count({counted}){_scaled(grid)})"
-    if type_ == DOUBLE:
-        return f"(CAST({total} AS DOUBLE){_scaled(grid)})"
-    return _into(total, type_)
+# joins ----------------------------------------------------------------------------------------------------------------
 
 
-def _on_grid(aggregate: Aggregate) -> bool:
-    """Doubles, and integers whose sum might not fit, are added on a grid."""
-    type_ = aggregate.argument.type if aggregate.argument is not None else DOUBLE
-    return type_ == DOUBLE or (type_.kind is Kind.INTEGER and not (INT64[0] <= type_.lower and type_.upper <= INT64[1]))
+def _inner(join: Inner, needed: frozenset[str], schema: Schema, name: str, owned: bool) -> From:
+    """One flat FROM: the engine chooses the order. The owner is taken where it is nearest."""
+    used = needed.union(*map(columns_of, join.conditions))
+    private = [i for i, part in enumerate(join.parts) if part.private]
+    chosen = min(private, key=lambda i: _distance(join.parts[i].relation), default=None) if owned else None
+    sides = [_side(part, used, schema, f"{name}{i}", i == chosen) for i, part in enumerate(join.parts)]
+    columns = {shown: text for side in sides for shown, text in side.columns.items()}
+    unit = None if chosen is None else sides[chosen].unit
+    made = From(", ".join(side.source for side in sides), (), columns, unit)
+    where = (*(w for side in sides for w in side.where), *(made.render(c) for c in join.conditions))
+    return From(made.source, where, columns, unit)
 
 
-def _scaled(grid: Fraction) -> str:
-    return "" if grid == 1 else f" * {float(grid)!r}::DOUBLE"
+def _side(part: Part, used: frozenset[str], schema: Schema, name: str, owned: bool) -> From:
+    """A part of a join, its columns by the names that they have there."""
+    below = relation_sql(part.relation, part.own(used), schema, name, owned=owned)
+    shown = dict(zip((f.name for f in part.relation.fields), part.names, strict=True))
+    return From(
+        below.source, below.where, {shown[n]: text for n, text in below.columns.items() if n in shown}, below.unit
+    )
 
 
-def _into(total: str, type_: Type) -> str:
-    """The total clamped to its type's range; NULL stays NULL (least and greatest would make it a bound)."""
-    if type_.kind is Kind.DECIMAL:
-        low, high = (_decimal(x, type_.scale) for x in (type_.lower, type_.upper))
-        stored = f"DECIMAL(18,{type_.scale})"
-    else:
-        low, high = str(type_.lower), str(type_.upper)
-        stored = "BIGINT" if INT64[0] <= type_.lower and type_.upper <= INT64[1] else "HUGEINT"
-    return f"CAST(CASE WHEN {total} > {high} THEN {high} WHEN {total} < {low} THEN {low} ELSE {total} END AS {stored})"
+def _distance(relation: Relation) -> int:
+    """How many tables must be joined to find the owner of a row."""
+    match relation:
+        case Scan(path=path):
+            return len(path)
+        case Inner(parts=parts):
+            return min((_distance(p.relation) for p in parts if p.private), default=0)
+        case Outer(left=Part(relation=one), right=Part(relation=two), full=full):
+            return _distance(one) + (_distance(two) if full else 0)
+        case Filter(source=Relation() as source) | Project(source=Relation() as source):
+            return _distance(source)
+        case UnitGroup(source=Relation() as source) | Exists(source=Relation() as source):
+            return _distance(source)
+    return 0
 
 
-def _decimal(unscaled: int, scale: int) -> str:
-    sign, digits = "-" if unscaled < 0 else "", str(abs(unscaled)).rjust(scale + 1, "0")
-    return f"CAST({sign}{digits[:-scale]}.{digits[-scale:]} AS DECIMAL(38,{scale}))"
+def _outer(
+    join: Outer,
+    sides: tuple[Part, Part],
+    condition: Expression,
+    needed: frozenset[str],
+    schema: Schema,
+    name: str,
+    owned: bool,
+) -> From:
+    """LEFT or FULL JOIN of two bracketed sides; a FULL join's owner is that of the side that is there."""
+    merged = [(n, one, two) for n, one, two in join.merged if n in needed]
+    used = needed | columns_of(condition) | {column for _, *pair in merged for column in pair}
+    made = []
+    for number, part in enumerate(sides):
+        side = _side(part, used, schema, f"{name}{number}s", owned and part.private and (join.full or number == 0))
+        made.append(_nested(side, side.columns, f"{name}{number}"))
+    columns = {**made[0].columns, **made[1].columns}
+    columns |= {n: f"coalesce({columns[one]}, {columns[two]})" for n, one, two in merged}
+    units = [side.unit for side in made if side.unit is not None]
+    unit = f"coalesce({', '.join(units)})" if len(units) > 1 else next(iter(units), None)
+    on = From("", (), columns, None).render(condition)
+    kind = "FULL" if join.full else "LEFT"
+    return From(f"{made[0].source} {kind} JOIN {made[1].source} ON {on}", (), columns, unit)
+
+
+def _exists(part: Part, condition: Expression, below: From, schema: Schema, name: str, *, negated: bool) -> str:
+    """Whether the other relation has a row on which the condition is true."""
+    side = _side(part, columns_of(condition), schema, name, owned=False)
+    tests = (*side.where, From("", (), {**below.columns, **side.columns}, None).render(condition))
+    return f"{'NOT ' if negated else ''}EXISTS (SELECT 1 FROM {side.source} WHERE {' AND '.join(tests)})"

@@ -32,13 +32,7 @@ SELECT status, count(*) FROM orders GROUP BY 2
 ---
 SELECT status, count(*) FROM orders GROUP BY ROLLUP (status)
 ---
-SELECT count(*) FROM orders o JOIN customers c ON o.customer_id = c.id
----
-SELECT count(*) FROM orders, stores
----
 SELECT count(*) FROM orders WHERE amount > (SELECT avg(amount) FROM orders)
----
-SELECT count(*) FROM orders WHERE customer_id IN (SELECT id FROM customers)
 ---
 SELECT count(*) FROM (SELECT * FROM orders LIMIT 10)
 ---

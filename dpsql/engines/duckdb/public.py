@@ -1,0 +1,128 @@
+"""What public tables of a DuckDB database hold, for the planner: asked once, and remembered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import duckdb
+
+from dpsql.bounds.domain import Domain, finite, interval, number, of_type
+from dpsql.engines.duckdb.relations import Schema, relation_sql
+from dpsql.expressions.expression import Expression, Value, columns_of
+from dpsql.expressions.types import Kind, Type, from_engine
+from dpsql.plan.relation import Field, PublicScan, Relation
+
+LISTED = 64
+"""Up to so many texts of a column are listed; numbers and dates have their ends, which conditions narrow faster."""
+
+Running = Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]
+
+
+class PublicReader:
+    """Answers the planner's questions; `lasting` if nobody can write to the tables while they are open here."""
+
+    def __init__(self, running: Running, schema: Schema, *, lasting: bool) -> None:
+        self._running, self._schema, self._lasting = running, schema, lasting
+        self._unique: dict[tuple[str, frozenset[str]], bool] = {}
+        self._domains: dict[tuple[str, str], Domain] = {}
+        self._values: dict[tuple[str, int], Domain | None] = {}
+        self._keys: set[tuple[str, frozenset[str]]] | None = None
+
+    def unique(self, table: str, columns: frozenset[str]) -> bool:
+        """Do the columns name at most one row? By a constraint, or by the rows of a file that is read only."""
+        asked = (table.lower(), columns)
+        if asked not in self._unique:
+            keys = [key for owner, key in self._constraints() if owner == table.lower()]
+            found = any(key <= {c.lower() for c in columns} for key in keys)
+            self._unique[asked] = found or (self._lasting and bool(columns) and self._counted(table, columns))
+        return self._unique[asked]
+
+    def domains(self, table: str, columns: Collection[str]) -> Mapping[str, Domain]:
+        """The values of each column."""
+        for column in columns:
+            if (table.lower(), column) not in self._domains:
+                self._domains[table.lower(), column] = self._domain(table, column)
+        return {column: self._domains[table.lower(), column] for column in columns}
+
+    def values(self, relation: Relation, expression: Expression, most: int) -> Domain | None:
+        """The values of an expression over a public relation."""
+        source = relation_sql(relation, columns_of(expression), self._schema)
+        text = f"SELECT DISTINCT {source.render(expression)} AS v FROM {source.source}{source.conditions}"
+        asked = (text, most)
+        if asked not in self._values:
+            self._values[asked] = self._listed(text, expression.type, most, "public tables")
+        return self._values[asked]
+
+    def _counted(self, table: str, columns: frozenset[str]) -> bool:
+        scan = self._scan(table, columns)
+        source = relation_sql(scan, columns, self._schema)
+        read = [source.columns[column] for column in sorted(columns)]
+        text = (
+            f"SELECT 1 FROM {source.source} WHERE {' AND '.join(f'{r} IS NOT NULL' for r in read)} "
+            f"GROUP BY {', '.join(read)} HAVING count(*) > 1 LIMIT 1"
+        )
+        return self._rows(text) == []
+
+    def _domain(self, table: str, column: str) -> Domain:
+        scan, origin = self._scan(table, {column}), f"public table {table}"
+        type_, source = scan.fields[0].type, relation_sql(scan, frozenset({column}), self._schema)
+        value = source.columns[column]
+        if type_.kind in (Kind.TEXT, Kind.BOOLEAN):
+            distinct = f"SELECT DISTINCT {value} AS v FROM {source.source}"
+            return self._listed(distinct, type_, LISTED, origin) or of_type(type_)
+        nan = f"bool_or(isnan({value}))" if type_.kind is Kind.DOUBLE else "false"
+        rows = self._rows(f"SELECT min({value}), max({value}), bool_or({value} IS NULL), {nan} FROM {source.source}")
+        if rows is None or not all(_readable(end) for end in rows[0][:2]):
+            return of_type(type_)
+        low, high, null, odd = rows[0]
+        ends = [None if e is None or e != e else number(e) for e in (low, high)]
+        return interval(*ends, nullable=bool(null), nan=bool(odd), origin=(origin,))
+
+    def _listed(self, text: str, type_: Type, most: int, origin: str) -> Domain | None:
+        rows = self._rows(f"SELECT v FROM ({text} LIMIT {most + 1}) ORDER BY v NULLS LAST")
+        if rows is None or len(rows) > most or not all(_readable(value) for (value,) in rows):
+            return None
+        values: list[Value] = [value for (value,) in rows if value is not None]
+        return finite(values, type_, nullable=len(values) < len(rows), origin=(origin,))
+
+    def _scan(self, table: str, columns: Collection[str]) -> PublicScan:
+        stored = self._schema[table.lower()]
+        types = {column: from_engine(stored[column]) for column in columns}
+        fields = [Field(column, t, of_type(t)) for column, t in types.items() if t is not None]
+        return PublicScan(tuple(fields), False, 1, False, table)
+
+    def _constraints(self) -> set[tuple[str, frozenset[str]]]:
+        """Unique column sets by table, of types that are compared as stored; a temporary table hides another."""
+        if self._keys is None:
+            rows = self._rows(
+                "SELECT lower(table_name), constraint_column_names FROM duckdb_constraints() "
+                "WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND schema_name = 'main' "
+                "AND database_name = current_database() AND lower(table_name) NOT IN (SELECT lower(table_name) FROM "
+                "duckdb_tables() WHERE temporary UNION ALL SELECT lower(view_name) FROM duckdb_views() WHERE temporary)"
+            )
+            keys = {(table, frozenset(column.lower() for column in columns)) for table, columns in rows or ()}
+            self._keys = {(table, columns) for table, columns in keys if self._plain(table, columns)}
+        return self._keys
+
+    def _plain(self, table: str, columns: frozenset[str]) -> bool:
+        stored = {name.lower(): type_.upper() for name, type_ in self._schema.get(table, {}).items()}
+        return all(stored.get(column) in _PLAIN for column in columns)
+
+    def _rows(self, text: str) -> list[Any] | None:
+        """The rows; None where the engine or Python cannot read them. They are public, so that may show."""
+        try:
+            with self._running() as cursor:
+                return cursor.execute(text).fetchall()
+        except (duckdb.Error, OverflowError, ValueError):
+            return None
+
+
+_PLAIN = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "VARCHAR", "DATE", "UUID"}
+
+
+def _readable(value: Any) -> bool:
+    """Can the value stand in a domain? Not a date beyond the calendar, which comes as text, and not NaN or infinity."""
+    return not isinstance(value, float) or math.isfinite(value)

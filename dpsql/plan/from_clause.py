@@ -1,0 +1,217 @@
+"""FROM: its items joined from left to right, comma by comma; inner joins stay flat, so that WHERE may link them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from dpsql.errors import ParseError, Span
+from dpsql.expressions.convert import convert
+from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.types import BOOLEAN
+from dpsql.expressions.typing import Mismatch, call, common
+from dpsql.parse.span import refuse
+from dpsql.plan.join import Part, whole
+from dpsql.plan.join_refusals import check_exists, check_inner, check_outer
+from dpsql.plan.lookup import Unique
+from dpsql.plan.normal import conjunction, conjuncts, normal
+from dpsql.plan.relate import filtered
+from dpsql.plan.relate_joins import existing, joined, outer_joined, renamed
+from dpsql.plan.relation import Field, Relation
+from dpsql.plan.scope import Entry, Named, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An item of FROM: where it stands, what it is called, and its rows."""
+
+    span: Span | None
+    name: str
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """FROM as it was read: parts that are all joined inner, the conditions between them, and the tables' names."""
+
+    span: Span | None
+    parts: tuple[Part, ...]
+    conditions: tuple[Expression, ...]
+    tables: tuple[Named, ...]
+
+    def scope(self, aliases: Mapping[str, exp.Expr] | None = None) -> Scope:
+        """The names that conditions on a row may use."""
+        return Scope(Relation(self._fields, False, 1, False), self.tables, aliases or {})
+
+    @property
+    def _fields(self) -> tuple[Field, ...]:
+        return tuple(f for part in self.parts for f in part.fields)
+
+    def relation(self, conditions: Sequence[Expression], unique: Unique) -> Relation:
+        """The rows on which the further conditions hold as well."""
+        every = conjuncts(conjunction(map(normal, (*self.conditions, *conditions))))
+        if len(self.parts) == 1 and not self.conditions:
+            relation = renamed(self.parts[0], unique)
+            return filtered(relation, conjunction(conditions)) if conditions else relation
+        check_inner(self.parts, every, self.tables, self.span, unique)
+        return joined(self.parts, every, unique)
+
+    def beside(self, other: Joined, conditions: Sequence[Expression] = ()) -> Joined:
+        """Both, joined inner."""
+        every = (*self.conditions, *other.conditions, *conditions)
+        return Joined(other.span, (*self.parts, *other.parts), every, (*self.tables, *other.tables))
+
+
+def read_from(node: exp.Select, sources: Sequence[Source], unique: Unique) -> Joined:
+    """The items of FROM, joined as the clause says."""
+    leaves = _leaves(_named(sources) if len(sources) > 1 else sources)
+    joins = node.args.get("joins") or []
+    trees = [leaves[0]]
+    for join, leaf in zip(joins, leaves[1:], strict=True):
+        _known(join)
+        if _is_comma(join):
+            trees.append(leaf)
+        else:
+            trees[-1] = _join(trees[-1], leaf, join, unique)
+    made = trees[0]
+    for tree in trees[1:]:
+        made = made.beside(tree)
+    return made
+
+
+def _named(sources: Sequence[Source]) -> list[Source]:
+    """Subqueries without a name have one all the same, as in DuckDB, by which their columns can be told apart."""
+    made: list[Source] = []
+    for source in sources:
+        number = 1 + sum(other.name.startswith("unnamed_subquery") for other in made)
+        made.append(source if source.name else replace(source, name=f"unnamed_subquery{number if number > 1 else ''}"))
+    return made
+
+
+def _leaves(sources: Sequence[Source]) -> list[Joined]:
+    """Each item by itself, its fields under names that are unique in the whole clause."""
+    seen: dict[str, int] = {}
+    for source in sources:
+        for field in source.relation.fields:
+            seen[field.name.lower()] = seen.get(field.name.lower(), 0) + 1
+        if sum(source.name.lower() == other.name.lower() for other in sources if source.name) > 1:
+            hint = "give one of them another name: FROM orders AS a, orders AS b"
+            raise refuse(f"the name {source.name} stands twice in FROM", source.span, kind=ParseError, hint=hint)
+    taken = {name for name, times in seen.items() if times == 1}
+    leaves = []
+    for source in sources:
+        fields = [f.name for f in source.relation.fields]
+        names = [n if seen[n.lower()] == 1 else distinct(f"{source.name}.{n}", taken) for n in fields]
+        entries = tuple(Entry(f, n, n) for f, n in zip(fields, names, strict=True))
+        leaves.append(Joined(source.span, (Part(source.relation, tuple(names)),), (), (Named(source.name, entries),)))
+    return leaves
+
+
+def distinct(name: str, taken: set[str]) -> str:
+    """The name, changed until it is not among those taken; it is one of them then."""
+    while name.lower() in taken:
+        name += "'"
+    taken.add(name.lower())
+    return name
+
+
+_PARTS = {"this", "on", "using", "kind", "side", "method"}
+_METHODS = {
+    "NATURAL": "name the columns: JOIN … USING (column)",
+    "ASOF": "compare with >= and <=, or group by a date part on both sides",
+    "POSITIONAL": "join on a key: JOIN … ON a.key = b.key",
+}
+
+
+def _known(join: exp.Expr) -> None:
+    """Refuse what is not read here."""
+    kind, side, method = (str(join.args.get(part) or "").upper() for part in ("kind", "side", "method"))
+    if method:
+        hint = _METHODS.get(method, "write JOIN … ON")
+        raise refuse(f"{method} JOIN is not supported with private rows", join, hint=hint)
+    extra = [name for name, part in join.args.items() if part and name not in _PARTS]
+    if extra or kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI") or (side and kind in ("SEMI", "ANTI")):
+        word = extra[0] if extra else f"{side} {kind}".strip()
+        raise refuse(f"{word.upper()} in a join is not supported", join, hint="write [LEFT | RIGHT | FULL] JOIN … ON")
+    if join.this.args.get("joins"):
+        raise refuse("a join inside a join is not supported", join.this, hint="write each ON after its own JOIN")
+
+
+def _is_comma(join: exp.Expr) -> bool:
+    return not any(join.args.get(part) for part in ("on", "using", "kind", "side"))
+
+
+def _join(left: Joined, right: Joined, join: exp.Expr, unique: Unique) -> Joined:
+    both = left.beside(right)
+    conditions = _on(join, both.scope()) if join.args.get("on") is not None else []
+    equal = _using(join, left, right)
+    conditions += [condition for _, _, condition in equal]
+    kind, side = (str(join.args.get(part) or "").upper() for part in ("kind", "side"))
+    if kind in ("SEMI", "ANTI"):
+        source = left.relation((), unique)
+        condition = conjunction(map(normal, conditions))
+        check_exists(source, right.parts[0], [condition], both.tables, join)
+        made = existing(source, right.parts[0], condition, negated=kind == "ANTI")
+        return replace(left, parts=(whole(made),), conditions=())
+    if not side:
+        tables = _merged_tables(both.tables, {two: None for _, two, _ in equal})
+        return replace(left.beside(right, conditions), tables=tables)
+    return _outer(left, right, side, conditions, [(one, two) for one, two, _ in equal], join, unique)
+
+
+def _on(join: exp.Expr, scope: Scope) -> list[Expression]:
+    made = convert(join.args["on"], scope)
+    if made.type != BOOLEAN:
+        raise refuse("ON takes a condition", join.args["on"], kind=ParseError, hint="compare: ON a.key = b.key")
+    return [made]
+
+
+def _using(join: exp.Expr, left: Joined, right: Joined) -> list[tuple[str, str, Expression]]:
+    """The columns of USING: the field on either side, and that they are equal."""
+    made: list[tuple[str, str, Expression]] = []
+    for name in join.args.get("using") or ():
+        column = exp.column(name.name, quoted=True)
+        column.meta.update(name.meta)
+        one, two = left.scope().column(column), right.scope().column(column)
+        assert isinstance(one, Column) and isinstance(two, Column)
+        try:
+            _, sides = common((one, two))
+        except Mismatch as problem:
+            raise refuse(str(problem), name, kind=ParseError, hint="join columns of one kind") from None
+        made.append((one.name, two.name, call("eq", BOOLEAN, *sides)))
+    return made
+
+
+def _merged_tables(tables: Sequence[Named], bare: Mapping[str, str | None]) -> tuple[Named, ...]:
+    """The same tables, where the bare names of some columns mean another field (None: are left to another table)."""
+    return tuple(
+        replace(t, columns=tuple(replace(e, bare=bare.get(e.bare, e.bare)) if e.bare else e for e in t.columns))
+        for t in tables
+    )
+
+
+def _outer(
+    left: Joined,
+    right: Joined,
+    side: str,
+    conditions: Sequence[Expression],
+    equal: Sequence[tuple[str, str]],
+    join: exp.Expr,
+    unique: Unique,
+) -> Joined:
+    one = left.parts[0] if len(left.parts) == 1 and not left.conditions else whole(left.relation((), unique))
+    tables, condition = (*left.tables, *right.tables), conjunction(map(normal, conditions))
+    first, second = (right.parts[0], one) if side == "RIGHT" else (one, right.parts[0])
+    check_outer(first, second, side, [condition], tables, join, unique)
+    merged: list[tuple[str, str, str]] = []
+    bare: dict[str, str | None] = {two: None for _, two in equal}
+    if side == "RIGHT":
+        bare |= dict(equal)
+    elif side == "FULL":
+        taken = {name.lower() for part in (first, second) for name in part.names}
+        merged = [(distinct(a.rpartition(".")[2], taken), a, b) for a, b in equal]
+        bare |= {a: name for name, a, _ in merged}
+    made = outer_joined(first, second, side == "FULL", condition, merged, unique)
+    return Joined(left.span, (whole(made),), (), _merged_tables(tables, bare))

@@ -1,0 +1,117 @@
+"""Who owns the rows of a table: its unit column, or a path of verified foreign keys that leads to one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpsql.errors import PolicyError
+from dpsql.expressions.types import DOUBLE, Type, from_engine
+from dpsql.plan.relation import UNIT, Step
+from dpsql.policy import Policy
+from dpsql.policy.model import ForeignKey
+from dpsql.policy.model import Table as Declared
+
+Schema = Mapping[str, Mapping[str, str]]
+Facts = frozenset[tuple[str, str]]
+
+
+def _indirect(declared: Declared, policy: Policy) -> bool:
+    """Does the path lead through a row anywhere, rather than name the unit itself at every step?
+
+    **Theorem.** If not, the column's value is the owner. **Proof.** By induction along the path: the key it points to
+    is the parent's own unit column, whose value is the owner, and equal values name equal units.
+    **Checked by** `tests/unit/plan/test_catalog.py`.
+    """
+    unit = declared.unit
+    if not isinstance(unit, ForeignKey):
+        return False
+    parent = policy.tables[unit.table]
+    return (parent.unit_column or "").lower() != unit.key.lower() or _indirect(parent, policy)
+
+
+def unverified(name: str, policy: Policy, facts: Facts) -> bool:
+    """Is the owner found through rows of another table, by a foreign key that nobody has verified?"""
+    table = policy.tables[name]
+    while _indirect(table, policy):
+        link = table.unit
+        assert isinstance(link, ForeignKey)
+        if (name.lower(), link.fact) not in facts:
+            return True
+        name, table = link.table, policy.tables[link.table]
+    return False
+
+
+def path_to_unit(name: str, policy: Policy, schema: Schema) -> tuple[tuple[Step, ...], str]:
+    """The steps to the row that names the owner, and its unit column; each key is read one to one."""
+    steps: list[Step] = []
+    table = policy.tables[name]
+    while _indirect(table, policy):
+        link = table.unit
+        assert isinstance(link, ForeignKey)
+        column, key = _key(name, link.column, schema), _key(link.table, link.key, schema)
+        if column[1] != key[1]:
+            raise PolicyError(
+                f"tables.{name}.unit: {link.column} and {link.references} have different types",
+                hint="give both columns the same type",
+            )
+        steps.append(Step(column[0], link.table, key[0]))
+        name, table = link.table, policy.tables[link.table]
+    return tuple(steps), _key(name, table.unit_column or "", schema)[0]
+
+
+def _key(table: str, column: str, schema: Schema) -> tuple[str, Type]:
+    """A column that leads to an owner: two of its values must never be read as one."""
+    stored = schema.get(table.lower(), {})
+    name, type_ = stored_column(table, column, stored)
+    if not _one_to_one(stored[name]):
+        raise PolicyError(
+            f"tables.{table}.unit: a column of type {stored[name]} is no unit: reading it could merge two units",
+            hint="give the table a unit column of a whole number, text or date type",
+        )
+    return name, type_
+
+
+def _label(link: ForeignKey, policy: Policy) -> str:
+    """How a foreign key's values determine the owner: as those of the key it points to."""
+    parent = policy.tables[link.table]
+    if not isinstance(parent.unit, ForeignKey) or parent.unit.column.lower() != link.key.lower():
+        return link.references.lower()
+    return _label(parent.unit, policy)
+
+
+def labels_of(name: str, policy: Policy, facts: Facts) -> tuple[dict[str, str], set[str]]:
+    """The columns of a table that determine the owner, by label; and those that are verified to be unique."""
+    declared, labels, keys = policy.tables[name], {}, set()
+    for child, table in policy.tables.items():
+        link = table.unit
+        if isinstance(link, ForeignKey) and link.table.lower() == name.lower() and (child.lower(), link.fact) in facts:
+            keys.add(link.key.lower())
+            labels[link.key.lower()] = _label(link, policy)
+    if isinstance(declared.unit, ForeignKey) and _indirect(declared, policy):
+        labels[declared.unit.column.lower()] = _label(declared.unit, policy)
+    elif declared.unit_column is not None:
+        labels[declared.unit_column.lower()] = UNIT
+    return labels, keys
+
+
+def _one_to_one(engine_type: str) -> bool:
+    """Can every two stored values still be told apart after they are read?"""
+    kind = from_engine(engine_type)
+    wide = engine_type.upper().startswith("DECIMAL") and kind == DOUBLE
+    return not wide and engine_type.upper() not in ("TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS")
+
+
+def stored_column(table: str, column: str, stored: Mapping[str, str]) -> tuple[str, Type]:
+    """The name and type of a column as it is stored."""
+    for name, engine_type in stored.items():
+        if name.lower() == column.lower():
+            type_ = from_engine(engine_type)
+            if type_ is None:
+                raise PolicyError(
+                    f"tables.{table}.columns.{name}: a column of type {engine_type} cannot be queried privately",
+                    hint="leave the column out of the policy, or give the table a column of a plain type",
+                )
+            return name, type_
+    raise PolicyError(
+        f"tables.{table}.columns.{column}: the table has no such column", hint=f"columns: {', '.join(stored)}"
+    )

@@ -1,0 +1,64 @@
+"""The values of a group key that reads public tables only: computed over the public part of the join, exactly.
+
+In `customer, nation, region WHERE … AND r_name = 'ASIA' GROUP BY n_name` the keys are the five nations of Asia. They
+are a function of the query and of public rows, so listing them tells nothing.
+"""
+
+from __future__ import annotations
+
+from dpsql.bounds.domain import Domain
+from dpsql.expressions.expression import Expression, columns_of, substitute
+from dpsql.plan.join import Exists, Inner, Part, equations
+from dpsql.plan.public import PublicData
+from dpsql.plan.relate_joins import joined
+from dpsql.plan.relation import Filter, Project, Relation, UnitGroup
+
+
+def public_values(relation: Relation, key: Expression, public: PublicData, most: int) -> Domain | None:
+    """What public tables say of a key; None if it reads anything else, or has too many values."""
+    match relation:
+        case Filter(source=Relation() as source) | Exists(source=Relation() as source):
+            return public_values(source, key, public, most)
+        case Project(source=Relation() as source, items=items):
+            below = substitute(key, {i.name: i.expression for i in items})
+            return public_values(source, below, public, most)
+        case UnitGroup(source=Relation() as source, keys=keys) if columns_of(key) <= {k.name for k in keys}:
+            below = substitute(key, {k.name: k.expression for k in keys})
+            return public_values(source, below, public, most)
+        case Inner():
+            part = _public_part(relation, key)
+            return None if part is None else public.values(part, key, most)
+    return None
+
+
+def _public_part(relation: Inner, key: Expression) -> Relation | None:
+    """The public parts that the key reads, with those that equalities link to them, and the conditions on these.
+
+    Rows of the whole join are rows of this one, with more beside them, so no value is missing.
+    """
+    names = columns_of(key)
+    chosen = [part for part in relation.parts if names & set(part.names)]
+    if not chosen or any(part.private for part in chosen):
+        return None
+    while (more := _linked(relation, chosen)) is not None:
+        chosen.append(more)
+    offered = {name for part in chosen for name in part.names}
+    conditions = [c for c in relation.conditions if columns_of(c) <= offered]
+    return joined(chosen, conditions, public_unknown)
+
+
+def _linked(relation: Inner, chosen: list[Part]) -> Part | None:
+    offered = {name for part in chosen for name in part.names}
+    for part in relation.parts:
+        if part.private or part in chosen:
+            continue
+        for one, two in equations(relation.conditions):
+            read = columns_of(one) | columns_of(two)
+            if read & offered and read & set(part.names) and read <= offered | set(part.names):
+                return part
+    return None
+
+
+def public_unknown(table: str, columns: frozenset[str]) -> bool:
+    """Nothing here hangs on uniqueness."""
+    return False

@@ -1,0 +1,271 @@
+"""A world of tables that are joined, random joins over it, and the search for neighbours that a join moves too far.
+
+`people` has one row per unit (verified), `orders` a unit column and a key, `items` belongs to whoever owns its order,
+`visits` has a row as its unit; `stores` is public with a unique key, `prices` public without one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+from property_checks import compare, compare_equal, traced
+from property_neighbours import Tally, rules_of
+from property_queries import Query
+from property_world import Database, Row
+
+import dpsql
+from dpsql.errors import Error
+
+KINDS = ("a", "b", "c")
+COLUMNS = ("x DOUBLE", "n INTEGER", "kind VARCHAR", "note VARCHAR", "store VARCHAR")
+TABLES = {
+    "people": "id INTEGER PRIMARY KEY",
+    "orders": "id INTEGER, oid BIGINT UNIQUE",
+    "items": "oid BIGINT REFERENCES orders(oid)",
+    "visits": "",
+}
+PUBLIC = (
+    "CREATE TABLE stores (store VARCHAR PRIMARY KEY, region VARCHAR, size INTEGER)",
+    "INSERT INTO stores VALUES ('s1', 'north', 1), ('s2', 'south', 2), ('s3', 'north', 3), ('s4', NULL, NULL)",
+    "CREATE TABLE prices (kind VARCHAR, price INTEGER)",
+    "INSERT INTO prices VALUES ('a', 1), ('a', 3), ('b', 2), (NULL, 2), ('z', 9), ('b', NULL)",
+)
+Tables = Mapping[str, Sequence[Row]]
+
+
+def join_policy(rows: int = 4, groups: int = 3) -> dict[str, Any]:
+    """The policy of all these worlds."""
+    columns = {
+        "x": {"min": -5, "max": 10},
+        "n": {"min": 0, "max": 6},
+        "kind": {"values": list(KINDS)},
+        "note": {},
+        "store": {},
+    }
+    caps = {"max_rows_per_unit": rows, "max_groups_per_unit": groups}
+    return {
+        "dataset": "joins",
+        "budget": {"epsilon": 10**6, "delta": "1e-3"},
+        "tables": {
+            "people": {"unit": "id", "unique": True, "columns": columns},
+            "orders": {"unit": "id", **caps, "columns": {"oid": {}, **columns}},
+            "items": {"unit": {"oid": "orders.oid"}, **caps, "columns": columns},
+            "visits": {"unit": "row", "columns": columns},
+            "stores": {"public": True},
+            "prices": {"public": True},
+        },
+    }
+
+
+# worlds -----------------------------------------------------------------------------------------------------------------
+
+
+def _row(rng: random.Random, *, tame: bool) -> Row:
+    row: Row = {"x": rng.randint(-20, 40) / 4, "n": rng.randint(0, 6), "kind": rng.choice(KINDS), "note": rng.choice("pqr"),
+                "store": rng.choice(("s1", "s2", "s3", "s4", "s9"))}  # fmt: skip
+    if not tame and rng.random() < 0.2:
+        row["x"] = rng.choice((1e6, -1e6, float("nan"), None))
+    if not tame and rng.random() < 0.2:
+        row["kind"] = rng.choice(("z", None))
+    row |= {name: None for name in ("n", "note", "store") if rng.random() < 0.1}
+    return row
+
+
+def join_world(rng: random.Random, *, tame: bool) -> dict[str, list[Row]]:
+    """Units with rows in some of the tables; unless tame, also rows, orders and items that nobody owns."""
+    tables: dict[str, list[Row]] = {name: [] for name in TABLES}
+    units: list[int | None] = [1, 2, 3, 4, 5, 6]
+    key = 100
+    for unit in units if tame else [*units, None]:
+        if unit is not None and rng.random() < 0.8:
+            tables["people"].append({"id": unit, **_row(rng, tame=tame)})
+        for _ in range(rng.choice((0, 1, 2, 3, 5)) if tame else rng.choice((0, 1, 2, 5, 9))):
+            key += 1
+            oid = key if tame or rng.random() < 0.85 else None
+            tables["orders"].append({"id": unit, "oid": oid, **_row(rng, tame=tame)})
+            if oid is not None:
+                tables["items"] += [{"oid": oid, **_row(rng, tame=tame)} for _ in range(rng.choice((0, 1, 2, 3)))]
+    if not tame:
+        tables["items"] += [{"oid": None, **_row(rng, tame=False)} for _ in range(3)]
+    tables["visits"] = [_row(rng, tame=tame) for _ in range(8)]
+    return tables
+
+
+def _owners(tables: Tables) -> dict[Any, Any]:
+    return {row["oid"]: row["id"] for row in tables["orders"] if row["oid"] is not None}
+
+
+def without(tables: Tables, unit: int | None, visit: int | None, rng: random.Random) -> dict[str, list[Row]]:
+    """All rows of one unit are gone (None: those that nobody owns), and one visit; the rest in another order."""
+    owners = _owners(tables)
+    kept = {
+        "people": [r for r in tables["people"] if r["id"] != unit],
+        "orders": [r for r in tables["orders"] if r["id"] != unit],
+        "items": [r for r in tables["items"] if owners.get(r["oid"]) != unit],
+        "visits": [r for i, r in enumerate(tables["visits"]) if i != visit],
+    }
+    return {name: rng.sample(rows, len(rows)) for name, rows in kept.items()}
+
+
+@contextmanager
+def join_database(tables: Tables, policy: Mapping[str, Any]) -> Iterator[Database]:
+    """The tables in memory, opened for the steward."""
+    with duckdb.connect(":memory:", config={"threads": 1}) as raw:
+        for statement in PUBLIC:
+            raw.execute(statement)
+        for name, keys in TABLES.items():
+            raw.execute(f"CREATE TABLE {name} ({', '.join([*([keys] if keys else []), *COLUMNS])})")
+            names = [c.split()[0] for c in (*keys.split(", "), *COLUMNS) if c]
+            for row in tables[name]:
+                raw.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(names))})", [row[n] for n in names])
+        with dpsql.connect(raw, policy=policy, ledger=":memory:", steward=True) as db:
+            yield Database(raw, db)
+
+
+# queries ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What stands after FROM (and in WHERE), and which names can be aggregated or grouped by."""
+
+    source: str
+    numbers: tuple[str, ...]
+    keys: tuple[str, ...]
+    where: str = ""
+
+
+def _private(*aliases: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    numbers = tuple(f"{a}.{c}" for a in aliases for c in ("x", "n"))
+    return numbers, tuple(f"{a}.{c}" for a in aliases for c in ("kind", "note", "n", "kind"))
+
+
+def _shape(source: str, *aliases: str, where: str = "", numbers: Sequence[str] = (), keys: Sequence[str] = ()) -> Shape:
+    mine = _private(*aliases)
+    return Shape(source, (*mine[0], *numbers), (*mine[1], *keys), where)
+
+
+_STORE = {"numbers": ("s.size",), "keys": ("s.region", "s.size", "s.region")}
+_PRICE = {"numbers": ("q.price",), "keys": ("q.price",)}
+SHAPES: tuple[Shape, ...] = (
+    _shape("items i", "i"),
+    _shape("people p JOIN orders o ON p.id = o.id", "p", "o"),
+    _shape("people p, orders o", "p", "o", where="o.id = p.id"),
+    _shape("people p, orders o", "p", "o", where="o.id = p.id AND (p.n > 2 OR o.n < 4) AND p.kind = o.kind"),
+    _shape("orders o JOIN items i ON i.oid = o.oid", "o", "i"),
+    _shape("items i JOIN orders o USING (oid) JOIN people p USING (id)", "i", "o", "p"),
+    _shape("people p, items i, orders o", "i", "o", "p", where="p.id = o.id AND o.oid = i.oid"),
+    _shape("items a JOIN items b ON a.oid = b.oid", "a", "b"),
+    _shape("orders a JOIN orders b ON a.id = b.id AND a.n < b.n", "a", "b"),
+    _shape("orders o LEFT JOIN items i ON o.oid = i.oid AND i.n > 2", "o", "i"),
+    _shape("items i LEFT JOIN orders o ON o.oid = i.oid AND o.n > 2", "o", "i"),
+    _shape("orders o LEFT JOIN people p ON o.id = p.id AND o.kind = p.kind", "p", "o"),
+    _shape("orders o RIGHT JOIN people p ON o.id = p.id AND o.n > p.n", "p", "o"),
+    _shape("people p FULL JOIN orders o ON o.id = p.id AND o.n > 1", "p", "o"),
+    _shape("people p FULL JOIN orders o USING (id)", "p", "o"),
+    _shape("orders o FULL JOIN items i USING (oid)", "i", "o"),
+    _shape("people p LEFT JOIN orders o ON p.id = o.id JOIN items i ON i.oid = o.oid", "p", "o", "i"),
+    _shape("items i LEFT JOIN orders o ON o.oid = i.oid AND o.n > 2 LEFT JOIN people p ON p.id = o.id", "i", "o", "p"),
+    _shape("people p FULL JOIN orders o ON p.id = o.id FULL JOIN items i ON i.oid = o.oid", "p", "o", "i"),
+    _shape("people p LEFT JOIN orders o ON p.id = o.id", "p", "o", where="EXISTS (SELECT 1 FROM items i WHERE i.oid = o.oid) AND o.id IN (SELECT id FROM people WHERE n > 1)"),
+    _shape("orders o JOIN stores s ON o.store = s.store", "o", **_STORE),
+    _shape("people p JOIN stores s USING (store)", "p", **_STORE),
+    _shape("people p LEFT JOIN stores s USING (store)", "p", **_STORE),
+    _shape("visits v JOIN stores s ON v.store = s.store", "v", **_STORE),
+    _shape("visits v LEFT JOIN stores s ON v.store = s.store AND s.size > 1", "v", **_STORE),
+    _shape("people p, orders o, stores s", "p", "o", where="o.id = p.id AND p.store = s.store", **_STORE),
+    _shape("people p JOIN orders o ON o.id = p.id LEFT JOIN stores s ON o.store = s.store", "p", "o", **_STORE),
+    _shape("orders o LEFT JOIN prices q ON o.kind = q.kind", "o", **_PRICE),
+    _shape("orders o, prices q", "o", where="o.n > q.price", **_PRICE),
+    _shape("orders o CROSS JOIN prices q", "o", **_PRICE),
+    _shape("people p, stores s", "p", where="p.n > s.size", **_STORE),
+    _shape("items i JOIN prices q USING (kind)", "i", **_PRICE),
+    _shape("orders o SEMI JOIN items i USING (oid)", "o"),
+    _shape("orders o ANTI JOIN items i ON o.oid = i.oid AND i.n > o.n", "o"),
+    _shape("people p ANTI JOIN orders o ON p.id = o.id", "p"),
+    _shape("orders o SEMI JOIN prices q ON o.kind = q.kind AND q.price > 1", "o"),
+    _shape("orders o", "o", where="EXISTS (SELECT 1 FROM items i WHERE i.oid = o.oid AND i.n > o.n)"),
+    _shape("orders o", "o", where="o.n > 1 AND NOT EXISTS (SELECT * FROM items WHERE items.oid = o.oid AND items.kind = 'a')"),
+    _shape("people p", "p", where="EXISTS (SELECT 1 FROM orders o, items i WHERE o.oid = i.oid AND o.id = p.id)"),
+    _shape("people p", "p", where="NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = p.id AND EXISTS (SELECT 1 FROM items i WHERE i.oid = o.oid AND i.n > 2))"),
+    _shape("items i", "i", where="EXISTS (SELECT 1 FROM items j WHERE j.oid = i.oid AND j.n <> i.n)"),
+    _shape("items i", "i", where="i.oid IN (SELECT oid FROM orders WHERE n > 2)"),
+    _shape("items i", "i", where="i.oid NOT IN (SELECT oid FROM orders WHERE n > 2 AND oid IS NOT NULL)"),
+    _shape("orders o", "o", where="o.id IN (SELECT id FROM people WHERE kind = 'a')"),
+    _shape("orders o", "o", where="o.id NOT IN (SELECT id FROM people WHERE n > 2)"),
+    _shape("orders o", "o", where="o.oid IN (SELECT oid FROM items GROUP BY oid HAVING sum(n) > 3)"),
+    _shape("orders o", "o", where="o.kind NOT IN (SELECT i.kind FROM items i WHERE i.oid = o.oid)"),
+    _shape("orders o", "o", where="o.kind IN (SELECT kind FROM prices WHERE price > 1)"),
+    _shape("orders o", "o", where="o.kind NOT IN (SELECT kind FROM prices WHERE price > 2)"),
+    _shape("orders o", "o", where="o.kind NOT IN (SELECT kind FROM prices)"),
+    _shape("orders o", "o", where="EXISTS (SELECT 1 FROM prices q WHERE q.kind = o.kind AND q.price < o.n)"),
+    _shape("visits v", "v", where="v.store IN (SELECT store FROM stores WHERE region = 'north')"),
+    _shape("visits v", "v", where="NOT EXISTS (SELECT 1 FROM stores s, prices q WHERE s.store = v.store AND q.price = s.size)"),
+    Shape("(SELECT o.id, count(i.n) AS c, sum(i.x) AS t FROM orders o LEFT JOIN items i USING (oid) GROUP BY o.id) AS u", ("u.c", "u.t"), ("u.c",)),
+    Shape("(SELECT i.oid, count(*) AS c, sum(i.x) AS t FROM items i GROUP BY i.oid) AS u", ("u.c", "u.t"), ("u.c",)),
+    Shape("orders o JOIN (SELECT oid, count(*) AS c FROM items GROUP BY oid) AS u ON u.oid = o.oid", ("u.c", "o.x"), ("u.c", "o.kind")),
+    Shape("people p LEFT JOIN (SELECT id, count(*) AS c, avg(x) AS m FROM orders GROUP BY id) AS u ON u.id = p.id", ("u.c", "u.m", "p.x"), ("u.c", "p.kind")),
+    Shape("(SELECT id, count(*) AS c FROM orders GROUP BY id) AS u, (SELECT id, n FROM people) AS w", ("u.c", "w.n"), ("u.c", "w.n"), "u.id = w.id"),
+    Shape("(SELECT s.region AS r, o.x AS y, o.n AS m FROM orders o, stores s WHERE o.store = s.store) AS d", ("d.y", "d.m"), ("d.r", "d.m")),
+    Shape("(SELECT DISTINCT oid, kind FROM items) AS d", ("length(d.kind)",), ("d.kind",)),
+    Shape("orders o JOIN (SELECT store, size * 2 AS big FROM stores WHERE size > 1) AS s ON s.store = o.store", ("s.big", "o.x"), ("s.big", "o.note")),
+)  # fmt: skip
+
+
+def write(rng: random.Random, shape: Shape | None = None) -> Query:
+    """A random aggregate over a random join."""
+    shape = shape or rng.choice(SHAPES)
+    keys = rng.sample(sorted(set(shape.keys)), min(rng.choice((0, 1, 1, 2)), len(set(shape.keys))))
+    number = rng.choice(shape.numbers)
+    choices = ("count(*)", f"count({number})", f"sum({number})", f"avg({number})", f"sum({number} * 2)")
+    aggregates = [rng.choice(choices) for _ in range(rng.choice((1, 2)))]
+    items = [*(f"{key} AS k{i}" for i, key in enumerate(keys)), *(f"{a} AS a{i}" for i, a in enumerate(aggregates))]
+    where = f" WHERE {shape.where}" if shape.where else ""
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    sql = f"SELECT {', '.join(items)} FROM {shape.source}{where}{group}"
+    return Query(sql, len(keys), rng.choice(("laplace", "gaussian")), rng.choice((0.5, 1.0, 3.0)))
+
+
+def search_joins(seed: int, pairs: int, shapes: Sequence[Shape] = SHAPES) -> Tally:
+    """Random worlds and joins until `pairs` pairs were touched by the unit that is removed."""
+    rng, tally = random.Random(seed), Tally()
+    while tally.touched["all"] < pairs and not tally.violations:
+        tables = join_world(rng, tame=rng.random() < 0.2)
+        with ExitStack() as stack:
+            policy = join_policy()
+            whole = stack.enter_context(join_database(tables, policy))
+            same = stack.enter_context(join_database(without(tables, None, None, rng), policy))
+            neighbours = [(u, stack.enter_context(join_database(without(tables, u, u, rng), policy)))
+                          for u in rng.sample(range(1, 7), 3)]  # fmt: skip
+            for _ in range(12):
+                _examine(accepted(whole, rng, shapes), whole, same, neighbours, tally)
+                if tally.violations:
+                    break
+    return tally
+
+
+def accepted(database: Database, rng: random.Random, shapes: Sequence[Shape]) -> Query:
+    """A query that dpsql takes."""
+    while True:
+        query = write(rng, rng.choice(shapes))
+        try:
+            database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism)
+        except Error:
+            continue
+        return query
+
+
+def _examine(
+    query: Query, whole: Database, same: Database, neighbours: Sequence[tuple[int, Database]], tally: Tally
+) -> None:
+    larger = traced(whole, query)
+    for unit, database in neighbours:
+        tally.add(rules_of(larger), compare(larger, traced(database, query)), f"{query}\n    without unit {unit}")
+    tally.violations += [
+        f"{query}\n    other order, no unowned rows: {v}" for v in compare_equal(larger, traced(same, query))
+    ]

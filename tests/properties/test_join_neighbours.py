@@ -1,0 +1,158 @@
+"""No unit moves a vector over a join by more than its claim; and bugs that would let it are caught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from random import Random
+from typing import Any
+
+import pytest
+from property_checks import compare, traced
+from property_joins import SHAPES, Shape, join_database, join_policy, search_joins, without
+from property_queries import Query
+from property_world import Row
+
+import dpsql
+from dpsql.engines.duckdb import relations
+from dpsql.plan.relation import Field, Scan
+
+join: Any = import_module("dpsql.plan.join")
+refusals: Any = import_module("dpsql.plan.join_refusals")
+relate: Any = import_module("dpsql.plan.relate_joins")
+lookup: Any = import_module("dpsql.plan.lookup")
+membership: Any = import_module("dpsql.plan.membership")
+Patch = pytest.MonkeyPatch
+CHUNKS, PAIRS = 6, 40
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_unit_moves_a_join_further_than_claimed(chunk: int, request: pytest.FixtureRequest) -> None:
+    seed = request.config.getoption("--pairs-seed") * CHUNKS + chunk
+    tally = search_joins(seed, PAIRS)
+    assert not tally.violations, "\n".join(tally.violations)
+    assert tally.touched["all"] > tally.pairs["all"] / 4
+
+
+# planted bugs -----------------------------------------------------------------------------------------------------------
+
+
+def _rows(unit: int, kinds: str, first: int | None) -> dict[str, list[Row]]:
+    """A person; an order for each kind, numbered from `first` (None: without number); an item for each order.
+
+    All people have the note of unit 2's orders.
+    """
+    common = {"x": 10.0, "n": 6, "note": "q" if unit == 2 else "p", "store": "s1"}
+    keys = [None if first is None else first + i for i in range(len(kinds))]
+    return {
+        "people": [{"id": unit, "kind": "a", **common, "note": "q"}],
+        "orders": [{"id": unit, "oid": k, "kind": kind, **common} for k, kind in zip(keys, kinds, strict=True)],
+        "items": [{"oid": k, "kind": kind, **common} for k, kind in zip(keys, kinds, strict=True) if k is not None],
+        "visits": [{"kind": "a", **common}],
+    }
+
+
+def _world() -> dict[str, list[Row]]:
+    """Unit 1 has many orders of all kinds, unit 2 some, unit 3 orders without number, units 4 and 5 few."""
+    parts = [
+        _rows(1, "abcabcabc", 10),
+        _rows(2, "aabb", 30),
+        _rows(3, "ab", None),
+        _rows(4, "a", 50),
+        _rows(5, "b", 60),
+    ]
+    return {name: [row for part in parts for row in part[name]] for name in parts[0]}
+
+
+def _check(sql: str, unit: int) -> Callable[[], list[str]]:
+    """What goes wrong when the unit is removed; nothing, if the query is refused."""
+
+    def run() -> list[str]:
+        tables, query = _world(), Query(sql, 0, "laplace", 1.0)
+        with (
+            join_database(tables, join_policy()) as one,
+            join_database(without(tables, unit, 0, Random(0)), join_policy()) as two,
+        ):
+            try:
+                return compare(traced(one, query), traced(two, query)).violations
+            except dpsql.UnsupportedQuery:
+                return []
+
+    return run
+
+
+def _any_column(patch: Patch) -> None:
+    patch.setattr(join, "same_owner", lambda one, two: True)
+
+
+def _own_column_as_owner(patch: Patch) -> None:
+    original = relations._scan
+
+    def scan(scan: Scan, *rest: Any) -> Any:
+        return original(replace(scan, unit=scan.path[0].column, path=()) if scan.path else scan, *rest)
+
+    patch.setattr(relations, "_scan", scan)
+
+
+def _padded_attributes(patch: Patch) -> None:
+    def padded(field: Field, matched: Field) -> Field:
+        return replace(field, domain=replace(matched.domain, nullable=True), attribute=True, padded=True)
+
+    patch.setattr(relate, "_padded", padded)
+
+
+def _nulls_of_others(patch: Patch) -> None:
+    patch.setattr(membership, "_nullable", lambda field: True)
+    for module in (join, refusals):
+        patch.setattr(module, "share_owner", lambda *args: True)
+
+
+def _fan_out_ignored(patch: Patch) -> None:
+    patch.setattr(lookup, "is_key", lambda *args: True)
+
+
+def _fan_out_as_attribute(patch: Patch) -> None:
+    patch.setattr(relate, "is_key", lambda *args: True)
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """How a bug is planted, and the query (without one unit) on which it shows."""
+
+    name: str
+    plant: Callable[[Patch], None]
+    sql: str
+    unit: int = 1
+
+
+BUGS = (
+    Bug("joined on another column", _any_column, "SELECT count(*) FROM people p JOIN orders o ON p.note = o.note", 2),
+    Bug("EXISTS on another column", _any_column, "SELECT count(*) FROM people p WHERE EXISTS (SELECT 1 FROM orders o WHERE o.note = p.note)", 2),
+    Bug("outer join on another column", _any_column, "SELECT count(*) FROM people p LEFT JOIN orders o ON p.note = o.note", 2),
+    Bug("owner taken from another table", _own_column_as_owner, "SELECT count(*) FROM items"),
+    Bug("padded columns as attributes", _padded_attributes, "SELECT p.kind, count(*) FROM orders o LEFT JOIN people p ON o.id = p.id AND o.kind = p.kind GROUP BY p.kind"),
+    Bug("NOT IN over other people's NULLs", _nulls_of_others, "SELECT count(*) FROM items WHERE oid NOT IN (SELECT oid FROM orders WHERE kind = 'b')", 3),
+    Bug("single in spite of fan-out", _fan_out_ignored, "SELECT count(*) FROM people p JOIN prices q ON p.kind = q.kind"),
+    Bug("a row that is a unit multiplied", _fan_out_ignored, "SELECT count(*) FROM visits v JOIN prices q ON v.kind = q.kind"),
+    Bug("fan-out kept as attribute", _fan_out_as_attribute, "SELECT q.price, count(*) FROM orders o JOIN people p ON o.id = p.id JOIN prices q ON q.kind = p.kind GROUP BY q.price"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_bug_planted_in_a_join_is_reported(bug: Bug, monkeypatch: Patch) -> None:
+    check = _check(bug.sql, bug.unit)
+    assert check() == []
+    bug.plant(monkeypatch)
+    assert check() != []
+
+
+def test_every_shape_is_taken_by_the_planner() -> None:
+    """The search would skip a shape that is refused."""
+    with join_database(_world(), join_policy()) as database:
+        for shape in SHAPES:
+            database.db.prepare(_count(shape), 1.0, 1e-6, "laplace")
+
+
+def _count(shape: Shape) -> str:
+    return f"SELECT count(*) FROM {shape.source}{f' WHERE {shape.where}' if shape.where else ''}"
