@@ -94,14 +94,14 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a query released or replayed: its tables, what that cost and counts, and the marks that the ledger has."""
+    """What a query released or replayed: its tables, what that cost and counts, and which entry paid for each mark."""
 
     tables: Mapping[str, Released]
     cost: Cost
     replayed: bool
     notes: tuple[str, ...]
     counted: tuple[str, ...]
-    marks: tuple[bytes, ...]
+    origins: Mapping[bytes, int]
 
 
 REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
@@ -236,9 +236,11 @@ class Connection:
         """The answer to what this session asked before, while the ledger has its releases."""
         self._open()
         kept = self._recent.get(asked, self.data_version()) if self.policy.replay else None
-        found = [] if kept is None else [self._ledger.find(mark, self.policy.keep) for mark in kept.marks]
-        stored = [each for each in found if each is not None]
-        if kept is None or len(stored) < len(found):
+        if kept is None:
+            return None
+        found = {self._ledger.find(mark, self.policy.keep): entry for mark, entry in kept.origins.items()}
+        stored = [each for each, entry in found.items() if each is not None and each.entry == entry]
+        if len(stored) < len(kept.origins):
             return None
         notes = [note for each in stored for note in self._counted(each)]
         return replace(kept.result, cost=FREE, replayed=True, notes=(*kept.result.notes, *notes))
@@ -270,8 +272,8 @@ class Connection:
             bars,
             self._finisher,
         )
-        if asked is not None and made.marks:
-            self._recent.keep(asked, Kept(result, self.data_version(), made.marks), prepared.plan)
+        if asked is not None and made.origins:
+            self._recent.keep(asked, Kept(result, self.data_version(), made.origins), prepared.plan)
         return replace(result, notes=(*result.notes, *made.counted))
 
     def _answer_in_stages(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
@@ -292,7 +294,7 @@ class Connection:
                 last = self._answer(draft.at(stages.at(verdict.price)), nonnegative)
                 paid, notes = draft.funds.plus(paid, last.cost), shortfall(last, goals)
             except BudgetExceeded as refusal:
-                if paid == FREE:
+                if paid == FREE and not any(note.startswith(REPLAYED) for note in told):
                     raise
                 notes = (f"this is the pilot only: {refusal.message}",)
         return replace(last, cost=paid, replayed=paid == FREE, notes=tuple(dict.fromkeys((*told, *last.notes, *notes))))
@@ -303,7 +305,7 @@ class Connection:
         if self._kept(pilots[0]):
             return pilots
         usual = self._usual(draft)
-        if self._kept(usual):
+        if self._kept(usual, own=True):
             return [usual, *(pilot for pilot in pilots[-1:] if pilot.bill.cost.rho > usual.bill.cost.rho)]
         self._afford(draft)
         return pilots
@@ -317,12 +319,17 @@ class Connection:
     def _usual(self, draft: Draft) -> Prepared:
         return draft.within(min(draft.epsilon, Fraction(self.policy.defaults.epsilon)))
 
-    def _kept(self, prepared: Prepared) -> bool:
+    def _kept(self, prepared: Prepared, *, own: bool = False) -> bool:
+        """Does the ledger have all of it? With `own`, and would none of it count against the analyst's cap?"""
         archive = self._archive(self._ledger.salt())
-        return bool(self.policy.replay) and all(
-            priced.free or self._ledger.find(archive.mark(priced), self.policy.keep) is not None
+        found = [
+            self._ledger.find(archive.mark(priced), self.policy.keep)
             for priced in prepared.bill.releases
-        )
+            if self.policy.replay and not priced.free
+        ]
+        mine = self.analyst is None or self.purpose is None
+        paid = [each for each in found if each is not None and (not own or (mine and each.analyst == self.analyst))]
+        return bool(self.policy.replay) and len(paid) == len(found)
 
     def _afford(self, draft: Draft) -> None:
         """Refuse before the pilot what might not be paid to the end."""
@@ -338,31 +345,39 @@ class Connection:
         done: dict[str, Released] = {}
         notes: list[str] = []
         counted: list[str] = []
-        marks: list[bytes] = []
-        missing: list[tuple[Priced, bytes]] = []
+        origins: dict[bytes, int] = {}
+        missing: dict[bytes, Priced] = {}
+        twins: list[tuple[Priced, str]] = []
         for priced in prepared.bill.releases:
             name = priced.bounded.release.name
             if priced.free:
                 done[name] = public_table(priced)
                 continue
             mark = archive.mark(priced)
+            if mark in missing:
+                twins.append((priced, missing[mark].bounded.release.name))
+                continue
             found = archive.find(priced, mark) if self.policy.replay else None
             if found is None:
-                missing.append((priced, mark))
-            else:
-                done[name] = found.released
-                notes += found.notes
-                counted += self._counted(found.stored)
-            marks.append(mark if found is None else found.mark)
+                missing[mark] = priced
+                continue
+            done[name] = found.released
+            notes += found.notes
+            counted += self._counted(found.stored)
+            origins[found.mark] = found.stored.entry
         entry = self._reserve(prepared, missing)
-        for priced, mark in missing:
-            released = add_noise(priced, self._engine.run(priced, salt))
-            done[priced.bounded.release.name] = released
+        checks = {check.bounded.release.name for check in prepared.checks}
+        for mark, priced in missing.items():
+            name = priced.bounded.release.name
+            done[name] = add_noise(priced, self._engine.run(priced, salt))
             if entry is not None:
-                self._ledger.store(entry, mark, pack(released), archive.about(priced))
-        cost = cost_of(prepared.bill, [priced for priced, _ in missing])
+                self._ledger.store(entry, mark, pack(done[name]), archive.about(priced, alone=name in checks))
+                origins[mark] = entry
+        for priced, twin in twins:
+            done[priced.bounded.release.name] = replace(done[twin], priced=priced)
+        cost = cost_of(prepared.bill, list(missing.values()))
         replayed = entry is None and not all(p.free for p in prepared.bill.releases)
-        return Made(done, cost, replayed, tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(counted)), tuple(marks))
+        return Made(done, cost, replayed, tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(counted)), origins)
 
     def _archive(self, salt: bytes) -> Archive:
         return Archive(
@@ -385,14 +400,13 @@ class Connection:
             return ()
         return (f"{REPLAYED} ({spent_as(caps, Spent().after(stored.charge), self._conversion())})",)
 
-    def _reserve(self, prepared: Prepared, missing: Sequence[tuple[Priced, bytes]]) -> int | None:
-        charge = charge_of([priced for priced, _ in missing])
+    def _reserve(self, prepared: Prepared, missing: Mapping[bytes, Priced]) -> int | None:
+        releases = list(missing.values())
+        charge = charge_of(releases)
         if charge is None:
             return None
-        cost = cost_of(prepared.bill, [priced for priced, _ in missing])
-        error = first_error([priced for priced, _ in missing], prepared.bill.mechanism)
-        marks = tuple(mark for _, mark in missing)
-        return self._ledger.reserve(replace(self._request(prepared.sql, charge, cost, marks), error=error))
+        request = self._request(prepared.sql, charge, cost_of(prepared.bill, releases), tuple(missing))
+        return self._ledger.reserve(replace(request, error=first_error(releases, prepared.bill.mechanism)))
 
     def _request(self, sql: str, charge: Charge, cost: Cost, marks: tuple[bytes, ...]) -> Request:
         """A charge against every account that this session has."""

@@ -11,7 +11,7 @@ import hashlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -109,7 +109,7 @@ class SqliteLedger(Ledger):
             "sql": request.sql,
             **write_error(request.error),
         }
-        self._note_caps(request)
+        self._note_caps(_asked(request))
         with self._writing():
             self._admit(request)
             return self._append("charge", write_charge((request.analyst, request.purpose), request.charge), body)
@@ -193,6 +193,7 @@ class SqliteLedger(Ledger):
             if not self._owes(entry, (analyst, purpose), release):
                 return False
         asked: dict[Whose, Caps | None] = {(analyst, None): caps, (analyst, purpose): purpose_caps or caps}
+        self._note_caps(asked)
         with self._writing():
             owing = self._owes(entry, (analyst, purpose), release)
             if not owing:
@@ -428,10 +429,10 @@ class SqliteLedger(Ledger):
             raise LedgerError(f"the ledger has no release with number {release} of entry {entry}")
         return self._book.owes(entry, whose, release)
 
-    def _note_caps(self, request: Request) -> None:
+    def _note_caps(self, asked: Mapping[Whose, Caps | None]) -> None:
         """Record the caps of a new account, and lower ones, each as an entry of its own: no later rise is silent."""
-        for whose, caps in _asked(request).items():
-            if self._book.caps.get(whose) != self._book.in_force(whose, caps):
+        for whose, caps in asked.items():
+            if caps is not None and self._book.caps.get(whose) != self._book.in_force(whose, caps):
                 with self._writing():
                     lower = self._book.in_force(whose, caps)
                     if lower is not None and self._book.caps.get(whose) != lower:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
 
-from sqlglot import tokenize
+from sqlglot import TokenType, tokenize
 from sqlglot.errors import TokenError
 
 from dpsql.errors import ParseError, Span
@@ -81,8 +81,12 @@ def _hints(sql: str) -> list[str]:
         tokens = tokenize(sql, dialect="duckdb")
     except TokenError:
         return []
+    bare = sql
+    for token in tokens:
+        if token.token_type is TokenType.STRING:
+            bare = bare[: token.start] + " " * (token.end + 1 - token.start) + bare[token.end + 1 :]
     comments = [comment for token in tokens for comment in token.comments]
-    return [comment for comment in comments if comment.startswith("+") and f"/*{comment}*/" in sql]
+    return [comment for comment in comments if comment.startswith("+") and f"/*{comment}*/" in bare]
 
 
 def _span(sql: str, comment: str) -> Span:
@@ -102,6 +106,8 @@ def _taken(name: str, value: str, sql: str, span: Span | None = None) -> Asked:
         return Asked(mechanism=value.lower())
     try:
         number = Decimal(value)
+        if not number.is_finite():
+            raise InvalidOperation
     except InvalidOperation:
         raise ParseError(
             f"{known} is a number, not {value}", sql=sql, span=span, hint=f"settings: {SETTINGS}"

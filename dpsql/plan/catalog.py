@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from difflib import get_close_matches
 
+from sqlglot import TokenType, tokenize
+
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type
 from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Column as Reference
@@ -16,7 +18,6 @@ from dpsql.plan.ownership import Facts, Schema, labels_of, path_to_unit, stored_
 from dpsql.plan.public import NoPublicData, PublicData
 from dpsql.plan.relation import UNIT, Field, PublicScan, Scan
 from dpsql.policy import Bound, Policy, fold
-from dpsql.policy.catalog import quote
 from dpsql.policy.model import Column
 from dpsql.policy.model import Table as Declared
 
@@ -72,14 +73,21 @@ class Catalog:
 
     def veiled(self, sql: str) -> str:
         """SQL for the analyst's eyes: names on the way to the owner that they may not see are left out."""
+        hidden = self._hidden()
+        if not hidden:
+            return sql
+        shown, end = "", 0
+        for token in tokenize(sql, dialect="duckdb"):
+            if token.token_type is TokenType.IDENTIFIER and token.text in hidden:
+                shown, end = f'{shown}{sql[end : token.start]}"<unit>"', token.end + 1
+        return shown + sql[end:]
+
+    def _hidden(self) -> set[str]:
         private = [table.scan for table in self.tables.values() if isinstance(table, PrivateTable)]
         seen = {f.name for scan in private for f in scan.fields} | {table.name for table in self.tables.values()}
-        for scan in private:
-            hidden = [] if scan.hidden is None else [scan.hidden.name]
-            path = [name for step in scan.path for name in (step.table, step.key)] + [scan.unit or ""]
-            for name in (*hidden, *(n for n in path if n and n not in seen)):
-                sql = sql.replace(quote(name), '"<unit>"')
-        return sql
+        hidden = {scan.hidden.name for scan in private if scan.hidden is not None}
+        paths = {name for scan in private for step in scan.path for name in (step.table, step.key)}
+        return hidden | ((paths | {scan.unit or "" for scan in private}) - seen - {""})
 
     def nearest(self, name: str) -> str:
         """A hint that lists what exists."""

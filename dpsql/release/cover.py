@@ -108,6 +108,12 @@ def might_cover(asked: Priced, recipe: Recipe) -> bool:
     return all(argument is None or json.dumps(argument) in made for argument in arguments)
 
 
+def readable(relation: Relation, recipe: Recipe) -> bool:
+    """Are there all columns that the earlier release read?"""
+    written = [argument for _, argument, _ in recipe["aggregates"] if argument is not None] + list(recipe["keys"])
+    return all(relation.offers(read(each)) for each in written)
+
+
 def made_again(asked: Priced, relation: Relation, recipe: Recipe, max_public_keys: int) -> Priced:
     """The earlier release, as it was planned and priced."""
     release, portion = asked.bounded.release, portion_of(recipe)

@@ -1,14 +1,15 @@
 """The last answers of a session, so that a dashboard that refreshes is not planned and finished anew each time.
 
 **Theorem.** An answer from here is a replay. **Proof.** It is kept under the text and everything else that was asked,
-for one version of the data, with the marks of the releases that it was computed from; it is used only while the
-ledger still holds each of them, and every one is counted against the analyst's cap as in any replay. What is computed
-from equal releases by equal SQL is equal, unless the SQL reads the clock: such answers are not kept.
+for one version of the data, with the marks and entries of the releases that it was computed from; it is used only
+while the ledger would replay each of those, and every one is counted against the analyst's cap as in any replay. What
+is computed from equal releases by equal SQL is equal, unless the SQL reads the clock: such answers are not kept.
 **Checked by** `tests/unit/session/test_recent.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -30,11 +31,11 @@ _CLOCK = (
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An answer, the version of the data, and the marks of its releases."""
+    """An answer, the version of the data, and for each mark of its releases the entry that paid for it."""
 
     result: Result
     version: str
-    marks: tuple[bytes, ...]
+    origins: Mapping[bytes, int]
 
 
 @dataclass(slots=True)

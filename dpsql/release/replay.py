@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from dpsql.budget import About, Ledger, Relative, Stored
 from dpsql.budget.allocate import Priced, charge_of
+from dpsql.errors import Error
 from dpsql.release.cover import (
     Wider,
     covers,
@@ -16,6 +17,7 @@ from dpsql.release.cover import (
     might_cover,
     part_of,
     portion_of,
+    readable,
     recipe_of,
     wider,
 )
@@ -59,10 +61,12 @@ class Archive:
         """The fingerprint of a release."""
         return fingerprint(priced, self.emit(priced), self.version, self.dataset)
 
-    def about(self, priced: Priced) -> About:
-        """What a new release is kept with."""
+    def about(self, priced: Priced, *, alone: bool) -> About:
+        """What a new release is kept with; one that stands `alone` answers nothing but itself."""
         release, charge = priced.bounded.release, charge_of([priced])
         assert charge is not None
+        if alone:
+            return About(b"", {}, charge)
         return About(family(release, release.source, self.version, self.dataset), recipe_of(priced), charge)
 
     def find(self, priced: Priced, mark: bytes) -> Found | None:
@@ -87,10 +91,8 @@ class Archive:
 
         Another's release may have been dearer than what is asked now; an analyst is never counted more than that.
         """
-        made = made_again(asked, way.relation, relative.recipe, self.max_public_keys)
-        if not covers(asked, made) or (relative.owed and made.price > asked.price):
-            return None
-        if self.mark(made) != relative.fingerprint:
+        made = self._made_again(asked, way, relative)
+        if made is None or not covers(asked, made) or (relative.owed and made.price > asked.price):
             return None
         stored = self.ledger.find(relative.fingerprint, self.keep)
         if stored is None:
@@ -98,3 +100,17 @@ class Archive:
         notes = [OF_MORE] if min(made.portion.parts) < min(asked.portion.parts) else []
         notes += [OF_MORE_GROUPS] if way.dropped and made.bounded.rule == "clip" else []
         return Found(part_of(asked, unpack(stored.payload, made)), stored, relative.fingerprint, tuple(notes))
+
+    def _made_again(self, asked: Priced, way: Wider, relative: Relative) -> Priced | None:
+        """The earlier release as it would be planned for this analyst, if that is the one that was made.
+
+        It may read columns that do not exist for this analyst, or no longer: then it shows nothing here, and whatever
+        the planner would say of it is not for these eyes.
+        """
+        if not readable(way.relation, relative.recipe):
+            return None
+        try:
+            made = made_again(asked, way.relation, relative.recipe, self.max_public_keys)
+            return made if self.mark(made) == relative.fingerprint else None
+        except (Error, LookupError, ValueError):
+            return None
