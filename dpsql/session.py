@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Spent, Standing, Stored, open_ledger, spent_as
 from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choose_mechanism, cost_of, fund
 from dpsql.budget.status import Account, BudgetStatus, budget_status
-from dpsql.engines.base import Engine
+from dpsql.engines.base import Engine, PublicRows
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, ParseError, PolicyError
 from dpsql.parse import Asked, parse_query, read_hints, read_setting
@@ -43,8 +43,6 @@ from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check, checks_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dpsql.interfaces.dbapi import Cursor
 
 
@@ -506,7 +504,7 @@ class Connection:
     def _finisher(self) -> Finisher:
         return Finisher(self._read_public)
 
-    def _read_public(self, name: str) -> pd.DataFrame:
+    def _read_public(self, name: str) -> PublicRows:
         table = self._catalog.find(name)
         assert isinstance(table, PublicTable)
         return self._engine.read_public(table.name, table.columns)

@@ -31,6 +31,14 @@ class Exact:
     selection: NDArray[np.int64] | None
 
 
+@dataclass(frozen=True, slots=True)
+class PublicRows:
+    """The rows of a public table. The columns in `types` come as text, since a data frame would change them."""
+
+    frame: pd.DataFrame
+    types: Mapping[str, str]
+
+
 class Engine(ABC):
     """Describes tables, emits SQL from a plan, and runs it."""
 
@@ -65,8 +73,8 @@ class Engine(ABC):
         """The exact integers of one release. Raises EngineError with a constant text, whatever went wrong."""
 
     @abstractmethod
-    def read_public(self, table: str, columns: Sequence[str]) -> pd.DataFrame:
-        """The rows of a table that the policy declares public."""
+    def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
+        """The rows of a table that the policy declares public, exactly."""
 
     @abstractmethod
     def close(self) -> None:

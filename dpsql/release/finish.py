@@ -6,20 +6,18 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from dpsql.engines.base import PublicRows
 from dpsql.errors import ParseError
 from dpsql.expressions.types import INT64, Kind, Type
 from dpsql.plan.plan import Bar, Plan, Release
 from dpsql.plan.relation import Aggregate
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SEALED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
@@ -52,7 +50,7 @@ class Table:
 class Finisher:
     """One sealed database per session; each query has its own temporary tables."""
 
-    def __init__(self, read_public: Callable[[str], pd.DataFrame]) -> None:
+    def __init__(self, read_public: Callable[[str], PublicRows]) -> None:
         self._read_public = read_public
         self._connection = duckdb.connect(":memory:", config=SEALED)
         self._connection.execute("SET TimeZone = 'UTC'")
@@ -145,15 +143,21 @@ class Finisher:
         with self._lock:
             for table in public:
                 if table not in self._loaded:
-                    frame = self._read_public(table)
-                    self._connection.register("_public", frame)
-                    self._connection.execute(f'CREATE TABLE "{table}" AS SELECT * FROM _public')
+                    rows = self._read_public(table)
+                    casts = ", ".join(f"CAST({_quote(c)} AS {t}) AS {_quote(c)}" for c, t in rows.types.items())
+                    replaced = f" REPLACE ({casts})" if casts else ""
+                    self._connection.register("_public", rows.frame)
+                    self._connection.execute(f'CREATE TABLE "{table}" AS SELECT *{replaced} FROM _public')
                     self._connection.unregister("_public")
                     self._loaded.add(table)
 
     def close(self) -> None:
         """Forget everything."""
         self._connection.close()
+
+
+def _quote(name: str) -> str:
+    return exp.to_identifier(name, quoted=True).sql("duckdb")
 
 
 def finishing_sql(plan: Plan) -> str:

@@ -9,23 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import duckdb
 import numpy as np
 
 from dpsql.budget.allocate import Priced
-from dpsql.engines.base import Engine, Exact
+from dpsql.engines.base import Engine, Exact, PublicRows
 from dpsql.engines.duckdb.emit import emit
 from dpsql.engines.duckdb.literals import quote
 from dpsql.engines.duckdb.public import PublicReader
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.policy import Policy
 from dpsql.policy.check import constraint_facts
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 log = logging.getLogger("dpsql.steward")
 
@@ -35,6 +32,8 @@ LOCKED: dict[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
 }
+_CHANGED_BY_FRAMES = ("DECIMAL", "HUGEINT", "UHUGEINT", "DATE")
+"""Types that pandas has not: exact numbers would be rounded to floats, dates would be timestamps."""
 Source = str | os.PathLike[str] | duckdb.DuckDBPyConnection | Mapping[str, Any]
 
 
@@ -90,10 +89,12 @@ class DuckDBEngine(Engine):
             log.debug("the engine said: %s", problem)
         raise EngineError
 
-    def read_public(self, table: str, columns: Sequence[str]) -> pd.DataFrame:
-        listed = ", ".join(map(quote, columns))
+    def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
+        stored = self._schema[table.lower()]
+        types = {column: stored[column] for column in columns if stored[column].startswith(_CHANGED_BY_FRAMES)}
+        listed = [f"{quote(c)}{'::VARCHAR' if c in types else ''} AS {quote(c)}" for c in columns]
         with self._running() as cursor:
-            return cursor.execute(f"SELECT {listed} FROM {quote(table)}").df()
+            return PublicRows(cursor.execute(f"SELECT {', '.join(listed)} FROM {quote(table)}").df(), types)
 
     def close(self) -> None:
         self._connection.close()

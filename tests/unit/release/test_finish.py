@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from pathlib import Path
+
 import duckdb
 import pandas as pd
 import pytest
@@ -79,6 +82,23 @@ def test_public_queries_are_exact_and_free(db: dpsql.Connection) -> None:
     assert result.fetchall() == [("second",), ("first",)]
     assert result.cost.epsilon == 0
     assert not result.replayed
+
+
+def test_public_values_and_types_are_those_of_the_database(tmp_path: Path) -> None:
+    file, sql = tmp_path / "public.duckdb", 'SELECT "a b" + 0.20 AS exact, day, big FROM p ORDER BY day'
+    with duckdb.connect(str(file)) as plain:
+        plain.execute(
+            """CREATE TABLE p AS SELECT * FROM (VALUES
+            (0.10::DECIMAL(15, 2), DATE '2020-01-01', 170141183460469231731687303715884105727::HUGEINT),
+            (NULL, NULL, NULL)) AS t("a b", day, big)"""
+        )
+        expected = plain.execute(sql).fetchall()
+        types = [row[1] for row in plain.execute(f"DESCRIBE {sql}").fetchall()]
+    policy = {"dataset": "p", "budget": {"epsilon": 1}, "tables": {"p": {"public": True}}}
+    with dpsql.connect(file, policy=policy, ledger=":memory:") as db:
+        result = db.query(sql)
+        assert (result.fetchall(), list(result.types)) == (expected, types)
+        assert result.fetchall()[0][0] == Decimal("0.30")
 
 
 def test_the_finishing_query_is_generated_afresh(db: dpsql.Connection) -> None:
