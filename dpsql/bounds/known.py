@@ -61,4 +61,5 @@ def either(before: Known, one: Known, two: Known) -> Known:
 def _in_order(domain: Domain, before: Domain | None) -> Domain:
     if domain.values is None or before is None or before.values is None:
         return domain
-    return replace(domain, values=tuple(v for v in before.values if v in domain.values))
+    kept = frozenset(domain.values)
+    return replace(domain, values=tuple(v for v in before.values if v in kept))
