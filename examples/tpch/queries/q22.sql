@@ -1,0 +1,12 @@
+-- Customers of seven countries with more than the average balance and no orders, by country code.
+SELECT substring(c_phone, 1, 2) AS cntrycode, count(*) AS numcust, sum(c_acctbal) AS totacctbal
+FROM customer
+WHERE substring(c_phone, 1, 2) IN ('13', '31', '23', '29', '30', '18', '17')
+    AND c_acctbal > (
+        SELECT avg(c_acctbal)
+        FROM customer
+        WHERE c_acctbal > 0 AND substring(c_phone, 1, 2) IN ('13', '31', '23', '29', '30', '18', '17')
+    )
+    AND NOT EXISTS (SELECT * FROM orders WHERE o_custkey = c_custkey)
+GROUP BY cntrycode
+ORDER BY cntrycode
