@@ -61,7 +61,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A query before it has a price: planned and bounded, with the most that it may cost, and `left` if that is less."""
+    """A query before it has a price: planned and bounded, with the most that it may cost (`left`, if less)."""
 
     sql: str
     plan: Plan
@@ -159,7 +159,7 @@ class Connection:
         """Answer a query privately. `epsilon` and `delta` are the price of the whole query.
 
         With `accuracy` (`Within(100)`, "2%", or one of these for each column by name) the price is the least that
-        gives it, and `epsilon`, else the policy's limit for one query, the most that it may cost; if less is left, that.
+        gives it; the most that it may cost is `epsilon`, else the policy's limit for one query, or what is left.
         `clipped` spends a part of the price on how much the bounds cut off: `result.clipped`, and in `result.notes`.
         """
         keywords = Asked(epsilon, delta, mechanism)
@@ -339,7 +339,9 @@ class Connection:
             firsts, notes = tuple(shown), (f"this is the pilot only: {refusal.message}",)
         return self._together(draft, firsts, shown, notes)
 
-    def _together(self, draft: Draft, firsts: Sequence[Result], shown: Sequence[Result], notes: tuple[str, ...]) -> Result:
+    def _together(
+        self, draft: Draft, firsts: Sequence[Result], shown: Sequence[Result], notes: tuple[str, ...]
+    ) -> Result:
         """The last of some releases, with what all of them cost and a sentence about the first."""
         paid = reduce(draft.funds.plus, (each.cost for each in shown), FREE)
         pilots = [each.cost for each in firsts if each.cost != FREE]

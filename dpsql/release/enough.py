@@ -160,7 +160,7 @@ def enough(first: Result, goals: Sequence[Goal], stages: Stages) -> Verdict:
         return Verdict(None, (_out_of_reach(judged, hopeful, stages),))
     if not any(bool((rows & each.missed).any()) for each, rows in zip(judged, maybe, strict=True)):
         return Verdict(None, shortfall(first, goals))
-    low = _least_price(hopeful, [each.hoped for each in judged], maybe, stages.most)
+    low = _least_price(hopeful, [each.hoped for each in judged], maybe, stages.most, digits=1)
     if any(bool((m & ~s).any()) for m, s in zip(maybe, sure, strict=True)):
         return Verdict(stages.most, low=low)
     price = _least_price(wary, [each.allowed for each in judged], sure, stages.most)
@@ -170,13 +170,15 @@ def enough(first: Result, goals: Sequence[Goal], stages: Stages) -> Verdict:
     return Verdict(price, low=min(low, price))
 
 
-def _least_price(laws: list[Law], allowed: list[Floats], rows: list[Flags], most: Fraction) -> Fraction:
+def _least_price(
+    laws: list[Law], allowed: list[Floats], rows: list[Flags], most: Fraction, digits: int = DIGITS
+) -> Fraction:
     """The least price at which all of these rows are as exact as allowed."""
 
     def meets(price: Fraction) -> bool:
         return all(bool((law(price) <= a)[r].all()) for law, a, r in zip(laws, allowed, rows, strict=True))
 
-    return least(meets, most, DIGITS) or most
+    return least(meets, most, digits) or most
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +283,7 @@ class _Judged:
 
     @property
     def _wary(self) -> float:
-        """The confidence of what a value may lose between two releases: one side of an interval, for all values together."""
+        """The confidence of what a value may lose between two releases: one side only, for all values together."""
         return 1 - 2 * RISK / self.values
 
     def _share(self, sizes: Floats) -> Floats:
@@ -372,7 +374,7 @@ def _counts(table: Released, source: Source) -> Floats:
     """How many rows an average stands on, as released."""
     bounded = table.priced.bounded
     argument = bounded.arguments[bounded.statistics[source.first].part.argument]
-    one, two = (table.noisy[i] * step(table.priced, i) for i in (source.first, source.first + 1))
+    one, two = (table.noisy[i].astype(np.float64) * step(table.priced, i) for i in (source.first, source.first + 1))
     return one if source.form == "centred" else (one + two) / float(argument.width * argument.grid)
 
 
