@@ -36,7 +36,8 @@ def make_keys(named: Sequence[tuple[str, Expression, Domain, bool]], limit: int)
 
     **Theorem.** Listing every public key, with zero where no row has it, tells nothing: the list is a function of the
     SQL and the policy. A value outside the list counts as NULL (or is dropped where NULL cannot be; a count per unit
-    may be beyond what the policy counts, so there NULL can be), never as a value of the list. **Checked by** the neighbour test, which compares the keys of both databases.
+    may be beyond what the policy counts, so there NULL can be), never as a value of the list.
+    **Checked by** the neighbour test, which compares the keys of both databases.
     """
     keys = [
         Key(name, e, domain, public_values(domain, e.type, limit), attribute) for name, e, domain, attribute in named
