@@ -636,6 +636,11 @@ def connect(
             "a connection is either an analyst's or the steward's", hint="give analyst= or steward=True"
         )
     loaded = load_policy(policy if not isinstance(policy, os.PathLike) else Path(policy))
+    if analyst is None and not steward and loaded.budget.analysts and "analyst" not in tuple(loaded.budget.analysts):
+        raise PolicyError(
+            f"the policy of {loaded.dataset} lists who may ask, and no name was given",
+            hint="give a name listed in budget.analysts: analyst=… in Python, --analyst on the command line",
+        )
     name = None if steward else analyst or "analyst"
     loaded.check_purpose(name, purpose)
     engine = DuckDBEngine(source)

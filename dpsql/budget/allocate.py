@@ -133,8 +133,9 @@ def fund(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechan
     selections = any(r.selection is not None for r in releases)
     if selections and delta == 0:
         raise UnsupportedQuery(
-            "the groups of this query are not known in advance: showing them needs delta > 0, and the budget has none",
-            hint="group by columns with declared values, booleans, or bounded whole numbers and dates",
+            "the groups of this query are not known in advance: showing them needs delta > 0, and this query has none",
+            hint="group by columns with declared values, booleans, or bounded whole numbers and dates; or ask with a "
+            "delta, if the budget has one",
         )
     slack = (delta if mechanism == "laplace" else delta / 2) if selections else Fraction(0)
     if mechanism == "laplace":

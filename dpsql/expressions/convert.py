@@ -135,6 +135,15 @@ def _read(node: exp.Expr) -> bool:
 _VOLATILE = (exp.Rand, exp.CurrentTimestamp, exp.CurrentTime, exp.Uuid, exp.CurrentDate)
 
 
+_INSTEAD = {
+    "strftime": "date_trunc('month', x), year(x), month(x) or day(x)",
+    "age": "date_diff('year', x, DATE '2026-01-01')",
+    "regexp_matches": "x LIKE '%…%', starts_with(x, '…'), ends_with(x, '…') or contains(x, '…')",
+    "regexp_full_match": "x LIKE '…'",
+    "to_char": "date_trunc('month', x), year(x), month(x) or day(x)",
+}
+
+
 def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
     name = f"the function {name_of(node)}" if isinstance(node, exp.Func) else name_of(node)
     if isinstance(node, exp.Placeholder | exp.Parameter):
@@ -162,10 +171,13 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
         )
     if isinstance(node, _VOLATILE) or (isinstance(node, exp.Anonymous) and node.name.lower() in ("now", "random")):
         return refuse(f"{name} gives another value each time", node, hint="write the value as a constant")  # type: ignore[return-value]
+    instead = _INSTEAD.get(name_of(node).lower())
     return refuse(  # type: ignore[return-value]
         f"{name} cannot be used on private rows",
         node,
-        hint="`dpsql functions` lists what may stand below an aggregate; above it nearly all of DuckDB's may",
+        hint=f"write {instead}"
+        if instead is not None
+        else "`dpsql functions` lists what may stand below an aggregate; above it nearly all of DuckDB's may",
     )
 
 

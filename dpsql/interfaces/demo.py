@@ -221,8 +221,9 @@ def _conclude(console: Console, db: Connection, kept: Shop | None) -> None:
     console.rule("[bold]What is left", align="left")
     console.print(budget_table(db.budget()))
     spent = db.budget().dataset.spent.epsilon
+    charged = sum(1 for line in db._ledger.log() if line.kind == "charge")
     console.print(
-        f"Five answers at ε = {EPSILON:g} each add up to ε = {spent:.2f}, not to 5: noise composes well.",
+        f"{charged} answers were charged ε = {EPSILON:g} each; together that is ε = {spent:.2f}: noise composes well.",
         style="italic",
     )
     if kept is None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, time
 from typing import Any
 
-SYMMETRIC = 0.25
+SYMMETRIC = 0.05
 """An interval whose arms differ by less than this part of its half width is written with ±."""
 
 

@@ -44,6 +44,11 @@ def parse_query(sql: str) -> exp.Query:
         statement = statement.unnest()
     if not isinstance(statement, exp.Query) or isinstance(statement, exp.Subquery):
         raise _wrong_kind(statement)
+    for call in list(statement.find_all(exp.Anonymous)):
+        if call.name.lower() == "mean" and len(call.expressions) == 1:
+            average = exp.Avg(this=call.expressions[0])
+            average.meta.update(call.meta)
+            call.replace(average)
     return statement
 
 

@@ -11,11 +11,14 @@ import numpy as np
 from dpsql.budget import Cost, ErrorBar
 from dpsql.budget.allocate import Bill, Priced
 from dpsql.errors import InterfaceError
+from dpsql.expressions.expression import columns_of
 from dpsql.mechanisms import DiscreteLaplace, Noise
 from dpsql.plan.plan import Plan
+from dpsql.plan.relation import Filter, Relation, UnitGroup
 from dpsql.release.estimate import step
 from dpsql.release.intervals import half_width, interval
 from dpsql.release.noise import Released
+from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check
 from dpsql.sensitivity.keys import Key
 
@@ -206,6 +209,33 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
+def _cut(bounded: Bounded) -> list[str]:
+    """Counts and sums per unit are known by how many rows of a unit count; where that is used, it is said."""
+    expressions = [a.expression for a in bounded.arguments if a.expression is not None]
+    expressions += [key.expression for key in bounded.keys]
+    limits = {column for e in expressions for column in columns_of(e) if _per_unit(bounded.release.source, column)}
+    rows = _base(bounded.release.source)
+    if not limits or rows is None or rows.source is None:
+        return []
+    many = f"{rows.source.rows_per_unit} row{'s' if rows.source.rows_per_unit != 1 else ''}"
+    listed = " and ".join(sorted(limits))
+    return [
+        f"{listed} per unit: no more than {many} give (max_rows_per_unit); what is beyond is cut, or as a group NULL"
+    ]
+
+
+def _per_unit(relation: Relation, column: str) -> bool:
+    """Is the column a count or sum over one unit's rows?"""
+    group = _base(relation)
+    return group is not None and any(n == column and a.function in ("count", "sum") for n, a in group.aggregates)
+
+
+def _base(relation: Relation) -> UnitGroup | None:
+    while isinstance(relation, Filter) and relation.source is not None:
+        relation = relation.source
+    return relation if isinstance(relation, UnitGroup) else None
+
+
 def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[str, ...]:
     """What the error bars do not cover, in words; the checks, which measure just that, have nothing to add."""
     notes = []
@@ -218,6 +248,7 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
             if argument.expression is not None and argument.declared and argument.lower != argument.upper:
                 low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))
                 notes.append(f"values of {_short(str(argument.expression))} outside [{low:g}, {high:g}] are clamped")
+        notes += _cut(bounded)
         if bounded.weight is not None and bounded.weight.terms:
             rows = bounded.release.source.rows_per_unit
             many = f"{rows} row{'s' if rows != 1 else ''}"

@@ -139,9 +139,12 @@ def _open(path: Path) -> tuple[duckdb.DuckDBPyConnection, str]:
         connection = duckdb.connect(str(path), read_only=True, config=config)
         after = path.stat()
     except duckdb.Error as problem:
+        shared = "different configuration" in str(problem)
+        who = "this process has it open already, with other settings" if shared else type(problem).__name__
         raise InterfaceError(
-            f"the database {path} cannot be opened read-only: {type(problem).__name__}",
-            hint="close other connections that write to it, or pass your own connection: dpsql.connect(connection, …)",
+            f"the database {path} cannot be opened read-only: {who}",
+            hint=f"close {'that connection' if shared else 'other connections that write to it'}, or pass your own: "
+            "dpsql.connect(connection, …)",
         ) from problem
     if (before.st_mtime_ns, before.st_ino) != (after.st_mtime_ns, after.st_ino):
         connection.close()
