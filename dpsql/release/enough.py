@@ -203,8 +203,14 @@ class _Judged:
 
     @property
     def missed(self) -> Flags:
-        """The rows in which the first release itself is not as exact as asked."""
-        return _missed(self.first, self.goal)
+        """The rows in which the first release itself is not surely as exact as asked.
+
+        A value that happens to come out large must not end the search, so a percentage is taken of its near end.
+        """
+        widths = _half_widths(self.first, self.goal, self.goal.within.confidence)
+        values = np.nan_to_num(np.abs(_values(self.first, self.goal)), nan=0.0)
+        near = np.maximum(values - np.nan_to_num(self._lost(self._sure), nan=np.inf), 0.0)
+        return ~(widths <= self._share_of(near))
 
     def law(self, base: Fraction) -> Law:
         """The half widths that the answer would have at a price, had it come out as the first did, at the worst.
