@@ -118,7 +118,12 @@ class PolicyError(ProgrammingError):
 
 
 class BudgetExceeded(OperationalError):
-    """The query costs more than what is left, or more than the policy allows for one query."""
+    """The query costs more than what is left, or more than the policy allows for one query.
+
+    `fits` is the epsilon at which it would be admitted, where there is one.
+    """
+
+    fits: float | None = None
 
 
 class LedgerError(OperationalError):

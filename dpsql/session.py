@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -30,7 +30,7 @@ from dpsql.release.clipped import clipped_shares
 from dpsql.release.enough import Stages, enough, shortfall
 from dpsql.release.explain import Explanation, first_error, notes_of, release_plan
 from dpsql.release.finish import Finisher, finishing_sql
-from dpsql.release.least import cheapest, exact_enough, foreseeable
+from dpsql.release.least import cheapest, foreseeable
 from dpsql.release.noise import Released, add_noise, public_table
 from dpsql.release.recent import Kept, Recent
 from dpsql.release.replay import Archive
@@ -59,7 +59,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A query before it has a price: planned and bounded, with the most that it may cost."""
+    """A query before it has a price: planned and bounded, with the most that it may cost (`left`, if less)."""
 
     sql: str
     plan: Plan
@@ -69,6 +69,7 @@ class Draft:
     mechanism: str
     types: tuple[str, ...]
     checks: tuple[Check, ...] = ()
+    left: Fraction | None = None
 
     def at(self, bill: Bill) -> Prepared:
         """The query at a price."""
@@ -82,12 +83,18 @@ class Draft:
     @property
     def funds(self) -> Funds:
         """What it may cost, in the currency of its noise."""
-        return fund(self.bounded, self.epsilon, self.delta, self.mechanism)
+        return fund(self.bounded, self.most, self.delta, self.mechanism)
+
+    @property
+    def most(self) -> Fraction:
+        """The ε that it may cost."""
+        return self.epsilon if self.left is None else min(self.left, self.epsilon)
 
     @property
     def stages(self) -> Stages:
         """The same for pilots and a main release together."""
-        return Stages(self.bounded, self.funds)
+        limit = fund(self.bounded, self.epsilon, self.delta, self.mechanism).price
+        return Stages.out_of(self.bounded, self.funds, limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +111,9 @@ class Made:
 
 REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
 
-PILOT = "a pilot was charged ({}); what more is released, and at what price, follows from what it showed"
-EARLIER = "an earlier release was used; what more is released, and at what price, follows from what it showed"
+PILOT = "{} charged first ({}): what was released, and at what price, follows from what that showed"
+EARLIER = "an earlier release was used: what was released, and at what price, follows from what it showed"
+ENOUGH = "answered from an earlier release, which is as exact as asked"
 NOBODY = "no group had enough units to be shown: ask for fewer groups, or for a larger epsilon"
 
 
@@ -149,7 +157,7 @@ class Connection:
         """Answer a query privately. `epsilon` and `delta` are the price of the whole query.
 
         With `accuracy` (`Within(100)`, "2%", or one of these for each column by name) the price is the least that
-        gives it, and `epsilon`, else the policy's limit for one query, the most that it may cost.
+        gives it; the most that it may cost is `epsilon`, else the policy's limit for one query, or what is left.
         `clipped` spends a part of the price on how much the bounds cut off: `result.clipped`, and in `result.notes`.
         """
         keywords = Asked(epsilon, delta, mechanism)
@@ -157,10 +165,9 @@ class Connection:
         if accuracy is None and (again := self._again(asked)) is not None:
             return again
         draft, goals = self._draft(sql, keywords, accuracy, clipped=clipped)
-        if not foreseeable(draft.plan, goals):
-            return self._answer_in_stages(draft, goals, nonnegative)
-        prepared = self._kept_and_exact(draft, goals) or self._priced(draft, goals)
-        return self._answer(prepared, nonnegative, asked if accuracy is None else None)
+        if goals:
+            return self._answer_as_exactly(draft, goals, nonnegative)
+        return self._answer(self._priced(draft, ()), nonnegative, asked)
 
     def explain(
         self,
@@ -216,7 +223,7 @@ class Connection:
         """At the least price that meets the goals; without goals, at the asked price."""
         with _about(draft.sql):
             if not goals:
-                return draft.within(draft.epsilon)
+                return draft.within(draft.most)
             return draft.at(cheapest(draft.bounded, draft.plan, goals, draft.funds))
 
     def _foresee(
@@ -224,11 +231,15 @@ class Connection:
     ) -> tuple[Prepared, str | None]:
         """The query as it would run, or where its price depends on answers, at the most that it may cost."""
         draft, goals = self._draft(sql, keywords, accuracy, clipped=clipped)
+        if goals:
+            with suppress(BudgetExceeded):
+                draft = self._fitted(draft)
         said = ", ".join(map(str, goals))
         if foreseeable(draft.plan, goals):
             return self._priced(draft, goals), f"the least that gives {said}" if goals else None
-        pilots = " or ".join(str(bill.cost) for bill in draft.stages.pilots)
-        return self._priced(draft, ()), f"at most: a pilot ({pilots}), or an earlier release, shows what {said} takes"
+        pilot = draft.stages.pilots[0].cost
+        remark = f"at most: a pilot ({pilot}, or more), or an earlier release, shows what {said} takes"
+        return self._priced(draft, ()), remark
 
     def _again(self, asked: str) -> Result | None:
         """The answer to what this session asked before, while the ledger has its releases."""
@@ -245,13 +256,19 @@ class Connection:
 
     def _answer(self, prepared: Prepared, nonnegative: bool, asked: str | None = None) -> Result:
         made = self._release(prepared)
+        result = self._finished(prepared, made, nonnegative)
+        if asked is not None and made.origins:
+            self._recent.keep(asked, Kept(result, self.data_version(), made.origins), prepared.plan)
+        return replace(result, notes=(*result.notes, *made.counted))
+
+    def _finished(self, prepared: Prepared, made: Made, nonnegative: bool) -> Result:
         released = {release.name: made.tables[release.name] for release in prepared.plan.releases}
         shares = clipped_shares(prepared.checks, made.tables)
         bars = bar_columns(self._finisher, prepared.plan, released)
         columns = {name: tabulate(table, bars[name], nonnegative=nonnegative) for name, table in released.items()}
         table = self._finisher.run(prepared.plan, columns)
         names = tuple(output.name for output in prepared.plan.outputs)
-        result = Result(
+        return Result(
             names,
             prepared.types,
             made.cost,
@@ -270,71 +287,100 @@ class Connection:
             bars,
             self._finisher,
         )
-        if asked is not None and made.origins:
-            self._recent.keep(asked, Kept(result, self.data_version(), made.origins), prepared.plan)
-        return replace(result, notes=(*result.notes, *made.counted))
 
-    def _answer_in_stages(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
-        """A first release, made before or a pilot; then, at the price that follows from it, the answer."""
-        paid, stages = FREE, draft.stages
-        told: list[str] = []
-        for prepared in self._firsts(draft):
-            first = self._answer(prepared, nonnegative)
-            paid = draft.funds.plus(paid, first.cost)
-            told += [note for note in first.notes if note.startswith(REPLAYED)]
-            told.append(EARLIER if first.replayed else PILOT.format(first.cost))
-            verdict = enough(first, goals, stages)
-            if not verdict.open:
-                break
-        last, notes = first, verdict.notes
-        if verdict.price is not None:
-            try:
-                last = self._answer(draft.at(stages.at(verdict.price)), nonnegative)
-                paid, notes = draft.funds.plus(paid, last.cost), shortfall(last, goals)
-            except BudgetExceeded as refusal:
-                if paid == FREE and not any(note.startswith(REPLAYED) for note in told):
-                    raise
-                notes = (f"this is the pilot only: {refusal.message}",)
-        return replace(last, cost=paid, replayed=paid == FREE, notes=tuple(dict.fromkeys((*told, *last.notes, *notes))))
+    def _answer_as_exactly(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
+        """From an earlier release that is exact enough; else at the least price, inside what is left."""
+        earlier = self._earlier(draft, nonnegative)
+        if earlier is not None and len(earlier) and not shortfall(earlier, goals):
+            return replace(earlier, notes=(*earlier.notes, ENOUGH))
+        if foreseeable(draft.plan, goals):
+            return self._answer(self._least(draft, goals), nonnegative)
+        try:
+            fitted = draft if self._kept(draft.at(draft.stages.pilots[0])) else self._fitted(draft)
+            return self._answer_in_stages(fitted, goals, nonnegative, earlier)
+        except BudgetExceeded as refusal:
+            if earlier is None:
+                raise
+            return replace(earlier, notes=(*earlier.notes, *shortfall(earlier, goals), f"no more: {refusal.message}"))
 
-    def _firsts(self, draft: Draft) -> list[Prepared]:
-        """What may show the price: the query at the policy's default price, if that was released; else pilots."""
-        pilots = [draft.at(bill) for bill in draft.stages.pilots]
-        if self._kept(pilots[0]):
-            return pilots
-        usual = self._usual(draft)
-        if self._kept(usual, own=True):
-            return [usual, *(pilot for pilot in pilots[-1:] if pilot.bill.cost.rho > usual.bill.cost.rho)]
-        self._afford(draft)
-        return pilots
+    def _least(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
+        """The query at the least price, which has to fit into what is left unless it was released at that price."""
+        with suppress(BudgetExceeded):
+            prepared = self._priced(draft, goals)
+            if self._kept(prepared):
+                return prepared
+        return self._priced(self._fitted(draft), goals)
 
-    def _kept_and_exact(self, draft: Draft, goals: Sequence[Goal]) -> Prepared | None:
-        """The query at the policy's default price, if it was released and meets the goals."""
-        usual = self._usual(draft) if goals else None
-        found = usual is not None and exact_enough(usual.bill, draft.plan, goals) and self._kept(usual)
-        return usual if found else None
+    def _answer_in_stages(
+        self, draft: Draft, goals: Sequence[Goal], nonnegative: bool, earlier: Result | None
+    ) -> Result:
+        """First releases, made before or pilots, until they show the price well enough; then, at it, the answer."""
+        stages, shown = draft.stages, list[Result]()
+        had = Fraction(0) if earlier is None else stages.worth(earlier._released.values())
+        try:
+            for price, ahead in zip(stages.rungs, (*stages.rungs[1:], None), strict=True):
+                pilot = draft.at(stages.at(price))
+                reused = earlier if price <= had and not self._kept(pilot) else None
+                shown.append(reused or self._answer(pilot, nonnegative))
+                verdict = enough(shown[-1], goals, stages)
+                if ahead is None or not verdict.leaves(ahead):
+                    break
+            firsts, notes = tuple(shown), verdict.notes
+            if verdict.price is not None and verdict.price > had:
+                shown.append(self._answer(draft.at(stages.at(verdict.price)), nonnegative))
+            elif earlier is not None:
+                shown.append(earlier)
+            notes = notes or shortfall(shown[-1], goals)
+        except BudgetExceeded as refusal:
+            if all(each.cost == FREE for each in shown):
+                raise
+            firsts, notes = tuple(shown), (f"this is the pilot only: {refusal.message}",)
+        return self._together(draft, firsts, shown, notes)
 
-    def _usual(self, draft: Draft) -> Prepared:
-        return draft.within(min(draft.epsilon, Fraction(self.policy.defaults.epsilon)))
+    def _together(
+        self, draft: Draft, firsts: Sequence[Result], shown: Sequence[Result], notes: tuple[str, ...]
+    ) -> Result:
+        """The last of some releases, with what all of them cost and a sentence about the first."""
+        paid = reduce(draft.funds.plus, (each.cost for each in shown), FREE)
+        pilots = [each.cost for each in firsts if each.cost != FREE]
+        many = "a pilot was" if len(pilots) == 1 else f"{len(pilots)} pilots were"
+        told = PILOT.format(many, reduce(draft.funds.plus, pilots, FREE)) if pilots else EARLIER
+        counted = [note for each in firsts for note in each.notes if note.startswith(REPLAYED)]
+        said = dict.fromkeys((*counted, told, *shown[-1].notes, *notes))
+        return replace(shown[-1], cost=paid, replayed=paid == FREE, notes=tuple(said))
 
-    def _kept(self, prepared: Prepared, *, own: bool = False) -> bool:
-        """Does the ledger have all of it? With `own`, and would none of it count against the analyst's cap?"""
+    def _earlier(self, draft: Draft, nonnegative: bool) -> Result | None:
+        """The query from the most exact releases that the analyst already has, if there are any for all of it."""
+        prepared = draft.at(draft.stages.pilots[0])
         archive = self._archive(self._ledger.salt())
-        found = [
-            self._ledger.find(archive.mark(priced), self.policy.keep)
-            for priced in prepared.bill.releases
-            if self.policy.replay and not priced.free
-        ]
-        mine = self.analyst is None or self.purpose is None
-        paid = [each for each in found if each is not None and (not own or (mine and each.analyst == self.analyst))]
-        return bool(self.policy.replay) and len(paid) == len(found)
+        asked = [priced for priced in prepared.bill.releases if self.policy.replay and not priced.free]
+        found = {p.bounded.release.name: each for p in asked if (each := archive.best(p)) is not None}
+        if not asked or len(found) < len(asked):
+            return None
+        tables = {p.bounded.release.name: public_table(p) for p in prepared.bill.releases if p.free}
+        tables |= {name: each.released for name, each in found.items()}
+        notes = tuple(dict.fromkeys(note for each in found.values() for note in each.notes))
+        origins = {each.mark: each.stored.entry for each in found.values()}
+        return self._finished(prepared, Made(tables, FREE, True, notes, (), origins), nonnegative)
 
-    def _afford(self, draft: Draft) -> None:
-        """Refuse before the pilot what might not be paid to the end."""
+    def _kept(self, prepared: Prepared) -> bool:
+        """Does the ledger have all of it?"""
+        archive = self._archive(self._ledger.salt())
+        paid = [priced for priced in prepared.bill.releases if not priced.free]
+        return bool(self.policy.replay) and all(self._ledger.find(archive.mark(p), self.policy.keep) for p in paid)
+
+    def _fitted(self, draft: Draft) -> Draft:
+        """The query with no more than is left: refused before a pilot only if that is next to nothing."""
         stages = draft.stages
         charges = [charge_of(bill.releases) for bill in (*stages.pilots, stages.at(stages.most))]
         whole = reduce(add, (charge for charge in charges if charge is not None))
-        self._ledger.afford(self._request(draft.sql, whole, draft.within(draft.epsilon).bill.cost, ()))
+        try:
+            self._ledger.afford(self._request(draft.sql, whole, draft.within(draft.most).bill.cost, ()))
+        except BudgetExceeded as refusal:
+            if refusal.fits is None:
+                raise
+            return replace(draft, left=Fraction(str(refusal.fits)))
+        return draft
 
     def _release(self, prepared: Prepared) -> Made:
         """Replay what was released before; charge for the rest, durably, and only then run it."""

@@ -28,7 +28,9 @@ def admit(charge: Charge, cost: Cost, accounts: list[Account]) -> None:
     if not refusing:
         return
     left = "; ".join(f"left for {account.name}: {_left(charge, cost, account)}" for account in accounts)
-    raise BudgetExceeded(f"this query costs {cost}; {left}", hint=_hint(charge, cost, refusing))
+    refusal = BudgetExceeded(f"this query costs {cost}; {left}", hint=_hint(charge, cost, refusing))
+    refusal.fits = _fits(charge, cost, refusing)
+    raise refusal
 
 
 def raise_hint(hint: str | None) -> str:
@@ -54,10 +56,18 @@ def _hint(charge: Charge, cost: Cost, refusing: list[Account]) -> str:
     wait = _wait(refusing)
     if any(_short_of_delta(charge, account) for account in refusing):
         return f"the delta for private group keys is spent: ask for a smaller delta, or group by declared values{wait}"
-    epsilon = digits_down(min(_within_reach(charge, cost, account) for account in refusing), 3)
-    if epsilon < 0.001:
+    epsilon = _fits(charge, cost, refusing)
+    if epsilon is None:
         return f"repeat a query of your own (it is free), or ask the steward to raise the cap{wait}"
     return f"ask for epsilon {epsilon:g} or less, or repeat a query of your own (it is free){wait}"
+
+
+def _fits(charge: Charge, cost: Cost, refusing: list[Account]) -> float | None:
+    """The ε at which all would admit the query, in three digits; None if that is next to nothing, or δ is short."""
+    if any(_short_of_delta(charge, account) for account in refusing):
+        return None
+    epsilon = digits_down(min(_within_reach(charge, cost, account) for account in refusing), 3)
+    return epsilon if epsilon >= 0.001 else None
 
 
 def _wait(refusing: list[Account]) -> str:

@@ -78,6 +78,9 @@ class Shell:
     def feed(self, line: str) -> None:
         """One more line of input."""
         word = line.strip().partition(" ")[0]
+        if self._buffer.strip().startswith("\\explain") and word.startswith("\\"):
+            text, self._buffer = self._buffer, ""
+            self._guarded(self._statement, text)
         if not self._buffer.strip() and word.startswith("\\") and word != "\\explain":
             self._guarded(self._command, line.strip().rstrip(";"))
             return

@@ -219,7 +219,9 @@ def _cut(bounded: Bounded) -> list[str]:
         return []
     many = f"{rows.source.rows_per_unit} row{'s' if rows.source.rows_per_unit != 1 else ''}"
     listed = " and ".join(sorted(limits))
-    return [f"{listed} per unit: no more than {many} give (max_rows_per_unit); beyond, units are cut or left out"]
+    return [
+        f"{listed} per unit: no more than {many} give (max_rows_per_unit); what is beyond is cut, or as a group NULL"
+    ]
 
 
 def _per_unit(relation: Relation, column: str) -> bool:

@@ -170,8 +170,11 @@ def _refusal(
     asked = ", ".join(map(str, goals))
     given = ", ".join(f"{g.name} ± {width:g}" for g, width in zip(goals, reached, strict=True))
     needed = "" if total >= funds.price * BEYOND else f" takes epsilon {float(funds.epsilon(total)):.3g}, which"
-    loose = ", ".join(f"{g.name!r}: {max(g.within.size, width):g}" for g, width in zip(goals, reached, strict=True))
+    loose = [(g.name, f"{max(g.within.size, width):g}") for g, width in zip(goals, reached, strict=True)]
+    keyword = ", ".join(f"{name!r}: {size}" for name, size in loose)
+    option = " ".join(f"--within {name}={size}" for name, size in loose)
     return BudgetExceeded(
         f"{asked}{needed} is beyond what this query may cost: epsilon {limit:.6g} gives {given}",
-        hint=f"ask for accuracy={{{loose}}}, or narrow the bounds of the columns",
+        hint=f"{', '.join(f'{name} ± {size}' for name, size in loose)} would fit: accuracy={{{keyword}}},"
+        f" or {option} on the command line",
     )

@@ -77,12 +77,18 @@ class Archive:
         stored = self.ledger.find(mark, self.keep)
         if stored is not None:
             return Found(unpack(stored.payload, priced), stored, mark)
-        if priced.portion.exact:
-            return None
+        return None if priced.portion.exact else self._covering(priced)
+
+    def best(self, priced: Priced) -> Found | None:
+        """The most accurate release that shows all of it, at whatever price, if the analyst is counted nothing."""
+        return self._covering(priced, own=True)
+
+    def _covering(self, priced: Priced, *, own: bool = False) -> Found | None:
         ways = list(wider(priced.bounded))
         families = [family(priced.bounded.release, way.relation, self.version, self.dataset) for way in ways]
         kept = zip(ways, self.ledger.relatives(families, self.analyst, self.keep, self.purpose), strict=True)
-        likely = [(way, each) for way, relatives in kept for each in relatives if might_cover(priced, each.recipe)]
+        offered = [(way, each) for way, relatives in kept for each in relatives if not (own and each.owed)]
+        likely = [(way, each) for way, each in offered if might_cover(priced, each.recipe)]
         likely.sort(key=lambda pair: -min(portion_of(pair[1].recipe).parts))
         return next((f for way, each in likely[:MOST_TRIED] if (f := self._part(priced, way, each)) is not None), None)
 

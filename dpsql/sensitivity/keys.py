@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from math import ceil, floor, prod
 
+from dpsql.bounds.aggregates import AT_MOST
 from dpsql.bounds.domain import Domain, value_at
 from dpsql.expressions.expression import Expression, Value
 from dpsql.expressions.types import Kind, Type
@@ -34,8 +35,9 @@ def make_keys(named: Sequence[tuple[str, Expression, Domain, bool]], limit: int)
     """All keys public, or all private: a product with one private key, or beyond the limit, is private.
 
     **Theorem.** Listing every public key, with zero where no row has it, tells nothing: the list is a function of the
-    SQL and the policy. A value outside the list counts as NULL (or is dropped where NULL cannot be), never as a value
-    of the list. **Checked by** the neighbour test, which compares the keys of both databases.
+    SQL and the policy. A value outside the list counts as NULL (or is dropped where NULL cannot be; a count per unit
+    may be beyond what the policy counts, so there NULL can be), never as a value of the list.
+    **Checked by** the neighbour test, which compares the keys of both databases.
     """
     keys = [
         Key(name, e, domain, public_values(domain, e.type, limit), attribute) for name, e, domain, attribute in named
@@ -86,4 +88,5 @@ def public_values(domain: Domain, type_: Type, limit: int) -> tuple[Value, ...] 
         return None
     if len(values) > limit:
         return None
-    return (*values, None) if domain.nullable else values
+    beyond = any(origin.startswith(AT_MOST) for origin in domain.origin)
+    return (*values, None) if domain.nullable or beyond else values

@@ -408,6 +408,12 @@ def pipe(town: Path, script: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+def test_a_command_ends_an_explain_that_has_no_semicolon(town: Path) -> None:
+    done = pipe(town, "\\explain SELECT count(*) FROM people\n\\budget\n")
+    assert done.returncode == 0, done.stderr
+    assert "sensitivity" in done.stdout and "spent" in done.stdout
+
+
 def test_a_script_can_be_piped_into_the_shell(town: Path) -> None:
     done = pipe(
         town,

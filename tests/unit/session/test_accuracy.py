@@ -69,7 +69,7 @@ def test_the_goal_is_reached_at_no_more_than_was_told_and_the_same_query_is_free
         assert worst(result, accuracy) <= 1.05
         assert 0 < result.cost.epsilon < 1 and result.cost.rho < told.cost.rho
         assert result.cost.delta <= told.cost.delta
-        assert any("a pilot was charged" in note for note in result.notes)
+        assert sum("charged first" in note for note in result.notes) == 1
         again = db.query(sql, accuracy=accuracy, mechanism=mechanism)
         assert again.replayed and again.cost.epsilon == 0
         assert again.fetchall() == result.fetchall()
@@ -128,31 +128,66 @@ def test_the_price_is_a_function_of_released_values_only(
     assert prices[0] == prices[1]
 
 
-def test_a_release_at_the_usual_price_takes_the_place_of_the_pilot() -> None:
+def test_a_release_at_any_price_takes_the_place_of_the_pilot() -> None:
     with connect() as db:
-        usual = db.query(COUNT)
-        result = db.query(COUNT, accuracy="2%")
-        assert result.replayed and result.fetchall() == usual.fetchall()
+        before = db.query(COUNT, epsilon=0.5)
+        result = db.query(COUNT, accuracy="5%")
+        assert result.replayed and result.fetchall() == before.fetchall()
         assert any("an earlier release" in note for note in result.notes)
-        closer = db.query(COUNT, accuracy="0.1%")
-        assert not closer.replayed and not any("a pilot was charged" in note for note in closer.notes)
-        assert db.query(COUNT, accuracy="0.1%").replayed
+        closer = db.query(COUNT, accuracy="0.04%")
+        assert not closer.replayed and not any("charged first" in note for note in closer.notes)
+        assert db.query(COUNT, accuracy="0.04%").replayed
 
 
-def test_a_looser_goal_reuses_the_pilot_of_a_tighter_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("accuracy", [300, "5%"])
+def test_a_better_answer_that_is_already_there_is_free(accuracy: Accuracy) -> None:
+    with connect() as db:
+        better = db.query("SELECT count(*) AS n, sum(x) AS s FROM t", epsilon=2)
+        result = db.query(COUNT, accuracy=accuracy)
+        assert result.replayed and result.cost.epsilon == 0
+        assert result.fetchall()[0][0] == better.fetchall()[0][0]
+
+
+def test_a_better_answer_of_somebody_else_is_not_counted_against_what_a_looser_one_costs(tmp_path: Path) -> None:
     path = tmp_path / "d.duckdb"
     with duckdb.connect(str(path)) as database:
         t = frame()
         database.register("f", t)
         database.execute("CREATE TABLE t AS SELECT * FROM f")
     policy = {"dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6}, "limits": {"epsilon": 2}, "tables": TABLES}
-    results = []
-    for accuracy in ("1%", "2%", "1%"):
-        with dpsql.connect(path, policy=policy, ledger=tmp_path / "d.ledger") as db:
-            results.append(db.query(COUNT, accuracy=accuracy))
-    assert any("a pilot was charged" in note for note in results[0].notes)
-    assert not results[1].replayed and not any("a pilot was charged" in note for note in results[1].notes)
-    assert results[2].replayed and results[2].fetchall() == results[0].fetchall()
+    with dpsql.connect(path, policy=policy, ledger=tmp_path / "l", analyst="ana") as ana:
+        ana.query(COUNT, epsilon=2)
+    with dpsql.connect(path, policy=policy, ledger=tmp_path / "l", analyst="ben") as ben:
+        told = ben.explain(COUNT, accuracy=300).cost
+        assert ben.query(COUNT, accuracy=300).cost == told
+        account = ben.budget().analyst
+        assert account is not None and account.spent.epsilon <= told.epsilon * 1.01
+
+
+def test_a_looser_goal_is_answered_by_a_tighter_one_and_a_tighter_one_uses_its_pilots() -> None:
+    with connect() as db:
+        results = [db.query(COUNT, accuracy=accuracy) for accuracy in ("2%", "5%", "0.5%", "2%")]
+    assert [result.replayed for result in results] == [False, True, False, True]
+    assert results[1].fetchall() == results[0].fetchall()
+
+
+def test_a_pilot_with_too_much_noise_is_followed_by_a_larger_one_and_never_decides() -> None:
+    """Of three groups of very different sizes, all in reach at the limit, none is given up."""
+    with connect(units=3_000, replay=False, budget={"epsilon": 1_000, "delta": 1e-6}) as db:
+        sql = "SELECT k, avg(x) AS a FROM t WHERE k <> 'none' GROUP BY k"
+        results = [db.query(sql, accuracy="10%") for _ in range(20)]
+    notes = [note for result in results for note in result.notes]
+    assert not any("out of reach" in note for note in notes)
+    assert sum("is missed" in note for note in notes) <= 5
+    assert all(result.cost.epsilon <= 2 for result in results)
+    assert any("pilots were charged first" in note for note in notes)
+
+
+def test_what_could_be_in_reach_is_answered_with_all_that_is_allowed() -> None:
+    with connect(units=20, replay=False, budget={"epsilon": 1_000, "delta": 1e-6}) as db:
+        results = [db.query(COUNT, accuracy="40%") for _ in range(20)]
+    assert not any("out of reach" in note for result in results for note in result.notes)
+    assert sum(result.cost.epsilon > 1.98 for result in results) >= 10
 
 
 def test_what_is_out_of_reach_costs_the_pilots_only_and_says_what_the_limit_gives() -> None:
@@ -172,16 +207,29 @@ def test_a_row_that_cannot_reach_its_goal_does_not_decide_for_the_others() -> No
         assert shown["a"] == pytest.approx(16_000, rel=0.1) and shown["b"] == pytest.approx(4_000, rel=0.1)
 
 
-def test_an_upper_bound_that_does_not_fit_is_refused_before_the_pilot_and_its_hint_works() -> None:
+@pytest.mark.parametrize("accuracy", ["2%", 100])
+def test_what_is_left_is_the_most_that_it_may_cost(accuracy: Accuracy) -> None:
     with connect(budget={"epsilon": 2, "delta": 1e-6}, limits={"epsilon": 2}) as db:
         db.query("SELECT sum(x) FROM t", epsilon=1.5)
-        spent = db.budget().dataset.spent
-        with pytest.raises(dpsql.BudgetExceeded, match="left for everyone") as caught:
-            db.query(COUNT, accuracy="2%")
+        left = db.budget().largest
+        assert left < 2
+        assert db.explain(COUNT, accuracy=accuracy).cost.epsilon <= left
+        result = db.query(COUNT, accuracy=accuracy)
+        assert 0 < result.cost.epsilon <= left
+        assert db.query(COUNT, accuracy=accuracy).replayed
+
+
+def test_a_refusal_names_an_accuracy_that_fits_what_is_left() -> None:
+    with connect(budget={"epsilon": 2, "delta": 1e-6}, limits={"epsilon": 2}) as db:
+        db.query("SELECT sum(x) FROM t", epsilon=1.5)
+        spent, left = db.budget().dataset.spent, db.budget().largest
+        with pytest.raises(dpsql.BudgetExceeded, match="n ± ") as caught:
+            db.query(COUNT, accuracy=1)
         assert db.budget().dataset.spent == spent
         assert caught.value.hint is not None
-        most = float(caught.value.hint.removeprefix("ask for epsilon ").partition(" ")[0])
-        assert db.query(COUNT, accuracy="2%", epsilon=most).cost.epsilon <= most
+        size = float(caught.value.hint.partition("n ± ")[2].partition(" ")[0])
+        assert f"accuracy={{'n': {size:g}}}" in caught.value.hint and f"--within n={size:g} " in caught.value.hint
+        assert db.query(COUNT, accuracy={"n": size}).cost.epsilon <= left
 
 
 def test_a_main_release_that_is_refused_after_all_leaves_the_pilot_that_was_paid(
