@@ -107,6 +107,7 @@ class Made:
     notes: tuple[str, ...]
     counted: tuple[str, ...]
     origins: Mapping[bytes, int]
+    version: str
 
 
 REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
@@ -244,8 +245,8 @@ class Connection:
     def _again(self, asked: str) -> Result | None:
         """The answer to what this session asked before, while the ledger has its releases."""
         self._open()
-        kept = self._recent.get(asked, self.data_version()) if self.policy.replay else None
-        if kept is None:
+        kept = self._recent.get(asked) if self.policy.replay else None
+        if kept is None or kept.version != self.data_version():
             return None
         found = {self._ledger.find(mark, self.policy.keep): entry for mark, entry in kept.origins.items()}
         stored = [each for each, entry in found.items() if each is not None and each.entry == entry]
@@ -258,7 +259,7 @@ class Connection:
         made = self._release(prepared)
         result = self._finished(prepared, made, nonnegative)
         if asked is not None and made.origins:
-            self._recent.keep(asked, Kept(result, self.data_version(), made.origins), prepared.plan)
+            self._recent.keep(asked, Kept(result, made.version, made.origins), prepared.plan)
         return replace(result, notes=(*result.notes, *made.counted))
 
     def _finished(self, prepared: Prepared, made: Made, nonnegative: bool) -> Result:
@@ -361,7 +362,7 @@ class Connection:
         tables |= {name: each.released for name, each in found.items()}
         notes = tuple(dict.fromkeys(note for each in found.values() for note in each.notes))
         origins = {each.mark: each.stored.entry for each in found.values()}
-        return self._finished(prepared, Made(tables, FREE, True, notes, (), origins), nonnegative)
+        return self._finished(prepared, Made(tables, FREE, True, notes, (), origins, archive.version), nonnegative)
 
     def _kept(self, prepared: Prepared) -> bool:
         """Does the ledger have all of it?"""
@@ -421,7 +422,9 @@ class Connection:
             done[priced.bounded.release.name] = replace(done[twin], priced=priced)
         cost = cost_of(prepared.bill, list(missing.values()))
         replayed = entry is None and not all(p.free for p in prepared.bill.releases)
-        return Made(done, cost, replayed, tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(counted)), origins)
+        return Made(
+            done, cost, replayed, tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(counted)), origins, archive.version
+        )
 
     def _archive(self, salt: bytes) -> Archive:
         return Archive(

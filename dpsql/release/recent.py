@@ -44,10 +44,9 @@ class Recent:
 
     kept: dict[str, Kept] = field(default_factory=dict)
 
-    def get(self, asked: str, version: str) -> Kept | None:
-        """The answer to the same question of the same version."""
-        found = self.kept.get(asked)
-        return found if found is not None and found.version == version else None
+    def get(self, asked: str) -> Kept | None:
+        """The answer to the same question, of whatever version."""
+        return self.kept.get(asked)
 
     def keep(self, asked: str, made: Kept, plan: Plan) -> None:
         """Remember an answer, if it is small and does not depend on the time."""

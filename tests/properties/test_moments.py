@@ -84,8 +84,8 @@ def test_what_has_no_bounds_is_refused_by_its_own_name(db: dpsql.Connection) -> 
 def test_bool_or_and_bool_and_are_thresholds(db: dpsql.Connection) -> None:
     sql = "SELECT bool_or(a > 50), bool_or(a > 100), bool_and(a >= 0), bool_and(a > 50), bool_or(a > 50) FILTER (WHERE c) FROM t"
     assert db.query(sql, epsilon=100).fetchall() == [(True, False, True, False, True)]
-    few = "SELECT bool_or(a > 99.99) FROM t"
-    assert db.query(few, epsilon=0.01).fetchall() == [(False,)]
+    few = [db.query(f"SELECT bool_or(a > 99.99 AND a <> {n}) FROM t", epsilon=0.01).fetchall()[0][0] for n in range(20)]
+    assert few.count(True) <= 8
 
 
 def test_width_bucket_has_public_keys(db: dpsql.Connection, data: duckdb.DuckDBPyConnection) -> None:
