@@ -248,8 +248,8 @@ class Connection:
         kept = self._recent.get(asked) if self.policy.replay else None
         if kept is None or kept.version != self.data_version():
             return None
-        found = {self._ledger.find(mark, self.policy.keep): entry for mark, entry in kept.origins.items()}
-        stored = [each for each, entry in found.items() if each is not None and each.entry == entry]
+        found = [(self._ledger.find(mark, self.policy.keep), entry) for mark, entry in kept.origins.items()]
+        stored = [each for each, entry in found if each is not None and each.entry == entry]
         if len(stored) < len(kept.origins):
             return None
         notes = [note for each in stored for note in self._counted(each)]

@@ -92,6 +92,7 @@ class Stored:
 class Relative:
     """A release of a sub-plan, without its payload; `owed` if it would yet count against the analyst who asks."""
 
+    number: int
     fingerprint: bytes
     recipe: Mapping[str, Any]
     owed: bool
@@ -141,8 +142,8 @@ class Ledger(ABC):
         """Keep a noisy table that this entry paid for, under one of the fingerprints it named."""
 
     @abstractmethod
-    def find(self, fingerprint: bytes, keep: timedelta | None = None) -> Stored | None:
-        """The first release kept under this fingerprint that is not older than `keep`."""
+    def find(self, fingerprint: bytes, keep: timedelta | None = None, number: int | None = None) -> Stored | None:
+        """The first release (or that of this number) kept under this fingerprint that is not older than `keep`."""
 
     @abstractmethod
     def relatives(

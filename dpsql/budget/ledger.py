@@ -151,10 +151,11 @@ class SqliteLedger(Ledger):
             number = self._append("release", [entry, key, digest, *known], body)
             self._db.execute("INSERT INTO payload VALUES (?, ?)", (number, payload))
 
-    def find(self, fingerprint: bytes, keep: timedelta | None = None) -> Stored | None:
+    def find(self, fingerprint: bytes, keep: timedelta | None = None, number: int | None = None) -> Stored | None:
         """See `Ledger`."""
         with self._reading():
-            found = next(self._fresh(self._book.kept.get(fingerprint.hex(), ()), keep), None)
+            fresh = self._fresh(self._book.kept.get(fingerprint.hex(), ()), keep)
+            found = next((kept for kept in fresh if number in (None, kept.number)), None)
             if found is None:
                 return None
             payload, charge = self._payload(found.number, found.digest), self._book.charge(found.entry, found.number)
@@ -170,7 +171,7 @@ class SqliteLedger(Ledger):
 
     def _relative(self, kept: Kept, whose: Whose) -> Relative:
         owed = bool(self._book.owes(kept.entry, whose, kept.number))
-        return Relative(bytes.fromhex(kept.fingerprint), kept.told()["recipe"], owed)
+        return Relative(kept.number, bytes.fromhex(kept.fingerprint), kept.told()["recipe"], owed)
 
     def _fresh(self, releases: Iterable[Kept], keep: timedelta | None) -> Iterator[Kept]:
         """Those that are not too old by the later of the clock and the last entry: a clock set back revives nothing."""

@@ -89,7 +89,9 @@ def footer(result: Result) -> str:
 def price(result: Result) -> str:
     """What was paid for an answer."""
     if result.replayed:
-        counted = any("counted once against your own cap" in note for note in result.notes)
+        from dpsql.session import REPLAYED
+
+        counted = any(note.startswith(REPLAYED) for note in result.notes)
         return f"free{' for the dataset' if counted else ''} (released before, and replayed)"
     return str(result.cost) if result.cost.epsilon else "free (no private data was used)"
 

@@ -209,6 +209,10 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
+def _rows(count: int) -> str:
+    return f"{count} row{'s' if count != 1 else ''}"
+
+
 def _cut(bounded: Bounded) -> list[str]:
     """Counts and sums per unit are known by how many rows of a unit count; where that is used, it is said."""
     expressions = [a.expression for a in bounded.arguments if a.expression is not None]
@@ -217,8 +221,7 @@ def _cut(bounded: Bounded) -> list[str]:
     rows = _base(bounded.release.source)
     if not limits or rows is None or rows.source is None:
         return []
-    many = f"{rows.source.rows_per_unit} row{'s' if rows.source.rows_per_unit != 1 else ''}"
-    listed = " and ".join(sorted(limits))
+    listed, many = " and ".join(sorted(limits)), _rows(rows.source.rows_per_unit)
     return [
         f"{listed} per unit: no more than {many} give (max_rows_per_unit); what is beyond is cut, or as a group NULL"
     ]
@@ -251,8 +254,7 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
         notes += _cut(bounded)
         if bounded.weight is not None and bounded.weight.terms:
             rows = bounded.release.source.rows_per_unit
-            many = f"{rows} row{'s' if rows != 1 else ''}"
-            notes.append(f"a unit with more than {many} of {bounded.release.table} is weighed down to {rows}")
+            notes.append(f"a unit with more than {_rows(rows)} of {bounded.release.table} is weighed down to {rows}")
         if priced.threshold is not None:
             notes.append("groups with few units are left out")
     return tuple(dict.fromkeys(notes))

@@ -61,13 +61,6 @@ def cheapest(releases: Sequence[Bounded], plan: Plan, goals: Sequence[Goal], fun
     return spend(releases, portions, funds)
 
 
-def exact_enough(bill: Bill, plan: Plan, goals: Sequence[Goal]) -> bool:
-    """Does a bill meet goals that can be foreseen?"""
-    made = {priced.bounded.release.name: priced for priced in bill.releases}
-    direct = [(goal.within, plan.outputs[goal.column].direct or ("", 0)) for goal in goals]
-    return all((half_width(made[n], i, w.confidence) or 0.0) <= w.size for w, (n, i) in direct)
-
-
 def least(meets: Callable[[Fraction], bool], most: Fraction, digits: int = DIGITS) -> Fraction | None:
     """The least price that a monotone test accepts, in so many decimal digits; None if the most is not enough.
 

@@ -100,7 +100,7 @@ class Archive:
         made = self._made_again(asked, way, relative)
         if made is None or not covers(asked, made) or (relative.owed and made.price > asked.price):
             return None
-        stored = self.ledger.find(relative.fingerprint, self.keep)
+        stored = self.ledger.find(relative.fingerprint, self.keep, relative.number)
         if stored is None:
             return None
         notes = [OF_MORE] if min(made.portion.parts) < min(asked.portion.parts) else []

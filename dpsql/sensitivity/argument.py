@@ -32,7 +32,7 @@ class Argument:
         """**Theorem.** No total overflows: α·Σ + β·n stays below 2¹²⁷ for up to 2⁴⁴ rows.
 
         **Proof.** A row adds at most 2⁵⁰ to Σ and β is at most 2⁵¹; a weight adds 30 bits: 2·2⁵⁰·2³⁰·2⁴⁴ + 2⁵¹·2³⁰·2⁴⁴
-        is below 2¹²⁷. **Checked by** `tests/privacy/test_found_by_review.py`, with bounds up to the largest float.
+        is below 2¹²⁷. **Checked by** `tests/privacy/test_found_by_review.py`, with the widest bounds that are taken.
         """
         if self.magnitude > 2**50:
             raise InternalError("plan invariant broken: an argument that does not fit its grid")

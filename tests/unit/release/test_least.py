@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,9 +13,10 @@ import pytest
 
 import dpsql
 from dpsql.budget.allocate import Bill, Funds, Portions, allocate, charge_of, fund, spend
+from dpsql.plan.plan import Plan
 from dpsql.release.intervals import half_width
-from dpsql.release.least import cheapest, exact_enough, least
-from dpsql.release.target import Accuracy, read_goals
+from dpsql.release.least import cheapest, least
+from dpsql.release.target import Accuracy, Goal, read_goals
 from dpsql.session import Prepared
 
 POLICY = {
@@ -62,6 +64,13 @@ def portions(bill: Bill) -> Portions:
             tuple(Fraction((c.epsilon if bill.mechanism == "laplace" else c.rho) or 0, 10**40) for c in charges if c)
         )
     return tuple(made)
+
+
+def exact_enough(bill: Bill, plan: Plan, goals: Sequence[Goal]) -> bool:
+    """Does a bill meet goals that can be foreseen?"""
+    made = {priced.bounded.release.name: priced for priced in bill.releases}
+    direct = [(goal.within, plan.outputs[goal.column].direct or ("", 0)) for goal in goals]
+    return all((half_width(made[n], i, w.confidence) or 0.0) <= w.size for w, (n, i) in direct)
 
 
 def _only(p, index):  # type: ignore[no-untyped-def]
