@@ -13,7 +13,7 @@ from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_
 from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Column as Reference
 from dpsql.expressions.expression import Value
-from dpsql.expressions.types import Kind, Type
+from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.plan.ownership import Facts, Schema, labels_of, path_to_unit, stored_column, unverified
 from dpsql.plan.public import NoPublicData, PublicData
 from dpsql.plan.relation import UNIT, Field, PublicScan, Scan
@@ -165,7 +165,13 @@ def _seen(table: PrivateTable, declared: Declared, allowed: frozenset[str] | Non
 
 
 def _public(name: str, declared: Declared, stored: Mapping[str, str], allowed: frozenset[str] | None) -> PublicTable:
-    wanted = list(declared.columns) if declared.columns is not None else list(stored)
+    """What it names, or else every column of a type that dpsql knows: the others do not exist for analysts."""
+    known = [column for column, type_ in stored.items() if from_engine(type_) is not None]
+    wanted = list(declared.columns) if declared.columns is not None else known
+    if not wanted:
+        raise PolicyError(
+            f"tables.{name}: it has no column of a type that can be shown", hint="leave the table out of the policy"
+        )
     columns = [stored_column(name, each, stored) for each in wanted if allowed is None or fold(each) in allowed]
     return PublicTable(name, tuple(column for column, _ in columns), tuple(type_ for _, type_ in columns))
 
