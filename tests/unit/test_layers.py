@@ -9,7 +9,7 @@ import dpsql
 
 ROOT = Path(dpsql.__file__).parent
 FLOW = ["errors", "policy", "parse", "mechanisms", "expressions", "bounds", "plan", "sensitivity", "budget", "engines",
-        "release", "session", "audit", "interfaces"]  # fmt: skip
+        "release", "search", "session", "audit", "interfaces"]  # fmt: skip
 MAY_NAME_EXACT = {"engines/base.py", "engines/duckdb/engine.py", "release/noise.py"}
 
 
