@@ -26,6 +26,7 @@ from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy import Policy, load_policy, to_decimal
+from dpsql.policy.auto import Found, Subject
 from dpsql.release.bars import bar_columns
 from dpsql.release.clipped import clipped_shares
 from dpsql.release.enough import Stages, enough, shortfall
@@ -39,6 +40,7 @@ from dpsql.release.result import Result
 from dpsql.release.stored import pack
 from dpsql.release.tabulate import tabulate
 from dpsql.release.target import Accuracy, Goal, read_goals
+from dpsql.search import Searches, before
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check, checks_of
@@ -57,6 +59,12 @@ class Prepared:
     bill: Bill
     types: tuple[str, ...]
     checks: tuple[Check, ...] = ()
+    total: Cost | None = None
+
+    @property
+    def cost(self) -> Cost:
+        """What it costs, with searches that come first."""
+        return self.bill.cost if self.total is None else self.total
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,9 @@ class Draft:
     types: tuple[str, ...]
     checks: tuple[Check, ...] = ()
     left: Fraction | None = None
+    missing: tuple[Subject, ...] = ()
+    searched: tuple[Stored, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def at(self, bill: Bill) -> Prepared:
         """The query at a price."""
@@ -173,9 +184,17 @@ class Connection(Pep249Errors):
         if accuracy is None and (again := self._again(asked)) is not None:
             return again
         draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
+        paid = self._search(draft)
+        if draft.missing:
+            draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
+        counted = [note for each in draft.searched for note in self._counted(each)]
         if goals:
-            return self._answer_as_exactly(draft, goals, nonnegative)
-        return self._answer(self._priced(draft, ()), nonnegative, asked)
+            result = self._answer_as_exactly(draft, goals, nonnegative)
+        else:
+            result = self._answer(self._priced(draft, ()), nonnegative, None if draft.notes else asked)
+        cost = draft.funds.plus(result.cost, paid)
+        notes = dict.fromkeys((*result.notes, *draft.notes, *counted))
+        return replace(result, cost=cost, replayed=result.replayed and paid == FREE, notes=tuple(notes))
 
     @in_turn
     def explain(
@@ -211,7 +230,13 @@ class Connection(Pep249Errors):
         clipped: bool = False,
     ) -> Prepared:
         """Parse, plan, bound and price: all that can refuse does so here, before anything is charged."""
-        return self._priced(*self._draft(sql, Asked(epsilon, delta, mechanism), None, parameters, clipped=clipped))
+        draft, _ = self._draft(sql, Asked(epsilon, delta, mechanism), None, parameters, clipped=clipped)
+        if draft.missing:
+            raise InterfaceError(
+                f"not searched for yet: {', '.join(map(str, draft.missing))}",
+                hint="ask the query once, or let the steward run `dpsql bounds --search`",
+            )
+        return self._priced(draft, ())
 
     def _draft(
         self,
@@ -232,11 +257,14 @@ class Connection(Pep249Errors):
             said = tree.sql("duckdb") if parameters else sql
             asked = keywords.over(read_hints(sql)).over(self.asked)
             epsilon, delta = self._price(asked, accurate=accuracy is not None)
-            plan = build(tree, self._catalog)
             chosen = choose_mechanism(_mechanism(asked.mechanism or self.policy.defaults.mechanism), delta)
+            known = self.searches.knowledge(tree, self._catalog, chosen)
+            plan = build(tree, known.catalog)
             bounded = tuple(bound(release, chosen, self._catalog.max_public_keys) for release in plan.releases)
             checks = checks_of(bounded, chosen) if clipped else ()
-            draft = Draft(said, plan, bounded, epsilon, delta, chosen, self._finisher.check(plan), checks)
+            types = self._finisher.check(plan)
+            draft = Draft(said, plan, bounded, epsilon, delta, chosen, types, checks)
+            draft = replace(draft, missing=known.missing, searched=known.stored, notes=known.notes)
             return draft, () if accuracy is None else read_goals(accuracy, plan.outputs)
 
     def _priced(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
@@ -260,12 +288,39 @@ class Connection(Pep249Errors):
         if goals:
             with suppress(BudgetExceeded):
                 draft = self._fitted(draft)
+        if draft.missing:
+            prepared, search = self._priced(draft, ()), self._search_cost(draft)
+            total = draft.funds.plus(prepared.bill.cost, search)
+            return replace(prepared, total=total), before(draft.missing, search)
         said = ", ".join(map(str, goals))
         if foreseeable(draft.plan, goals):
             return self._priced(draft, goals), f"the least that gives {said}" if goals else None
         pilot = draft.stages.pilots[0].cost
         remark = f"at most: a pilot ({pilot}, or more), or an earlier release, shows what {said} takes"
         return self._priced(draft, ()), remark
+
+    def _search(self, draft: Draft) -> Cost:
+        """Search for what the query needs and nobody searched for; refused as a whole if the query cannot follow."""
+        if not draft.missing:
+            return FREE
+        bills = [draft.within(draft.most).bill, *(self.searches.search(subject)[1] for subject in draft.missing)]
+        charges = [charge for bill in bills if (charge := charge_of(bill.releases)) is not None]
+        cost = self._search_cost(draft)
+        self._ledger.afford(self._request(draft.sql, reduce(add, charges), cost, ()))
+        for subject in draft.missing:
+            self.search(subject)
+        return cost
+
+    def search(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
+        """Search for the bounds of one subject, unless somebody did: charged as any release is."""
+        if self.searches.read(subject) is None:
+            plan, bill = self.searches.search(subject)
+            self._release(Prepared(f"a private search: {subject}", plan, bill, ()))
+        return self.searches.read(subject)
+
+    def _search_cost(self, draft: Draft) -> Cost:
+        bills = [self.searches.search(subject)[1] for subject in draft.missing]
+        return reduce(draft.funds.plus, (bill.cost for bill in bills), FREE)
 
     def _again(self, asked: str) -> Result | None:
         """The answer to what this session asked before, while the ledger has its releases."""
@@ -572,10 +627,30 @@ class Connection(Pep249Errors):
 
     @cached_property
     def _catalog(self) -> Catalog:
+        return self._catalog_of(self.policy, self.analyst)
+
+    @cached_property
+    def _whole_catalog(self) -> Catalog:
+        """The steward's."""
+        return self._catalog_of(self.policy, None)
+
+    def _catalog_of(self, policy: Policy, analyst: str | None) -> Catalog:
         facts = self._engine.constraints(self.policy)
         if self._engine.verifiable:
             facts |= {(table.lower(), fact) for table, fact in self._ledger.facts(self.data_version())}
-        return make_catalog(self.policy, self._engine.schema(), facts, self.analyst, self._engine.public)
+        return make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public)
+
+    @cached_property
+    def searches(self) -> Searches:
+        """The private searches for bounds that the policy leaves open."""
+        return Searches(
+            self.policy,
+            self._ledger,
+            Fraction(self._default_delta),
+            lambda policy: self._catalog_of(policy, self.analyst),
+            lambda: self._whole_catalog,
+            lambda: self._archive(self._ledger.salt()),
+        )
 
     @cached_property
     def _finisher(self) -> Finisher:
@@ -601,7 +676,7 @@ class Connection(Pep249Errors):
             release_plan(p, "" if p.free else seen(self._engine.emit(p, None))) for p in prepared.bill.releases
         )
         return Explanation(
-            prepared.bill.cost,
+            prepared.cost,
             prepared.bill.mechanism,
             releases,
             alternatives,

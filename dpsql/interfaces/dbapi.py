@@ -65,7 +65,7 @@ class Cursor:
         self._forget()
         asked = list(seq_of_parameters)
         for parameters in asked:
-            self.connection.prepare(operation, parameters=parameters)
+            self.connection.explain(operation, parameters)
         self._next = [self.connection.query(operation, parameters) for parameters in asked]
         self.nextset()
         return self

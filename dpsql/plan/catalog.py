@@ -54,6 +54,8 @@ class PublicTable:
         return PublicScan(tuple(fields), False, 1, False, self.name)
 
 
+FOUND = "found for"
+SEARCHABLE = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.DATE, Kind.TIMESTAMP)
 Table = PrivateTable | PublicTable | UnavailableTable
 LISTED = 10_000
 """Up to so many values are taken from the public table that a column refers to."""
@@ -199,8 +201,12 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
 
 
 def _domain(where: str, spec: Column, type_: Type) -> Domain:
-    declared = f"declared for {where}"
+    declared = f"declared for {where}" if spec.bounds is None else f"{FOUND} {where} by a private search"
     known = of_type(type_)
+    if spec.bounds is not None and type_.kind not in SEARCHABLE:
+        raise PolicyError(
+            f"tables.{where}: bounds are searched for numbers and dates only", hint="delete `bounds: auto`"
+        )
     if type_.kind is not Kind.BOOLEAN:
         known = Domain(known.lower, known.upper, None, True, known.nan, known.origin)
     if spec.values is not None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from dpsql.policy.auto import UNSEARCHED
 from dpsql.policy.catalog import Relation, family, quote, read_catalog
 from dpsql.policy.fit import literal, misfits
 from dpsql.policy.model import Column, ForeignKey, Policy, Table
@@ -230,6 +231,8 @@ class _Checker:
 
     def over_cap(self, name: str, owners: str) -> Finding:
         cap = self.policy.rows_per_unit(name)
+        if cap == UNSEARCHED:
+            return _information(name, "max_rows_per_unit", "left to a private search: `dpsql bounds` shows it")
         over = self.count(
             f"SELECT count(*) FROM (SELECT owner FROM {owners} WHERE owner IS NOT NULL "
             f"GROUP BY owner HAVING count(*) > {cap})"
