@@ -66,7 +66,9 @@ def show(file: UsersFile = Path("users.yaml")) -> None:
 
 def serve(
     db: Annotated[Path, typer.Argument(metavar="DB", help="A DuckDB file; it is opened read-only.")],
-    policy: Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="Default: policy.yaml beside DB.")] = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="FILE", help="Default: policy.yaml beside DB.")
+    ] = None,
     ledger: Annotated[str | None, typer.Option("--ledger", metavar="FILE")] = None,
     file: UsersFile = Path("users.yaml"),
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
@@ -91,7 +93,7 @@ def serve(
     asyncio.run(_serve(db, chosen, ledger, file, host, port, steward_port, pem, limits))
 
 
-async def _serve(  # noqa: PLR0913
+async def _serve(
     db: Path,
     policy: Path,
     ledger: str | None,
@@ -127,9 +129,11 @@ async def _serve(  # noqa: PLR0913
     paths = own_certificate(folder_of(file), host) if pem is None else pem
     assert paths[0] is not None and paths[1] is not None
     server = Server(load_policy(policy).dataset, connect, known, tls_context(paths[0], paths[1]), limits)
-    taken = await server.start(host, port, steward_port)
-    screen().print(f"serving {server.dataset} on {host}:{taken} (TLS, SCRAM-SHA-256) for {', '.join(known)}", soft_wrap=True)
-    screen().print(f"  psql 'host={host} port={taken} dbname={server.dataset} user={next(iter(known), 'NAME')}'", soft_wrap=True)
+    taken, health = await server.start(host, port, steward_port)
+    watch = "" if health is None else f"; /healthz and /metrics on the steward's port {health}"
+    said = f"serving {server.dataset} on {host}:{taken} (TLS, SCRAM-SHA-256) for {', '.join(known)}{watch}"
+    said += f"\n  psql 'host={host} port={taken} dbname={server.dataset} user={next(iter(known), 'NAME')}'"
+    screen().print(said, soft_wrap=True, highlight=False)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)

@@ -48,13 +48,13 @@ def _make(host: str) -> tuple[bytes, bytes]:
         ) from None
     secret = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
-    now = datetime.now(UTC)
+    now, names = datetime.now(UTC), dict.fromkeys((host, "localhost"))
     made = (
         x509.CertificateBuilder()
         .subject_name(name).issuer_name(name).public_key(secret.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(minutes=5)).not_valid_after(now + timedelta(days=825))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(each) for each in dict.fromkeys((host, "localhost"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(each) for each in names]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(secret, hashes.SHA256())
     )  # fmt: skip

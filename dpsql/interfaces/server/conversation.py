@@ -1,7 +1,7 @@
 """One client, from its first message to its last: the protocol's states, and what each statement is answered with.
 
 **Theorem.** Parse, Bind and Describe release nothing; one Execute (or one statement of a simple query) asks dpsql once.
-**Proof.** The only call of `Connection.query` is in `_answer`, which `_execute` and `_simple` reach once for a statement;
+**Proof.** The only call of `Connection.query` is in `_query`, which `_execute` and `_simple` reach once for a statement;
 a portal keeps its answer, so that fetching the rest of it asks nobody. Everything else calls `describe` or `explain`,
 which touch no data. **Checked by** `tests/server/test_protocol.py`.
 """
@@ -366,7 +366,7 @@ class Conversation:
             raise Stop(Fault("the catalogue did not answer", "58000", "ask again")) from None
 
     async def _worked(self, statement: Statement, task: Callable[[Connection], Any]) -> Any:
-        """A task in a thread, until it is done, cancelled, or takes too long; a thread that goes on is not waited for."""
+        """A task in a thread, until it is done, cancelled, or takes too long; nobody waits for one that goes on."""
         self.cancelled.clear()
         working = asyncio.ensure_future(self.work(self.user, task))
         stopping = asyncio.ensure_future(self.cancelled.wait())

@@ -1,4 +1,4 @@
-"""Where blocking work is done: a few threads, and connections to the dataset that users of one account share in turn."""
+"""Where blocking work is done: a few threads, with connections that the users of one account take in turn."""
 
 from __future__ import annotations
 

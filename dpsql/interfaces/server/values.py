@@ -89,7 +89,7 @@ _BINARY: dict[int, Callable[[Any], bytes]] = {
 }
 
 
-# parameters -------------------------------------------------------------------------------------------------------------
+# parameters ---------------------------------------------------------------------------------------------------------
 
 Parameter = bool | int | float | Decimal | str | date | datetime | time | None
 
@@ -124,8 +124,9 @@ def _read_numeric(data: bytes) -> Decimal:
     if sign not in (0, 0x4000) or len(data) != 8 + 2 * count:
         raise ValueError("not a finite number")
     groups = struct.unpack(f"!{count}H", data[8:])
-    total = sum(Decimal(group).scaleb(4 * (weight - i)) for i, group in enumerate(groups))
-    return round(-total if sign else Decimal(total), scale)
+    parts = (Decimal(group).scaleb(4 * (weight - i)) for i, group in enumerate(groups))
+    total = sum(parts, Decimal(0)).quantize(Decimal(1).scaleb(-scale))
+    return -total if sign else total
 
 
 def _moment(text: str) -> datetime:

@@ -83,7 +83,7 @@ async def read_message(reader: StreamReader, limit: int) -> tuple[bytes, Body] |
         raise Malformed("the client left in the middle of a message") from None
 
 
-# messages of the server -------------------------------------------------------------------------------------------------
+# messages of the server ---------------------------------------------------------------------------------------------
 
 
 def message(kind: bytes, *parts: bytes) -> bytes:
