@@ -111,7 +111,7 @@ def _ties_left(patch: Patch) -> None:
 
 def _global_window(patch: Patch) -> None:
     original = windows._window
-    patch.setattr(Relation, "owner_of", lambda self, expression: "unit")
+    patch.setattr(Relation, "owner_of", lambda self, expression: "somebody")
 
     def everybody(over: Any, relation: Any, below: Any) -> str:
         return original(over, relation, below).replace(f"PARTITION BY {below.unit}, ", "PARTITION BY ")
