@@ -164,6 +164,11 @@ def test_sqlalchemy_reflects_and_pandas_reads(served: Served) -> None:
     engine.dispose()
 
 
+def _psql(served: Served, command: str) -> subprocess.CompletedProcess[str]:
+    words = ["psql", served.dsn(), "-X", "-c", command]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+
 @pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed (Debian: postgresql-client)")
 @pytest.mark.parametrize(
     ("command", "words"),
@@ -175,16 +180,14 @@ def test_sqlalchemy_reflects_and_pandas_reads(served: Served) -> None:
     ],
 )  # fmt: skip
 def test_psql(served: Served, command: str, words: str) -> None:
-    done = subprocess.run(["psql", served.dsn(), "-X", "-c", command], capture_output=True, text=True, timeout=60)
+    done = _psql(served, command)
     assert done.returncode == 0, done.stderr
     assert words in done.stdout
 
 
 @pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed (Debian: postgresql-client)")
 def test_psql_shows_where_and_what_to_do(served: Served) -> None:
-    done = subprocess.run(
-        ["psql", served.dsn(), "-X", "-c", "SELECT avg(tip)\nFROM orders"], capture_output=True, text=True, timeout=60
-    )
+    done = _psql(served, "SELECT avg(tip)\nFROM orders")
     assert done.returncode == 1
     assert "LINE 1: SELECT avg(tip)\n                   ^" in done.stderr
     assert "HINT:" in done.stderr

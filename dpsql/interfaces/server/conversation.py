@@ -1,7 +1,7 @@
 """One client, from its first message to its last: the protocol's states, and what each statement is answered with.
 
 **Theorem.** Parse, Bind and Describe release nothing; one Execute (or one statement of a simple query) asks dpsql once.
-**Proof.** The only call of `Connection.query` is in `_query`, which `_execute` and `_simple` reach once for a statement;
+**Proof.** The only call of `Connection.query` is in `_query`, which `_execute` and `_simple` reach once a statement;
 a portal keeps its answer, so that fetching the rest of it asks nobody. Everything else calls `describe` or `explain`,
 which touch no data. **Checked by** `tests/server/test_protocol.py`.
 """

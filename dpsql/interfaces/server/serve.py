@@ -241,7 +241,8 @@ class Server:
             **shadow.settings, "server_encoding": "UTF8", "client_encoding": "UTF8", "DateStyle": "ISO, MDY",
             "TimeZone": "UTC", "integer_datetimes": "on", "standard_conforming_strings": "on",
             "IntervalStyle": "postgres", "is_superuser": "off", "session_authorization": "analyst",
-            "in_hot_standby": "off", "default_transaction_read_only": "on", "application_name": said.get("application_name", ""),
+            "in_hot_standby": "off", "default_transaction_read_only": "on",
+            "application_name": said.get("application_name", ""),
         }  # fmt: skip
         told = b"".join(wire.parameter_status(name, value) for name, value in statuses.items())
         return wire.authentication(0) + told + wire.backend_key(seat.number, seat.secret) + wire.ready("I")
