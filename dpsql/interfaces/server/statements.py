@@ -23,6 +23,8 @@ _WORDS = {
     "SHOW": "show", "DISCARD": "discard", "DEALLOCATE": "deallocate", "LISTEN": "listen", "UNLISTEN": "listen",
     "CLOSE": "close", "EXPLAIN": "explain", "COPY": "copy",
 }  # fmt: skip
+_READING = ("SELECT", "WITH", "VALUES", "TABLE", "(")
+"""What may go to the catalogue; anything else is for dpsql to refuse."""
 
 
 class Kind(Enum):
@@ -81,6 +83,8 @@ def _kind(tokens: list[Token], tables: Collection[str]) -> tuple[Kind, str]:
     word = _WORDS.get(tokens[0].text.upper(), "")
     if word:
         return Kind.SESSION, word
+    if tokens[0].text.upper() not in _READING:
+        return Kind.QUERY, ""
     names = {t.text.lower() for t in tokens if t.token_type not in (TokenType.STRING, TokenType.NUMBER)}
     catalogue = any(name in _CATALOGUE or name.startswith("pg_") for name in names)
     own = not names.isdisjoint(tables)
