@@ -37,7 +37,7 @@ class TableInfo:
 def visible_tables(db: Connection) -> list[TableInfo]:
     """What the analyst of this connection may name in a query."""
     schema = db._engine.schema()
-    return [_table(each, db.policy, schema.get(each.name.lower(), {})) for each in db._catalog.tables.values()]
+    return [_table(each, db.policy, schema.get(fold(each.name), {})) for each in db._catalog.tables.values()]
 
 
 def _table(known: Table, policy: Policy, stored: Mapping[str, str]) -> TableInfo:
