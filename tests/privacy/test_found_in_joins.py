@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -65,6 +67,23 @@ def test_a_key_is_not_the_unit_whose_name_differs_by_an_accented_capital() -> No
     )  # fmt: skip
     tables = {"home": {"unit": "É", "columns": {"é": {}}}, "t": {"unit": {"p": "home.é"}}}
     assert counted(data, tables, "SELECT count(*) FROM t") == 1
+
+
+def test_names_are_folded_in_one_place() -> None:
+    """`str.lower` folds letters that DuckDB does not; below the session only names of functions are compared with it."""
+    functions = ("exp.Anonymous", "BARS[", "name_of(")
+    root = Path(dpsql.__file__).parent
+    found = [
+        f"{path.name}: {line.strip()}"
+        for folder in ("plan", "engines", "sensitivity", "search", "policy")
+        for path in sorted((root / folder).rglob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"(name|table|column|alias|key|parent|references)\.lower\(\)", line)
+        and not any(each in line for each in functions)
+    ]
+    assert found == [
+        'draft.py: simple = all(_PLAIN.fullmatch(part) for part in name.split(".")) and name.lower() not in _WORDS'
+    ]
 
 
 def test_a_name_of_three_parts_is_not_read_as_one_of_two() -> None:
