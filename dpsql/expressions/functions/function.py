@@ -37,7 +37,7 @@ class Parameter:
             argument = read_date(argument)
         require(argument, *self.kinds, what=what)
         if self.handed == "BIGINT" and (argument.type.lower < INT64[0] or argument.type.upper > INT64[1]):
-            raise Mismatch(f"{what} takes whole numbers of 64 bits; cast it first: {argument}::BIGINT")
+            raise Mismatch(f"{what} takes whole numbers of 64 bits; cast it first: CAST({argument} AS BIGINT)")
         if self.accepts is not None:
             problem = "takes a constant here" if not isinstance(argument, Literal) else self.accepts(argument.value)
             if problem is not None:

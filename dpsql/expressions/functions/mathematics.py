@@ -150,7 +150,7 @@ def _signed(args: tuple[Expression, ...], what: str) -> None:
     """DuckDB's answer depends on the width of the type; refuse where the width is not known."""
     it = args[0].type
     if (it.lower, it.upper) in _UNSIGNED or (it.lower < 0 and (it.lower, it.upper) not in _SIGNED):
-        raise Mismatch(f"{what} depends on the width of the number; cast it: {args[0]}::BIGINT")
+        raise Mismatch(f"{what} depends on the width of the number; cast it: CAST({args[0]} AS BIGINT)")
 
 
 def _bit_not(args: tuple[Expression, ...]) -> Expression:
