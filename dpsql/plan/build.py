@@ -45,6 +45,7 @@ from dpsql.plan.relate_sets import distinct_rows, set_operation, without_owner, 
 from dpsql.plan.relation import Aggregate, Item, Relation
 from dpsql.plan.scope import Correlated, Named, Scope, named, scope_of
 from dpsql.plan.sets import Keys, made_family, union_of
+from dpsql.policy.names import fold
 
 ROW = "_row"
 
@@ -101,13 +102,13 @@ def _names(query: exp.Expr) -> frozenset[str] | None:
     """All names that the query uses, folded; None if a star stands for more."""
     if any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star)):
         return None
-    return frozenset(name.name.lower() for name in query.find_all(exp.Identifier))
+    return frozenset(fold(name.name) for name in query.find_all(exp.Identifier))
 
 
 def _reserved(query: exp.Query) -> None:
     """A name like `_r0` is a released table's; the analyst's own would stand before it."""
     for node in query.find_all(exp.CTE, exp.TableAlias):
-        if node.alias_or_name.lower().startswith(("_r", "_s")) and node.alias_or_name[2:].isdigit():
+        if fold(node.alias_or_name).startswith(("_r", "_s")) and node.alias_or_name[2:].isdigit():
             raise refuse(f"the name {node.alias_or_name} is reserved", node, kind=ParseError, hint="take another name")
 
 
@@ -181,7 +182,7 @@ class _Builder:
         seen, kept = dict(ctes), []
         for cte in with_.expressions:
             made = _renamed(self.query(cte.this, seen), cte.args.get("alias"))
-            seen[cte.alias.lower()] = made
+            seen[fold(cte.alias)] = made
             if isinstance(made, Open):
                 cte.set("this", made.node)
                 kept.append(cte)
@@ -245,8 +246,8 @@ class _Builder:
 
     def _table(self, node: exp.Table, ctes: Mapping[str, Made]) -> Made:
         db = node.db.lower()
-        if not db and node.name.lower() in ctes:
-            return ctes[node.name.lower()]
+        if not db and fold(node.name) in ctes:
+            return ctes[fold(node.name)]
         found = self.catalog.find(node.name) if db in ("", "main", "public") and not node.catalog else None
         if found is None:
             raise refuse(f"there is no table {node.name}", node, kind=ParseError, hint=self.catalog.nearest(node.name))
@@ -268,7 +269,7 @@ class _Builder:
 
     def _public_scan(self, table: PublicTable) -> Relation:
         """A public table below the aggregate, with the domains of the columns that the query names."""
-        wanted = [c for c in table.columns if self.names is None or c.lower() in self.names]
+        wanted = [c for c in table.columns if self.names is None or fold(c) in self.names]
         return table.scan(self.catalog.public.domains(table.name, wanted))
 
     def _subquery(self, node: exp.Expr, ctes: Mapping[str, Made]) -> exp.Expr:
@@ -294,12 +295,12 @@ class _Builder:
             if replaced is not inner:
                 inner.replace(replaced)
         nested = len(self.releases) > releases
-        columns = [(name.lower(), o) for _, name, made in sources if isinstance(made, Open) for o in made.outputs]
+        columns = [(fold(name), o) for _, name, made in sources if isinstance(made, Open) for o in made.outputs]
         outputs: list[Output] = []
         for item in node.expressions:
             star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
             if isinstance(star, exp.Star):
-                table = item.table.lower() if isinstance(item, exp.Column) else ""
+                table = fold(item.table) if isinstance(item, exp.Column) else ""
                 outputs += [o for name, o in columns if not table or name == table]
             else:
                 outputs.append(open_output(item, columns, nested))
@@ -391,7 +392,7 @@ class _Builder:
         *,
         top: bool,
     ) -> Made:
-        aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+        aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
         relation, scope = self._chosen(node, joined, aliases, ctes)
         source = Private(relation, tables)
         node.set("expressions", expanded(node, scope))
@@ -542,7 +543,7 @@ class _Builder:
 def _with_windows(node: exp.Select, scope: Scope) -> Scope:
     """The scope after window functions and QUALIFY, which are taken out of the tree."""
     relation = with_windows(node, scope)
-    aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+    aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
     scope = replace(scope, relation=relation, aliases=aliases)
     qualify = node.args.get("qualify")
     if qualify is not None:
@@ -578,7 +579,7 @@ def _condition(node: exp.Expr, scope: Resolver) -> Expression:
 
 def _apart(relation: Relation, outer: Scope) -> Part:
     """A subquery's rows, under names that none of the fields around it has."""
-    taken = {f.name.lower() for f in outer.relation.fields}
+    taken = {fold(f.name) for f in outer.relation.fields}
     return Part(relation, tuple(distinct(f.name, taken) for f in relation.fields))
 
 
