@@ -23,9 +23,12 @@ from dpsql.errors import (
     UnsupportedQuery,
     Warning,  # noqa: A004 - the name is PEP 249's
 )
+from dpsql.interfaces.accessor import register as _register
 
 if TYPE_CHECKING:
     from dpsql import audit
+    from dpsql.interfaces.frame.frame import PrivateFrame
+    from dpsql.interfaces.frame.protection import protect
     from dpsql.policy import Policy
     from dpsql.release.result import Result
     from dpsql.release.target import Within
@@ -39,14 +42,16 @@ __version__ = "0.1.0"
 _LAZY = {
     "connect": ("dpsql.session", "connect"), "Connection": ("dpsql.session", "Connection"),
     "Policy": ("dpsql.policy", "Policy"), "Result": ("dpsql.release.result", "Result"), "audit": ("dpsql.audit", None),
-    "Within": ("dpsql.release.target", "Within"),
+    "Within": ("dpsql.release.target", "Within"), "protect": ("dpsql.interfaces.frame.protection", "protect"),
+    "PrivateFrame": ("dpsql.interfaces.frame.frame", "PrivateFrame"),
+    "load_ipython_extension": ("dpsql.interfaces.magic", "load_ipython_extension"),
 }  # fmt: skip
 
 __all__ = [
     "BudgetExceeded", "Connection", "DataError", "DatabaseError", "EngineError", "Error", "IntegrityError",
     "InterfaceError", "InternalError", "LedgerError", "NotSupportedError", "OperationalError", "ParseError", "Policy",
-    "PolicyError", "ProgrammingError", "Result", "UnboundedColumn", "UnsupportedQuery", "Warning", "Within", "apilevel",
-    "audit", "connect", "paramstyle", "threadsafety",
+    "PolicyError", "PrivateFrame", "ProgrammingError", "Result", "UnboundedColumn", "UnsupportedQuery", "Warning",
+    "Within", "apilevel", "audit", "connect", "paramstyle", "protect", "threadsafety",
 ]  # fmt: skip
 
 
@@ -59,3 +64,6 @@ def __getattr__(name: str) -> Any:
     module, attribute = _LAZY[name]
     loaded = import_module(module)
     return loaded if attribute is None else getattr(loaded, attribute)
+
+
+_register()

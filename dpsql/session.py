@@ -287,6 +287,7 @@ class Connection:
             released,
             bars,
             self._finisher,
+            self.budget,
         )
 
     def _answer_as_exactly(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
@@ -597,11 +598,15 @@ class Connection:
     def close(self) -> None:
         """Let go of the database and the ledger."""
         if not self._closed:
-            self._closed = True
-            if "_finisher" in self.__dict__:
-                self._finisher.close()
-            self._engine.close()
+            self.release()
             self._ledger.close()
+
+    def release(self) -> None:
+        """Let go of the database only: the ledger is another's too."""
+        self._closed = True
+        if "_finisher" in self.__dict__:
+            self._finisher.close()
+        self._engine.close()
 
     def _open(self) -> None:
         if self._closed:

@@ -24,12 +24,13 @@ from sqlglot import exp
 from typer.testing import CliRunner, Result
 
 import dpsql
-from dpsql.interfaces import history, numbers, show, terminal
+from dpsql.interfaces import history, show, terminal
 from dpsql.interfaces.cli import app
 from dpsql.interfaces.functions import listing
 from dpsql.interfaces.history import complete
 from dpsql.interfaces.shell import split
 from dpsql.policy import parse_policy
+from dpsql.release import numbers
 
 POLICY = """\
 dataset: town
