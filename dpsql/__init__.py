@@ -27,6 +27,20 @@ from dpsql.interfaces.accessor import register as _register
 
 if TYPE_CHECKING:
     from dpsql import audit
+    from dpsql.interfaces.dbapi_types import (
+        BINARY,
+        DATETIME,
+        NUMBER,
+        ROWID,
+        STRING,
+        Binary,
+        Date,
+        DateFromTicks,
+        Time,
+        TimeFromTicks,
+        Timestamp,
+        TimestampFromTicks,
+    )
     from dpsql.interfaces.frame.frame import PrivateFrame
     from dpsql.interfaces.frame.protection import protect
     from dpsql.policy import Policy
@@ -35,8 +49,10 @@ if TYPE_CHECKING:
     from dpsql.session import Connection, connect
 
 apilevel = "2.0"
-threadsafety = 1
+threadsafety = 2
+"""Threads may share the module and connections, not cursors."""
 paramstyle = "qmark"
+"""The style to begin with; `:name`, `%s`, `%(name)s` and `$1` are read as well."""
 __version__ = "0.1.0"
 
 _LAZY = {
@@ -45,13 +61,21 @@ _LAZY = {
     "Within": ("dpsql.release.target", "Within"), "protect": ("dpsql.interfaces.frame.protection", "protect"),
     "PrivateFrame": ("dpsql.interfaces.frame.frame", "PrivateFrame"),
     "load_ipython_extension": ("dpsql.interfaces.magic", "load_ipython_extension"),
+} | {
+    name: ("dpsql.interfaces.dbapi_types", name)
+    for name in (
+        "STRING", "BINARY", "NUMBER", "DATETIME", "ROWID", "Date", "Time", "Timestamp", "DateFromTicks",
+        "TimeFromTicks", "TimestampFromTicks", "Binary",
+    )
 }  # fmt: skip
 
 __all__ = [
-    "BudgetExceeded", "Connection", "DataError", "DatabaseError", "EngineError", "Error", "IntegrityError",
-    "InterfaceError", "InternalError", "LedgerError", "NotSupportedError", "OperationalError", "ParseError", "Policy",
-    "PolicyError", "PrivateFrame", "ProgrammingError", "Result", "UnboundedColumn", "UnsupportedQuery", "Warning",
-    "Within", "apilevel", "audit", "connect", "paramstyle", "protect", "threadsafety",
+    "BINARY", "DATETIME", "NUMBER", "ROWID", "STRING", "Binary", "BudgetExceeded", "Connection", "DataError",
+    "DatabaseError", "Date", "DateFromTicks", "EngineError", "Error", "IntegrityError", "InterfaceError",
+    "InternalError", "LedgerError", "NotSupportedError", "OperationalError", "ParseError", "Policy", "PolicyError",
+    "PrivateFrame", "ProgrammingError", "Result", "Time", "TimeFromTicks", "Timestamp", "TimestampFromTicks",
+    "UnboundedColumn", "UnsupportedQuery", "Warning", "Within", "apilevel", "audit", "connect", "paramstyle", "protect",
+    "threadsafety",
 ]  # fmt: skip
 
 

@@ -23,9 +23,11 @@ from dpsql.plan.moments import composed
 from dpsql.plan.plan import Bar
 from dpsql.plan.relation import Aggregate
 from dpsql.plan.scope import Scope
+from dpsql.plan.sets import Keys, grouping, is_grouping
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
-    exp.Count: "count", exp.CountIf: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
+    exp.Count: "count", exp.CountIf: "count", exp.ApproxDistinct: "count", exp.Sum: "sum", exp.Avg: "avg",
+    exp.Min: "min", exp.Max: "max",
 }  # fmt: skip
 _QUERY = (exp.Subquery, exp.Query)
 T = TypeVar("T", Aggregate, Bar)
@@ -67,12 +69,14 @@ def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
         condition = _condition(node.this, scope)
         where = condition if where is None else call("and", condition.type, where, condition)
         return Aggregate("count", _filtered(literal(1), where))
-    inner, distinct = node.this, False
+    inner, distinct = node.this, isinstance(node, exp.ApproxDistinct)
     if isinstance(inner, exp.Distinct):
         if len(inner.expressions) != 1:
             raise refuse("DISTINCT over several columns is not supported", node, hint="count one column at a time")
         inner, distinct = inner.expressions[0], True
     argument = None if inner is None or isinstance(inner, exp.Star) else convert(inner, scope)
+    if distinct and argument is None:
+        raise refuse("DISTINCT needs a column", node, kind=ParseError, hint="name one: count(DISTINCT x)")
     if argument is not None and not scope.relation.offers(argument):
         raise refuse("this aggregate reads a column that is not there", node, kind=ParseError)
     if name in ("sum", "avg"):
@@ -125,7 +129,7 @@ class Grouping:
     """Collects the aggregates of one grouped SELECT while it rewrites what stands above them."""
 
     scope: Scope
-    keys: tuple[Expression, ...]
+    keys: Keys
     column: Callable[[str], exp.Expr]
     subquery: Callable[[exp.Expr], exp.Expr]
     per_unit: bool = False
@@ -134,6 +138,9 @@ class Grouping:
 
     def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """The same expression over the columns of the grouped table; with `aliases`, output names stay as they are."""
+        if is_grouping(node) and not self.per_unit:
+            places = [self._key(key) for key in node.expressions]
+            return grouping(node, places, self.keys.sets, self.column("_set"))
         if is_aggregate(node) and not self.per_unit and (made := composed(node, self.scope)) is not None:
             return self.rewrite(made)
         if is_aggregate(node):
@@ -169,12 +176,11 @@ class Grouping:
                 node,
                 hint="use AVG, or count rows by ranges: GROUP BY CASE WHEN … THEN … END",
             )
-        counts_units = aggregate.argument is not None and self.scope.relation.is_unit(aggregate.argument)
-        if aggregate.distinct and not (aggregate.function == "count" and counts_units):
+        if aggregate.distinct and aggregate.function != "count":
             raise refuse(
-                f"{aggregate} is not supported: DISTINCT works for the privacy unit only",
+                f"{aggregate} is not supported: how much one value adds would depend on who else has it",
                 node,
-                hint="GROUP BY the column and count the groups, or count the units",
+                hint=f"leave out DISTINCT, or count the values: count(DISTINCT {aggregate.argument})",
             )
         return aggregate
 
@@ -187,7 +193,8 @@ class Grouping:
             made = convert(node, replace(self.scope, aliases={}))
         except Error:
             return None
-        return self.keys.index(made) if made in self.keys else None
+        keys = self.keys.expressions
+        return keys.index(made) if made in keys else None
 
     def _loose(self, node: exp.Column, aliases: bool) -> exp.Expr:
         alias = self.scope.aliases.get(node.name.lower()) if node.args.get("table") is None else None
