@@ -61,6 +61,7 @@ _LAZY = {
     "Within": ("dpsql.release.target", "Within"), "protect": ("dpsql.interfaces.frame.protection", "protect"),
     "PrivateFrame": ("dpsql.interfaces.frame.frame", "PrivateFrame"),
     "load_ipython_extension": ("dpsql.interfaces.magic", "load_ipython_extension"),
+    "unload_ipython_extension": ("dpsql.interfaces.magic", "unload_ipython_extension"),
 } | {
     name: ("dpsql.interfaces.dbapi_types", name)
     for name in (

@@ -27,6 +27,7 @@ from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy import Policy, load_policy, to_decimal
 from dpsql.policy.auto import Found, Subject
+from dpsql.progress import patiently
 from dpsql.release.bars import bar_columns
 from dpsql.release.clipped import clipped_shares
 from dpsql.release.enough import Stages, enough, shortfall
@@ -162,6 +163,7 @@ class Connection(Pep249Errors):
     # the flow -----------------------------------------------------------------------------------------------------
 
     @in_turn
+    @patiently("asking the database")
     def query(
         self,
         sql: str,

@@ -86,10 +86,16 @@ def draw(result: Result, x: str | None, y: str | Sequence[str] | None, kind: str
         edges, at, keys = [*(row[at[0]] for row in rows), rows[-1][at[1]]], at[:1], ["value"]
     places = [row[at[0]] if len(at) == 1 else ", ".join(plain(row[i]) for i in at) for row in rows] if at else [""]
     dated = all(isinstance(place, date) for place in places)
-    places = places if dated or edges else ["missing" if each is None else plain(each) for each in places]
+    places = places if dated or edges else [_label(each) for each in places]
     series = tuple(_series(result, name, bars) for name in wanted)
     return Drawing(", ".join(keys), places, series, kind or ("line" if dated else "bar"),
                    f"{', '.join(wanted)}" + (f" by {', '.join(keys)}" if keys else ""), edges)  # fmt: skip
+
+
+def _label(value: Any) -> str:
+    """A key as it reads; control characters have no glyph, and `$` begins no formula."""
+    shown = "missing" if value is None else plain(value)
+    return "".join(each if each.isprintable() else "�" for each in shown).replace("$", r"\$")
 
 
 def _series(result: Result, name: str, bars: Any) -> Series:

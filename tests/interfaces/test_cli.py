@@ -24,6 +24,7 @@ from sqlglot import exp
 from typer.testing import CliRunner, Result
 
 import dpsql
+from dpsql import progress
 from dpsql.interfaces import history, show, terminal
 from dpsql.interfaces.cli import app
 from dpsql.interfaces.functions import listing
@@ -565,7 +566,7 @@ def test_a_spinner_waits_and_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     def spun(patience: float, work: float, *, is_terminal: bool) -> str:
         stream, end = StringIO(), time.monotonic() + work
         monkeypatch.setattr(terminal, "problems", lambda: Console(file=stream, force_terminal=is_terminal))
-        monkeypatch.setattr(terminal, "PATIENCE", patience)
+        monkeypatch.setattr(progress, "PATIENCE", patience)
         with terminal.waiting("thinking"):
             while "thinking" not in stream.getvalue() and time.monotonic() < end:
                 time.sleep(0.01)
