@@ -16,6 +16,8 @@ from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.expressions.types import BOOLEAN, Kind, Type
 
 UNIT = "unit"
+HIDDEN = "#"
+"""How the label of a key begins whose name the analyst may not see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class Scan(Relation):
     **Checked by** the neighbour test of joins, and the planted bug "owner taken from another table".
 
     `hidden` is the unit's column where the analyst may not name it: rows keep their owner, and it is no field.
+    `unit_type` is the owner's type, None where each row is its own unit.
     """
 
     table: str = ""
@@ -150,6 +153,7 @@ class Scan(Relation):
     path: tuple[Step, ...] = ()
     keys: tuple[str, ...] = ()
     hidden: Field | None = None
+    unit_type: Type | None = None
 
 
 @dataclass(frozen=True, slots=True)
