@@ -117,6 +117,12 @@ def distinct(name: str, taken: set[str]) -> str:
     return name
 
 
+def apart(relation: Relation, outer: Scope) -> Part:
+    """A subquery's rows, under names that none of the fields around it has."""
+    taken = {f.name.lower() for f in outer.relation.fields}
+    return Part(relation, tuple(distinct(f.name, taken) for f in relation.fields))
+
+
 _PARTS = {"this", "on", "using", "kind", "side", "method"}
 _METHODS = {
     "NATURAL": "name the columns: JOIN … USING (column)",

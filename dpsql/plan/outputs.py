@@ -29,5 +29,14 @@ def open_output(item: exp.Expr, columns: Sequence[tuple[str, Output]], nested: b
     ]
     counted = any(isinstance(n, exp.AggFunc | exp.Window) for n in inner.walk()) and any(o.noisy for _, o in columns)
     subquery = nested and any(isinstance(n, exp.Query | exp.Subquery) for n in inner.walk())
-    noisy = any(o.noisy for o in used) or counted or subquery
+    looked_up = any(c.name.startswith(f"{c.table}.") for c in inner.find_all(exp.Column) if c.table)
+    noisy = any(o.noisy for o in used) or counted or subquery or (nested and looked_up)
     return Output(title_of(item), noisy, used[0].direct if isinstance(inner, exp.Column) and len(used) == 1 else None)
+
+
+def key_places(items: Sequence[exp.Expr], keys: int) -> tuple[int, ...] | None:
+    """Where the keys of a release stand in its SELECT list, all of them: together they name one of its rows."""
+    shown = [unaliased(item) for item in items]
+    places = {item.name: place for place, item in enumerate(shown) if isinstance(item, exp.Column)}
+    names = [f"_k{i}" for i in range(keys)]
+    return tuple(places[name] for name in names) if all(name in places for name in names) else None

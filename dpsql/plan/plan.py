@@ -55,10 +55,27 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole query. `row` is the release whose row number the finishing SQL carries along as its last column."""
+    """The whole query. `row` is the release whose row number the finishing SQL carries along as its last column.
+
+    `nested` are the queries whose answers its releases read. A release reads only those whose own releases stand before
+    it, so that they can be made in this order.
+    """
 
     releases: tuple[Release, ...]
     finishing: exp.Query
     public: tuple[str, ...]
     outputs: tuple[Output, ...]
     row: str | None
+    nested: tuple[Nested, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A query whose answer is read below an aggregate, as the table `name`; without releases it is public.
+
+    `key`, if known, are the positions of columns that name at most one row of it.
+    """
+
+    name: str
+    plan: Plan
+    key: tuple[int, ...] | None = None

@@ -22,6 +22,8 @@ from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check
 from dpsql.sensitivity.keys import Key
 
+INNER = "the noise of the results that are read below the aggregate (bars are for those results as they turned out)"
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -258,3 +260,8 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
         if priced.threshold is not None:
             notes.append("groups with few units are left out")
     return tuple(dict.fromkeys(notes))
+
+
+def inner_notes(plan: Plan) -> tuple[str, ...]:
+    """What error bars leave out where an aggregate reads results that have noise of their own."""
+    return (INNER,) if any(nested.plan.releases for nested in plan.nested) else ()
