@@ -25,7 +25,8 @@ from dpsql.plan.relation import Aggregate
 from dpsql.plan.scope import Scope
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
-    exp.Count: "count", exp.CountIf: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
+    exp.Count: "count", exp.CountIf: "count", exp.ApproxDistinct: "count", exp.Sum: "sum", exp.Avg: "avg",
+    exp.Min: "min", exp.Max: "max",
 }  # fmt: skip
 _QUERY = (exp.Subquery, exp.Query)
 T = TypeVar("T", Aggregate, Bar)
@@ -67,12 +68,14 @@ def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
         condition = _condition(node.this, scope)
         where = condition if where is None else call("and", condition.type, where, condition)
         return Aggregate("count", _filtered(literal(1), where))
-    inner, distinct = node.this, False
+    inner, distinct = node.this, isinstance(node, exp.ApproxDistinct)
     if isinstance(inner, exp.Distinct):
         if len(inner.expressions) != 1:
             raise refuse("DISTINCT over several columns is not supported", node, hint="count one column at a time")
         inner, distinct = inner.expressions[0], True
     argument = None if inner is None or isinstance(inner, exp.Star) else convert(inner, scope)
+    if distinct and argument is None:
+        raise refuse("DISTINCT needs a column", node, kind=ParseError, hint="name one: count(DISTINCT x)")
     if argument is not None and not scope.relation.offers(argument):
         raise refuse("this aggregate reads a column that is not there", node, kind=ParseError)
     if name in ("sum", "avg"):
@@ -169,12 +172,11 @@ class Grouping:
                 node,
                 hint="use AVG, or count rows by ranges: GROUP BY CASE WHEN … THEN … END",
             )
-        counts_units = aggregate.argument is not None and self.scope.relation.is_unit(aggregate.argument)
-        if aggregate.distinct and not (aggregate.function == "count" and counts_units):
+        if aggregate.distinct and aggregate.function != "count":
             raise refuse(
-                f"{aggregate} is not supported: DISTINCT works for the privacy unit only",
+                f"{aggregate} is not supported: how much one value adds would depend on who else has it",
                 node,
-                hint="GROUP BY the column and count the groups, or count the units",
+                hint=f"leave out DISTINCT, or count the values: count(DISTINCT {aggregate.argument})",
             )
         return aggregate
 

@@ -30,7 +30,7 @@ def known_of(relation: Relation) -> Known:
 
 
 def _refinements(relation: Relation) -> Mapping[Expression, Domain]:
-    """What is known of expressions over one side of a join that keeps its names: a joined row has a row of it inside."""
+    """What is known of expressions over one side of a join that keeps its names: each joined row has a row of it."""
     sides: tuple[Part | None, ...] = ()
     if isinstance(relation, Inner):
         sides = relation.parts

@@ -31,7 +31,7 @@ def estimate(priced: Priced, source: Source, function: str, noisy: Sequence[NDAr
     """The aggregate `function` from the statistics of its source."""
     if function == "avg":
         return average(priced, source, noisy)
-    if source.form in ("count", "units", "sum"):
+    if source.form in ("count", "units", "distinct", "sum"):
         values = real(priced, source.first, noisy)
     else:
         values = _from_two(priced, source, function, noisy)

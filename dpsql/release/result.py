@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.budget import Cost
+from dpsql.errors import InterfaceError
 from dpsql.plan.plan import Plan
 from dpsql.release.bars import Bars, Draw, row_ends
 from dpsql.release.bootstrap import Ends, resampled_intervals
@@ -20,6 +21,7 @@ from dpsql.release.quantiles import number
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
 
@@ -58,14 +60,17 @@ class Result:
 
     def arrow(self) -> pa.Table:
         """The answer as an Arrow table (needs pyarrow)."""
-        try:
-            import pyarrow as pa
-        except ImportError:
-            from dpsql.errors import InterfaceError
+        from dpsql.release.arrow import arrow_table
 
-            raise InterfaceError("Arrow tables need pyarrow", hint="pip install 'dpsql[arrow]'") from None
-        rows = self.fetchall()
-        return pa.table({n: [row[i] for row in rows] for i, n in enumerate(self.columns)})
+        return arrow_table(self.columns, self.types, self.fetchall())
+
+    def pl(self) -> pl.DataFrame:
+        """The answer as a polars DataFrame (needs polars)."""
+        try:
+            import polars as pl
+        except ImportError:
+            raise InterfaceError("polars frames need polars", hint="pip install 'dpsql[polars]'") from None
+        return pl.DataFrame(self.arrow())
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
         """For every noisy output column, `<name>_low` and `<name>_high`, row by row as in `df()`.
@@ -78,8 +83,6 @@ class Result:
         import pandas as pd
 
         if not 0 < confidence < 1:
-            from dpsql.errors import InterfaceError
-
             raise InterfaceError(f"a confidence lies between 0 and 1, not at {confidence}", hint="use 0.95")
         noisy = [i for i, output in enumerate(self._plan.outputs) if output.noisy]
         found = self.ends(noisy, confidence, together=simultaneous)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,6 +13,7 @@ from dpsql.plan.plan import Release
 from dpsql.plan.relate import known_of, unbounded
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.claim import Claim, one_coordinate
+from dpsql.sensitivity.distinct import distinct_cap
 from dpsql.sensitivity.keys import Key, make_keys
 from dpsql.sensitivity.selection import Selection, select_keys
 from dpsql.sensitivity.statistics import Layout, Part, Source, lay_out
@@ -71,8 +73,19 @@ def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
             assert aggregate.argument is not None
             raise unbounded(aggregate.function, aggregate.argument)
         domains.append(domain)
-    layout = lay_out(release.aggregates, domains, mechanism)
+    layout = lay_out(release.aggregates, domains, mechanism, _caps(release, domains, keys))
     return with_rule(release, keys, layout, mechanism)
+
+
+def _caps(release: Release, domains: Sequence[Domain | None], keys: tuple[Key, ...]) -> list[int | None]:
+    """For each COUNT(DISTINCT) the most values of one unit; None where it counts the units themselves."""
+    private, source = any(key.values is None for key in keys), release.source
+    groups = 1 if all(key.attribute for key in keys) else None if private else _size(keys)
+    return [
+        None if source.is_unit(a.argument) else distinct_cap(source, a.argument, domain, groups)
+        for a, domain in zip(release.aggregates, domains, strict=True)
+        if a.distinct and a.argument is not None and domain is not None
+    ]
 
 
 def _listed(release: Release, key: str, inferred: Domain) -> Domain:
@@ -128,7 +141,7 @@ def _terms(release: Release, layout: Layout, one_group: bool) -> list[Term]:
     """
     rows = release.source.rows_per_unit
     terms = [Term("groups", None, release.groups_per_unit) for p in layout.parts if p.units and not one_group][:1]
-    plain = [p for p in layout.parts if not p.units]
+    plain = [p for p in layout.parts if p.weighed]
     if any(layout.arguments[p.argument].expression is None for p in plain):
         return [*terms, Term("rows", None, rows)]
     for index in dict.fromkeys(p.argument for p in plain):
@@ -160,6 +173,9 @@ def _statistic(part: Part, release: Release, layout: Layout, rule: str, bits: in
     grid = layout.arguments[part.argument].grid / abs(part.alpha) if part.alpha else Fraction(1)
     if part.units and rule == "one_group":
         return Statistic(part.name, part, grid, one_coordinate(1))
+    if part.distinct:
+        spread = Claim(None, part.row, part.row, part.row, min(reach, part.row))
+        return Statistic(part.name, part, grid, spread if rule == "clip" else one_coordinate(part.row))
     times = release.groups_per_unit if part.units else release.source.rows_per_unit
     size = max(1, part.row) if bits == 0 else max(1, part.row) * times << bits
     claim = one_coordinate(size) if rule != "clip" else Claim(None, size, size, size, reach)

@@ -20,8 +20,6 @@ SELECT max(amount) FROM orders
 ---
 SELECT median(amount) FROM orders
 ---
-SELECT count(DISTINCT status) FROM orders
----
 SELECT sum(DISTINCT amount) FROM orders
 ---
 SELECT status, amount, count(*) FROM orders GROUP BY status
