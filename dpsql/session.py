@@ -30,7 +30,7 @@ from dpsql.policy.auto import Found, Subject
 from dpsql.release.bars import bar_columns
 from dpsql.release.clipped import clipped_shares
 from dpsql.release.enough import Stages, enough, shortfall
-from dpsql.release.explain import Explanation, first_error, inner_notes, notes_of, release_plan
+from dpsql.release.explain import Explanation, first_error, inner_notes, notes_of, release_plan, staged
 from dpsql.release.finish import Finisher, finishing_sql
 from dpsql.release.least import cheapest, foreseeable
 from dpsql.release.make import Made, Maker
@@ -633,9 +633,8 @@ class Connection(Pep249Errors):
         self, prepared: Prepared, remark: str | None, alternatives: Mapping[str, Explanation]
     ) -> Explanation:
         seen = self._catalog.veiled
-        releases = tuple(
-            release_plan(p, "" if p.free else seen(self._engine.emit(p, None))) for p in prepared.bill.releases
-        )
+        shown = [release_plan(p, "" if p.free else seen(self._engine.emit(p, None))) for p in prepared.bill.releases]
+        releases, nested = staged(shown, prepared.plan)
         return Explanation(
             prepared.cost,
             prepared.bill.mechanism,
@@ -648,6 +647,7 @@ class Connection(Pep249Errors):
             remark,
             prepared.plan,
             prepared.bill,
+            nested,
         )
 
     # PEP 249 --------------------------------------------------------------------------------------------------------

@@ -35,12 +35,13 @@ from dpsql.plan.made import FromItem, Made, Open, Private
 from dpsql.plan.membership import Membership, conjuncts_of, in_conditions, split_where
 from dpsql.plan.nested import Describe, Nesting, closed, not_described
 from dpsql.plan.normal import conjunction, normal
-from dpsql.plan.outputs import key_places, open_output, release_output
+from dpsql.plan.outputs import grouped_places, key_places, open_output, release_output
 from dpsql.plan.plan import Output, Plan, Release
 from dpsql.plan.public_keys import public_values
 from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relate_joins import existing
 from dpsql.plan.relation import Item, Relation
+from dpsql.plan.scalars import takes_one_row
 from dpsql.plan.scope import Correlated, Named, Scope, named, scope_of
 from dpsql.plan.values import Value, find_values, join_above, looked_up, reads_values
 
@@ -125,7 +126,9 @@ class _Builder:
             return replace(self._set_operation(node, inside), around=ctes)
         if isinstance(node, exp.Select):
             made = self._select(node, inside, top=top)
-            return replace(made, around=ctes) if isinstance(made, Open) else made
+            if isinstance(made, Private):
+                return made
+            return replace(made, around=ctes, key=() if takes_one_row(node) else made.key)
         raise refuse(f"{node.key.upper()} is not supported", node, hint="write a SELECT")
 
     def _with(self, node: exp.Expr, ctes: Mapping[str, Made]) -> Mapping[str, Made]:
@@ -269,8 +272,9 @@ class _Builder:
                 outputs.append(open_output(item, columns, nested))
         below = None if nested else lambda: self._public_rows(node.copy(), sources, ctes)
         grouped = node.args.get("group") is not None
-        alone = not sources or (not grouped and any(map(has_aggregate, node.expressions)))
-        return Open(node, tuple(outputs), below=below, key=() if alone else None)
+        singles = all(isinstance(made, Open) and made.key == () for _, _, made in sources)
+        alone = not grouped and (singles or any(map(has_aggregate, node.expressions)))
+        return Open(node, tuple(outputs), below=below, key=() if alone else grouped_places(node))
 
     def _public_rows(self, node: exp.Select, sources: Sequence[FromItem], ctes: Mapping[str, Made]) -> Relation | None:
         """A SELECT over public tables as a relation below an aggregate; None if it does more than filter and compute.

@@ -40,3 +40,19 @@ def key_places(items: Sequence[exp.Expr], keys: int) -> tuple[int, ...] | None:
     places = {item.name: place for place, item in enumerate(shown) if isinstance(item, exp.Column)}
     names = [f"_k{i}" for i in range(keys)]
     return tuple(places[name] for name in names) if all(name in places for name in names) else None
+
+
+def grouped_places(node: exp.Select) -> tuple[int, ...] | None:
+    """Where the keys of a GROUP BY over public and released rows stand in the SELECT list, if all of them do."""
+    group = node.args.get("group")
+    if group is None or any(group.args.get(part) for part in ("all", "rollup", "cube", "grouping_sets")):
+        return None
+    items = {unaliased(item).sql("duckdb"): place for place, item in enumerate(node.expressions)}
+    names = {item.alias_or_name.lower(): place for place, item in enumerate(node.expressions)}
+    found = [
+        int(key.name) - 1 if isinstance(key, exp.Literal) and key.name.isdigit()
+        else items.get(key.sql("duckdb"), names.get(key.name.lower()) if isinstance(key, exp.Column) else None)
+        for key in group.expressions
+    ]  # fmt: skip
+    places = [place for place in found if place is not None]
+    return tuple(places) if len(places) == len(found) else None

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpsql.errors import ParseError
 from dpsql.parse.span import refuse
 from dpsql.plan.clauses import unaliased
 from dpsql.plan.group import has_aggregate, is_aggregate
@@ -82,22 +81,10 @@ def select_of(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def check_one_row(query: exp.Expr) -> None:
-    """A value is one row: of an aggregate without GROUP BY, or LIMIT 1."""
-    if isinstance(query, exp.Select):
-        if len(query.expressions) != 1 or isinstance(query.expressions[0], exp.Star):
-            raise refuse("a subquery that stands for a value has one column", query, kind=ParseError,
-                         hint="select one column")  # fmt: skip
-        limit = query.args.get("limit")
-        one = isinstance(limit, exp.Limit) and limit.expression is not None and limit.expression.name == "1"
-        grouped = query.args.get("group") is not None
-        if one or query.args.get("from_") is None or (not grouped and any(map(has_aggregate, query.expressions))):
-            return
-    raise refuse(
-        "a subquery that stands for a value may give several rows here",
-        query,
-        hint="aggregate without GROUP BY: (SELECT avg(x) FROM …), or take one row: ORDER BY … LIMIT 1",
-    )
+def takes_one_row(query: exp.Expr) -> bool:
+    """LIMIT 1?"""
+    limit = query.args.get("limit")
+    return isinstance(limit, exp.Limit) and limit.expression is not None and limit.expression.name == "1"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ is one row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sqlglot import exp
 
-from dpsql.errors import Span
+from dpsql.errors import ParseError, Span
 from dpsql.expressions.convert import convert
 from dpsql.parse.span import refuse, span_of
 from dpsql.plan.catalog import Catalog, PrivateTable, PublicTable
@@ -33,7 +33,6 @@ from dpsql.plan.relate_joins import joined, outer_joined
 from dpsql.plan.relation import Relation
 from dpsql.plan.scalars import (
     VALUE,
-    check_one_row,
     correlation_of,
     grouped,
     is_scalar,
@@ -104,11 +103,28 @@ def _value(
                 hint="aggregate in it, for example max(…), or compare with a column that is unique in its table",
             )
         return Value(table, relation, outer, span), value_of(table, query)
-    check_one_row(query)
-    item = exp.Alias(this=exp.Subquery(this=query.copy()), alias=exp.to_identifier(VALUE, quoted=True))
-    made_ = planner.query(exp.Select(expressions=[item]), ctes)
-    assert isinstance(made_, Open)
-    return Value(table, planner.rows(made_, span), (), span), exp.column(VALUE, table=table, quoted=True)
+    one = _one_value(planner.query(query.copy(), ctes), query)
+    return Value(table, planner.rows(one, span), (), span), exp.column(VALUE, table=table, quoted=True)
+
+
+def _one_value(made: Made, query: exp.Expr) -> Open:
+    """A query that stands for a value, as one of exactly one row: NULL where it has none."""
+    if isinstance(made, Private):
+        raise refuse(
+            f"this subquery would list rows of {made.name}, which are private",
+            query,
+            hint="aggregate inside the subquery: (SELECT avg(x) FROM …)",
+        )
+    if len(made.columns) != 1:
+        raise refuse("a subquery that stands for a value has one column", query, kind=ParseError, hint="select one")
+    if made.key != ():
+        raise refuse(
+            "a subquery that stands for a value may give several rows here",
+            query,
+            hint="aggregate without GROUP BY: (SELECT avg(x) FROM …), or take one row: ORDER BY … LIMIT 1",
+        )
+    value = exp.Alias(this=exp.Subquery(this=made.node.copy()), alias=exp.to_identifier(VALUE, quoted=True))
+    return Open(exp.Select(expressions=[value]), (replace(made.outputs[0], name=VALUE),), around=made.around, key=())
 
 
 def correlated(
