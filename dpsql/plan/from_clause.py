@@ -117,10 +117,10 @@ def distinct(name: str, taken: set[str]) -> str:
     return name
 
 
-def apart(relation: Relation, outer: Scope) -> Part:
-    """A subquery's rows, under names that none of the fields around it has."""
+def apart(relation: Relation, outer: Scope, names: Sequence[str] | None = None) -> Part:
+    """A subquery's rows, under names (these, or their own) that none of the fields around it has."""
     taken = {f.name.lower() for f in outer.relation.fields}
-    return Part(relation, tuple(distinct(f.name, taken) for f in relation.fields))
+    return Part(relation, tuple(distinct(name, taken) for name in names or [f.name for f in relation.fields]))
 
 
 _PARTS = {"this", "on", "using", "kind", "side", "method"}

@@ -62,12 +62,16 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A subquery that is looked up as `table`; `on` are the outer sides of its `k0, k1, …` (none: it is one row)."""
+    """A subquery that is looked up as `table`; `on` are the outer sides of its `k0, k1, …` (none: it is one row).
+
+    `text` is what it is called where people read it.
+    """
 
     table: str
     relation: Relation
     on: tuple[exp.Expr, ...]
     span: Span | None
+    text: str
 
 
 def find_values(
@@ -91,7 +95,7 @@ def _value(
     sources: Sequence[FromItem],
     ctes: Mapping[str, Made],
 ) -> tuple[Value, exp.Expr]:
-    query, span = select_of(scalar), span_of(scalar)
+    query, span, text = select_of(scalar), span_of(scalar), exp.Paren(this=select_of(scalar).copy()).sql("duckdb")
     if isinstance(query, exp.Select) and (made := correlated(planner, query, around, sources, ctes)) is not None:
         rows, outer = made
         relation = planner.rows(rows, span)
@@ -102,9 +106,9 @@ def _value(
                 span,
                 hint="aggregate in it, for example max(…), or compare with a column that is unique in its table",
             )
-        return Value(table, relation, outer, span), value_of(table, query)
+        return Value(table, relation, outer, span, text), value_of(table, query)
     one = _one_value(planner.query(query.copy(), ctes), query)
-    return Value(table, planner.rows(one, span), (), span), exp.column(VALUE, table=table, quoted=True)
+    return Value(table, planner.rows(one, span), (), span, text), exp.column(VALUE, table=table, quoted=True)
 
 
 def _one_value(made: Made, query: exp.Expr) -> Open:
@@ -209,8 +213,8 @@ def reads_values(node: exp.Expr, values: Sequence[Value]) -> bool:
 
 def looked_up(scope: Scope, value: Value, unique: Unique) -> Scope:
     """The scope with one more value for each row."""
-    part = apart(value.relation, scope)
     fields = [f.name for f in value.relation.fields]
+    part = apart(value.relation, scope, [value.text if name == VALUE else f"{name} of {value.text}" for name in fields])
     named = Named(value.table, tuple(Entry(f, n, None) for f, n in zip(fields, part.names, strict=True)))
     tables, left = (*scope.tables, named), whole(scope.relation)
     if not value.on:

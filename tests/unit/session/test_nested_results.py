@@ -149,3 +149,11 @@ def test_a_refusal_comes_before_a_charge_and_has_a_way_out(db: dpsql.Connection,
         db.query(sql)
     assert says in (caught.value.hint or "")
     assert charges(db) == 0
+
+
+def test_the_hint_for_a_value_without_bounds_can_be_followed(db: dpsql.Connection) -> None:
+    with pytest.raises(dpsql.UnboundedColumn) as caught:
+        db.query("SELECT sum(x - (SELECT avg(x) FROM t)) FROM t")
+    clamped = "sum(least(greatest(x - (SELECT AVG(x) FROM t), 0), 1000))"
+    assert clamped in (caught.value.hint or "")
+    db.query(f"SELECT {clamped} FROM t")
