@@ -9,6 +9,7 @@ from dpsql.expressions.types import Kind
 from dpsql.plan.join import Exists, Part, equations
 from dpsql.plan.relation import Filter, Project, PublicScan, Relation, Scan, UnitGroup
 from dpsql.plan.released import ReleasedScan
+from dpsql.plan.window import Windowed
 
 Unique = Callable[[str, frozenset[str]], bool]
 
@@ -98,6 +99,8 @@ def _keys(relation: Relation) -> frozenset[str]:
         case Scan(keys=keys):
             return frozenset(keys)
         case Filter(source=Relation() as source) | Exists(source=Relation() as source):
+            return _keys(source)
+        case Windowed(source=Relation() as source):
             return _keys(source)
         case Project(source=Relation() as source, items=items):
             below = _keys(source)

@@ -16,12 +16,15 @@ from dpsql.errors import Span
 from dpsql.expressions.types import Type, from_engine
 from dpsql.parse.span import refuse
 from dpsql.plan.finishing import check_finishing
-from dpsql.plan.plan import Nested, Output, Plan, Release
+from dpsql.plan.plan import Family, Nested, Output, Plan, Release
 from dpsql.plan.relation import Field
 from dpsql.plan.released import ReleasedScan
 
 Describe = Callable[[Plan], tuple[str, ...]]
 """The types of the columns that a plan's finishing SQL gives; refuses what would not run."""
+
+Released = tuple[Sequence[Release], Sequence[Family]]
+"""The releases that a query may read, and the families among them."""
 
 MOST_NESTED = 20
 
@@ -43,13 +46,13 @@ class Nesting:
         self,
         query: exp.Query,
         outputs: Sequence[Output],
-        releases: Sequence[Release],
+        made: Released,
         public: Collection[str],
         key: tuple[int, ...] | None,
         node: exp.Expr | Span | None,
     ) -> ReleasedScan:
         """The rows of a closed query over these releases and public tables."""
-        nested = self._nested(query, outputs, releases, public, key, node)
+        nested = self._nested(query, outputs, made, public, key, node)
         fields = tuple(
             Field(output.name, type_, of_type(type_))
             for output, type_ in zip(outputs, self.types[nested.name], strict=True)
@@ -61,7 +64,7 @@ class Nesting:
         self,
         query: exp.Query,
         outputs: Sequence[Output],
-        releases: Sequence[Release],
+        made: Released,
         public: Collection[str],
         key: tuple[int, ...] | None,
         node: exp.Expr | Span | None,
@@ -72,6 +75,7 @@ class Nesting:
             return same
         if len(self.made) >= MOST_NESTED:
             raise refuse(f"one query may nest {MOST_NESTED} results", node, hint="ask for some of them first")
+        releases, families = made
         check_finishing(query, {*public, *(release.name for release in releases)})
         read = {table.name for table in query.find_all(exp.Table)}
         plan = Plan(
@@ -80,11 +84,12 @@ class Nesting:
             tuple(sorted(read & set(public))),
             tuple(outputs),
             None,
+            tuple(family for family in families if {member.release for member in family.members} <= read),
         )
-        made = Nested(f"_n{len(self.made)}", plan, key)
-        self.types[made.name] = tuple(_known(o, t, node) for o, t in zip(outputs, self.describe(plan), strict=True))
-        self.made.append(made)
-        return made
+        nested = Nested(f"_n{len(self.made)}", plan, key)
+        self.types[nested.name] = tuple(_known(o, t, node) for o, t in zip(outputs, self.describe(plan), strict=True))
+        self.made.append(nested)
+        return nested
 
 
 def _known(output: Output, name: str, node: exp.Expr | Span | None) -> Type:

@@ -20,6 +20,7 @@ from dpsql.plan.plan import Nested
 from dpsql.plan.released import Content, content_of, released_in, with_digests
 from dpsql.release.bars import bar_columns
 from dpsql.release.finish import Finisher, finishing_sql
+from dpsql.release.fit import fit_tables
 from dpsql.release.noise import Released
 from dpsql.release.tabulate import tabulate
 
@@ -67,7 +68,7 @@ class Contents:
 
 def _content(finisher: Finisher, nested: Nested, tables: Mapping[str, Released]) -> Content:
     """The answer of a nested query, as text: as it is, since what an analyst is shown may be cut at zero."""
-    released = {release.name: tables[release.name] for release in nested.plan.releases}
+    released = fit_tables(nested.plan, {release.name: tables[release.name] for release in nested.plan.releases})
     bars = bar_columns(finisher, nested.plan, released)
     columns = {name: tabulate(table, bars[name]) for name, table in released.items()}
     names = [f"c{i}" for i in range(len(nested.plan.outputs))]
