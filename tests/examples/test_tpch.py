@@ -65,7 +65,7 @@ def test_without_noise_little_is_cut_off(made: dict[str, Any]) -> None:
 
 
 def test_every_row_of_the_exact_answer_is_found(made: dict[str, Any]) -> None:
-    picked_by_noise = {"Q15"}
+    picked_by_noise = {"Q15", "Q20"}
     kept = [each for each in made.values() if each.outcome == "private" and each.name not in picked_by_noise]
     assert {each.name: (each.found, each.rows) for each in kept if each.found != each.rows} == {}
 
