@@ -41,6 +41,7 @@ from dpsql.release.result import Result
 from dpsql.release.stored import pack
 from dpsql.release.tabulate import tabulate
 from dpsql.release.target import Accuracy, Goal, read_goals
+from dpsql.release.top import top_notes
 from dpsql.search import Searches, before
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.bound import Bounded
@@ -363,6 +364,7 @@ class Connection(Pep249Errors):
                 *notes_of([each.priced for each in released.values()], prepared.checks),
                 *map(str, shares),
                 *made.notes,
+                *top_notes(prepared.plan),
                 *([NOBODY] if _hidden(released) else []),
                 *([FITTED] if any(each.spread for each in fitted.values()) else []),
             ),
@@ -688,7 +690,7 @@ class Connection(Pep249Errors):
             finishing_sql(prepared.plan),
             tuple(o.name for o in prepared.plan.outputs),
             prepared.types,
-            notes_of(prepared.bill.releases, prepared.checks),
+            (*notes_of(prepared.bill.releases, prepared.checks), *top_notes(prepared.plan)),
             remark,
             prepared.plan,
             prepared.bill,

@@ -20,6 +20,7 @@ from dpsql.plan.clauses import (
     from_items,
     group_keys,
     items_of,
+    no_histogram,
     no_limit,
     only,
     subqueries,
@@ -387,6 +388,7 @@ class _Builder:
         *,
         top: bool,
     ) -> Made:
+        no_histogram(node)
         aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
         relation, scope = self._chosen(node, joined, aliases, ctes)
         source = Private(relation, tables)
