@@ -19,9 +19,11 @@ from dpsql.plan.clauses import (
     expanded,
     from_items,
     group_keys,
+    is_grouped,
     items_of,
     no_histogram,
     no_limit,
+    no_more,
     only,
     subqueries,
     title_of,
@@ -37,8 +39,10 @@ from dpsql.plan.normal import conjunction, normal
 from dpsql.plan.outputs import open_output, release_output
 from dpsql.plan.plan import Bar, Family, Output, Plan, Release
 from dpsql.plan.public_keys import public_values
+from dpsql.plan.read_windows import with_windows
 from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relate_joins import existing
+from dpsql.plan.relate_sets import distinct_rows, set_operation, without_owner, without_people
 from dpsql.plan.relation import Aggregate, Item, Relation
 from dpsql.plan.scope import Correlated, Named, Scope, named, scope_of
 from dpsql.plan.sets import Keys, made_family, union_of
@@ -160,7 +164,8 @@ class _Builder:
     def query(self, node: exp.Expr, ctes: Mapping[str, Made], *, top: bool = False) -> Made:
         """Any query: WITH, set operations, SELECT, brackets."""
         if isinstance(node, exp.Subquery):
-            return self.query(node.this, ctes, top=top)
+            no_more(node)
+            return self.query(node.this, self._with(node, ctes), top=top)
         ctes = self._with(node, ctes)
         if isinstance(node, exp.SetOperation):
             return self._set_operation(node, ctes)
@@ -187,18 +192,17 @@ class _Builder:
             node.set("with_", None)
         return seen
 
-    def _set_operation(self, node: exp.SetOperation, ctes: Mapping[str, Made]) -> Open:
-        sides = [self.query(side, ctes) for side in (node.left, node.right)]
-        for side, tree in zip(sides, (node.left, node.right), strict=True):
-            if isinstance(side, Private):
-                raise refuse(
-                    f"{node.key.upper()} over private rows is not supported",
-                    tree,
-                    hint="aggregate each side first: SELECT … count(*) … UNION ALL SELECT … count(*) …",
-                )
-        left, right = (side for side in sides if isinstance(side, Open))
-        node.set("this", left.node)
-        node.set("expression", right.node)
+    def _set_operation(self, node: exp.SetOperation, ctes: Mapping[str, Made]) -> Made:
+        trees = (node.left, node.right)
+        left, right = (self.query(tree, ctes) for tree in trees)
+        if isinstance(left, Private) and isinstance(right, Private):
+            return Private(set_operation(node, left.relation, right.relation), (*left.tables, *right.tables))
+        for side, tree in zip((left, right), trees, strict=True):
+            if isinstance(side, Open) and (isinstance(left, Private) or isinstance(right, Private)):
+                raise without_people(node, tree, public=side.below is not None)
+        assert isinstance(left, Open) and isinstance(right, Open)
+        for name, side, tree in (("this", left, trees[0]), ("expression", right, trees[1])):
+            node.set(name, exp.Subquery(this=side.node) if isinstance(tree, exp.Subquery) else side.node)
         noisy = [*(o.noisy for o in right.outputs), *(True for _ in left.outputs)]
         return Open(node, tuple(Output(o.name, o.noisy or n) for o, n in zip(left.outputs, noisy, strict=False)))
 
@@ -392,15 +396,19 @@ class _Builder:
         aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
         relation, scope = self._chosen(node, joined, aliases, ctes)
         source = Private(relation, tables)
-        items = expanded(node, scope)
-        node.set("expressions", items)
+        node.set("expressions", expanded(node, scope))
+        if not is_grouped(node):
+            if top and node.args.get("distinct") is None and any(e.find(exp.Window) for e in node.expressions):
+                raise _lists_rows(source, node)
+            scope = _with_windows(node, scope)
+            source = Private(scope.relation, tables)
         keys = group_keys(node, scope)
         if keys is None:
             if top:
                 items_of(node.expressions, scope)
                 raise _lists_rows(source, node)
             return Private(self._rows(node, scope), tables)
-        owner = next((key for key in keys.expressions if relation.owner_of(key) is not None), None)
+        owner = next((key for key in keys.expressions if scope.relation.owner_of(key) is not None), None)
         if owner is not None and not keys.plain:
             raise refuse(
                 f"some of these grouping sets show each {owner}, which is private, and others mix the rows of all",
@@ -501,20 +509,19 @@ class _Builder:
 
     def _per_unit(self, node: exp.Select, scope: Scope, keys: Keys) -> Relation:
         """GROUP BY with the unit among the keys: one row (or a few) per unit, still unit-local."""
-        no_limit(node)
-        if node.args.get("distinct") is not None and node.args.get("group") is not None:
-            raise refuse(
-                "DISTINCT over groups of private rows is not supported",
-                node.args["distinct"],
-                hint="put the SELECT into a subquery and group once more by the unit and the columns",
-            )
+        no_limit(node, "limit", "offset")
         group = Grouping(
             scope, keys, lambda c: exp.column(c, quoted=True), lambda q: self._subquery(q, {}), per_unit=True
         )
-        items = [
-            exp.alias_(group.rewrite((e.this if isinstance(e, exp.Alias) else e).copy()), title_of(e), quoted=True)
-            for e in node.expressions
-        ]
+        above = exp.Select(
+            expressions=[
+                exp.alias_(group.rewrite(unaliased(e).copy()), title_of(e), quoted=True) for e in node.expressions
+            ]
+        )
+        for part in ("qualify", "windows"):
+            clause = node.args.get(part)
+            rewritten = [group.rewrite(c) for c in clause] if isinstance(clause, list) else clause
+            above.set(part, group.rewrite(clause, aliases=True) if isinstance(clause, exp.Expr) else rewritten)
         having = node.args.get("having")
         condition = None if having is None else group.rewrite(having.this)
         grouped = unit_grouped(
@@ -524,7 +531,27 @@ class _Builder:
         )
         if condition is not None:
             grouped = filtered(grouped, convert(condition, scope_of(grouped, "")))
-        return projected(grouped, items_of(items, scope_of(grouped, "")))
+        shown = _with_windows(above, scope_of(grouped, ""))
+        made = projected(shown.relation, items_of(above.expressions, shown))
+        if node.args.get("distinct") is None or node.args.get("group") is None:
+            return made
+        if not any(f.owner is not None and not f.padded for f in made.fields):
+            owner = next(str(key) for key in keys.expressions if scope.relation.owner_of(key) is not None)
+            raise without_owner(node.args["distinct"], "DISTINCT over groups", owner)
+        return distinct_rows(made)
+
+
+def _with_windows(node: exp.Select, scope: Scope) -> Scope:
+    """The scope after window functions and QUALIFY, which are taken out of the tree."""
+    relation = with_windows(node, scope)
+    aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+    scope = replace(scope, relation=relation, aliases=aliases)
+    qualify = node.args.get("qualify")
+    if qualify is not None:
+        scope = replace(scope, relation=filtered(relation, _condition(qualify.this, scope)))
+    node.set("qualify", None)
+    node.set("windows", None)
+    return scope
 
 
 def _below(made: Made, node: exp.Expr | Span | None) -> Relation:
@@ -561,7 +588,8 @@ def _is_plain(query: exp.Select) -> bool:
     """Rows as they are found: neither grouped nor cut off. (DISTINCT changes nothing for EXISTS and IN.)"""
     distinct_on = query.args.get("distinct") is not None and query.args["distinct"].args.get("on") is not None
     parts = ("group", "having", "limit", "offset", "qualify", "windows")
-    return not (distinct_on or any(query.args.get(p) for p in parts) or any(map(has_aggregate, query.expressions)))
+    computed = any(has_aggregate(e) or e.find(exp.Window) is not None for e in query.expressions)
+    return not (distinct_on or computed or any(query.args.get(p) for p in parts))
 
 
 def _renamed(made: Made, alias: exp.Expr | None) -> Made:

@@ -196,7 +196,9 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
         fields.append(Field(stored_name, type_, domain, attribute=owner == UNIT or single, owner=owner))
     rows = 1 if declared.by_row else policy.rows_per_unit(name)
     unique = tuple(f.name for f in fields if f.name.lower() in keys)
-    scan = Scan(tuple(fields), declared.by_row, rows, single, name, unit, path, unique)
+    owners = path[-1].table if path else name
+    of_unit = None if unit is None else stored_column(owners, unit, schema[owners.lower()])[1]
+    scan = Scan(tuple(fields), declared.by_row, rows, single, name, unit, path, unique, unit_type=of_unit)
     return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name))
 
 

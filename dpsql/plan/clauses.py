@@ -53,9 +53,17 @@ def _outermost(root: exp.Expr) -> list[exp.Expr]:
     ]
 
 
-def no_limit(node: exp.Select) -> None:
+def no_more(node: exp.Subquery) -> None:
+    """Refuse what stands after the closing bracket of a query, and would be overlooked."""
+    for name, part in node.args.items():
+        if part and name not in ("this", "alias", "with_"):
+            word = name.strip("_").upper()
+            raise refuse(f"{word} after the closing bracket is not supported", node, hint="move it inside the brackets")
+
+
+def no_limit(node: exp.Select, *parts: str) -> None:
     """Refuse what chooses rows of a private relation by other rows."""
-    for part in ("limit", "offset", "qualify", "windows"):
+    for part in parts or ("limit", "offset", "qualify", "windows"):
         if node.args.get(part) is not None:
             clause = node.args[part]
             raise refuse(
@@ -113,15 +121,19 @@ def items_of(expressions: Sequence[exp.Expr], scope: Scope) -> list[Item]:
     return items
 
 
-def group_keys(node: exp.Select, scope: Scope) -> Keys | None:
-    """The keys of a grouped SELECT (SELECT DISTINCT groups by everything); None if it is not grouped."""
-    group, distinct = node.args.get("group"), node.args.get("distinct")
+def is_grouped(node: exp.Select) -> bool:
+    """Does the SELECT aggregate, over groups or over all rows?"""
     clauses = [
         *node.expressions,
         *(node.args[p] for p in ("having", "order", "qualify") if node.args.get(p) is not None),
     ]
-    aggregated = any(has_aggregate(clause) for clause in clauses)
-    if group is None and not aggregated:
+    return node.args.get("group") is not None or any(has_aggregate(clause) for clause in clauses)
+
+
+def group_keys(node: exp.Select, scope: Scope) -> Keys | None:
+    """The keys of a grouped SELECT (SELECT DISTINCT groups by everything); None if it is not grouped."""
+    group, distinct = node.args.get("group"), node.args.get("distinct")
+    if not is_grouped(node):
         if distinct is None or distinct.args.get("on") is not None:
             return None
         return plain_keys([convert(unaliased(e), scope) for e in node.expressions])
