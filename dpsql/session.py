@@ -42,6 +42,7 @@ from dpsql.release.replay import Archive
 from dpsql.release.result import Result
 from dpsql.release.tabulate import tabulate
 from dpsql.release.target import Accuracy, Goal, reachable, read_goals
+from dpsql.release.top import top_notes
 from dpsql.search import Searches, before
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.bound import Bounded
@@ -353,6 +354,7 @@ class Connection(Pep249Errors):
                 *map(str, shares),
                 *made.notes,
                 *inner_notes(prepared.plan),
+                *top_notes(prepared.plan),
                 *([NOBODY] if _hidden(released) else []),
                 *([FITTED] if any(each.spread for each in fitted.values()) else []),
             ),
@@ -651,7 +653,11 @@ class Connection(Pep249Errors):
             finishing_sql(prepared.plan),
             tuple(o.name for o in prepared.plan.outputs),
             prepared.types,
-            (*notes_of(prepared.bill.releases, prepared.checks), *inner_notes(prepared.plan)),
+            (
+                *notes_of(prepared.bill.releases, prepared.checks),
+                *inner_notes(prepared.plan),
+                *top_notes(prepared.plan),
+            ),
             remark,
             prepared.plan,
             prepared.bill,
