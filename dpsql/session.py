@@ -25,7 +25,7 @@ from dpsql.parse import Asked, Parameters, meaning, parse_query, read_hints, rea
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
-from dpsql.policy import Policy, load_policy, to_decimal
+from dpsql.policy import Policy, fold, load_policy, to_decimal
 from dpsql.policy.auto import Found, Subject
 from dpsql.release.bars import bar_columns
 from dpsql.release.clipped import clipped_shares
@@ -602,7 +602,7 @@ class Connection(Pep249Errors):
     def _catalog_of(self, policy: Policy, analyst: str | None) -> Catalog:
         facts = self._engine.constraints(self.policy)
         if self._engine.verifiable:
-            facts |= {(table.lower(), fact) for table, fact in self._ledger.facts(self.data_version())}
+            facts |= {(fold(table), fact) for table, fact in self._ledger.facts(self.data_version())}
         return make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public)
 
     @cached_property

@@ -49,6 +49,7 @@ from dpsql.plan.scalars import takes_one_row
 from dpsql.plan.scope import Correlated, Named, Scope, named, scope_of
 from dpsql.plan.sets import Keys, made_family, union_of
 from dpsql.plan.values import Value, find_values, join_above, looked_up, reads_values
+from dpsql.policy.names import fold
 
 ROW = "_row"
 
@@ -78,13 +79,13 @@ def _names(query: exp.Expr) -> frozenset[str] | None:
     """All names that the query uses, folded; None if a star stands for more."""
     if any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star)):
         return None
-    return frozenset(name.name.lower() for name in query.find_all(exp.Identifier))
+    return frozenset(fold(name.name) for name in query.find_all(exp.Identifier))
 
 
 def _reserved(query: exp.Query) -> None:
     """A name like `_r0` is a released table's, `_v0` that of a value; the analyst's own would stand before it."""
     for node in query.find_all(exp.CTE, exp.TableAlias):
-        if node.alias_or_name.lower().startswith(("_r", "_s", "_v", "_d")) and node.alias_or_name[2:].isdigit():
+        if fold(node.alias_or_name).startswith(("_r", "_s", "_v", "_d")) and node.alias_or_name[2:].isdigit():
             raise refuse(f"the name {node.alias_or_name} is reserved", node, kind=ParseError, hint="take another name")
 
 
@@ -148,13 +149,13 @@ class _Builder:
         seen, kept = dict(ctes), []
         for cte in with_.expressions:
             made = _renamed(self.query(cte.this, seen), cte.args.get("alias"))
-            if cte.alias.lower() in seen:
-                self.shadowed.add(cte.alias.lower())
+            if fold(cte.alias) in seen:
+                self.shadowed.add(fold(cte.alias))
             if isinstance(made, Open):
                 cte.set("this", made.node)
                 kept.append(cte)
                 made = replace(made, cte=cte)
-            seen[cte.alias.lower()] = made
+            seen[fold(cte.alias)] = made
         if kept:
             with_.set("expressions", kept)
         else:
@@ -216,9 +217,9 @@ class _Builder:
         return node.alias or node.name, _renamed(self._table(node, ctes), node.args.get("alias"))
 
     def _table(self, node: exp.Table, ctes: Mapping[str, Made]) -> Made:
-        db = node.db.lower()
-        if not db and node.name.lower() in ctes:
-            return ctes[node.name.lower()]
+        db = fold(node.db)
+        if not db and fold(node.name) in ctes:
+            return ctes[fold(node.name)]
         found = self.catalog.find(node.name) if db in ("", "main", "public") and not node.catalog else None
         if found is None:
             raise refuse(f"there is no table {node.name}", node, kind=ParseError, hint=self.catalog.nearest(node.name))
@@ -240,7 +241,7 @@ class _Builder:
 
     def _public_scan(self, table: PublicTable) -> Relation:
         """A public table below the aggregate, with the domains of the columns that the query names."""
-        wanted = [c for c in table.columns if self.names is None or c.lower() in self.names]
+        wanted = [c for c in table.columns if self.names is None or fold(c) in self.names]
         return table.scan(self.catalog.public.domains(table.name, wanted))
 
     def _subquery(self, node: exp.Expr, ctes: Mapping[str, Made]) -> exp.Expr:
@@ -268,12 +269,12 @@ class _Builder:
             if replaced is not inner:
                 inner.replace(replaced)
         nested = len(self.releases) > releases
-        columns = [(name.lower(), o) for _, name, made in sources if isinstance(made, Open) for o in made.outputs]
+        columns = [(fold(name), o) for _, name, made in sources if isinstance(made, Open) for o in made.outputs]
         outputs: list[Output] = []
         for item in node.expressions:
             star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
             if isinstance(star, exp.Star):
-                table = item.table.lower() if isinstance(item, exp.Column) else ""
+                table = fold(item.table) if isinstance(item, exp.Column) else ""
                 outputs += [o for name, o in columns if not table or name == table]
             else:
                 outputs.append(open_output(item, columns, nested))
@@ -312,9 +313,9 @@ class _Builder:
             name: each.cte for name, each in made.around.items() if isinstance(each, Open) and each.cte is not None
         }
         query = closed(made.node, around)
-        for name in self.shadowed & {table.name.lower() for table in query.find_all(exp.Table)}:
+        for name in self.shadowed & {fold(table.name) for table in query.find_all(exp.Table)}:
             raise refuse(f"two results are called {name}, and one is read below an aggregate", node, hint="rename one")
-        if len({name.lower() for name in made.columns}) < len(made.columns):
+        if len({fold(name) for name in made.columns}) < len(made.columns):
             raise refuse("two columns of this subquery have one name", node, kind=ParseError, hint="name them with AS")
         return self.nesting.scan(query, made.outputs, (self.releases, self.families), self.public, made.key, node)
 
@@ -324,7 +325,7 @@ class _Builder:
             self, releases=[*self.releases], families=[], nesting=replace(self.nesting, made=[*self.nesting.made])
         )
         found = [aside._source(item, ctes) for item in from_items(query.copy())]
-        return [(name, frozenset(column.lower() for column in made.columns)) for name, made in found]
+        return [(name, frozenset(fold(column) for column in made.columns)) for name, made in found]
 
     def _release(
         self,
@@ -404,7 +405,7 @@ class _Builder:
         top: bool,
     ) -> Made:
         joined, values = self._from(node, sources), find_values(self, node, sources, ctes)
-        aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+        aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
         relation, scope = self._chosen(node, joined, aliases, ctes, values)
         source = Private(relation, tables)
         node.set("expressions", expanded(node, scope))
@@ -570,7 +571,7 @@ class _Builder:
 def _with_windows(node: exp.Select, scope: Scope) -> Scope:
     """The scope after window functions and QUALIFY, which are taken out of the tree."""
     relation = with_windows(node, scope)
-    aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+    aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
     scope = replace(scope, relation=relation, aliases=aliases)
     qualify = node.args.get("qualify")
     if qualify is not None:

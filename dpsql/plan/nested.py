@@ -19,6 +19,7 @@ from dpsql.plan.finishing import check_finishing
 from dpsql.plan.plan import Family, Nested, Output, Plan, Release
 from dpsql.plan.relation import Field
 from dpsql.plan.released import ReleasedScan
+from dpsql.policy.names import fold
 
 Describe = Callable[[Plan], tuple[str, ...]]
 """The types of the columns that a plan's finishing SQL gives; refuses what would not run."""
@@ -119,8 +120,8 @@ def closed(query: exp.Expr, around: Mapping[str, exp.CTE]) -> exp.Query:
 
 def _needed(query: exp.Expr, around: Mapping[str, exp.CTE]) -> Iterator[str]:
     """The names of CTEs that are read, directly or through others, the last first."""
-    reading = {table.name.lower() for table in query.find_all(exp.Table)}
+    reading = {fold(table.name) for table in query.find_all(exp.Table)}
     for name in reversed(list(around)):
         if name in reading:
             yield name
-            reading |= {table.name.lower() for table in around[name].find_all(exp.Table)}
+            reading |= {fold(table.name) for table in around[name].find_all(exp.Table)}

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from dpsql.plan.clauses import title_of, unaliased
 from dpsql.plan.plan import Output
+from dpsql.policy.names import fold
 
 
 def release_output(title: str, made: exp.Expr, release: str) -> Output:
@@ -25,7 +26,7 @@ def open_output(item: exp.Expr, columns: Sequence[tuple[str, Output]], nested: b
         o
         for c in inner.find_all(exp.Column)
         for name, o in columns
-        if o.name.lower() == c.name.lower() and c.table.lower() in ("", name)
+        if fold(o.name) == fold(c.name) and fold(c.table) in ("", name)
     ]
     counted = any(isinstance(n, exp.AggFunc | exp.Window) for n in inner.walk()) and any(o.noisy for _, o in columns)
     subquery = nested and any(isinstance(n, exp.Query | exp.Subquery) for n in inner.walk())
@@ -48,10 +49,10 @@ def grouped_places(node: exp.Select) -> tuple[int, ...] | None:
     if group is None or any(group.args.get(part) for part in ("all", "rollup", "cube", "grouping_sets")):
         return None
     items = {unaliased(item).sql("duckdb"): place for place, item in enumerate(node.expressions)}
-    names = {item.alias_or_name.lower(): place for place, item in enumerate(node.expressions)}
+    names = {fold(item.alias_or_name): place for place, item in enumerate(node.expressions)}
     found = [
         int(key.name) - 1 if isinstance(key, exp.Literal) and key.name.isdigit()
-        else items.get(key.sql("duckdb"), names.get(key.name.lower()) if isinstance(key, exp.Column) else None)
+        else items.get(key.sql("duckdb"), names.get(fold(key.name)) if isinstance(key, exp.Column) else None)
         for key in group.expressions
     ]  # fmt: skip
     places = [place for place in found if place is not None]

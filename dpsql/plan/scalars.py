@@ -16,6 +16,7 @@ from dpsql.parse.span import refuse
 from dpsql.plan.clauses import unaliased
 from dpsql.plan.group import has_aggregate, is_aggregate
 from dpsql.plan.membership import conjuncts_of
+from dpsql.policy.names import fold
 
 VALUE = "value"
 Owns = Callable[[exp.Column], bool]
@@ -64,13 +65,13 @@ def _key_items(node: exp.Select) -> list[exp.Expr]:
         return []
     if group.args.get("all"):
         return [item for item in node.expressions if not has_aggregate(item)]
-    named = {e.name.lower() for e in group.expressions if isinstance(e, exp.Column) and not e.table}
+    named = {fold(e.name) for e in group.expressions if isinstance(e, exp.Column) and not e.table}
     places = {int(e.name) for e in group.expressions if isinstance(e, exp.Literal) and e.name.isdigit()}
     texts = {e.sql("duckdb") for e in group.expressions}
     return [
         item
         for place, item in enumerate(node.expressions, 1)
-        if place in places or item.alias.lower() in named or unaliased(item).sql("duckdb") in texts
+        if place in places or fold(item.alias) in named or unaliased(item).sql("duckdb") in texts
     ]
 
 

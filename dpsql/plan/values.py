@@ -41,6 +41,7 @@ from dpsql.plan.scalars import (
     value_of,
 )
 from dpsql.plan.scope import Entry, Named, Scope
+from dpsql.policy.names import fold
 
 
 class Planner(Protocol):
@@ -156,10 +157,8 @@ def correlated(
 
 def _owner(column: exp.Column, items: Sequence[tuple[str, frozenset[str]]]) -> int | None:
     """Which of some FROM items a column belongs to, the first if several could be meant."""
-    table, name = column.table.lower(), column.name.lower()
-    return next(
-        (i for i, (alias, columns) in enumerate(items) if name in columns and table in ("", alias.lower())), None
-    )
+    table, name = fold(column.table), fold(column.name)
+    return next((i for i, (alias, columns) in enumerate(items) if name in columns and table in ("", fold(alias))), None)
 
 
 def _public_side(
@@ -169,7 +168,7 @@ def _public_side(
 
     Only these are looked up, so only these need be released: they are public keys then, and few.
     """
-    items = [(name, frozenset(c.lower() for c in made.columns)) for _, name, made in sources]
+    items = [(name, frozenset(fold(c) for c in made.columns)) for _, name, made in sources]
     owners = {_owner(column, items) for column in outer.find_all(exp.Column)}
     place = owners.pop() if len(owners) == 1 else None
     if place is None:
@@ -193,7 +192,7 @@ def _public_side(
 
 
 def _is_public(table: exp.Expr, catalog: Catalog, ctes: Mapping[str, Made]) -> bool:
-    named = isinstance(table, exp.Table) and table.name.lower() not in ctes
+    named = isinstance(table, exp.Table) and fold(table.name) not in ctes
     return named and isinstance(catalog.find(table.name), PublicTable)
 
 
@@ -290,7 +289,7 @@ def _may_join(node: exp.Select, scalar: exp.Expr) -> bool:
 
 def _reads_private(query: exp.Expr, catalog: Catalog, ctes: Mapping[str, Made]) -> bool:
     for table in query.find_all(exp.Table):
-        meant = ctes.get(table.name.lower()) or catalog.find(table.name)
+        meant = ctes.get(fold(table.name)) or catalog.find(table.name)
         if isinstance(meant, Private | PrivateTable):
             return True
     return False
