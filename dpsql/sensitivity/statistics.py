@@ -14,7 +14,7 @@ from dpsql.bounds.domain import Domain
 from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.argument import Argument, counted, summed
-from dpsql.sensitivity.nested import Nested, pairs_of
+from dpsql.sensitivity.halves import Nested, pairs_of
 
 Form = Literal["count", "sum", "pair", "centred", "units", "distinct", "nested"]
 
