@@ -23,6 +23,7 @@ class ColumnInfo:
     name: str
     type: str
     note: str
+    nullable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ def _table(known: Table, policy: Policy, stored: Mapping[str, str]) -> TableInfo
     declared = policy.tables[name]
     seen = known.columns if isinstance(known, PublicTable) else tuple(field.name for field in known.scan.fields)
     specs, types = declared.columns or {}, {fold(column): _type(type_) for column, type_ in stored.items()}
-    listed = [ColumnInfo(c, types.get(fold(c), "?"), _note(c, specs.get(c, Column()), known)) for c in seen]
+    said = {column: specs.get(column, Column()) for column in seen}
+    listed = [ColumnInfo(c, types.get(fold(c), "?"), _note(c, said[c], known), said[c].nulls) for c in seen]
     return TableInfo(name, _owner(known, policy), tuple(sorted(listed, key=lambda column: column.name != _unit(known))))
 
 
