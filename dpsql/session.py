@@ -499,7 +499,7 @@ class Connection(Pep249Errors):
         checks = {check.bounded.release.name for check in prepared.checks}
         for mark, priced in missing.items():
             name = priced.bounded.release.name
-            done[name] = add_noise(priced, self._engine.run(priced, salt))
+            done[name] = add_noise(priced, self._engine.run(priced, salt, self.policy.limits.seconds))
             if entry is not None:
                 self._ledger.store(entry, mark, pack(done[name]), archive.about(priced, alone=name in checks))
                 origins[mark] = entry

@@ -75,8 +75,11 @@ class Engine(ABC):
         """The SQL of one release; without salt, a placeholder stands in its place (for people to read)."""
 
     @abstractmethod
-    def run(self, release: Priced, salt: bytes) -> Exact:
-        """The exact integers of one release. Raises EngineError with a constant text, whatever went wrong."""
+    def run(self, release: Priced, salt: bytes, seconds: float | None = None) -> Exact:
+        """The exact integers of one release, within so many seconds.
+
+        Raises EngineError with a constant text, whatever went wrong.
+        """
 
     @abstractmethod
     def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
