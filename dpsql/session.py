@@ -27,6 +27,7 @@ from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy import Policy, fold, load_policy, to_decimal
 from dpsql.policy.auto import Found, Subject
+from dpsql.progress import patiently
 from dpsql.release.bars import bar_columns
 from dpsql.release.clipped import clipped_shares
 from dpsql.release.enough import Stages, enough, shortfall
@@ -162,6 +163,7 @@ class Connection(Pep249Errors):
     # the flow -----------------------------------------------------------------------------------------------------
 
     @in_turn
+    @patiently("asking the database")
     def query(
         self,
         sql: str,
@@ -372,6 +374,7 @@ class Connection(Pep249Errors):
             released,
             bars,
             self._finisher,
+            self.budget,
         )
 
     def _answer_as_exactly(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
@@ -715,11 +718,15 @@ class Connection(Pep249Errors):
     def close(self) -> None:
         """Let go of the database and the ledger."""
         if not self._closed:
-            self._closed = True
-            if "_finisher" in self.__dict__:
-                self._finisher.close()
-            self._engine.close()
+            self.release()
             self._ledger.close()
+
+    def release(self) -> None:
+        """Let go of the database only: the ledger is another's too."""
+        self._closed = True
+        if "_finisher" in self.__dict__:
+            self._finisher.close()
+        self._engine.close()
 
     def _open(self) -> None:
         if self._closed:
