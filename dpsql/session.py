@@ -472,6 +472,7 @@ class Connection(Pep249Errors):
             bool(self.policy.replay),
             self._counted,
             lambda missing: self._reserve(prepared, missing),
+            self.policy.limits.seconds,
         )
         alone = frozenset(check.bounded.release.name for check in prepared.checks)
         return maker.make(prepared.bill, prepared.plan.nested, alone)
