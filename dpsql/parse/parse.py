@@ -46,6 +46,7 @@ def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "
         statement = statement.unnest()
     if not isinstance(statement, exp.Query) or isinstance(statement, exp.Subquery):
         raise _wrong_kind(statement)
+    _join_constants(statement)
     if dialect == "postgres":
         in_duckdb(statement)
     for call in list(statement.find_all(exp.Anonymous)):
@@ -54,6 +55,14 @@ def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "
             average.meta.update(call.meta)
             call.replace(average)
     return statement
+
+
+def _join_constants(statement: exp.Expr) -> None:
+    """`'%' || 'north' || '%'`, as tools write patterns, is one text."""
+    for pipe in reversed(list(statement.find_all(exp.DPipe))):
+        left, right = pipe.this, pipe.expression
+        if all(isinstance(side, exp.Literal) and side.is_string for side in (left, right)):
+            pipe.replace(exp.Literal.string(left.name + right.name))
 
 
 def _statements(sql: str, parameters: Parameters | None, dialect: str) -> list[exp.Expr]:
@@ -126,14 +135,16 @@ def _limit_nesting(sql: str) -> None:
 def _wrong_kind(statement: exp.Expr) -> UnsupportedQuery | ParseError:
     name = statement.this if isinstance(statement, exp.Command) else statement.key.upper()
     hints: dict[type[exp.Expr], str] = {
-        exp.Set: f"only the price of queries can be set, by a cursor or in the shell: {SETTINGS}",
+        exp.Set: f"only the price and the dialect of queries can be set, by a cursor or in the shell: {SETTINGS}",
         exp.Describe: "in the shell \\d TABLE shows a table's columns",
         exp.Show: "in the shell \\tables lists the tables",
         exp.Pragma: "settings of the database belong to the steward",
     }
     hint = hints.get(type(statement), "only SELECT (also WITH … SELECT, UNION) is answered")
+    if isinstance(statement, exp.DML | exp.DDL | exp.Drop | exp.Alter | exp.TruncateTable):
+        hint += "; the steward writes to the database itself"
     if str(name).upper().startswith(("EXPLAIN", "SUMMARIZE")):
         hint = "use db.explain(…) or `dpsql explain` to see a query's plan, cost and error"
     if str(name).upper() == "SHOW":
         hint = hints[exp.Show]
-    return refuse(f"{str(name).upper()} is not a query", statement, hint=hint)  # type: ignore[return-value]
+    return refuse(f"{str(name).upper().removesuffix('TABLE')} is not a query", statement, hint=hint)  # type: ignore[return-value]
