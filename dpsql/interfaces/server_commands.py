@@ -118,7 +118,7 @@ async def _serve(
         def connect(analyst: str, purpose: str | None) -> Connection:
             from dpsql.session import connect
 
-            return connect(db, policy=loaded, ledger=where, analyst=analyst, purpose=purpose)
+            return connect(db, policy=loaded, ledger=where, analyst=analyst, purpose=purpose, dialect="postgres")
 
         return connect
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.interfaces.numbers import plain
 from dpsql.plan.catalog import PrivateTable, PublicTable, Table, UnavailableTable
 from dpsql.policy import Column, Policy, fold
 from dpsql.policy.auto import UNSEARCHED
+from dpsql.release.numbers import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -27,6 +27,7 @@ from dpsql.plan.normal import TRUE, conjunction, conjuncts, normal
 from dpsql.plan.plan import Release
 from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relation import Aggregate, Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
+from dpsql.plan.released import ReleasedScan
 from dpsql.plan.set_operations import UnionAll
 from dpsql.plan.window import Over, Windowed
 from dpsql.policy.names import fold
@@ -72,6 +73,8 @@ def describe_relation(relation: Relation) -> list[Any]:
             return ["unit", describe_relation(source), [write(k.expression) for k in keys], listed]
         case Scan(table=table) | PublicScan(table=table):
             return ["scan", table]
+        case ReleasedScan(digest=str() as digest):
+            return ["released", digest, [f.name for f in relation.fields]]
         case Inner(parts=parts, conditions=conditions):
             return ["inner", [_describe_part(p) for p in parts], [write(c) for c in conditions]]
         case Outer(left=Part() as left, right=Part() as right, condition=Expression() as condition):

@@ -23,14 +23,16 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import dpsql
+from dpsql import progress
 from dpsql.expressions.functions.function import Function
 from dpsql.expressions.functions.table import SUBJECTS
-from dpsql.interfaces import history, numbers, show, terminal
+from dpsql.interfaces import history, show, terminal
 from dpsql.interfaces.cli import app
 from dpsql.interfaces.functions import listing
 from dpsql.interfaces.history import complete
 from dpsql.interfaces.shell import split
 from dpsql.policy import parse_policy
+from dpsql.release import numbers
 
 POLICY = """\
 dataset: town
@@ -558,7 +560,7 @@ def test_a_spinner_waits_and_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     def spun(patience: float, work: float, *, is_terminal: bool) -> str:
         stream, end = StringIO(), time.monotonic() + work
         monkeypatch.setattr(terminal, "problems", lambda: Console(file=stream, force_terminal=is_terminal))
-        monkeypatch.setattr(terminal, "PATIENCE", patience)
+        monkeypatch.setattr(progress, "PATIENCE", patience)
         with terminal.waiting("thinking"):
             while "thinking" not in stream.getvalue() and time.monotonic() < end:
                 time.sleep(0.01)
