@@ -510,6 +510,15 @@ def test_a_ledger_in_a_file_lasts(tmp_path: Path) -> None:
     assert "in memory" not in repr(later) and "private frame df of people" in repr(later)
 
 
+def test_bounds_may_be_left_to_a_private_search() -> None:
+    data = pd.DataFrame({"u": np.arange(3000), "x": np.linspace(0, 100, 3000)})
+    frame = data.dp.protect(unit="u", bounds={"x": "auto"}, max_rows_per_unit="auto", epsilon=100)
+    assert frame.to_sql().mean() == "SELECT AVG(x) AS x FROM df"
+    answer = frame.x.mean()
+    assert any("found by a private search" in note for note in answer.notes)
+    assert float(answer) == pytest.approx(50, abs=5)
+
+
 def test_private_keys_need_a_delta() -> None:
     with pytest.raises(dpsql.Error, match="delta=1e-6"):
         protected(epsilon=3).name.value_counts()
