@@ -201,6 +201,26 @@ def test_all_columns_at_once(people: Any) -> None:
     assert people.drop("amount").count().columns == ("user_id", "age", "tip", "region", "name", "when", "member")
 
 
+def test_chosen_values_and_descriptions() -> None:
+    frame = protected(epsilon=1000)
+    try:
+        frame.explain().amount.median()
+    except dpsql.UnsupportedQuery:
+        pytest.skip("this planner does not choose values yet")
+    answers = [
+        frame.amount.median(),
+        frame.amount.min(),
+        frame.amount.max(),
+        frame.groupby("region")["amount"].median(),
+    ]
+    assert all(0 <= value <= 100 for answer in answers for value in answer.df().iloc[:, -1])
+    assert frame.amount.quantile([0.25, 0.5]).columns == ("0.25", "0.5")
+    described = frame.describe().df()
+    assert described["column"].tolist() == ["age", "amount"] and described.columns[1:].tolist() == [
+        "count", "mean", "std", "min", "25%", "50%", "75%", "max"
+    ]  # fmt: skip
+
+
 # the same plan as SQL -----------------------------------------------------------------------------------------------
 
 SAME = {
