@@ -21,26 +21,28 @@ from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine, PublicRows
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, ParseError, Pep249Errors, PolicyError
-from dpsql.parse import Asked, Parameters, meaning, parse_query, read_hints, read_setting
+from dpsql.parse import Asked, Parameters, known_dialect, meaning, parse_query, read_hints, read_setting
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
-from dpsql.policy import Policy, load_policy, to_decimal
+from dpsql.policy import Policy, fold, load_policy, to_decimal
 from dpsql.policy.auto import Found, Subject
+from dpsql.progress import patiently
 from dpsql.release.bars import bar_columns
 from dpsql.release.clipped import clipped_shares
 from dpsql.release.enough import Stages, enough, shortfall
-from dpsql.release.explain import Explanation, first_error, notes_of, release_plan
+from dpsql.release.explain import Explanation, first_error, inner_notes, notes_of, release_plan, staged
 from dpsql.release.finish import Finisher, finishing_sql
 from dpsql.release.fit import fit_tables
 from dpsql.release.least import cheapest, foreseeable
-from dpsql.release.noise import Released, add_noise, public_table
+from dpsql.release.make import Made, Maker
+from dpsql.release.noise import Released, public_table
 from dpsql.release.recent import Kept, Recent
 from dpsql.release.replay import Archive
 from dpsql.release.result import Result
-from dpsql.release.stored import pack
 from dpsql.release.tabulate import tabulate
-from dpsql.release.target import Accuracy, Goal, read_goals
+from dpsql.release.target import Accuracy, Goal, reachable, read_goals
+from dpsql.release.top import top_notes
 from dpsql.search import Searches, before
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.bound import Bounded
@@ -111,19 +113,6 @@ class Draft:
         return Stages.out_of(self.bounded, self.funds, limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What a query released or replayed: its tables, what that cost and counts, and which entry paid for each mark."""
-
-    tables: Mapping[str, Released]
-    cost: Cost
-    replayed: bool
-    notes: tuple[str, ...]
-    counted: tuple[str, ...]
-    origins: Mapping[bytes, int]
-    version: str
-
-
 REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
 
 PILOT = "{} charged first ({}): what was released, and at what price, follows from what that showed"
@@ -151,9 +140,10 @@ class Connection(Pep249Errors):
         *,
         steward: bool,
         purpose: str | None = None,
+        dialect: str = "duckdb",
     ) -> None:
         self.policy, self.analyst, self.purpose, self.steward = policy, analyst, purpose, steward
-        self._engine, self._ledger = engine, ledger
+        self._engine, self._ledger, self.dialect = engine, ledger, known_dialect(dialect)
         self.asked = Asked()
         self._recent = Recent()
         self._turn = threading.RLock()
@@ -162,6 +152,7 @@ class Connection(Pep249Errors):
     # the flow -----------------------------------------------------------------------------------------------------
 
     @in_turn
+    @patiently("asking the database")
     def query(
         self,
         sql: str,
@@ -170,6 +161,7 @@ class Connection(Pep249Errors):
         epsilon: float | Decimal | None = None,
         delta: float | Decimal | None = None,
         mechanism: str | None = None,
+        dialect: str | None = None,
         accuracy: Accuracy | None = None,
         nonnegative: bool = False,
         clipped: bool = False,
@@ -182,7 +174,7 @@ class Connection(Pep249Errors):
         gives it; the most that it may cost is `epsilon`, else the policy's limit for one query, or what is left.
         `clipped` spends a part of the price on how much the bounds cut off: `result.clipped`, and in `result.notes`.
         """
-        keywords = Asked(epsilon, delta, mechanism)
+        keywords = Asked(epsilon, delta, mechanism, dialect)
         asked = repr((sql, meaning(parameters), keywords, self.asked, nonnegative, clipped))
         if accuracy is None and (again := self._again(asked)) is not None:
             return again
@@ -208,20 +200,28 @@ class Connection(Pep249Errors):
         epsilon: float | Decimal | None = None,
         delta: float | Decimal | None = None,
         mechanism: str | None = None,
+        dialect: str | None = None,
         accuracy: Accuracy | None = None,
         clipped: bool = False,
     ) -> Explanation:
         """What the query would do and cost, at most. Touches no private data and spends nothing."""
-        chosen, remark = self._foresee(sql, Asked(epsilon, delta, mechanism), accuracy, parameters, clipped=clipped)
+        chosen, remark = self._foresee(
+            sql, Asked(epsilon, delta, mechanism, dialect), accuracy, parameters, clipped=clipped
+        )
         other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
         try:
-            foreseen = self._foresee(sql, Asked(epsilon, delta, other), accuracy, parameters, clipped=clipped)
+            foreseen = self._foresee(sql, Asked(epsilon, delta, other, dialect), accuracy, parameters, clipped=clipped)
             others = {other: self._explanation(*foreseen, {})}
         except Error:
             others = {}
         return self._explanation(chosen, remark, others)
 
     @in_turn
+    def describe(self, sql: str, parameters: Parameters | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names and types of the answer's columns. Touches no private data and spends nothing."""
+        draft, _ = self._draft(sql, Asked(), None, parameters=parameters)
+        return tuple(output.name for output in draft.plan.outputs), draft.types
+
     def prepare(
         self,
         sql: str,
@@ -256,19 +256,19 @@ class Connection(Pep249Errors):
         if clipped and accuracy is not None:
             raise InterfaceError("clipped= and accuracy= are two questions", hint="ask with one, then with the other")
         with _about(sql):
-            tree = parse_query(sql, parameters)
-            said = tree.sql("duckdb") if parameters else sql
             asked = keywords.over(read_hints(sql)).over(self.asked)
+            tree = parse_query(sql, parameters, known_dialect(asked.dialect or self.dialect))
+            said = tree.sql("duckdb") if parameters else sql
             epsilon, delta = self._price(asked, accurate=accuracy is not None)
             chosen = choose_mechanism(_mechanism(asked.mechanism or self.policy.defaults.mechanism), delta)
             known = self.searches.knowledge(tree, self._catalog, chosen)
-            plan = build(tree, known.catalog)
+            plan = build(tree, known.catalog, self._finisher.check)
             bounded = tuple(bound(release, chosen, self._catalog.max_public_keys) for release in plan.releases)
             checks = checks_of(bounded, chosen) if clipped else ()
             types = self._finisher.check(plan)
             draft = Draft(said, plan, bounded, epsilon, delta, chosen, types, checks)
             draft = replace(draft, missing=known.missing, searched=known.stored, notes=known.notes)
-            return draft, () if accuracy is None else read_goals(accuracy, plan.outputs)
+            return draft, () if accuracy is None else read_goals(accuracy, reachable(plan))
 
     def _priced(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
         """At the least price that meets the goals; without goals, at the asked price."""
@@ -363,6 +363,8 @@ class Connection(Pep249Errors):
                 *notes_of([each.priced for each in released.values()], prepared.checks),
                 *map(str, shares),
                 *made.notes,
+                *top_notes(prepared.plan),
+                *inner_notes(prepared.plan),
                 *([NOBODY] if _hidden(released) else []),
                 *([FITTED] if any(each.spread for each in fitted.values()) else []),
             ),
@@ -372,6 +374,7 @@ class Connection(Pep249Errors):
             released,
             bars,
             self._finisher,
+            self.budget,
         )
 
     def _answer_as_exactly(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
@@ -471,45 +474,18 @@ class Connection(Pep249Errors):
     def _release(self, prepared: Prepared) -> Made:
         """Replay what was released before; charge for the rest, durably, and only then run it."""
         salt = self._ledger.salt()
-        archive = self._archive(salt)
-        done: dict[str, Released] = {}
-        notes: list[str] = []
-        counted: list[str] = []
-        origins: dict[bytes, int] = {}
-        missing: dict[bytes, Priced] = {}
-        twins: list[tuple[Priced, str]] = []
-        for priced in prepared.bill.releases:
-            name = priced.bounded.release.name
-            if priced.free:
-                done[name] = public_table(priced)
-                continue
-            mark = archive.mark(priced)
-            if mark in missing:
-                twins.append((priced, missing[mark].bounded.release.name))
-                continue
-            found = archive.find(priced, mark) if self.policy.replay else None
-            if found is None:
-                missing[mark] = priced
-                continue
-            done[name] = found.released
-            notes += found.notes
-            counted += self._counted(found.stored)
-            origins[found.mark] = found.stored.entry
-        entry = self._reserve(prepared, missing)
-        checks = {check.bounded.release.name for check in prepared.checks}
-        for mark, priced in missing.items():
-            name = priced.bounded.release.name
-            done[name] = add_noise(priced, self._engine.run(priced, salt))
-            if entry is not None:
-                self._ledger.store(entry, mark, pack(done[name]), archive.about(priced, alone=name in checks))
-                origins[mark] = entry
-        for priced, twin in twins:
-            done[priced.bounded.release.name] = replace(done[twin], priced=priced)
-        cost = cost_of(prepared.bill, list(missing.values()))
-        replayed = entry is None and not all(p.free for p in prepared.bill.releases)
-        return Made(
-            done, cost, replayed, tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(counted)), origins, archive.version
+        maker = Maker(
+            self._engine,
+            self._archive(salt),
+            self._finisher,
+            salt,
+            bool(self.policy.replay),
+            self._counted,
+            lambda missing: self._reserve(prepared, missing),
+            self.policy.limits.seconds,
         )
+        alone = frozenset(check.bounded.release.name for check in prepared.checks)
+        return maker.make(prepared.bill, prepared.plan.nested, alone)
 
     def _archive(self, salt: bytes) -> Archive:
         return Archive(
@@ -642,7 +618,7 @@ class Connection(Pep249Errors):
     def _catalog_of(self, policy: Policy, analyst: str | None) -> Catalog:
         facts = self._engine.constraints(self.policy)
         if self._engine.verifiable:
-            facts |= {(table.lower(), fact) for table, fact in self._ledger.facts(self.data_version())}
+            facts |= {(fold(table), fact) for table, fact in self._ledger.facts(self.data_version())}
         return make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public)
 
     @cached_property
@@ -655,6 +631,7 @@ class Connection(Pep249Errors):
             lambda policy: self._catalog_of(policy, self.analyst),
             lambda: self._whole_catalog,
             lambda: self._archive(self._ledger.salt()),
+            self._finisher.check,
         )
 
     @cached_property
@@ -677,9 +654,8 @@ class Connection(Pep249Errors):
         self, prepared: Prepared, remark: str | None, alternatives: Mapping[str, Explanation]
     ) -> Explanation:
         seen = self._catalog.veiled
-        releases = tuple(
-            release_plan(p, "" if p.free else seen(self._engine.emit(p, None))) for p in prepared.bill.releases
-        )
+        shown = [release_plan(p, "" if p.free else seen(self._engine.emit(p, None))) for p in prepared.bill.releases]
+        releases, nested = staged(shown, prepared.plan)
         return Explanation(
             prepared.cost,
             prepared.bill.mechanism,
@@ -688,10 +664,15 @@ class Connection(Pep249Errors):
             finishing_sql(prepared.plan),
             tuple(o.name for o in prepared.plan.outputs),
             prepared.types,
-            notes_of(prepared.bill.releases, prepared.checks),
+            (
+                *notes_of(prepared.bill.releases, prepared.checks),
+                *inner_notes(prepared.plan),
+                *top_notes(prepared.plan),
+            ),
             remark,
             prepared.plan,
             prepared.bill,
+            nested,
         )
 
     # PEP 249 --------------------------------------------------------------------------------------------------------
@@ -715,11 +696,15 @@ class Connection(Pep249Errors):
     def close(self) -> None:
         """Let go of the database and the ledger."""
         if not self._closed:
-            self._closed = True
-            if "_finisher" in self.__dict__:
-                self._finisher.close()
-            self._engine.close()
+            self.release()
             self._ledger.close()
+
+    def release(self) -> None:
+        """Let go of the database only: the ledger is another's too."""
+        self._closed = True
+        if "_finisher" in self.__dict__:
+            self._finisher.close()
+        self._engine.close()
 
     def _open(self) -> None:
         if self._closed:
@@ -742,10 +727,12 @@ def connect(
     analyst: str | None = None,
     purpose: str | None = None,
     steward: bool = False,
+    dialect: str = "duckdb",
 ) -> Connection:
     """Open a dataset: a DuckDB file, a DuckDB connection, or a mapping of names to frames and files.
 
-    `purpose` is one of those that the policy lists for the analyst, if it lists any.
+    `purpose` is one of those that the policy lists for the analyst, if it lists any; `dialect` is the SQL that queries
+    are written in, "duckdb" or "postgres".
 
     The ledger stands beside the policy file unless named; with a policy that is not a file it must be named
     (":memory:" for a throw-away one, whose promise ends with the process).
@@ -754,6 +741,7 @@ def connect(
         raise InterfaceError(
             "a connection is either an analyst's or the steward's", hint="give analyst= or steward=True"
         )
+    known_dialect(dialect)
     loaded = load_policy(policy if not isinstance(policy, os.PathLike) else Path(policy))
     if analyst is None and not steward and loaded.budget.analysts and "analyst" not in tuple(loaded.budget.analysts):
         raise PolicyError(
@@ -768,7 +756,7 @@ def connect(
     except BaseException:
         engine.close()
         raise
-    return Connection(engine, loaded, opened, name, steward=steward, purpose=purpose)
+    return Connection(engine, loaded, opened, name, steward=steward, purpose=purpose, dialect=dialect)
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.interfaces.numbers import plain
 from dpsql.plan.catalog import PrivateTable, PublicTable, Table, UnavailableTable
 from dpsql.policy import Column, Policy, fold
 from dpsql.policy.auto import UNSEARCHED
+from dpsql.release.numbers import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ class TableInfo:
 def visible_tables(db: Connection) -> list[TableInfo]:
     """What the analyst of this connection may name in a query."""
     schema = db._engine.schema()
-    return [_table(each, db.policy, schema.get(each.name.lower(), {})) for each in db._catalog.tables.values()]
+    return [_table(each, db.policy, schema.get(fold(each.name), {})) for each in db._catalog.tables.values()]
 
 
 def _table(known: Table, policy: Policy, stored: Mapping[str, str]) -> TableInfo:

@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
+from dpsql.expressions.functions.table import CALLED
 from dpsql.parse.span import refuse
 from dpsql.plan.bars import is_bar
 
@@ -63,7 +64,7 @@ def check_finishing(query: exp.Expr, tables: Collection[str]) -> None:
                 node,
                 hint=f"write SELECT count(*) AS n, {node.name.upper()}(count(*)) AS bar FROM … and read bar out here",
             )
-        if isinstance(node, exp.Anonymous) and node.name.lower() not in _NAMES:
+        if isinstance(node, exp.Anonymous) and node.name.lower() not in _NAMES | CALLED.keys():
             raise refuse(
                 f"the function {node.name} is not allowed", node, hint="use plain arithmetic, CASE or a window"
             )
@@ -73,5 +74,11 @@ def check_finishing(query: exp.Expr, tables: Collection[str]) -> None:
             raise refuse(f"there is no table {node.name} here", node, hint="select from it in FROM, or in a subquery")
         if isinstance(node, exp.Limit | exp.Offset) and not isinstance(node.expression, exp.Literal):
             raise refuse(f"{node.key.upper()} takes a number", node, hint="write LIMIT 10")
+        if isinstance(node, exp.Div) and node.args.get("typed"):
+            raise refuse(
+                "PostgreSQL divides whole numbers without a remainder, and whether these are whole is not evident",
+                node,
+                hint="write x::numeric / y, or x::bigint / y::bigint",
+            )
         if isinstance(node, _FORBIDDEN):
             raise refuse(f"{node.key.upper()} is not allowed", node, hint="leave it out")

@@ -24,6 +24,7 @@ from dpsql.plan.plan import Bar
 from dpsql.plan.relation import Aggregate
 from dpsql.plan.scope import Scope
 from dpsql.plan.sets import Keys, grouping, is_grouping
+from dpsql.policy.names import fold
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Count: "count", exp.CountIf: "count", exp.ApproxDistinct: "count", exp.Sum: "sum", exp.Avg: "avg",
@@ -139,7 +140,7 @@ class Grouping:
     def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """The same expression over the columns of the grouped table; with `aliases`, output names stay as they are."""
         if is_grouping(node) and not self.per_unit:
-            places = [self._key(key) for key in node.expressions]
+            places = [self._key(self._meant(key)) for key in node.expressions]
             return grouping(node, places, self.keys.sets, self.column("_set"))
         if is_aggregate(node) and not self.per_unit and (made := composed(node, self.scope)) is not None:
             return self.rewrite(made)
@@ -184,6 +185,12 @@ class Grouping:
             )
         return aggregate
 
+    def _meant(self, node: exp.Expr) -> exp.Expr:
+        """What GROUPING asks about: a SELECT alias stands for its expression unless a column has that name."""
+        if not isinstance(node, exp.Column) or node.table or self.scope.find(node) is not None:
+            return node
+        return self.scope.aliases.get(fold(node.name), node)
+
     def _key(self, node: exp.Expr) -> int | None:
         if not isinstance(node, exp.Condition | exp.Paren | exp.Func) or isinstance(node, exp.Literal | exp.Alias):
             return None
@@ -197,7 +204,7 @@ class Grouping:
         return keys.index(made) if made in keys else None
 
     def _loose(self, node: exp.Column, aliases: bool) -> exp.Expr:
-        alias = self.scope.aliases.get(node.name.lower()) if node.args.get("table") is None else None
+        alias = self.scope.aliases.get(fold(node.name)) if node.args.get("table") is None else None
         if alias is not None:
             return node if aliases else exp.Paren(this=self.rewrite(alias.copy()))
         function = "avg" if self.scope.column(node).type.numeric else "count"

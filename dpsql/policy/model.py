@@ -249,7 +249,7 @@ class Table(_Model):
     def unique_fact(self) -> str:
         """What `dpsql check` verifies for `unique`, as it is named in the ledger: unique in which unit."""
         unit = self.unit.fact if isinstance(self.unit, ForeignKey) else self.unit
-        return f"unique:{unit}".lower()
+        return fold(f"unique:{unit}")
 
     @property
     def unit_column(self) -> str | None:
@@ -306,12 +306,17 @@ class Budget(_Model):
     ] = Names()
 
 
+def _read_seconds(value: object) -> int | None:
+    return None if value is None else read_count(value)
+
+
 class Limits(_Model):
     """The most that one query may ask for; inside a policy what is left out is the whole budget."""
 
     epsilon: Epsilon = Decimal("Infinity")
     delta: Delta = Decimal("0.01")
     max_public_keys: Count = 100_000
+    seconds: Annotated[int | None, BeforeValidator(_read_seconds)] = None
 
 
 class Defaults(_Model):
