@@ -217,6 +217,11 @@ class Connection(Pep249Errors):
         return self._explanation(chosen, remark, others)
 
     @in_turn
+    def describe(self, sql: str, parameters: Parameters | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names and types of the answer's columns. Touches no private data and spends nothing."""
+        draft, _ = self._draft(sql, Asked(), None, parameters=parameters)
+        return tuple(output.name for output in draft.plan.outputs), draft.types
+
     def prepare(
         self,
         sql: str,
