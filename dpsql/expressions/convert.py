@@ -154,8 +154,8 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
         return refuse(  # type: ignore[return-value]
             "a subquery cannot stand inside an expression over private rows",
             node,
-            hint="EXISTS and IN stand in WHERE, alone or joined by AND: WHERE … AND EXISTS (SELECT …); compute a value "
-            "in a query of its own, then write it as a constant",
+            hint="EXISTS and IN stand in WHERE, SELECT and GROUP BY; compute a value in a query of its own, then write "
+            "it as a constant",
         )
     if isinstance(node, exp.Window):
         return refuse(  # type: ignore[return-value]

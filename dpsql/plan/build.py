@@ -16,6 +16,7 @@ from dpsql.parse.span import refuse, span_of
 from dpsql.plan.canonical import canonical
 from dpsql.plan.catalog import Catalog, PrivateTable, PublicTable, UnavailableTable
 from dpsql.plan.clauses import (
+    entitled,
     expanded,
     from_items,
     group_keys,
@@ -33,6 +34,7 @@ from dpsql.plan.from_clause import Joined, Source, distinct, read_from
 from dpsql.plan.group import Grouping, has_aggregate
 from dpsql.plan.join import Part
 from dpsql.plan.join_refusals import SUBQUERY, check_exists
+from dpsql.plan.marks import computed_by_row, instead, marked, memberships, with_memberships
 from dpsql.plan.membership import Membership, conjuncts_of, in_conditions, split_where
 from dpsql.plan.normal import conjunction, normal
 from dpsql.plan.outputs import open_output, release_output
@@ -372,10 +374,11 @@ class _Builder:
         *,
         top: bool,
     ) -> Made:
-        aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
-        relation, scope = self._chosen(node, joined, aliases, ctes)
-        source = Private(relation, tables)
+        entitled(node)
+        _, scope = self._chosen(node, joined, _aliases(node), ctes)
         node.set("expressions", expanded(node, scope))
+        scope = replace(self._marked(computed_by_row(node), scope, ctes), aliases=_aliases(node))
+        source = Private(scope.relation, tables)
         if not is_grouped(node):
             if top and node.args.get("distinct") is None and any(e.find(exp.Window) for e in node.expressions):
                 raise _lists_rows(source, node)
@@ -400,11 +403,37 @@ class _Builder:
         """The rows that WHERE leaves, and what names mean there."""
         where = node.args.get("where")
         plain, members = ([], []) if where is None else split_where(where.this)
+        plain, later = with_memberships(plain)
         relation = joined.relation([_condition(c, joined.scope(aliases)) for c in plain], self._unique)
         scope = Scope(relation, joined.tables, aliases)
         for member in members:
             scope = replace(scope, relation=self._member(member, scope, ctes))
+        if later:
+            whole = exp.Where(this=exp.and_(*later))
+            scope = self._marked([whole], scope, ctes)
+            scope = replace(scope, relation=filtered(scope.relation, _condition(whole.this, scope)))
         return scope.relation, scope
+
+    def _marked(self, roots: Sequence[exp.Expr], scope: Scope, ctes: Mapping[str, Made]) -> Scope:
+        """EXISTS and IN inside expressions become columns, which take their places in the tree."""
+        made: dict[str, exp.Expr] = {}
+        for member in (member for root in roots for member in memberships(root)):
+            text = member.node.sql("duckdb")
+            if text not in made:
+                scope, made[text] = self._mark(member, text, scope, ctes)
+            member.node.replace(made[text].copy())
+        return scope
+
+    def _mark(self, member: Membership, text: str, scope: Scope, ctes: Mapping[str, Made]) -> tuple[Scope, exp.Expr]:
+        inner, conditions, element, tables = self._inner(member, scope, ctes)
+        relation, names = scope.relation, []
+        for test in self._tests(replace(member, negated=True), scope, inner, element):
+            every = list(map(normal, [*conditions, *test]))
+            check_exists(relation, inner, every, (*scope.tables, *tables), member.node)
+            taken = {*(f.name.lower() for f in relation.fields), *(n.lower() for n in inner.names)}
+            names.append(distinct(text, taken))
+            relation = marked(relation, inner, conjunction(every), names[-1])
+        return replace(scope, relation=relation), instead(names, member)
 
     def _member(self, member: Membership, scope: Scope, ctes: Mapping[str, Made]) -> Relation:
         """[NOT] EXISTS and [NOT] IN as a filter of the rows."""
@@ -514,11 +543,14 @@ class _Builder:
         return distinct_rows(made)
 
 
+def _aliases(node: exp.Select) -> dict[str, exp.Expr]:
+    return {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+
+
 def _with_windows(node: exp.Select, scope: Scope) -> Scope:
     """The scope after window functions and QUALIFY, which are taken out of the tree."""
     relation = with_windows(node, scope)
-    aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
-    scope = replace(scope, relation=relation, aliases=aliases)
+    scope = replace(scope, relation=relation, aliases=_aliases(node))
     qualify = node.args.get("qualify")
     if qualify is not None:
         scope = replace(scope, relation=filtered(relation, _condition(qualify.this, scope)))

@@ -23,6 +23,7 @@ from typing import Any
 from dpsql.expressions.expression import Call, Column, Expression, columns_of
 from dpsql.expressions.write import order, write
 from dpsql.plan.join import Exists, Inner, Outer, Part
+from dpsql.plan.mark import Marked
 from dpsql.plan.normal import TRUE, conjunction, conjuncts, normal
 from dpsql.plan.plan import Release
 from dpsql.plan.relate import filtered, projected, unit_grouped
@@ -78,6 +79,8 @@ def describe_relation(relation: Relation) -> list[Any]:
             return [kind, _describe_part(left), _describe_part(right), write(condition)]
         case Exists(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
             return ["exists", relation.negated, describe_relation(source), _describe_part(inner), write(condition)]
+        case Marked(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
+            return ["mark", relation.mark, describe_relation(source), _describe_part(inner), write(condition)]
         case UnionAll(parts=sides):
             return ["union all", [describe_relation(p) for p in sides], _names(relation)]
         case Windowed(source=Relation() as source, calls=calls):

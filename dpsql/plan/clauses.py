@@ -82,6 +82,13 @@ def title_of(item: exp.Expr) -> str:
     return item.sql("duckdb", normalize_functions="lower")
 
 
+def entitled(node: exp.Select) -> None:
+    """A column without a name is called by its text, also where that is about to change."""
+    for item in node.expressions:
+        if not isinstance(item, exp.Alias | exp.Column | exp.Star) and item.find(exp.Window, exp.Query) is not None:
+            item.replace(exp.alias_(item.copy(), title_of(item), quoted=True))
+
+
 def expanded(node: exp.Select, scope: Scope) -> list[exp.Expr]:
     """The SELECT list with `*` and `t.*` replaced by the fields."""
     items: list[exp.Expr] = []
