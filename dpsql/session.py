@@ -32,6 +32,7 @@ from dpsql.release.clipped import clipped_shares
 from dpsql.release.enough import Stages, enough, shortfall
 from dpsql.release.explain import Explanation, first_error, notes_of, release_plan
 from dpsql.release.finish import Finisher, finishing_sql
+from dpsql.release.fit import fit_tables
 from dpsql.release.least import cheapest, foreseeable
 from dpsql.release.noise import Released, add_noise, public_table
 from dpsql.release.recent import Kept, Recent
@@ -129,6 +130,8 @@ PILOT = "{} charged first ({}): what was released, and at what price, follows fr
 EARLIER = "an earlier release was used: what was released, and at what price, follows from what it showed"
 ENOUGH = "answered from an earlier release, which is as exact as asked"
 NOBODY = "no group had enough units to be shown: ask for fewer groups, or for a larger epsilon"
+
+FITTED = "totals and their parts were fitted to each other (they agree up to rounding), which makes both more exact"
 
 
 def _hidden(released: Mapping[str, Released]) -> bool:
@@ -345,8 +348,9 @@ class Connection(Pep249Errors):
     def _finished(self, prepared: Prepared, made: Made, nonnegative: bool) -> Result:
         released = {release.name: made.tables[release.name] for release in prepared.plan.releases}
         shares = clipped_shares(prepared.checks, made.tables)
-        bars = bar_columns(self._finisher, prepared.plan, released)
-        columns = {name: tabulate(table, bars[name], nonnegative=nonnegative) for name, table in released.items()}
+        fitted = fit_tables(prepared.plan, released)
+        bars = bar_columns(self._finisher, prepared.plan, fitted)
+        columns = {name: tabulate(table, bars[name], nonnegative=nonnegative) for name, table in fitted.items()}
         table = self._finisher.run(prepared.plan, columns)
         names = tuple(output.name for output in prepared.plan.outputs)
         return Result(
@@ -360,6 +364,7 @@ class Connection(Pep249Errors):
                 *map(str, shares),
                 *made.notes,
                 *([NOBODY] if _hidden(released) else []),
+                *([FITTED] if any(each.spread for each in fitted.values()) else []),
             ),
             shares,
             table,

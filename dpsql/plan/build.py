@@ -38,14 +38,15 @@ from dpsql.plan.marks import computed_by_row, instead, marked, memberships, with
 from dpsql.plan.membership import Membership, conjuncts_of, in_conditions, split_where
 from dpsql.plan.normal import conjunction, normal
 from dpsql.plan.outputs import open_output, release_output
-from dpsql.plan.plan import Output, Plan, Release
+from dpsql.plan.plan import Bar, Family, Output, Plan, Release
 from dpsql.plan.public_keys import public_values
 from dpsql.plan.read_windows import with_windows
 from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relate_joins import existing
 from dpsql.plan.relate_sets import distinct_rows, set_operation, without_owner, without_people
-from dpsql.plan.relation import Item, Relation
+from dpsql.plan.relation import Aggregate, Item, Relation
 from dpsql.plan.scope import Correlated, Named, Scope, named, scope_of
+from dpsql.plan.sets import Keys, made_family, union_of
 
 ROW = "_row"
 
@@ -95,7 +96,7 @@ def build(query: exp.Query, catalog: Catalog) -> Plan:
     for tree in trees:
         check_finishing(tree, tables)
     public = sorted(builder.public & {table.name for tree in trees for table in tree.find_all(exp.Table)})
-    return Plan(tuple(builder.releases), made.node, tuple(public), made.outputs, made.row)
+    return Plan(tuple(builder.releases), made.node, tuple(public), made.outputs, made.row, tuple(builder.families))
 
 
 def _names(query: exp.Expr) -> frozenset[str] | None:
@@ -108,7 +109,7 @@ def _names(query: exp.Expr) -> frozenset[str] | None:
 def _reserved(query: exp.Query) -> None:
     """A name like `_r0` is a released table's; the analyst's own would stand before it."""
     for node in query.find_all(exp.CTE, exp.TableAlias):
-        if node.alias_or_name.lower().startswith("_r") and node.alias_or_name[2:].isdigit():
+        if node.alias_or_name.lower().startswith(("_r", "_s")) and node.alias_or_name[2:].isdigit():
             raise refuse(f"the name {node.alias_or_name} is reserved", node, kind=ParseError, hint="take another name")
 
 
@@ -157,6 +158,7 @@ class _Builder:
     names: Collection[str] | None = None
     releases: list[Release] = field(default_factory=list)
     public: set[str] = field(default_factory=set)
+    families: list[Family] = field(default_factory=list)
 
     # queries ------------------------------------------------------------------------------------------------------
 
@@ -320,15 +322,16 @@ class _Builder:
         node: exp.Select,
         source: Private,
         scope: Scope,
-        keys: Sequence[Expression],
+        keys: Keys,
         ctes: Mapping[str, Made],
         *,
         top: bool,
     ) -> Open:
-        name = f"_r{len(self.releases)}"
-        group = Grouping(scope, tuple(keys), lambda c: exp.column(c, table=name), lambda q: self._subquery(q, ctes))
-        slot = len(self.releases)
-        self.releases.append(None)  # type: ignore[arg-type]
+        slot, sets = len(self.releases), list(dict.fromkeys(keys.sets))
+        releases = [f"_r{slot + i}" for i in range(len(sets))]
+        name = releases[0] if keys.plain else f"_s{slot}"
+        group = Grouping(scope, keys, lambda c: exp.column(c, table=name), lambda q: self._subquery(q, ctes))
+        self.releases += [None] * len(sets)  # type: ignore[list-item]
         outputs, items = [], []
         for item in node.expressions:
             title = title_of(item)
@@ -336,7 +339,7 @@ class _Builder:
             made = group.rewrite(inner.copy())
             outputs.append(release_output(title, made, name))
             items.append(exp.alias_(made, title, quoted=True))
-        finishing = exp.Select(expressions=items, from_=exp.From(this=exp.to_table(name)))
+        finishing = exp.Select(expressions=items)
         if node.args.get("having") is not None:
             finishing.set("where", exp.Where(this=group.rewrite(node.args["having"].this)))
         for part in ("qualify", "windows", "order", "limit", "offset", "distinct", "with_"):
@@ -347,21 +350,37 @@ class _Builder:
         row = name if top and node.args.get("distinct") is None else None
         if row is not None:
             finishing.append("expressions", exp.alias_(exp.column(ROW, table=name), "_row", quoted=True))
-        items_ = tuple(Item(f"_k{i}", key) for i, key in enumerate(keys))
+        family = made_family(name, releases, keys)
+        for number, (release, chosen) in enumerate(zip(releases, sets, strict=True)):
+            place = keys.sets.index(chosen)
+            bars = [replace(bar, expression=family.over(place, bar.expression)) for bar in group.bars]
+            items_ = [Item(f"_k{i}", keys.expressions[i]) for i in chosen]
+            self.releases[slot + number] = self._asked(release, source, items_, group.aggregates, bars)
+        parts = (("_k", len(keys.expressions)), ("_a", len(group.aggregates)), ("_b", len(group.bars)))
+        columns = [f"{kind}{i}" for kind, many in parts for i in range(many)]
+        finishing.set("from_", exp.From(this=exp.to_table(name) if keys.plain else union_of(family, columns)))
+        if not keys.plain:
+            self.families.append(family)
+            outputs = [replace(output, direct=None) for output in outputs]
+        return Open(finishing, tuple(outputs), row)
+
+    def _asked(
+        self, name: str, source: Private, keys: Sequence[Item], aggregates: Sequence[Aggregate], bars: Sequence[Bar]
+    ) -> Release:
+        """A release in its canonical form, with the values of keys that read public tables only."""
         most, public = self.catalog.max_public_keys, self.catalog.public
-        listed = {item.name: public_values(source.relation, item.expression, public, most) for item in items_}
+        listed = {item.name: public_values(source.relation, item.expression, public, most) for item in keys}
         asked = Release(
             name,
             source.name,
             source.relation,
-            items_,
-            tuple(group.aggregates),
+            tuple(keys),
+            tuple(aggregates),
             max(table.groups_per_unit for table in source.tables),
-            tuple(group.bars),
+            tuple(bars),
             tuple((key, domain) for key, domain in listed.items() if domain is not None),
         )
-        self.releases[slot] = canonical(asked)
-        return Open(finishing, tuple(outputs), row)
+        return canonical(asked)
 
     # below the aggregate --------------------------------------------------------------------------------------------
 
@@ -390,7 +409,13 @@ class _Builder:
                 items_of(node.expressions, scope)
                 raise _lists_rows(source, node)
             return Private(self._rows(node, scope), tables)
-        owner = next((key for key in keys if scope.relation.owner_of(key) is not None), None)
+        owner = next((key for key in keys.expressions if scope.relation.owner_of(key) is not None), None)
+        if owner is not None and not keys.plain:
+            raise refuse(
+                f"some of these grouping sets show each {owner}, which is private, and others mix the rows of all",
+                node.args["group"],
+                hint=f"GROUP BY {owner} alone in a subquery, and use ROLLUP above it",
+            )
         if owner is not None:
             if top:
                 raise _lists_units(source, node, str(owner))
@@ -509,11 +534,11 @@ class _Builder:
         no_limit(node)
         return projected(scope.relation, items_of(node.expressions, scope))
 
-    def _per_unit(self, node: exp.Select, scope: Scope, keys: Sequence[Expression]) -> Relation:
+    def _per_unit(self, node: exp.Select, scope: Scope, keys: Keys) -> Relation:
         """GROUP BY with the unit among the keys: one row (or a few) per unit, still unit-local."""
         no_limit(node, "limit", "offset")
         group = Grouping(
-            scope, tuple(keys), lambda c: exp.column(c, quoted=True), lambda q: self._subquery(q, {}), per_unit=True
+            scope, keys, lambda c: exp.column(c, quoted=True), lambda q: self._subquery(q, {}), per_unit=True
         )
         above = exp.Select(
             expressions=[
@@ -528,7 +553,7 @@ class _Builder:
         condition = None if having is None else group.rewrite(having.this)
         grouped = unit_grouped(
             scope.relation,
-            [Item(f"_k{i}", k) for i, k in enumerate(keys)],
+            [Item(f"_k{i}", k) for i, k in enumerate(keys.expressions)],
             [(f"_a{i}", a) for i, a in enumerate(group.aggregates)],
         )
         if condition is not None:
@@ -538,7 +563,7 @@ class _Builder:
         if node.args.get("distinct") is None or node.args.get("group") is None:
             return made
         if not any(f.owner is not None and not f.padded for f in made.fields):
-            owner = next(str(key) for key in keys if scope.relation.owner_of(key) is not None)
+            owner = next(str(key) for key in keys.expressions if scope.relation.owner_of(key) is not None)
             raise without_owner(node.args["distinct"], "DISTINCT over groups", owner)
         return distinct_rows(made)
 

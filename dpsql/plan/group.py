@@ -23,6 +23,7 @@ from dpsql.plan.moments import composed
 from dpsql.plan.plan import Bar
 from dpsql.plan.relation import Aggregate
 from dpsql.plan.scope import Scope
+from dpsql.plan.sets import Keys, grouping, is_grouping
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Count: "count", exp.CountIf: "count", exp.ApproxDistinct: "count", exp.Sum: "sum", exp.Avg: "avg",
@@ -128,7 +129,7 @@ class Grouping:
     """Collects the aggregates of one grouped SELECT while it rewrites what stands above them."""
 
     scope: Scope
-    keys: tuple[Expression, ...]
+    keys: Keys
     column: Callable[[str], exp.Expr]
     subquery: Callable[[exp.Expr], exp.Expr]
     per_unit: bool = False
@@ -137,6 +138,9 @@ class Grouping:
 
     def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """The same expression over the columns of the grouped table; with `aliases`, output names stay as they are."""
+        if is_grouping(node) and not self.per_unit:
+            places = [self._key(key) for key in node.expressions]
+            return grouping(node, places, self.keys.sets, self.column("_set"))
         if is_aggregate(node) and not self.per_unit and (made := composed(node, self.scope)) is not None:
             return self.rewrite(made)
         if is_aggregate(node):
@@ -189,7 +193,8 @@ class Grouping:
             made = convert(node, replace(self.scope, aliases={}))
         except Error:
             return None
-        return self.keys.index(made) if made in self.keys else None
+        keys = self.keys.expressions
+        return keys.index(made) if made in keys else None
 
     def _loose(self, node: exp.Column, aliases: bool) -> exp.Expr:
         alias = self.scope.aliases.get(node.name.lower()) if node.args.get("table") is None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,10 @@ from dpsql.sensitivity.statistics import Source
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.float64] | NDArray[np.int64]
+Noisy = NDArray[np.number[Any]]
 
 
-def estimates(priced: Priced, noisy: Sequence[NDArray[np.int64]], *, nonnegative: bool = False) -> list[Numbers]:
+def estimates(priced: Priced, noisy: Sequence[Noisy], *, nonnegative: bool = False) -> list[Numbers]:
     """One array per aggregate of the release, in its order. NaN where an average has no count to stand on."""
     made = []
     for aggregate, source in zip(priced.bounded.release.aggregates, priced.bounded.sources, strict=True):
@@ -27,7 +29,7 @@ def estimates(priced: Priced, noisy: Sequence[NDArray[np.int64]], *, nonnegative
     return made
 
 
-def estimate(priced: Priced, source: Source, function: str, noisy: Sequence[NDArray[np.int64]]) -> Numbers:
+def estimate(priced: Priced, source: Source, function: str, noisy: Sequence[Noisy]) -> Numbers:
     """The aggregate `function` from the statistics of its source."""
     if function == "avg":
         return average(priced, source, noisy)
@@ -38,7 +40,7 @@ def estimate(priced: Priced, source: Source, function: str, noisy: Sequence[NDAr
     return whole(values) if is_whole(priced, source, function) else values
 
 
-def real(priced: Priced, index: int, noisy: Sequence[NDArray[np.int64]]) -> Floats:
+def real(priced: Priced, index: int, noisy: Sequence[Noisy]) -> Floats:
     """A statistic in its own unit."""
     return noisy[index].astype(np.float64) * step(priced, index)
 
@@ -66,7 +68,7 @@ def argument(priced: Priced, source: Source) -> Argument:
     return priced.bounded.arguments[priced.bounded.statistics[source.first].part.argument]
 
 
-def _from_two(priced: Priced, source: Source, function: str, noisy: Sequence[NDArray[np.int64]]) -> Floats:
+def _from_two(priced: Priced, source: Source, function: str, noisy: Sequence[Noisy]) -> Floats:
     it = argument(priced, source)
     one, two = real(priced, source.first, noisy), real(priced, source.first + 1, noisy)
     if source.form == "pair":
@@ -75,7 +77,7 @@ def _from_two(priced: Priced, source: Source, function: str, noisy: Sequence[NDA
     return one if function == "count" else two + one * it.middle
 
 
-def average(priced: Priced, source: Source, noisy: Sequence[NDArray[np.int64]]) -> Floats:
+def average(priced: Priced, source: Source, noisy: Sequence[Noisy]) -> Floats:
     """L + (U−L)·S1/(S1+S2), or mid + S/n; inside the bounds, and NaN where the denominator is not positive."""
     it = argument(priced, source)
     low, high = float(it.lower * it.grid), float(it.upper * it.grid)

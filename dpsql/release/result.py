@@ -15,6 +15,7 @@ from dpsql.release.bars import Bars, Draw, row_ends
 from dpsql.release.bootstrap import Ends, resampled_intervals
 from dpsql.release.clipped import Clipped
 from dpsql.release.finish import Finisher, Table
+from dpsql.release.fit import fit_tables
 from dpsql.release.intervals import half_width
 from dpsql.release.noise import Released, resampled
 from dpsql.release.quantiles import number
@@ -106,12 +107,21 @@ class Result:
         formulas = {i: f[1] for i in columns if (f := self._plan.outputs[i].formula) is not None and f[0] == row}
         if row is None or not formulas:
             return {}
-        rows = np.array([row[-1] for row in self._table.rows], dtype=np.int64)
-        ends = row_ends(
-            self._finisher, self._plan, self._released[row], self._bars[row], list(formulas.values()), confidence,
-            together=together, draw=draw,
-        )  # fmt: skip
-        return {i: (low[rows], high[rows]) for i, (low, high) in zip(formulas, ends, strict=True)}
+        family, tables = self._plan.family(row), fit_tables(self._plan, self._released)
+        codes = np.array([row[-1] for row in self._table.rows], dtype=np.int64)
+        rows, places = np.divmod(codes, len(family.members))
+        sizes = [len(tables[member.release].keys) for member in family.members]
+        at = np.concatenate([[0], np.cumsum(sizes)[:-1]])[places] + rows
+        found = []
+        for place, member in enumerate(family.members):
+            share = sizes[place] / max(1, sum(sizes)) if together and len(sizes) > 1 else 1
+            found.append(row_ends(
+                self._finisher, self._plan, tables[member.release], self._bars[member.release],
+                [family.over(place, formula) for formula in formulas.values()], 1 - (1 - confidence) * share,
+                together=together, draw=draw,
+            ))  # fmt: skip
+        each = [[np.concatenate(side)[at] for side in zip(*ends, strict=True)] for ends in zip(*found, strict=True)]
+        return {i: (low, high) for i, (low, high) in zip(formulas, each, strict=True)}
 
     def _direct(self, index: int, confidence: float, together: bool) -> tuple[Any, Any] | None:
         """The exact interval of a column that is one aggregate of one release, unchanged, in an answer of its own.
