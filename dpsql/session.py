@@ -25,6 +25,7 @@ from dpsql.parse import Asked, Parameters, meaning, parse_query, read_hints, rea
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
+from dpsql.plan.views import put_views, with_visible_views
 from dpsql.policy import Policy, load_policy, to_decimal
 from dpsql.policy.auto import Found, Subject
 from dpsql.release.bars import bar_columns
@@ -258,6 +259,7 @@ class Connection(Pep249Errors):
         with _about(sql):
             tree = parse_query(sql, parameters)
             said = tree.sql("duckdb") if parameters else sql
+            tree = put_views(tree, self._catalog)
             asked = keywords.over(read_hints(sql)).over(self.asked)
             epsilon, delta = self._price(asked, accurate=accuracy is not None)
             chosen = choose_mechanism(_mechanism(asked.mechanism or self.policy.defaults.mechanism), delta)
@@ -643,7 +645,8 @@ class Connection(Pep249Errors):
         facts = self._engine.constraints(self.policy)
         if self._engine.verifiable:
             facts |= {(table.lower(), fact) for table, fact in self._ledger.facts(self.data_version())}
-        return make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public)
+        catalog = make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public)
+        return with_visible_views(catalog, policy.view_queries)
 
     @cached_property
     def searches(self) -> Searches:

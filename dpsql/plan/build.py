@@ -99,6 +99,15 @@ def build(query: exp.Query, catalog: Catalog) -> Plan:
     return Plan(tuple(builder.releases), made.node, tuple(public), made.outputs, made.row, tuple(builder.families))
 
 
+def columns_of_query(query: exp.Query, catalog: Catalog) -> list[tuple[str, str | None]]:
+    """The columns of a query that may list rows, as a subquery may; types where its rows are private."""
+    made = _Builder(catalog, _names(query)).query(query, {})
+    if isinstance(made, Private):
+        return [(field.name, str(field.type)) for field in made.relation.fields]
+    check_finishing(made.node, {table.name for table in made.node.find_all(exp.Table)})
+    return [(output.name, None) for output in made.outputs]
+
+
 def _names(query: exp.Expr) -> frozenset[str] | None:
     """All names that the query uses, folded; None if a star stands for more."""
     if any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star)):
