@@ -240,9 +240,8 @@ class _Builder:
         """The name and meaning of one item of FROM; open ones are rewritten in place."""
         only(node, {"this", "alias", "db", "catalog", "pivots", "joins"})
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
-            raise refuse(
-                "a join in brackets is not supported", node, hint="leave out the brackets, or write (SELECT …)"
-            )
+            hint = "leave out the name, or write (SELECT …)"
+            raise refuse("a join in brackets with a name is not supported", node, hint=hint)
         if isinstance(node, exp.Subquery):
             made = _renamed(self.query(node.this, ctes), node.args.get("alias"))
             if isinstance(made, Open):

@@ -162,3 +162,18 @@ MARKS: tuple[Shape, ...] = (
     column(f"SELECT DISTINCT o.id, o.kind, CASE WHEN {_ITEM} THEN 3 END AS w FROM orders o"),
     column(f"SELECT o.id, o.kind, row_number() OVER (PARTITION BY o.id ORDER BY o.oid) + CASE WHEN {_ITEM} THEN 1 ELSE 0 END AS w FROM orders o"),
 )  # fmt: skip
+
+_PO = ("p.x", "o.n"), ("o.kind", "p.kind")
+BRACKETS: tuple[Shape, ...] = (
+    Shape("(people p JOIN orders o ON p.id = o.id) JOIN items i ON i.oid = o.oid", *_PO),
+    Shape("people p JOIN (orders o JOIN items i ON i.oid = o.oid) ON p.id = o.id", *_PO),
+    Shape("people p LEFT JOIN (orders o JOIN items i ON i.oid = o.oid) ON p.id = o.id AND p.n < i.n", *_PO),
+    Shape("people p LEFT JOIN orders o JOIN items i ON i.oid = o.oid ON p.id = o.id", *_PO),
+    Shape("(people p LEFT JOIN orders o ON p.id = o.id) LEFT JOIN (items i JOIN prices q ON i.kind = q.kind) ON i.oid = o.oid", *_PO),
+    Shape("((orders o)) JOIN (people p) ON p.id = o.id", *_PO),
+    Shape("(orders o JOIN stores s USING (store)) FULL JOIN people p ON p.id = o.id", *_PO),
+    Shape("people p ANTI JOIN (orders o JOIN items i ON i.oid = o.oid) ON o.id = p.id", ("p.x",), ("p.kind",)),
+    Shape("(SELECT id, x FROM people) AS p NATURAL JOIN (SELECT id, n, kind FROM orders) AS o", ("x", "n"), ("kind",)),
+    Shape("(SELECT id, n, kind FROM orders) AS o NATURAL LEFT JOIN (SELECT id, x FROM people) AS p", ("x", "n"), ("kind",)),
+    Shape("(SELECT id, n, kind FROM orders) AS o NATURAL FULL JOIN (SELECT id, n, x FROM people) AS p", ("x", "n"), ("kind",)),
+)  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 from property_checks import compare, compare_equal, traced
 from property_joins import join_database, join_policy, search_joins, without
 from property_queries import Query
-from property_relations import MARKS, SETS, TIED, WINDOWS
+from property_relations import BRACKETS, MARKS, SETS, TIED, WINDOWS
 from property_world import Row
 
 import dpsql
@@ -27,7 +27,7 @@ relate: Any = import_module("dpsql.plan.relate")
 relate_sets: Any = import_module("dpsql.plan.relate_sets")
 set_operations: Any = import_module("dpsql.plan.set_operations")
 Patch = pytest.MonkeyPatch
-SHAPES = (*SETS, *WINDOWS, *TIED, *MARKS)
+SHAPES = (*SETS, *WINDOWS, *TIED, *MARKS, *BRACKETS)
 CHUNKS, PAIRS = 4, 24
 
 
