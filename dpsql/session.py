@@ -26,8 +26,9 @@ from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.plan.views import put_views, with_visible_views
-from dpsql.policy import Policy, load_policy, to_decimal
+from dpsql.policy import Policy, fold, load_policy, to_decimal
 from dpsql.policy.auto import Found, Subject
+from dpsql.progress import patiently
 from dpsql.release.bars import bar_columns
 from dpsql.release.clipped import clipped_shares
 from dpsql.release.enough import Stages, enough, shortfall
@@ -163,6 +164,7 @@ class Connection(Pep249Errors):
     # the flow -----------------------------------------------------------------------------------------------------
 
     @in_turn
+    @patiently("asking the database")
     def query(
         self,
         sql: str,
@@ -374,6 +376,7 @@ class Connection(Pep249Errors):
             released,
             bars,
             self._finisher,
+            self.budget,
         )
 
     def _answer_as_exactly(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
@@ -644,7 +647,7 @@ class Connection(Pep249Errors):
     def _catalog_of(self, policy: Policy, analyst: str | None) -> Catalog:
         facts = self._engine.constraints(self.policy)
         if self._engine.verifiable:
-            facts |= {(table.lower(), fact) for table, fact in self._ledger.facts(self.data_version())}
+            facts |= {(fold(table), fact) for table, fact in self._ledger.facts(self.data_version())}
         catalog = make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public)
         return with_visible_views(catalog, policy.view_queries)
 
@@ -718,11 +721,15 @@ class Connection(Pep249Errors):
     def close(self) -> None:
         """Let go of the database and the ledger."""
         if not self._closed:
-            self._closed = True
-            if "_finisher" in self.__dict__:
-                self._finisher.close()
-            self._engine.close()
+            self.release()
             self._ledger.close()
+
+    def release(self) -> None:
+        """Let go of the database only: the ledger is another's too."""
+        self._closed = True
+        if "_finisher" in self.__dict__:
+            self._finisher.close()
+        self._engine.close()
 
     def _open(self) -> None:
         if self._closed:

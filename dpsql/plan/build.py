@@ -47,6 +47,7 @@ from dpsql.plan.relate_sets import distinct_rows, set_operation, without_owner, 
 from dpsql.plan.relation import Aggregate, Item, Relation
 from dpsql.plan.scope import Correlated, Named, Scope, named, scope_of
 from dpsql.plan.sets import Keys, made_family, union_of
+from dpsql.policy.names import fold
 
 ROW = "_row"
 
@@ -112,13 +113,13 @@ def _names(query: exp.Expr) -> frozenset[str] | None:
     """All names that the query uses, folded; None if a star stands for more."""
     if any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star)):
         return None
-    return frozenset(name.name.lower() for name in query.find_all(exp.Identifier))
+    return frozenset(fold(name.name) for name in query.find_all(exp.Identifier))
 
 
 def _reserved(query: exp.Query) -> None:
     """A name like `_r0` is a released table's; the analyst's own would stand before it."""
     for node in query.find_all(exp.CTE, exp.TableAlias):
-        if node.alias_or_name.lower().startswith(("_r", "_s")) and node.alias_or_name[2:].isdigit():
+        if fold(node.alias_or_name).startswith(("_r", "_s")) and node.alias_or_name[2:].isdigit():
             raise refuse(f"the name {node.alias_or_name} is reserved", node, kind=ParseError, hint="take another name")
 
 
@@ -192,7 +193,7 @@ class _Builder:
         seen, kept = dict(ctes), []
         for cte in with_.expressions:
             made = _renamed(self.query(cte.this, seen), cte.args.get("alias"))
-            seen[cte.alias.lower()] = made
+            seen[fold(cte.alias)] = made
             if isinstance(made, Open):
                 cte.set("this", made.node)
                 kept.append(cte)
@@ -255,8 +256,8 @@ class _Builder:
 
     def _table(self, node: exp.Table, ctes: Mapping[str, Made]) -> Made:
         db = node.db.lower()
-        if not db and node.name.lower() in ctes:
-            return ctes[node.name.lower()]
+        if not db and fold(node.name) in ctes:
+            return ctes[fold(node.name)]
         found = self.catalog.find(node.name) if db in ("", "main", "public") and not node.catalog else None
         if found is None:
             raise refuse(f"there is no table {node.name}", node, kind=ParseError, hint=self.catalog.nearest(node.name))
@@ -278,7 +279,7 @@ class _Builder:
 
     def _public_scan(self, table: PublicTable) -> Relation:
         """A public table below the aggregate, with the domains of the columns that the query names."""
-        wanted = [c for c in table.columns if self.names is None or c.lower() in self.names]
+        wanted = [c for c in table.columns if self.names is None or fold(c) in self.names]
         return table.scan(self.catalog.public.domains(table.name, wanted))
 
     def _subquery(self, node: exp.Expr, ctes: Mapping[str, Made]) -> exp.Expr:
@@ -304,12 +305,12 @@ class _Builder:
             if replaced is not inner:
                 inner.replace(replaced)
         nested = len(self.releases) > releases
-        columns = [(name.lower(), o) for _, name, made in sources if isinstance(made, Open) for o in made.outputs]
+        columns = [(fold(name), o) for _, name, made in sources if isinstance(made, Open) for o in made.outputs]
         outputs: list[Output] = []
         for item in node.expressions:
             star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
             if isinstance(star, exp.Star):
-                table = item.table.lower() if isinstance(item, exp.Column) else ""
+                table = fold(item.table) if isinstance(item, exp.Column) else ""
                 outputs += [o for name, o in columns if not table or name == table]
             else:
                 outputs.append(open_output(item, columns, nested))
@@ -463,7 +464,7 @@ class _Builder:
         for test in self._tests(replace(member, negated=True), scope, inner, element):
             every = list(map(normal, [*conditions, *test]))
             check_exists(relation, inner, every, (*scope.tables, *tables), member.node)
-            taken = {*(f.name.lower() for f in relation.fields), *(n.lower() for n in inner.names)}
+            taken = {*(fold(f.name) for f in relation.fields), *map(fold, inner.names)}
             names.append(distinct(text, taken))
             relation = marked(relation, inner, conjunction(every), names[-1])
         return replace(scope, relation=relation), instead(names, member)
@@ -577,7 +578,7 @@ class _Builder:
 
 
 def _aliases(node: exp.Select) -> dict[str, exp.Expr]:
-    return {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+    return {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
 
 
 def _with_windows(node: exp.Select, scope: Scope) -> Scope:
@@ -618,7 +619,7 @@ def _condition(node: exp.Expr, scope: Resolver) -> Expression:
 
 def _apart(relation: Relation, outer: Scope) -> Part:
     """A subquery's rows, under names that none of the fields around it has."""
-    taken = {f.name.lower() for f in outer.relation.fields}
+    taken = {fold(f.name) for f in outer.relation.fields}
     return Part(relation, tuple(distinct(f.name, taken) for f in relation.fields))
 
 

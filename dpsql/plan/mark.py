@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dpsql.expressions.expression import Expression, columns_of
 from dpsql.plan.join import Part, share_owner, whole
 from dpsql.plan.relation import Relation, require
+from dpsql.policy.names import fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Marked(Relation):
         require(source is not None and inner is not None and condition is not None, "mark")
         assert source is not None and inner is not None and condition is not None
         names = [*(f.name for f in self.fields), *inner.names]
-        require(len({name.lower() for name in names}) == len(names), "each field beside a mark once")
+        require(len(set(map(fold, names))) == len(names), "each field beside a mark once")
         require(columns_of(condition) <= {f.name for f in source.fields} | set(inner.names), "mark reads too much")
         require(self.fields[-1].name == self.mark and len(self.fields) == len(source.fields) + 1, "one mark")
         if inner.private:

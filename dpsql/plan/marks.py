@@ -18,6 +18,7 @@ from dpsql.plan.mark import Marked
 from dpsql.plan.membership import Membership, conjuncts_of, membership
 from dpsql.plan.relate import known_of
 from dpsql.plan.relation import Field, Relation
+from dpsql.policy.names import fold
 
 
 def marked(source: Relation, inner: Part, condition: Expression, name: str) -> Marked:
@@ -69,9 +70,9 @@ def _ends(node: exp.Expr) -> bool:
 def _keys(node: exp.Select, group: exp.Expr) -> Iterator[exp.Expr]:
     """The items of the SELECT list that GROUP BY means: by place, name or text, or ALL."""
     texts = {e.sql("duckdb") for e in group.expressions}
-    names = {e.name.lower() for e in group.expressions if isinstance(e, exp.Column) and not e.table}
+    names = {fold(e.name) for e in group.expressions if isinstance(e, exp.Column) and not e.table}
     for place, item in enumerate(node.expressions, 1):
-        meant = str(place) in texts or item.alias.lower() in names or unaliased(item).sql("duckdb") in texts
+        meant = str(place) in texts or fold(item.alias) in names or unaliased(item).sql("duckdb") in texts
         if meant or (group.args.get("all") and not has_aggregate(item)):
             yield item
 

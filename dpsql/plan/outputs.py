@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from dpsql.plan.clauses import title_of, unaliased
 from dpsql.plan.plan import Output
+from dpsql.policy.names import fold
 
 
 def release_output(title: str, made: exp.Expr, release: str) -> Output:
@@ -25,7 +26,7 @@ def open_output(item: exp.Expr, columns: Sequence[tuple[str, Output]], nested: b
         o
         for c in inner.find_all(exp.Column)
         for name, o in columns
-        if o.name.lower() == c.name.lower() and c.table.lower() in ("", name)
+        if fold(o.name) == fold(c.name) and fold(c.table) in ("", name)
     ]
     counted = any(isinstance(n, exp.AggFunc | exp.Window) for n in inner.walk()) and any(o.noisy for _, o in columns)
     subquery = nested and any(isinstance(n, exp.Query | exp.Subquery) for n in inner.walk())

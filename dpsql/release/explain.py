@@ -119,6 +119,11 @@ class Explanation:
         """The engine's SQL, one statement for each release."""
         return ";\n".join(release.sql for release in self.releases)
 
+    def _repr_html_(self) -> str:
+        from dpsql.release.show_html import explanation_html
+
+        return explanation_html(self)
+
     def __str__(self) -> str:
         from dpsql.release.format import format_explanation
 

@@ -8,6 +8,7 @@ from decimal import Decimal, InvalidOperation
 
 from dpsql.errors import InterfaceError
 from dpsql.plan.plan import Output
+from dpsql.policy.names import fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,12 @@ def read_goals(accuracy: Accuracy, outputs: Sequence[Output]) -> tuple[Goal, ...
     if not isinstance(accuracy, Mapping):
         within = _within(accuracy)
         return tuple(Goal(i, name, within) for i, name in noisy)
-    wanted = {str(name).lower(): _within(target) for name, target in accuracy.items()}
-    unknown = wanted.keys() - {name.lower() for _, name in noisy}
+    wanted = {fold(str(name)): _within(target) for name, target in accuracy.items()}
+    unknown = wanted.keys() - {fold(name) for _, name in noisy}
     if unknown or not wanted:
         named = f"there is no column {min(unknown)} with noise" if unknown else "no column is named"
         raise InterfaceError(f"accuracy: {named}", hint=f"columns with noise: {', '.join(name for _, name in noisy)}")
-    return tuple(Goal(i, name, wanted[name.lower()]) for i, name in noisy if name.lower() in wanted)
+    return tuple(Goal(i, name, wanted[fold(name)]) for i, name in noisy if fold(name) in wanted)
 
 
 def _within(target: Target) -> Within:

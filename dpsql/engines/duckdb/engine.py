@@ -22,7 +22,7 @@ from dpsql.engines.duckdb.literals import quote
 from dpsql.engines.duckdb.public import PublicReader
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.expressions.types import Kind, from_engine
-from dpsql.policy import Policy
+from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
 
 log = logging.getLogger("dpsql.steward")
@@ -65,7 +65,7 @@ class DuckDBEngine(Engine):
 
     def constraints(self, policy: object) -> frozenset[tuple[str, str]]:
         assert isinstance(policy, Policy)
-        return frozenset((table.lower(), fact) for table, fact in constraint_facts(self._connection, policy))
+        return frozenset((fold(table), fact) for table, fact in constraint_facts(self._connection, policy))
 
     @property
     def verifiable(self) -> bool:
@@ -98,7 +98,7 @@ class DuckDBEngine(Engine):
         raise EngineError
 
     def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
-        stored = self._schema[table.lower()]
+        stored = self._schema[fold(table)]
         types = {column: "VARCHAR" if _is_text(stored[column]) else stored[column] for column in columns}
         listed = [part for i, c in enumerate(columns) for part in _as_array(quote(c), types[c], i)]
         with self._running() as cursor:
@@ -234,11 +234,11 @@ def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str
         "WHERE c.table_schema = 'main' AND c.table_catalog IN (current_database(), 'temp') "
         f"AND t.table_type IN {kinds} ORDER BY c.table_name, c.ordinal_position"
     ).fetchall()
-    hidden = {table.lower() for temporary, table, _, _ in rows if temporary}
+    hidden = {fold(table) for temporary, table, _, _ in rows if temporary}
     schema: dict[str, dict[str, str]] = {}
     for temporary, table, column, type_ in rows:
-        if temporary or table.lower() not in hidden:
-            schema.setdefault(table.lower(), {})[column] = type_
+        if temporary or fold(table) not in hidden:
+            schema.setdefault(fold(table), {})[column] = type_
     return schema
 
 

@@ -19,11 +19,12 @@ from dpsql.engines.duckdb.windows import settled, window_sql
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Expression, columns_of
 from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
-from dpsql.plan.join import Exists, Inner, Outer, Part
+from dpsql.plan.join import Exists, Inner, Outer, Part, first_of
 from dpsql.plan.mark import Marked
 from dpsql.plan.relation import Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
 from dpsql.plan.set_operations import UnionAll, owner_types
 from dpsql.plan.window import Windowed
+from dpsql.policy.names import fold
 
 UNIT = "_unit"
 JOIN = "j"
@@ -96,7 +97,7 @@ def _read(schema: Schema, table: str, column: str, name: str, *, unit: bool = Fa
     Text is compared byte by byte: under another collation two units could be grouped as one, and the spelling that
     a group shows would be that of some person. A unit has one zero, for the same reason.
     """
-    stored = schema[table.lower()][column]
+    stored = schema[fold(table)][column]
     type_ = from_engine(stored)
     kind = None if type_ is None else type_.kind
     plain = {Kind.DOUBLE: "DOUBLE", Kind.TEXT: "VARCHAR", Kind.TIMESTAMP: "TIMESTAMP"}.get(kind) if kind else None
@@ -268,7 +269,8 @@ def _outer(
         side = _side(part, used, schema, f"{name}{number}s", owned and part.private and (join.full or number == 0))
         made.append(_nested(side, side.columns, f"{name}{number}"))
     columns = {**made[0].columns, **made[1].columns}
-    columns |= {n: f"coalesce({columns[one]}, {columns[two]})" for n, one, two in merged}
+    both = From("", (), columns, None)
+    columns |= {n: both.render(first_of(join.field(one), join.field(two))) for n, one, two in merged}
     units = [side.unit for side in made if side.unit is not None]
     unit = f"coalesce({', '.join(units)})" if len(units) > 1 else next(iter(units), None)
     on = From("", (), columns, None).render(condition)
@@ -277,10 +279,16 @@ def _outer(
 
 
 def _exists(part: Part, condition: Expression, below: From, schema: Schema, name: str, *, negated: bool) -> str:
-    """Whether the other relation has a row on which the condition is true."""
-    side = _side(part, columns_of(condition), schema, name, owned=False)
-    tests = (*side.where, From("", (), {**below.columns, **side.columns}, None).render(condition))
-    return f"{'NOT ' if negated else ''}EXISTS (SELECT 1 FROM {side.source} WHERE {' AND '.join(tests)})"
+    """Whether the other relation has a row on which the condition is true.
+
+    The other relation is bracketed, so that its stored columns are out of sight where the condition is read: a column
+    `j` that holds a struct would otherwise be found before the table `j` around the subquery, and `j.owner` would be
+    compared with itself.
+    """
+    plain = _side(part, columns_of(condition), schema, f"{name}s", owned=False)
+    side = _nested(plain, plain.columns, name)
+    test = From("", (), {**below.columns, **side.columns}, None).render(condition)
+    return f"{'NOT ' if negated else ''}EXISTS (SELECT 1 FROM {side.source} WHERE {test})"
 
 
 def _marked(

@@ -40,7 +40,7 @@ SELECT count(*) FROM (SELECT amount FROM orders UNION ALL SELECT income FROM cus
 ---
 SELECT count(*) FROM orders WHERE random() < 0.5
 ---
-SELECT count(*) FROM orders WHERE md5(note) = 'x'
+SELECT count(*) FROM orders WHERE soundex(note) = 'x'
 ---
 SELECT count(*) FROM orders WHERE note = 5
 ---

@@ -95,7 +95,8 @@ def test_a_star_has_a_merged_column_once_and_the_columns_in_their_order(db: dpsq
 def test_names_in_a_subquery_are_its_own_first(db: dpsql.Connection) -> None:
     inner = "SELECT 1 FROM orders WHERE orders.id = people.id AND area = 'n'"
     assert (
-        '"orders" AS je WHERE (CAST((je."area"' in db.explain(f"SELECT count(*) FROM people WHERE EXISTS ({inner})").sql
+        '"orders" AS jes WHERE (CAST((jes."area"'
+        in db.explain(f"SELECT count(*) FROM people WHERE EXISTS ({inner})").sql
     )
 
 
