@@ -16,12 +16,14 @@ the copies would grow beyond MOST_NODES; then the projection stays, and the rele
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dpsql.expressions.expression import Call, Column, Expression, columns_of
 from dpsql.expressions.write import order, write
+from dpsql.plan.canonical_joins import renamed_inner, renamed_outer
 from dpsql.plan.join import Exists, Inner, Outer, Part
 from dpsql.plan.mark import Marked
 from dpsql.plan.normal import TRUE, conjunction, conjuncts, normal
@@ -128,6 +130,10 @@ def _relation(relation: Relation, read: Sequence[Expression]) -> tuple[Relation,
             return _inlined(source, [i for i in items if i.name in used], read)
         case UnitGroup(source=Relation() as source):
             return _grouped(relation, source, read)
+        case Inner():
+            return renamed_inner(relation, lambda part: json.dumps(describe_relation(part)))
+        case Outer():
+            return renamed_outer(relation)
     return relation, _columns([f.name for f in relation.fields], relation)
 
 
