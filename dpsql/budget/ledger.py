@@ -148,14 +148,16 @@ class SqliteLedger(Ledger):
     def store(self, entry: int, fingerprint: bytes, payload: bytes, about: About | None = None) -> None:
         """See `Ledger`. The chain holds the payload's digest, so a changed payload is never replayed."""
         key = fingerprint.hex()
+        paid = key if about is None or about.paid is None else about.paid.hex()
         known = [] if about is None else [about.family.hex(), *write_sums(about.charge)]
         body = {} if about is None else {"recipe": dict(about.recipe)}
         with self._writing():
-            if not self._book.may_keep(entry, key):
+            if not self._book.may_keep(entry, paid) or (entry, key) in self._book.releases:
                 raise LedgerError(f"entry {entry} did not pay for this release, or it is kept already")
             digest = hashlib.sha256(payload).hexdigest()
             number = self._append("release", [entry, key, digest, *known], body)
             self._db.execute("INSERT INTO payload VALUES (?, ?)", (number, payload))
+            self._book.releases.add((entry, paid))
 
     def find(self, fingerprint: bytes, keep: timedelta | None = None, number: int | None = None) -> Stored | None:
         """See `Ledger`."""

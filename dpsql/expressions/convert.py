@@ -140,8 +140,7 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
         return refuse(  # type: ignore[return-value]
             "a subquery cannot stand inside an expression over private rows",
             node,
-            hint="EXISTS and IN stand in WHERE, SELECT and GROUP BY; compute a value in a query of its own, then write "
-            "it as a constant",
+            hint="EXISTS, IN and a subquery that stands for a value go into WHERE, SELECT, GROUP BY or an aggregate",
         )
     if isinstance(node, exp.Window):
         return refuse(  # type: ignore[return-value]

@@ -30,6 +30,7 @@ from dpsql.plan.normal import TRUE, conjunction, conjuncts, normal
 from dpsql.plan.plan import Release
 from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relation import Aggregate, Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
+from dpsql.plan.released import ReleasedScan, released_in, with_digests
 from dpsql.plan.set_operations import UnionAll
 from dpsql.plan.window import Over, Windowed
 from dpsql.policy.names import fold
@@ -75,6 +76,8 @@ def describe_relation(relation: Relation) -> list[Any]:
             return ["unit", describe_relation(source), [write(k.expression) for k in keys], listed]
         case Scan(table=table) | PublicScan(table=table):
             return ["scan", table]
+        case ReleasedScan(digest=str() as digest):
+            return ["released", digest, [f.name for f in relation.fields]]
         case Inner(parts=parts, conditions=conditions):
             return ["inner", [_describe_part(p) for p in parts], [write(c) for c in conditions]]
         case Outer(left=Part() as left, right=Part() as right, condition=Expression() as condition):
@@ -131,10 +134,16 @@ def _relation(relation: Relation, read: Sequence[Expression]) -> tuple[Relation,
         case UnitGroup(source=Relation() as source):
             return _grouped(relation, source, read)
         case Inner():
-            return renamed_inner(relation, lambda part: json.dumps(describe_relation(part)))
+            return renamed_inner(relation, _place)
         case Outer():
             return renamed_outer(relation)
     return relation, _columns([f.name for f in relation.fields], relation)
+
+
+def _place(part: Relation) -> str:
+    """A text by which the parts of a join are put in order; a nested result, without content yet, has its name."""
+    known = with_digests(part, {scan.table: scan.digest or scan.table for scan in released_in(part)})
+    return json.dumps(describe_relation(known))
 
 
 def _and(source: Relation, condition: Expression) -> Relation:

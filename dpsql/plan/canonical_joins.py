@@ -60,15 +60,22 @@ def _columns(join: Relation, names: Mapping[str, str]) -> Mapping[str, Expressio
 
 
 def _names(parts: Sequence[Part]) -> dict[str, str]:
-    """New names: that of the relation's own field if it is the only one, else with the table before it."""
-    own = [f.name for part in parts for f in part.relation.fields]
-    alone = {name for name in own if sum(fold(name) == fold(other) for other in own) == 1}
+    """New names: that of the relation's own field if it is the only one, else with the table before it.
+
+    A name that is neither the field's own nor one with an alias was given by the planner, to be read, and stays.
+    """
+    named = [(part, f.name, name) for part in parts for f, name in zip(part.relation.fields, part.names, strict=True)]
+    wanted = [own if _is_own(own, name) else name for _, own, name in named]
+    alone = {each for each in wanted if sum(fold(each) == fold(other) for other in wanted) == 1}
     taken, names = set(map(fold, alone)), {}
-    for part in parts:
-        table = _table(part.relation)
-        for field, name in zip(part.relation.fields, part.names, strict=True):
-            names[name] = field.name if field.name in alone else distinct(f"{table}.{field.name}", taken)
+    for (part, _, name), new in zip(named, wanted, strict=True):
+        names[name] = new if new in alone else distinct(f"{_table(part.relation)}.{new}", taken)
     return names
+
+
+def _is_own(field: str, name: str) -> bool:
+    given = name.rstrip("'")
+    return given == field.rstrip("'") or given.endswith(f".{field}")
 
 
 def _table(relation: Relation) -> str:

@@ -136,6 +136,12 @@ def distinct(name: str, taken: set[str]) -> str:
     return name
 
 
+def apart(relation: Relation, outer: Scope, names: Sequence[str] | None = None) -> Part:
+    """A subquery's rows, under names (these, or their own) that none of the fields around it has."""
+    taken = {fold(f.name) for f in outer.relation.fields}
+    return Part(relation, tuple(distinct(name, taken) for name in names or [f.name for f in relation.fields]))
+
+
 _PARTS = {"this", "on", "using", "kind", "side", "method"}
 _METHODS = {
     "ASOF": "compare with >= and <=, or group by a date part on both sides",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from dpsql.errors import InterfaceError
-from dpsql.plan.plan import Output
+from dpsql.plan.plan import Output, Plan
 from dpsql.policy.names import fold
 
 
@@ -67,6 +67,16 @@ class Goal:
 
     def __str__(self) -> str:
         return f"{self.name} {self.within}"
+
+
+def reachable(plan: Plan) -> tuple[Output, ...]:
+    """The columns of a query whose error hangs on its price alone: not on what it releases first, and then reads."""
+    if plan.nested:
+        raise InterfaceError(
+            "accuracy= cannot be given for a query that reads results of its own below an aggregate",
+            hint="give epsilon=; or ask the inner query by itself, with accuracy=, and write its answer as a constant",
+        )
+    return plan.outputs
 
 
 def read_goals(accuracy: Accuracy, outputs: Sequence[Output]) -> tuple[Goal, ...]:

@@ -20,8 +20,10 @@ from dpsql.engines.base import Engine, Exact, PublicRows
 from dpsql.engines.duckdb.emit import emit
 from dpsql.engines.duckdb.literals import quote
 from dpsql.engines.duckdb.public import PublicReader
+from dpsql.engines.duckdb.released import placed
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.expressions.types import Kind, from_engine
+from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
 
@@ -87,10 +89,10 @@ class DuckDBEngine(Engine):
     def emit(self, release: Priced, salt: bytes | None) -> str:
         return emit(release, self._schema, "<secret salt>" if salt is None else salt.hex())
 
-    def run(self, release: Priced, salt: bytes) -> Exact:
+    def run(self, release: Priced, salt: bytes, contents: Mapping[str, Content] | None = None) -> Exact:
         text = self.emit(release, salt)
         try:
-            with self._running() as cursor:
+            with self._running() as cursor, placed(cursor, release.bounded.release.source, contents or {}):
                 return _exact(release, cursor.execute(text))
         except Exception as problem:
             log.error("a release failed: %s", type(problem).__name__)

@@ -22,6 +22,7 @@ from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
 from dpsql.plan.join import Exists, Inner, Outer, Part, first_of
 from dpsql.plan.mark import Marked
 from dpsql.plan.relation import Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
+from dpsql.plan.released import ReleasedScan
 from dpsql.plan.set_operations import UnionAll, owner_types
 from dpsql.plan.window import Windowed
 from dpsql.policy.names import fold
@@ -43,6 +44,8 @@ def relation_sql(
         case PublicScan(table=table):
             columns = {f.name: _read(schema, table, f.name, name) for f in relation.fields if f.name in needed}
             return From(_called(table, name), (), columns, None)
+        case ReleasedScan():
+            return _released(relation, needed, name)
         case Filter(source=Relation() as source, condition=Expression() as condition):
             below = relation_sql(source, needed | columns_of(condition), schema, name, owned=owned)
             return From(below.source, (*below.where, below.render(condition)), below.columns, below.unit)
@@ -85,6 +88,20 @@ def _scan(scan: Scan, needed: frozenset[str], schema: Schema, name: str, owned: 
         table, here = step.table, above
     unit = _read(schema, table, scan.unit, here, unit=True)
     return From(", ".join(tables), (*where, f"{unit} IS NOT NULL"), columns, unit)
+
+
+def _released(scan: ReleasedScan, needed: frozenset[str], name: str) -> From:
+    """What a nested query released, by the name of its content; the engine puts it there, in the planner's types."""
+    prefix = f"{name}." if name else ""
+    columns = {f.name: f"{prefix}c{i}" for i, f in enumerate(scan.fields) if f.name in needed}
+    texts = {f.name for f in scan.fields if f.type.kind is Kind.TEXT}
+    read = {n: f'({column} COLLATE "C")' if n in texts else column for n, column in columns.items()}
+    return From(_called(released_name(scan), name), (), read, None)
+
+
+def released_name(scan: ReleasedScan) -> str:
+    """The table that holds a content; before there is one, the nested query's name, for people to read."""
+    return scan.table if scan.digest is None else f"_released_{scan.digest}"
 
 
 def _called(table: str, name: str) -> str:

@@ -28,8 +28,6 @@ SELECT status, count(*) FROM orders GROUP BY 3
 ---
 SELECT status, count(*) FROM orders GROUP BY 2
 ---
-SELECT count(*) FROM orders WHERE amount > (SELECT avg(amount) FROM orders)
----
 SELECT count(*) FROM (SELECT * FROM orders LIMIT 10)
 ---
 SELECT count(*) FROM (SELECT amount, row_number() OVER (ORDER BY amount) AS r FROM orders) WHERE r = 1

@@ -200,8 +200,6 @@ def test_the_hint_of_a_join_across_owners_works_when_it_is_followed(db: dpsql.Co
         ("SELECT count(*) FROM people p ASOF JOIN orders o ON p.id >= o.id", "compare with", "SELECT count(*) FROM people p JOIN orders o ON p.id = o.id AND p.id >= o.id"),
         ("SELECT o.oid, count(*) FROM orders o JOIN items i USING (oid) GROUP BY o.oid", "aggregate once more", "SELECT avg(n) FROM (SELECT o.oid, count(*) AS n FROM orders o JOIN items i USING (oid) GROUP BY o.oid)"),
         ("SELECT count(*) FROM people WHERE area IN (SELECT id FROM orders GROUP BY id)", "", "SELECT count(*) FROM people WHERE people.id IN (SELECT id FROM orders GROUP BY id)"),
-        ("SELECT count(*) FROM orders o JOIN (SELECT area, count(*) AS n FROM people GROUP BY area) AS r ON r.area = o.area", "join above the aggregate",
-         "SELECT a.area, a.n, r.n FROM (SELECT area, count(*) AS n FROM orders GROUP BY area) AS a JOIN (SELECT area, count(*) AS n FROM people GROUP BY area) AS r USING (area)"),
         ("SELECT count(*) FROM visits v, orders o WHERE v.page = o.area", "join the results",
          "SELECT * FROM (SELECT page, count(*) FROM visits GROUP BY page) AS a JOIN (SELECT area, count(*) FROM orders GROUP BY area) AS b ON a.page = b.area"),
     ],
