@@ -72,6 +72,7 @@ def _limited(node: exp.Expr, made: Expression) -> Expression:
                 "the query is too large once its aliases, CASEs and BETWEENs are written out",
                 node,
                 hint="compute repeated parts once, in a subquery, and ask for fewer values and aggregates at a time",
+                reason="size",
             )
     return made
 
@@ -84,9 +85,13 @@ def convert(node: exp.Expr, scope: Resolver) -> Expression:
     try:
         made = rule(node, lambda child: convert(child, scope), scope)
     except (KeyError, AttributeError):
-        raise refuse("this call has too few arguments", node, kind=ParseError, hint="see `dpsql functions`") from None
+        raise refuse(
+            "this call has too few arguments", node, kind=ParseError, hint="see `dpsql functions`", reason="function"
+        ) from None
     except Mismatch as problem:
-        raise refuse(str(problem), node, hint="cast one side, or compare values of one kind", kind=ParseError) from None
+        raise refuse(
+            str(problem), node, hint="cast one side, or compare values of one kind", kind=ParseError, reason="types"
+        ) from None
     return _limited(node, made if made.span is not None else _with_span(made, node))
 
 
@@ -108,7 +113,7 @@ _READ: dict[type[exp.Expr], set[str]] = {
     exp.DateSub: {"this", "expression"}, exp.In: {"this", "expressions", "query"}, exp.Is: {"this", "expression"},
     exp.Like: {"this", "expression", "negate"}, exp.ILike: {"this", "expression", "negate"},
     exp.Escape: {"this", "expression"}, exp.Case: {"this", "ifs", "default"}, exp.Cast: {"this", "to"},
-    exp.TryCast: {"this", "to", "safe"},
+    exp.TryCast: {"this", "to", "safe"}, exp.Div: {"this", "expression", "typed", "safe"},
 }  # fmt: skip
 
 
@@ -118,7 +123,15 @@ def _read(node: exp.Expr) -> bool:
     return read is None or {k for k, v in node.args.items() if v} <= read
 
 
-_VOLATILE = (exp.Rand, exp.CurrentTimestamp, exp.CurrentTime, exp.Uuid, exp.CurrentDate)
+_VOLATILE = (
+    exp.Rand,
+    exp.CurrentTimestamp,
+    exp.CurrentTime,
+    exp.Uuid,
+    exp.CurrentDate,
+    exp.Localtimestamp,
+    exp.Localtime,
+)
 
 
 _INSTEAD = {
@@ -134,28 +147,33 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
     name = f"the function {name_of(node)}" if isinstance(node, exp.Func) else name_of(node)
     if isinstance(node, exp.Placeholder | exp.Parameter):
         return refuse(  # type: ignore[return-value]
-            "a parameter has no place here", node, hint="write the value itself: WHERE amount > 100"
+            "a parameter has no place here", node, hint="write the value itself: WHERE amount > 100", reason="clause"
         )
     if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
         return refuse(  # type: ignore[return-value]
             "a subquery cannot stand inside an expression over private rows",
             node,
             hint="EXISTS, IN and a subquery that stands for a value go into WHERE, SELECT, GROUP BY or an aggregate",
+            reason="subquery",
         )
     if isinstance(node, exp.Window):
         return refuse(  # type: ignore[return-value]
             "a window function below the aggregate is not supported: it could mix rows of different people",
             node,
             hint="use it above the aggregate: SELECT key, sum(count(*)) OVER () FROM … GROUP BY key",
+            reason="window",
         )
     if isinstance(node, exp.AggFunc):
         return refuse(
             f"the aggregate {name_of(node)} cannot stand here",
             node,  # type: ignore[return-value]
             hint="aggregates belong into SELECT, HAVING or ORDER BY; filter groups with HAVING",
+            reason="aggregate",
         )
     if isinstance(node, _VOLATILE) or (isinstance(node, exp.Anonymous) and node.name.lower() in ("now", "random")):
-        return refuse(f"{name} gives another value each time", node, hint="write the value as a constant")  # type: ignore[return-value]
+        return refuse(
+            f"{name} gives another value each time", node, hint="write the value as a constant", reason="volatile"
+        )  # type: ignore[return-value]
     instead = _INSTEAD.get(name_of(node).lower())
     return refuse(  # type: ignore[return-value]
         f"{name} cannot be used on private rows",
@@ -163,6 +181,7 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
         hint=f"write {instead}"
         if instead is not None
         else "`dpsql functions` lists what may stand below an aggregate; above it nearly all of DuckDB's may",
+        reason="function",
     )
 
 
@@ -247,10 +266,19 @@ def _shift(node: exp.Expr, convert: Convert, sign: int) -> Expression:
     return call("shift", TIMESTAMP, moment, option=(months, days, micros))
 
 
+def _division(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
+    """PostgreSQL's `/` (the parser marks it) of two whole numbers is whole."""
+    one, two = convert(node.this), convert(node.expression)
+    whole = node.args.get("typed") and one.type.kind is two.type.kind is Kind.INTEGER
+    return compute("idiv" if whole else "div")((one, two))
+
+
 def _in(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     if node.args.get("query") is not None or not node.expressions:
         hint = "IN with a subquery stands in WHERE, alone or joined by AND: WHERE … AND x IN (SELECT …)"
-        raise refuse("IN with a subquery cannot stand inside an expression over private rows", node, hint=hint)
+        raise refuse(
+            "IN with a subquery cannot stand inside an expression over private rows", node, hint=hint, reason="subquery"
+        )
     _, sides = common([convert(node.this), *map(convert, node.expressions)])
     if not all(isinstance(side, Literal) for side in sides[1:]):
         raise Mismatch("IN takes a list of constants")
@@ -301,7 +329,7 @@ def _paren(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
 
 _RULES: dict[type[exp.Expr], Rule] = {
     exp.Column: _column, exp.Literal: _literal, exp.Boolean: lambda node, *_: literal(bool(node.this)),
-    exp.Null: lambda *_: literal(None), exp.Paren: _paren, exp.Add: _sum(1), exp.Sub: _sum(-1),
+    exp.Null: lambda *_: literal(None), exp.Paren: _paren, exp.Add: _sum(1), exp.Sub: _sum(-1), exp.Div: _division,
     exp.DateAdd: lambda node, convert, _: _shift(node, convert, 1),
     exp.DateSub: lambda node, convert, _: _shift(node, convert, -1),
     exp.In: _in, exp.Is: _is, exp.Like: _like, exp.ILike: _like, exp.Escape: _escape, exp.Case: _case,

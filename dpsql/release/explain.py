@@ -151,8 +151,7 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
     statistics = tuple(_statistic(priced, i) for i in range(len(bounded.statistics)))
     aggregates = []
     for index, (aggregate, source) in enumerate(zip(bounded.release.aggregates, bounded.sources, strict=True)):
-        used = 2 if source.form in ("pair", "centred") else 1
-        names = tuple(s.name for s in bounded.statistics[source.first : source.first + used])
+        names = tuple(bounded.statistics[i].name for i in source.statistics)
         aggregates.append(AggregatePlan(str(aggregate), names, half_width(priced, index, 0.95)))
     groups = None
     if bounded.public:

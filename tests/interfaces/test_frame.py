@@ -190,7 +190,7 @@ def test_a_histogram_is_numpys(people: Any) -> None:
     answer = people.amount.hist(bins=8).df()
     counts, edges = np.histogram(DATA.amount.dropna(), bins=8, range=(0, 100))
     assert answer["count"].tolist() == counts.tolist()
-    assert [*answer["low"].tolist(), 100.0] == pytest.approx(edges.tolist())
+    assert [*answer["amount"].tolist(), 100.0] == pytest.approx(edges.tolist())
     assert people.age.hist(bins=3, range=(30, 60)).df()["count"].sum() == DATA.age.between(30, 60).sum()
 
 
@@ -199,6 +199,26 @@ def test_all_columns_at_once(people: Any) -> None:
     assert people[["age", "amount"]].sum().df().loc[0].tolist() == pytest.approx([DATA.age.sum(), DATA.amount.sum()])
     assert people.agg({"age": "mean", "amount": ["sum", "count"]}).columns == ("age", "amount_sum", "amount_count")
     assert people.drop("amount").count().columns == ("user_id", "age", "tip", "region", "name", "when", "member")
+
+
+def test_chosen_values_and_descriptions() -> None:
+    frame = protected(epsilon=1000)
+    try:
+        frame.explain().amount.median()
+    except dpsql.UnsupportedQuery:
+        pytest.skip("this planner does not choose values yet")
+    answers = [
+        frame.amount.median(),
+        frame.amount.min(),
+        frame.amount.max(),
+        frame.groupby("region")["amount"].median(),
+    ]
+    assert all(0 <= value <= 100 for answer in answers for value in answer.df().iloc[:, -1])
+    assert frame.amount.quantile([0.25, 0.5]).columns == ("0.25", "0.5")
+    described = frame.describe().df()
+    assert described["column"].tolist() == ["age", "amount"] and described.columns[1:].tolist() == [
+        "count", "mean", "std", "min", "25%", "50%", "75%", "max"
+    ]  # fmt: skip
 
 
 # the same plan as SQL -----------------------------------------------------------------------------------------------
@@ -507,7 +527,16 @@ def test_a_ledger_in_a_file_lasts(tmp_path: Path) -> None:
     protected(epsilon=3, ledger=tmp_path / "people.ledger").amount.mean(epsilon=1)
     later = protected(epsilon=3, ledger=tmp_path / "people.ledger")
     assert later.budget().dataset.spent.epsilon == pytest.approx(1)
-    assert "in memory" not in repr(later) and "private frame people" in repr(later)
+    assert "in memory" not in repr(later) and "private frame df of people" in repr(later)
+
+
+def test_bounds_may_be_left_to_a_private_search() -> None:
+    data = pd.DataFrame({"u": np.arange(3000), "x": np.linspace(0, 100, 3000)})
+    frame = data.dp.protect(unit="u", bounds={"x": "auto"}, max_rows_per_unit="auto", epsilon=100)
+    assert frame.to_sql().mean() == "SELECT AVG(x) AS x FROM df"
+    answer = frame.x.mean()
+    assert any("found by a private search" in note for note in answer.notes)
+    assert float(answer) == pytest.approx(50, abs=5)
 
 
 def test_private_keys_need_a_delta() -> None:

@@ -21,6 +21,7 @@ from dpsql.engines.duckdb.emit import emit
 from dpsql.engines.duckdb.literals import quote
 from dpsql.engines.duckdb.public import PublicReader
 from dpsql.engines.duckdb.released import placed
+from dpsql.engines.duckdb.stop import stopped_after
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.plan.released import Content
@@ -89,10 +90,20 @@ class DuckDBEngine(Engine):
     def emit(self, release: Priced, salt: bytes | None) -> str:
         return emit(release, self._schema, "<secret salt>" if salt is None else salt.hex())
 
-    def run(self, release: Priced, salt: bytes, contents: Mapping[str, Content] | None = None) -> Exact:
+    def run(
+        self,
+        release: Priced,
+        salt: bytes,
+        contents: Mapping[str, Content] | None = None,
+        seconds: float | None = None,
+    ) -> Exact:
         text = self.emit(release, salt)
         try:
-            with self._running() as cursor, placed(cursor, release.bounded.release.source, contents or {}):
+            with (
+                self._running() as cursor,
+                placed(cursor, release.bounded.release.source, contents or {}),
+                stopped_after(seconds, cursor),
+            ):
                 return _exact(release, cursor.execute(text))
         except Exception as problem:
             log.error("a release failed: %s", type(problem).__name__)
