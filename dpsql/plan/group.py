@@ -65,6 +65,7 @@ def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
             f"the aggregate {name_of(node)} is not supported",
             node,
             hint="use COUNT, SUM or AVG; for a distribution, count rows by ranges: GROUP BY CASE WHEN … END",
+            reason="aggregate",
         )
     if isinstance(node, exp.CountIf):
         condition = _condition(node.this, scope)
@@ -73,13 +74,20 @@ def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
     inner, distinct = node.this, isinstance(node, exp.ApproxDistinct)
     if isinstance(inner, exp.Distinct):
         if len(inner.expressions) != 1:
-            raise refuse("DISTINCT over several columns is not supported", node, hint="count one column at a time")
+            raise refuse(
+                "DISTINCT over several columns is not supported",
+                node,
+                hint="count one column at a time",
+                reason="aggregate",
+            )
         inner, distinct = inner.expressions[0], True
     argument = None if inner is None or isinstance(inner, exp.Star) else convert(inner, scope)
     if distinct and argument is None:
-        raise refuse("DISTINCT needs a column", node, kind=ParseError, hint="name one: count(DISTINCT x)")
+        raise refuse(
+            "DISTINCT needs a column", node, kind=ParseError, hint="name one: count(DISTINCT x)", reason="subquery"
+        )
     if argument is not None and not scope.relation.offers(argument):
-        raise refuse("this aggregate reads a column that is not there", node, kind=ParseError)
+        raise refuse("this aggregate reads a column that is not there", node, kind=ParseError, reason="name")
     if name in ("sum", "avg"):
         argument = _summable(name, argument, node)
     if where is not None:
@@ -91,7 +99,13 @@ def _condition(node: exp.Expr, scope: Scope) -> Expression:
     """What FILTER and COUNT_IF take: a boolean; an implicit cast of anything else could fail on some row."""
     made = convert(node, scope)
     if made.type.kind not in (Kind.BOOLEAN, Kind.NULL):
-        raise refuse(f"a condition is needed, but this is {made.type}", node, kind=ParseError, hint="compare: x > 0")
+        raise refuse(
+            f"a condition is needed, but this is {made.type}",
+            node,
+            kind=ParseError,
+            hint="compare: x > 0",
+            reason="types",
+        )
     return made
 
 
@@ -106,6 +120,7 @@ def _summable(name: str, argument: Expression | None, node: exp.Expr) -> Express
             node,
             kind=ParseError,
             hint="use COUNT for rows, or cast the column: CAST(x AS DOUBLE)",
+            reason="types",
         )
     return argument
 
@@ -176,12 +191,14 @@ class Grouping:
                 f"{aggregate.function.upper()} of private rows would be the value of one person",
                 node,
                 hint="use AVG, or count rows by ranges: GROUP BY CASE WHEN … THEN … END",
+                reason="aggregate",
             )
         if aggregate.distinct and aggregate.function != "count":
             raise refuse(
                 f"{aggregate} is not supported: how much one value adds would depend on who else has it",
                 node,
                 hint=f"leave out DISTINCT, or count the values: count(DISTINCT {aggregate.argument})",
+                reason="aggregate",
             )
         return aggregate
 
@@ -213,4 +230,5 @@ class Grouping:
             node,
             kind=ParseError,
             hint=f"add {node.name} to GROUP BY, or aggregate it: {function}({node.name})",
+            reason="group-key",
         )
