@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Value
+from dpsql.sensitivity.choice import scored
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from dpsql.budget.allocate import Priced
+    from dpsql.budget.allocate import Chosen, Priced
+    from dpsql.engines.base import Exact
     from dpsql.session import Connection
 
 
@@ -98,6 +102,7 @@ def _release(db: Connection, priced: Priced, salt: bytes) -> ReleaseTrace:
                 priced.selection.noise.scale,
             )
         )
+    statistics += [_scores(priced, chosen, exact) for chosen in priced.chosen]
     joint = tuple(
         (
             tuple(bounded.statistics[i].name for i in share),
@@ -108,3 +113,19 @@ def _release(db: Connection, priced: Priced, salt: bytes) -> ReleaseTrace:
         if len(share) > 1
     )
     return ReleaseTrace(bounded.rule, exact.keys, tuple(statistics), joint)
+
+
+def _scores(priced: Priced, chosen: Chosen, exact: Exact) -> StatisticTrace:
+    """The scores of all cells of the first key, of the second, …: each moves by at most `linf`.
+
+    Over all keys together the largest moves add up to no more than that.
+    """
+    histogram = priced.bounded.histograms[chosen.choice.histogram]
+    values: list[int] = []
+    for place in range(len(exact.keys)):
+        cells, weights = exact.histograms[chosen.choice.histogram].of(place)
+        runs = scored(chosen.choice, chosen.law, histogram.grid.cells, cells, weights)
+        values += np.repeat(runs.scores, runs.sizes).tolist()
+    linf, grid = chosen.choice.sensitivity(histogram.most), Fraction(1, chosen.choice.parts * histogram.one)
+    name = chosen.choice.name
+    return StatisticTrace(name, tuple(values), None, linf, None, None, grid, "exponential", chosen.law.scale)

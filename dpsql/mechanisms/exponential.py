@@ -4,16 +4,16 @@
 (which interval it is may depend on the pair; |change| ≤ Δ gives spread 2Δ, a change in [0, Δ] or in [−Δ, 0], as
 that of a count, gives spread Δ). Then the choice is ε-DP and (ε²/8)-zCDP with ε = spread/scale.
 **Proof.** With s and s' = s + d the two scores, d in [m, m + spread], and Z, Z' the sums of exp(−s/scale) and of
-exp(−s'/scale), the loss at a cell is log(P/P') = d/scale + log(Z'/Z). Over all cells d/scale varies by at most ε and the
-second term is constant, so the loss lies in some interval of length ε. It cannot be positive everywhere, nor negative
+exp(−s'/scale), the loss at a cell is log(P/P') = d/scale + log(Z'/Z). Over all cells d/scale varies by at most ε and
+the second term is constant, so the loss lies in some interval of length ε. It cannot be positive everywhere, nor negative
 everywhere, since both laws have mass one; so |loss| ≤ ε. Let K(α) be the log of the mean of exp(α·loss) under P'. Then
 K(0) = K(1) = 0, and K'' is the variance of the loss under a tilted law, at most (ε/2)² as the loss has range ε; so
 (α−1)·D_α(P‖P') = K(α) ≤ α(α−1)·ε²/8 for α > 1.
 Choices of which a unit moves the k-th by a spread r_k, Σ r_k ≤ spread, are together Σ r_k/scale ≤ ε and
 Σ (r_k/scale)²/8 ≤ ε²/8: a unit that is spread over groups pays once.
 
-Permute-and-flip errs less at the same ε, by at most a factor of two, but its loss has no bounded range: in zCDP it costs
-ε·tanh(ε/2), four times as much, which is more than it gains.
+Permute-and-flip errs less at the same ε, by at most a factor of two, but its loss has no bounded range: in zCDP it
+costs ε·tanh(ε/2), four times as much, which is more than it gains.
 **Checked by** `tests/unit/mechanisms/test_exponential.py`.
 """
 
@@ -69,7 +69,7 @@ class Exponential:
         """A run and a place in it: `sizes[i]` neighbouring cells share the score `scores[i]`.
 
         **Theorem.** Each cell is chosen with probability exp(−score/scale)/Z, exactly.
-        **Proof.** Let score − least = scale·(v + r) with v a whole number and 0 ≤ r < 1. With U(v) ≥ 2^32·e^(−v) a whole
+        **Proof.** Let score − least = scale·(v + r), v whole and 0 ≤ r < 1. With U(v) ≥ 2^32·e^(−v) a whole
         number, one uniform draw below Σ size·U(v) gives a run, a cell in it and a number p uniform in [0, U(v)): each
         cell with p stands for one value of the draw. Further bits make p a real number; it is kept if
         p < 2^32·e^(−v), which the rational bounds of `exp_bounds` decide, and then with probability exp(−r). So in each

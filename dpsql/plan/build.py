@@ -33,7 +33,7 @@ from dpsql.plan.join import Part
 from dpsql.plan.join_refusals import SUBQUERY, check_exists
 from dpsql.plan.membership import Membership, conjuncts_of, in_conditions, split_where
 from dpsql.plan.normal import conjunction, normal
-from dpsql.plan.outputs import open_output, release_output
+from dpsql.plan.outputs import open_output, release_output, united
 from dpsql.plan.plan import Output, Plan, Release
 from dpsql.plan.public_keys import public_values
 from dpsql.plan.relate import filtered, projected, unit_grouped
@@ -196,8 +196,7 @@ class _Builder:
         left, right = (side for side in sides if isinstance(side, Open))
         node.set("this", left.node)
         node.set("expression", right.node)
-        noisy = [*(o.noisy for o in right.outputs), *(True for _ in left.outputs)]
-        return Open(node, tuple(Output(o.name, o.noisy or n) for o, n in zip(left.outputs, noisy, strict=False)))
+        return Open(node, united(left.outputs, right.outputs))
 
     # SELECT -------------------------------------------------------------------------------------------------------
 
@@ -328,7 +327,7 @@ class _Builder:
             title = title_of(item)
             inner = item.this if isinstance(item, exp.Alias) else item
             made = group.rewrite(inner.copy())
-            outputs.append(release_output(title, made, name))
+            outputs.append(release_output(title, made, name, group.aggregates))
             items.append(exp.alias_(made, title, quoted=True))
         finishing = exp.Select(expressions=items, from_=exp.From(this=exp.to_table(name)))
         if node.args.get("having") is not None:

@@ -19,13 +19,14 @@ from dpsql.expressions.types import DOUBLE, Kind, integer
 from dpsql.expressions.typing import call, literal
 from dpsql.parse.span import name_of, refuse
 from dpsql.plan.bars import bar_of, is_bar
+from dpsql.plan.choosing import argument_of, chooses, is_choosing, separated, to_choice
 from dpsql.plan.moments import composed
 from dpsql.plan.plan import Bar
 from dpsql.plan.relation import Aggregate
 from dpsql.plan.scope import Scope
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
-    exp.Count: "count", exp.CountIf: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
+    exp.Count: "count", exp.CountIf: "count", exp.Sum: "sum", exp.Avg: "avg",
 }  # fmt: skip
 _QUERY = (exp.Subquery, exp.Query)
 T = TypeVar("T", Aggregate, Bar)
@@ -34,14 +35,13 @@ MOST_AGGREGATES = 200
 
 def is_aggregate(node: exp.Expr) -> bool:
     """An aggregate call (with its FILTER) that is not a window function."""
-    if isinstance(node, exp.Filter):
-        return isinstance(node.this, exp.AggFunc) and not _is_window(node)
-    return isinstance(node, exp.AggFunc) and not _is_window(node)
+    call = node.this if isinstance(node, exp.Filter) else node
+    return isinstance(call, exp.AggFunc | exp.WithinGroup) and not _is_window(node)
 
 
 def _is_window(node: exp.Expr) -> bool:
     parent = node.parent
-    if isinstance(parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls) and parent.this is node:
+    if isinstance(parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup) and parent.this is node:
         return _is_window(parent)
     return isinstance(parent, exp.Window) and parent.this is node
 
@@ -56,6 +56,9 @@ def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
     where = None
     if isinstance(node, exp.Filter):
         where, node = _condition(node.expression.this, scope), node.this
+    if is_choosing(node):
+        chosen = _offered(convert(argument_of(node), scope), scope, node)
+        return to_choice(node, chosen if where is None else _filtered(chosen, where))
     name = _FUNCTIONS.get(type(node))
     if name is None or len(node.expressions) > 0 or isinstance(node.this, exp.Order):
         raise refuse(
@@ -72,14 +75,18 @@ def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
         if len(inner.expressions) != 1:
             raise refuse("DISTINCT over several columns is not supported", node, hint="count one column at a time")
         inner, distinct = inner.expressions[0], True
-    argument = None if inner is None or isinstance(inner, exp.Star) else convert(inner, scope)
-    if argument is not None and not scope.relation.offers(argument):
-        raise refuse("this aggregate reads a column that is not there", node, kind=ParseError)
+    argument = None if inner is None or isinstance(inner, exp.Star) else _offered(convert(inner, scope), scope, node)
     if name in ("sum", "avg"):
         argument = _summable(name, argument, node)
     if where is not None:
         argument = _filtered(argument if argument is not None else literal(1), where)
     return Aggregate(name, argument, distinct)
+
+
+def _offered(argument: Expression, scope: Scope, node: exp.Expr) -> Expression:
+    if not scope.relation.offers(argument):
+        raise refuse("this aggregate reads a column that is not there", node, kind=ParseError)
+    return argument
 
 
 def _condition(node: exp.Expr, scope: Scope) -> Expression:
@@ -136,10 +143,12 @@ class Grouping:
         """The same expression over the columns of the grouped table; with `aliases`, output names stay as they are."""
         if is_aggregate(node) and not self.per_unit and (made := composed(node, self.scope)) is not None:
             return self.rewrite(made)
+        if is_aggregate(node) and not self.per_unit and (each := separated(node)) is not None:
+            return self.rewrite(each)
         if is_aggregate(node):
             return self.column(f"_a{_place(self._allowed(node), self.aggregates)}")
         if is_bar(node) and not self.per_unit:
-            return self.column(f"_b{_place(bar_of(node, self.rewrite), self.bars)}")
+            return self.column(f"_b{_place(self._bar(node), self.bars)}")
         if isinstance(node, _QUERY):
             return self.subquery(node)
         if (key := self._key(node)) is not None:
@@ -161,14 +170,12 @@ class Grouping:
     def _allowed(self, node: exp.Expr) -> Aggregate:
         """Over one unit's rows every aggregate is unit-local; over all rows only those that can be released."""
         aggregate = to_aggregate(node, self.scope)
-        if self.per_unit:
-            return aggregate
-        if aggregate.function in ("min", "max"):
+        if self.per_unit and chooses(aggregate) and aggregate.function not in ("min", "max"):
             raise refuse(
-                f"{aggregate.function.upper()} of private rows would be the value of one person",
-                node,
-                hint="use AVG, or count rows by ranges: GROUP BY CASE WHEN … THEN … END",
+                f"{name_of(node)} over the rows of one unit is not supported", node, hint="use MIN, MAX or AVG there"
             )
+        if self.per_unit or chooses(aggregate):
+            return aggregate
         counts_units = aggregate.argument is not None and self.scope.relation.is_unit(aggregate.argument)
         if aggregate.distinct and not (aggregate.function == "count" and counts_units):
             raise refuse(
@@ -177,6 +184,17 @@ class Grouping:
                 hint="GROUP BY the column and count the groups, or count the units",
             )
         return aggregate
+
+    def _bar(self, node: exp.Expr) -> Bar:
+        bar = bar_of(node, self.rewrite)
+        numbers = [int(c.name[2:]) for c in bar.expression.find_all(exp.Column) if c.name.startswith("_a")]
+        if any(chooses(self.aggregates[number]) for number in numbers):
+            raise refuse(
+                "a value that is chosen has no error bar: how far off its rank may be stands in the notes",
+                node,
+                hint="ask for the value itself, and see explain",
+            )
+        return bar
 
     def _key(self, node: exp.Expr) -> int | None:
         if not isinstance(node, exp.Condition | exp.Paren | exp.Func) or isinstance(node, exp.Literal | exp.Alias):

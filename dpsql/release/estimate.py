@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Priced
 from dpsql.expressions.types import Kind
+from dpsql.release.choosing import chosen_values
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.statistics import Source
 
@@ -16,10 +18,22 @@ Floats = NDArray[np.float64]
 Numbers = NDArray[np.float64] | NDArray[np.int64]
 
 
-def estimates(priced: Priced, noisy: Sequence[NDArray[np.int64]], *, nonnegative: bool = False) -> list[Numbers]:
-    """One array per aggregate of the release, in its order. NaN where an average has no count to stand on."""
-    made = []
+def estimates(
+    priced: Priced,
+    noisy: Sequence[NDArray[np.int64]],
+    chosen: Sequence[NDArray[np.int64]] | int = (),
+    *,
+    nonnegative: bool = False,
+) -> list[NDArray[Any]]:
+    """One array per aggregate of the release, in its order. NaN where an average has no count to stand on.
+
+    In place of the chosen cells a number of rows may stand, for which no choice is known.
+    """
+    made: list[NDArray[Any]] = []
     for aggregate, source in zip(priced.bounded.release.aggregates, priced.bounded.sources, strict=True):
+        if source.form == "choice":
+            made.append(chosen_values(priced, source, aggregate, chosen))
+            continue
         values = estimate(priced, source, aggregate.function, noisy)
         if aggregate.function == "count" and nonnegative:
             values = np.maximum(values, 0)

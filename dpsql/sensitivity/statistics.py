@@ -15,7 +15,7 @@ from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.argument import Argument, counted, summed
 
-Form = Literal["count", "sum", "pair", "centred", "units"]
+Form = Literal["count", "sum", "pair", "centred", "units", "choice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an aggregate's answer comes from: a form, and its first statistic."""
+    """Where an aggregate's answer comes from: a form, and its first statistic; of a choice, its number."""
 
     form: Form
     first: int
