@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from dpsql.budget.allocate import Chosen, Priced
-    from dpsql.engines.base import Exact
+    from dpsql.engines.base import Weights
     from dpsql.session import Connection
 
 
@@ -102,7 +102,8 @@ def _release(db: Connection, priced: Priced, salt: bytes) -> ReleaseTrace:
                 priced.selection.noise.scale,
             )
         )
-    statistics += [_scores(priced, chosen, exact) for chosen in priced.chosen]
+    for chosen in priced.chosen:
+        statistics.append(_scores(priced, chosen, exact.histograms[chosen.choice.histogram], len(exact.keys)))
     joint = tuple(
         (
             tuple(bounded.statistics[i].name for i in share),
@@ -115,16 +116,15 @@ def _release(db: Connection, priced: Priced, salt: bytes) -> ReleaseTrace:
     return ReleaseTrace(bounded.rule, exact.keys, tuple(statistics), joint)
 
 
-def _scores(priced: Priced, chosen: Chosen, exact: Exact) -> StatisticTrace:
+def _scores(priced: Priced, chosen: Chosen, weights: Weights, groups: int) -> StatisticTrace:
     """The scores of all cells of the first key, of the second, …: each moves by at most `linf`.
 
     Over all keys together the largest moves add up to no more than that.
     """
     histogram = priced.bounded.histograms[chosen.choice.histogram]
     values: list[int] = []
-    for place in range(len(exact.keys)):
-        cells, weights = exact.histograms[chosen.choice.histogram].of(place)
-        runs = scored(chosen.choice, chosen.law, histogram.grid.cells, cells, weights)
+    for place in range(groups):
+        runs = scored(chosen.choice, chosen.law, histogram.grid.cells, *weights.of(place))
         values += np.repeat(runs.scores, runs.sizes).tolist()
     linf, grid = chosen.choice.sensitivity(histogram.most), Fraction(1, chosen.choice.parts * histogram.one)
     name = chosen.choice.name

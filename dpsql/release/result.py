@@ -71,9 +71,10 @@ class Result:
         """For every noisy output column, `<name>_low` and `<name>_high`, row by row as in `df()`.
 
         Counts, sums, averages, and sums and quotients of them have the law of their noise; any other expression is
-        computed again over resampled noise. A chosen value (MEDIAN, MIN, …) has none (NaN): `notes` tell about its rank.
-        With `simultaneous`, all intervals of one column hold together with that confidence: over all released groups, also where HAVING or LIMIT picked some of them by their values (for what
-        mixes groups: over the rows of the answer). The intervals cover the noise; `notes` names what they do not.
+        computed again over resampled noise. A chosen value (MEDIAN, MIN, …) has none (NaN): `notes` tell of its rank.
+        With `simultaneous`, all intervals of one column hold together with that confidence: over all released groups,
+        also where HAVING or LIMIT picked some of them by their values (for what mixes groups: over the rows of the
+        answer). The intervals cover the noise; `notes` names what they do not.
         """
         import pandas as pd
 

@@ -48,7 +48,7 @@ def histogram(release: Release, grid: Grid, kept: Kept, rule: str) -> Histogram:
     """The histogram under the rule of its release.
 
     **Theorem.** One unit adds at most `most` to all cells of all groups together.
-    **Proof.** Rules `row` and `single_row`: a unit is one row, in one group and one cell. Otherwise its n rows that have a
+    **Proof.** Rules `row` and `single_row`: a unit is one row, in one group and one cell. Otherwise its n rows with a
     value each add W with W·n ≤ rows_per_unit; or each of its g groups has one extreme, and adds W with
     W·g ≤ groups_per_unit; where all keys are attributes of the unit there is one group, so no weight is needed. W is
     rounded down to units of 2^-WEIGHT_BITS (`dpsql.sensitivity.weight`).
