@@ -26,27 +26,50 @@ from dpsql.errors import (
 
 if TYPE_CHECKING:
     from dpsql import audit
+    from dpsql.interfaces.dbapi_types import (
+        BINARY,
+        DATETIME,
+        NUMBER,
+        ROWID,
+        STRING,
+        Binary,
+        Date,
+        DateFromTicks,
+        Time,
+        TimeFromTicks,
+        Timestamp,
+        TimestampFromTicks,
+    )
     from dpsql.policy import Policy
     from dpsql.release.result import Result
     from dpsql.release.target import Within
     from dpsql.session import Connection, connect
 
 apilevel = "2.0"
-threadsafety = 1
+threadsafety = 2
+"""Threads may share the module and connections, not cursors."""
 paramstyle = "qmark"
+"""The style to begin with; `:name`, `%s`, `%(name)s` and `$1` are read as well."""
 __version__ = "0.1.0"
 
 _LAZY = {
     "connect": ("dpsql.session", "connect"), "Connection": ("dpsql.session", "Connection"),
     "Policy": ("dpsql.policy", "Policy"), "Result": ("dpsql.release.result", "Result"), "audit": ("dpsql.audit", None),
     "Within": ("dpsql.release.target", "Within"),
+} | {
+    name: ("dpsql.interfaces.dbapi_types", name)
+    for name in (
+        "STRING", "BINARY", "NUMBER", "DATETIME", "ROWID", "Date", "Time", "Timestamp", "DateFromTicks",
+        "TimeFromTicks", "TimestampFromTicks", "Binary",
+    )
 }  # fmt: skip
 
 __all__ = [
-    "BudgetExceeded", "Connection", "DataError", "DatabaseError", "EngineError", "Error", "IntegrityError",
-    "InterfaceError", "InternalError", "LedgerError", "NotSupportedError", "OperationalError", "ParseError", "Policy",
-    "PolicyError", "ProgrammingError", "Result", "UnboundedColumn", "UnsupportedQuery", "Warning", "Within", "apilevel",
-    "audit", "connect", "paramstyle", "threadsafety",
+    "BINARY", "DATETIME", "NUMBER", "ROWID", "STRING", "Binary", "BudgetExceeded", "Connection", "DataError",
+    "DatabaseError", "Date", "DateFromTicks", "EngineError", "Error", "IntegrityError", "InterfaceError",
+    "InternalError", "LedgerError", "NotSupportedError", "OperationalError", "ParseError", "Policy", "PolicyError",
+    "ProgrammingError", "Result", "Time", "TimeFromTicks", "Timestamp", "TimestampFromTicks", "UnboundedColumn",
+    "UnsupportedQuery", "Warning", "Within", "apilevel", "audit", "connect", "paramstyle", "threadsafety",
 ]  # fmt: skip
 
 

@@ -137,3 +137,11 @@ class EngineError(OperationalError):
 
     def __init__(self) -> None:
         super().__init__(self.TEXT)
+
+
+class Pep249Errors:
+    """The error classes as attributes of a connection, so that code with several drivers can name the right ones."""
+
+    Warning, Error, InterfaceError, DatabaseError, DataError = Warning, Error, InterfaceError, DatabaseError, DataError
+    OperationalError, IntegrityError, InternalError = OperationalError, IntegrityError, InternalError
+    ProgrammingError, NotSupportedError = ProgrammingError, NotSupportedError

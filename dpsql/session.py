@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -19,17 +20,19 @@ from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choo
 from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine, PublicRows
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
-from dpsql.errors import BudgetExceeded, Error, InterfaceError, ParseError, PolicyError
-from dpsql.parse import Asked, parse_query, read_hints, read_setting
+from dpsql.errors import BudgetExceeded, Error, InterfaceError, ParseError, Pep249Errors, PolicyError
+from dpsql.parse import Asked, Parameters, meaning, parse_query, read_hints, read_setting
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy import Policy, load_policy, to_decimal
+from dpsql.policy.auto import Found, Subject
 from dpsql.release.bars import bar_columns
 from dpsql.release.clipped import clipped_shares
 from dpsql.release.enough import Stages, enough, shortfall
 from dpsql.release.explain import Explanation, first_error, notes_of, release_plan
 from dpsql.release.finish import Finisher, finishing_sql
+from dpsql.release.fit import fit_tables
 from dpsql.release.least import cheapest, foreseeable
 from dpsql.release.noise import Released, add_noise, public_table
 from dpsql.release.recent import Kept, Recent
@@ -38,9 +41,11 @@ from dpsql.release.result import Result
 from dpsql.release.stored import pack
 from dpsql.release.tabulate import tabulate
 from dpsql.release.target import Accuracy, Goal, read_goals
+from dpsql.search import Searches, before
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check, checks_of
+from dpsql.turns import in_turn
 
 if TYPE_CHECKING:
     from dpsql.interfaces.dbapi import Cursor
@@ -55,6 +60,12 @@ class Prepared:
     bill: Bill
     types: tuple[str, ...]
     checks: tuple[Check, ...] = ()
+    total: Cost | None = None
+
+    @property
+    def cost(self) -> Cost:
+        """What it costs, with searches that come first."""
+        return self.bill.cost if self.total is None else self.total
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,9 @@ class Draft:
     types: tuple[str, ...]
     checks: tuple[Check, ...] = ()
     left: Fraction | None = None
+    missing: tuple[Subject, ...] = ()
+    searched: tuple[Stored, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def at(self, bill: Bill) -> Prepared:
         """The query at a price."""
@@ -117,13 +131,15 @@ EARLIER = "an earlier release was used: what was released, and at what price, fo
 ENOUGH = "answered from an earlier release, which is as exact as asked"
 NOBODY = "no group had enough units to be shown: ask for fewer groups, or for a larger epsilon"
 
+FITTED = "totals and their parts were fitted to each other (they agree up to rounding), which makes both more exact"
+
 
 def _hidden(released: Mapping[str, Released]) -> bool:
     """Whether private keys were asked for and none was shown: a function of what was released."""
     return any(table.priced.threshold is not None and not table.keys for table in released.values())
 
 
-class Connection:
+class Connection(Pep249Errors):
     """A door for one analyst (or the steward) to one dataset: PEP 249, plus `query`, `explain` and `budget`."""
 
     def __init__(
@@ -140,13 +156,16 @@ class Connection:
         self._engine, self._ledger = engine, ledger
         self.asked = Asked()
         self._recent = Recent()
+        self._turn = threading.RLock()
         self._closed = False
 
     # the flow -----------------------------------------------------------------------------------------------------
 
+    @in_turn
     def query(
         self,
         sql: str,
+        parameters: Parameters | None = None,
         *,
         epsilon: float | Decimal | None = None,
         delta: float | Decimal | None = None,
@@ -157,22 +176,34 @@ class Connection:
     ) -> Result:
         """Answer a query privately. `epsilon` and `delta` are the price of the whole query.
 
+        `parameters` are the values of its placeholders: a sequence for `?`, `%s` or `$1`, a mapping for `:name`.
+
         With `accuracy` (`Within(100)`, "2%", or one of these for each column by name) the price is the least that
         gives it; the most that it may cost is `epsilon`, else the policy's limit for one query, or what is left.
         `clipped` spends a part of the price on how much the bounds cut off: `result.clipped`, and in `result.notes`.
         """
         keywords = Asked(epsilon, delta, mechanism)
-        asked = repr((sql, keywords, self.asked, nonnegative, clipped))
+        asked = repr((sql, meaning(parameters), keywords, self.asked, nonnegative, clipped))
         if accuracy is None and (again := self._again(asked)) is not None:
             return again
-        draft, goals = self._draft(sql, keywords, accuracy, clipped=clipped)
+        draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
+        paid = self._search(draft)
+        if draft.missing:
+            draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
+        counted = [note for each in draft.searched for note in self._counted(each)]
         if goals:
-            return self._answer_as_exactly(draft, goals, nonnegative)
-        return self._answer(self._priced(draft, ()), nonnegative, asked)
+            result = self._answer_as_exactly(draft, goals, nonnegative)
+        else:
+            result = self._answer(self._priced(draft, ()), nonnegative, None if draft.notes else asked)
+        cost = draft.funds.plus(result.cost, paid)
+        notes = dict.fromkeys((*result.notes, *draft.notes, *counted))
+        return replace(result, cost=cost, replayed=result.replayed and paid == FREE, notes=tuple(notes))
 
+    @in_turn
     def explain(
         self,
         sql: str,
+        parameters: Parameters | None = None,
         *,
         epsilon: float | Decimal | None = None,
         delta: float | Decimal | None = None,
@@ -181,43 +212,62 @@ class Connection:
         clipped: bool = False,
     ) -> Explanation:
         """What the query would do and cost, at most. Touches no private data and spends nothing."""
-        chosen, remark = self._foresee(sql, Asked(epsilon, delta, mechanism), accuracy, clipped=clipped)
+        chosen, remark = self._foresee(sql, Asked(epsilon, delta, mechanism), accuracy, parameters, clipped=clipped)
         other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
         try:
-            foreseen = self._foresee(sql, Asked(epsilon, delta, other), accuracy, clipped=clipped)
+            foreseen = self._foresee(sql, Asked(epsilon, delta, other), accuracy, parameters, clipped=clipped)
             others = {other: self._explanation(*foreseen, {})}
         except Error:
             others = {}
         return self._explanation(chosen, remark, others)
 
+    @in_turn
     def prepare(
         self,
         sql: str,
-        epsilon: float | Decimal | None,
-        delta: float | Decimal | None,
-        mechanism: str | None,
+        epsilon: float | Decimal | None = None,
+        delta: float | Decimal | None = None,
+        mechanism: str | None = None,
         *,
+        parameters: Parameters | None = None,
         clipped: bool = False,
     ) -> Prepared:
         """Parse, plan, bound and price: all that can refuse does so here, before anything is charged."""
-        return self._priced(*self._draft(sql, Asked(epsilon, delta, mechanism), None, clipped=clipped))
+        draft, _ = self._draft(sql, Asked(epsilon, delta, mechanism), None, parameters, clipped=clipped)
+        if draft.missing:
+            raise InterfaceError(
+                f"not searched for yet: {', '.join(map(str, draft.missing))}",
+                hint="ask the query once, or let the steward run `dpsql bounds --search`",
+            )
+        return self._priced(draft, ())
 
     def _draft(
-        self, sql: str, keywords: Asked, accuracy: Accuracy | None, *, clipped: bool = False
+        self,
+        sql: str,
+        keywords: Asked,
+        accuracy: Accuracy | None,
+        parameters: Parameters | None = None,
+        *,
+        clipped: bool = False,
     ) -> tuple[Draft, tuple[Goal, ...]]:
         """A keyword goes before a hint in the SQL, a hint before a setting, that before the policy's default."""
         self._open()
+        self._look_again()
         if clipped and accuracy is not None:
             raise InterfaceError("clipped= and accuracy= are two questions", hint="ask with one, then with the other")
         with _about(sql):
-            tree = parse_query(sql)
+            tree = parse_query(sql, parameters)
+            said = tree.sql("duckdb") if parameters else sql
             asked = keywords.over(read_hints(sql)).over(self.asked)
             epsilon, delta = self._price(asked, accurate=accuracy is not None)
-            plan = build(tree, self._catalog)
             chosen = choose_mechanism(_mechanism(asked.mechanism or self.policy.defaults.mechanism), delta)
+            known = self.searches.knowledge(tree, self._catalog, chosen)
+            plan = build(tree, known.catalog)
             bounded = tuple(bound(release, chosen, self._catalog.max_public_keys) for release in plan.releases)
             checks = checks_of(bounded, chosen) if clipped else ()
-            draft = Draft(sql, plan, bounded, epsilon, delta, chosen, self._finisher.check(plan), checks)
+            types = self._finisher.check(plan)
+            draft = Draft(said, plan, bounded, epsilon, delta, chosen, types, checks)
+            draft = replace(draft, missing=known.missing, searched=known.stored, notes=known.notes)
             return draft, () if accuracy is None else read_goals(accuracy, plan.outputs)
 
     def _priced(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
@@ -228,19 +278,52 @@ class Connection:
             return draft.at(cheapest(draft.bounded, draft.plan, goals, draft.funds))
 
     def _foresee(
-        self, sql: str, keywords: Asked, accuracy: Accuracy | None, *, clipped: bool = False
+        self,
+        sql: str,
+        keywords: Asked,
+        accuracy: Accuracy | None,
+        parameters: Parameters | None = None,
+        *,
+        clipped: bool = False,
     ) -> tuple[Prepared, str | None]:
         """The query as it would run, or where its price depends on answers, at the most that it may cost."""
-        draft, goals = self._draft(sql, keywords, accuracy, clipped=clipped)
+        draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
         if goals:
             with suppress(BudgetExceeded):
                 draft = self._fitted(draft)
+        if draft.missing:
+            prepared, search = self._priced(draft, ()), self._search_cost(draft)
+            total = draft.funds.plus(prepared.bill.cost, search)
+            return replace(prepared, total=total), before(draft.missing, search)
         said = ", ".join(map(str, goals))
         if foreseeable(draft.plan, goals):
             return self._priced(draft, goals), f"the least that gives {said}" if goals else None
         pilot = draft.stages.pilots[0].cost
         remark = f"at most: a pilot ({pilot}, or more), or an earlier release, shows what {said} takes"
         return self._priced(draft, ()), remark
+
+    def _search(self, draft: Draft) -> Cost:
+        """Search for what the query needs and nobody searched for; refused as a whole if the query cannot follow."""
+        if not draft.missing:
+            return FREE
+        bills = [draft.within(draft.most).bill, *(self.searches.search(subject)[1] for subject in draft.missing)]
+        charges = [charge for bill in bills if (charge := charge_of(bill.releases)) is not None]
+        cost = self._search_cost(draft)
+        self._ledger.afford(self._request(draft.sql, reduce(add, charges), cost, ()))
+        for subject in draft.missing:
+            self.search(subject)
+        return cost
+
+    def search(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
+        """Search for the bounds of one subject, unless somebody did: charged as any release is."""
+        if self.searches.read(subject) is None:
+            plan, bill = self.searches.search(subject)
+            self._release(Prepared(f"a private search: {subject}", plan, bill, ()))
+        return self.searches.read(subject)
+
+    def _search_cost(self, draft: Draft) -> Cost:
+        bills = [self.searches.search(subject)[1] for subject in draft.missing]
+        return reduce(draft.funds.plus, (bill.cost for bill in bills), FREE)
 
     def _again(self, asked: str) -> Result | None:
         """The answer to what this session asked before, while the ledger has its releases."""
@@ -258,15 +341,16 @@ class Connection:
     def _answer(self, prepared: Prepared, nonnegative: bool, asked: str | None = None) -> Result:
         made = self._release(prepared)
         result = self._finished(prepared, made, nonnegative)
-        if asked is not None and made.origins:
+        if asked is not None and made.origins and not self._engine.live:
             self._recent.keep(asked, Kept(result, made.version, made.origins), prepared.plan)
         return replace(result, notes=(*result.notes, *made.counted))
 
     def _finished(self, prepared: Prepared, made: Made, nonnegative: bool) -> Result:
         released = {release.name: made.tables[release.name] for release in prepared.plan.releases}
         shares = clipped_shares(prepared.checks, made.tables)
-        bars = bar_columns(self._finisher, prepared.plan, released)
-        columns = {name: tabulate(table, bars[name], nonnegative=nonnegative) for name, table in released.items()}
+        fitted = fit_tables(prepared.plan, released)
+        bars = bar_columns(self._finisher, prepared.plan, fitted)
+        columns = {name: tabulate(table, bars[name], nonnegative=nonnegative) for name, table in fitted.items()}
         table = self._finisher.run(prepared.plan, columns)
         names = tuple(output.name for output in prepared.plan.outputs)
         return Result(
@@ -280,6 +364,7 @@ class Connection:
                 *map(str, shares),
                 *made.notes,
                 *([NOBODY] if _hidden(released) else []),
+                *([FITTED] if any(each.spread for each in fitted.values()) else []),
             ),
             shares,
             table,
@@ -462,6 +547,7 @@ class Connection:
 
     # the price of the next queries ----------------------------------------------------------------------------------
 
+    @in_turn
     def ask(self, asked: Asked) -> None:
         """What queries ask for from now on, unless they say it themselves; never above the policy's limits."""
         self._open()
@@ -469,6 +555,7 @@ class Connection:
         _mechanism(asked.mechanism or "auto")
         self.asked = asked
 
+    @in_turn
     def settle(self, sql: str) -> bool:
         """Take in `SET dpsql.epsilon = 0.2` (also delta, mechanism) or `RESET`; whether the text was one of them."""
         asked = read_setting(sql, self.asked)
@@ -478,6 +565,7 @@ class Connection:
 
     # the account ----------------------------------------------------------------------------------------------------
 
+    @in_turn
     def budget(self) -> BudgetStatus:
         """Caps, spent and remaining, for this analyst (and purpose) and for everyone, and what the rest would buy."""
         self._open()
@@ -544,14 +632,41 @@ class Connection:
 
     @cached_property
     def _catalog(self) -> Catalog:
+        return self._catalog_of(self.policy, self.analyst)
+
+    @cached_property
+    def _whole_catalog(self) -> Catalog:
+        """The steward's."""
+        return self._catalog_of(self.policy, None)
+
+    def _catalog_of(self, policy: Policy, analyst: str | None) -> Catalog:
         facts = self._engine.constraints(self.policy)
         if self._engine.verifiable:
             facts |= {(table.lower(), fact) for table, fact in self._ledger.facts(self.data_version())}
-        return make_catalog(self.policy, self._engine.schema(), facts, self.analyst, self._engine.public)
+        return make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public)
+
+    @cached_property
+    def searches(self) -> Searches:
+        """The private searches for bounds that the policy leaves open."""
+        return Searches(
+            self.policy,
+            self._ledger,
+            Fraction(self._default_delta),
+            lambda policy: self._catalog_of(policy, self.analyst),
+            lambda: self._whole_catalog,
+            lambda: self._archive(self._ledger.salt()),
+        )
 
     @cached_property
     def _finisher(self) -> Finisher:
         return Finisher(self._read_public)
+
+    def _look_again(self) -> None:
+        """Where others may write, what was known about public tables and constraints is asked anew for each query."""
+        if self._engine.live:
+            self._engine.public.forget()
+            self.__dict__.pop("_catalog", None)
+            self._finisher.forget()
 
     def _read_public(self, name: str) -> PublicRows:
         table = self._catalog.find(name)
@@ -566,7 +681,7 @@ class Connection:
             release_plan(p, "" if p.free else seen(self._engine.emit(p, None))) for p in prepared.bill.releases
         )
         return Explanation(
-            prepared.bill.cost,
+            prepared.cost,
             prepared.bill.mechanism,
             releases,
             alternatives,
@@ -590,10 +705,13 @@ class Connection:
 
     def commit(self) -> None:
         """Nothing to do: every charge is durable by itself."""
+        self._open()
 
     def rollback(self) -> None:
         """Nothing can be undone: what was released was released."""
+        self._open()
 
+    @in_turn
     def close(self) -> None:
         """Let go of the database and the ledger."""
         if not self._closed:

@@ -1,19 +1,80 @@
-"""Options of the whole suite, and the table of the neighbour search."""
+"""Options of the whole suite, its repeatable randomness, and the table of the neighbour search."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import threading
 from collections import Counter
+from collections.abc import Callable, Generator
+from typing import Any
 
+import hypothesis
+import numpy as np
 import pytest
 
+from dpsql.mechanisms import entropy
+
 NEIGHBOURS = "neighbour search"
+
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden-update", action="store_true", help="rewrite the golden files (refused in CI)")
     parser.addoption("--pairs", type=int, default=2_000, help="how many neighbouring pairs the neighbour test compares")
     parser.addoption("--pairs-seed", type=int, default=0, help="another seed, for other pairs")
+    parser.addoption("--noise-seed", type=int, default=0, help="another seed, for other noise in every test")
+
+
+# repeatable randomness --------------------------------------------------------------------------------------------------
+# What dpsql asks of the operating system is answered from a stream that the name of the test (or of the fixture) fixes,
+# so that no test of noise, in this process, fails by chance: what passes once passes everywhere, in any order and on any
+# worker. The samplers and the laws are the real ones, so a wrong law fails as it would with true randomness.
+
+_operating_system = os.urandom
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "true_randomness: the test is about the operating system's own random bytes")
+
+
+def _stream(name: str) -> Callable[[int], bytes]:
+    """Bytes in place of the operating system's, the same for the same name."""
+    generator = np.random.default_rng(int.from_bytes(hashlib.sha256(name.encode()).digest()))
+    lock = threading.Lock()
+
+    def urandom(count: int) -> bytes:
+        with lock:
+            return generator.bytes(count)
+
+    return urandom
+
+
+def _answer_from(source: Callable[[int], bytes]) -> None:
+    os.urandom = source
+    entropy._buffer.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    named = f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]"
+    _answer_from(_stream(f"{request.config.getoption('--noise-seed')} {named}"))
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    seeded = item.get_closest_marker("true_randomness") is None
+    _answer_from(_stream(f"{item.config.getoption('--noise-seed')} {item.nodeid}") if seeded else _operating_system)
+    try:
+        return (yield)
+    finally:
+        _answer_from(_operating_system)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from dpsql.budget.allocate import Priced
 from dpsql.expressions.expression import Value
 from dpsql.plan.public import PublicData
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +45,13 @@ class Exact:
 
 @dataclass(frozen=True, slots=True)
 class PublicRows:
-    """The rows of a public table. The columns in `types` come as text, since a data frame would change them."""
+    """The rows of a public table: an array for each column, and another that says where it is NULL.
 
-    frame: pd.DataFrame
+    The arrays hold numbers, or text where NumPy would change the values; `types` are the types they stand for.
+    """
+
+    values: Mapping[str, NDArray[Any]]
+    nulls: Mapping[str, NDArray[np.bool_]]
     types: Mapping[str, str]
 
 
@@ -73,6 +74,11 @@ class Engine(ABC):
     @abstractmethod
     def verifiable(self) -> bool:
         """Can a fact that was verified for a version be relied on (nobody writes to this version)?"""
+
+    @property
+    @abstractmethod
+    def live(self) -> bool:
+        """May somebody write to the tables, or alter them, while they are open here?"""
 
     @property
     @abstractmethod

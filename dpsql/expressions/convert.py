@@ -148,7 +148,7 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
     name = f"the function {name_of(node)}" if isinstance(node, exp.Func) else name_of(node)
     if isinstance(node, exp.Placeholder | exp.Parameter):
         return refuse(  # type: ignore[return-value]
-            "parameters are not supported yet", node, hint="write the value itself: WHERE amount > 100"
+            "a parameter has no place here", node, hint="write the value itself: WHERE amount > 100"
         )
     if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
         return refuse(  # type: ignore[return-value]

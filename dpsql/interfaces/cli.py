@@ -257,6 +257,20 @@ def check(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> Non
         raise typer.Exit(1)
 
 
+@app.command()
+def bounds(
+    db: Database, policy: PolicyFile = None, ledger: Ledger = None,
+    search: Annotated[bool, typer.Option("--search", help="Make the searches that nobody made yet; charged.")] = False,
+) -> None:  # fmt: skip
+    """For the steward: what private searches found for `auto` in the policy, as lines to store in it."""
+    from dpsql.interfaces import steward
+
+    with waiting("searching"), _connect(db, policy, ledger, None, steward=True) as session:
+        lines = steward.found(session, search=search)
+    for line in lines:
+        typer.echo(line)
+
+
 def _accuracy(within: list[str] | None) -> str | dict[str, str] | None:
     """One amount for all columns, or `column=amount` for some."""
     if not within:

@@ -2,69 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from dpsql.errors import InterfaceError
+from dpsql.interfaces.dbapi_types import digits
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from dpsql.parse import Parameters
     from dpsql.release.result import Result
     from dpsql.session import Connection
 
+Row = tuple[Any, ...]
+
 
 class Cursor:
-    """One query at a time; the rows of its answer, fetched as often as PEP 249 allows: once."""
+    """One query at a time; the rows of its answer, fetched as often as PEP 249 allows: once.
+
+    `result` is the whole answer, with its error bars and cost. A cursor belongs to one thread; its connection does not.
+    """
 
     arraysize = 1
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.result: Result | None = None
-        self._rows: Iterator[tuple[Any, ...]] = iter(())
+        self._rows: Iterator[Row] = iter(())
+        self._next: list[Result] = []
+        self._closed = False
 
     @property
-    def description(self) -> list[tuple[Any, ...]] | None:
-        """Name and type of each column."""
+    def description(self) -> list[Row] | None:
+        """Name, type (DuckDB's name, equal to one of PEP 249's type objects), precision and scale of each column."""
         if self.result is None:
             return None
         named = zip(self.result.columns, self.result.types, strict=True)
-        return [(name, type_, None, None, None, None, None) for name, type_ in named]
+        return [(name, type_, None, None, *digits(type_), None) for name, type_ in named]
 
     @property
     def rowcount(self) -> int:
         """How many rows the answer has."""
         return -1 if self.result is None else len(self.result)
 
-    def execute(self, operation: str, parameters: object = None) -> Self:
+    def execute(self, operation: str, parameters: Parameters | None = None) -> Self:
         """Run a query at the policy's default price, or that of a hint or of `SET dpsql.epsilon = 0.2` before it."""
-        if parameters:
-            raise InterfaceError("parameters are not supported", hint="write the values into the SQL")
-        self.close()
-        if self.connection.settle(operation):
-            return self
-        self.result = self.connection.query(operation)
-        self._rows = iter(self.result.fetchall())
+        self._forget()
+        if not self.connection.settle(operation):
+            self._show(self.connection.query(operation, parameters or None))
         return self
 
-    def fetchone(self) -> tuple[Any, ...] | None:
+    def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> Self:
+        """Run a query once for each set of parameters; `nextset` goes from one answer to the next.
+
+        All are planned before the first is charged, so that a refusal costs nothing.
+        """
+        self._forget()
+        asked = list(seq_of_parameters)
+        for parameters in asked:
+            self.connection.explain(operation, parameters)
+        self._next = [self.connection.query(operation, parameters) for parameters in asked]
+        self.nextset()
+        return self
+
+    def nextset(self) -> bool | None:
+        """Go on to the next answer of `executemany`; None if there is none."""
+        self._open()
+        if not self._next:
+            return None
+        self._show(self._next.pop(0))
+        return True
+
+    def fetchone(self) -> Row | None:
         """The next row."""
-        self._ran()
+        self._answer()
         return next(self._rows, None)
 
-    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """The next `size` rows."""
-        self._ran()
-        return [row for _, row in zip(range(size or self.arraysize), self._rows, strict=False)]
+    def fetchmany(self, size: int | None = None) -> list[Row]:
+        """The next `size` rows; without it, `arraysize` rows."""
+        self._answer()
+        return list(islice(self._rows, self.arraysize if size is None else max(size, 0)))
 
-    def fetchall(self) -> list[tuple[Any, ...]]:
+    def fetchall(self) -> list[Row]:
         """All rows that are left."""
-        self._ran()
+        self._answer()
         return list(self._rows)
 
-    def close(self) -> None:
-        """Forget the answer."""
-        self.result, self._rows = None, iter(())
+    def df(self) -> pd.DataFrame:
+        """The whole answer as a pandas DataFrame."""
+        return self._answer().df()
 
-    def _ran(self) -> None:
+    def arrow(self) -> pa.Table:
+        """The whole answer as an Arrow table (needs pyarrow)."""
+        return self._answer().arrow()
+
+    def pl(self) -> pl.DataFrame:
+        """The whole answer as a polars DataFrame (needs polars)."""
+        return self._answer().pl()
+
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """Nothing to prepare: values are bound as they are."""
+        self._open()
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Nothing to prepare: no value is cut."""
+        self._open()
+
+    def close(self) -> None:
+        """Forget the answer; the cursor cannot be used after this."""
+        self.result, self._rows, self._next = None, iter(()), []
+        self._closed = True
+
+    def __iter__(self) -> Iterator[Row]:
+        self._answer()
+        return self._rows
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        if self._closed:
+            raise InterfaceError("this cursor is closed", hint="take a new one: connection.cursor()")
+        self.connection._open()
+
+    def _forget(self) -> None:
+        self._open()
+        self.result, self._rows, self._next = None, iter(()), []
+
+    def _show(self, result: Result) -> None:
+        self.result, self._rows = result, iter(result.fetchall())
+
+    def _answer(self) -> Result:
+        self._open()
         if self.result is None:
-            raise InterfaceError("there is no answer to fetch", hint="call execute first")
+            raise InterfaceError("there is no answer to fetch", hint="call execute first, with a query")
+        return self.result

@@ -64,7 +64,7 @@ def _types() -> list[str]:
 
 
 def _aggregates() -> list[str]:
-    names = {"count(*)", "count(DISTINCT <unit>)"}
+    names = {"count(*)", "count(DISTINCT x)", "approx_count_distinct(x)"}
     for kind, name in _FUNCTIONS.items():
         if name not in REFUSED_AGGREGATES:
             names.add("count_if(…)" if kind is exp.CountIf else f"{name}(x)")

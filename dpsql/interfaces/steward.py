@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +46,24 @@ def check(db: Connection) -> Checked:
 
 def _is_fact(name: str) -> bool:
     return name.startswith(("unique:", "foreign_key:"))
+
+
+def found(db: Connection, *, search: bool) -> Iterator[str]:
+    """A line for each `auto` of the policy: what was found in this version of the data, if it was searched for."""
+    subjects = db.policy.searched()
+    if not subjects:
+        yield "# the policy leaves nothing to a search: write `bounds: auto` for a column, `max_rows_per_unit: auto`"
+    for subject in subjects:
+        made = db.search(subject) if search else db.searches.read(subject)
+        where = f"tables.{subject.table}" + (f".columns.{subject.column}" if subject.column else "")
+        if made is None:
+            yield f"# {where}: not searched for yet (`dpsql bounds --search` does, or the first query that needs it)"
+        elif made[0] is None:
+            yield f"# {where}: too few units to tell"
+        elif subject.column is None:
+            yield f"{where}.max_rows_per_unit: {made[0].upper}"
+        else:
+            yield f"{where}: {{min: {made[0].lower}, max: {made[0].upper}}}"
 
 
 def draft(database: Path, policy: Path, dataset: str) -> tuple[Path, Path]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dpsql.interfaces.numbers import plain
 from dpsql.plan.catalog import PrivateTable, PublicTable, Table, UnavailableTable
 from dpsql.policy import Column, Policy, fold
+from dpsql.policy.auto import UNSEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +72,8 @@ def _owner(known: Table, policy: Policy) -> str:
     rows, unit = policy.rows_per_unit(known.name), _unit(known)
     far = isinstance(known, PrivateTable) and known.scan.path
     whose = "each unit has" if unit is None else f"the unit is {'found through ' if far else ''}{unit},"
+    if rows == UNSEARCHED:
+        return f"private: {whose} as many rows{' each' if unit else ''} as a private search finds"
     return f"private: {whose} up to {rows} row{'s' if rows > 1 else ''}{' each' if unit else ''}"
 
 
@@ -83,4 +86,6 @@ def _note(name: str, column: Column, table: Table) -> str:
         parts.append(f"values of {column.values_from}")
     if column.min is not None or column.max is not None:
         parts.append(" to ".join("?" if each is None else plain(each) for each in (column.min, column.max)))
+    if column.bounds is not None:
+        parts.append("bounds found by a private search")
     return "; ".join(parts + ([] if column.nulls else ["never NULL"]))

@@ -7,8 +7,8 @@ that of a count, gives spread Δ). Then the choice is ε-DP and (ε²/8)-zCDP wi
 exp(−s'/scale), the loss at a cell is log(P/P') = d/scale + log(Z'/Z). Over all cells d/scale varies by at most ε and
 the second term is constant, so the loss lies in some interval of length ε. It cannot be positive everywhere, nor
 negative everywhere, since both laws have mass one; so |loss| ≤ ε. Let K(α) be the log of the mean of exp(α·loss) under
-P'. Then K(0) = K(1) = 0, and K'' is the variance of the loss under a tilted law, at most (ε/2)² as the loss has range ε; so
-(α−1)·D_α(P‖P') = K(α) ≤ α(α−1)·ε²/8 for α > 1.
+P'. Then K(0) = K(1) = 0, and K'' is the variance of the loss under a tilted law, at most (ε/2)² since the loss has the
+range ε; so (α−1)·D_α(P‖P') = K(α) ≤ α(α−1)·ε²/8 for α > 1.
 Choices of which a unit moves the k-th by a spread r_k, Σ r_k ≤ spread, are together Σ r_k/scale ≤ ε and
 Σ (r_k/scale)²/8 ≤ ε²/8: a unit that is spread over groups pays once.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from sqlglot import exp, parse
+from sqlglot import Dialect, exp
 from sqlglot.errors import ParseError as SyntaxProblem
 from sqlglot.errors import SqlglotError
 
-from dpsql.errors import ParseError, Span, UnsupportedQuery
+from dpsql.errors import Error, ParseError, Span, UnsupportedQuery
 from dpsql.parse.asked import SETTINGS
+from dpsql.parse.parameters import Parameters, bind
 from dpsql.parse.span import refuse
 
 MAX_LENGTH = 200_000
@@ -18,15 +19,14 @@ DIALECT = "duckdb"
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 
-def parse_query(sql: str) -> exp.Query:
-    """The syntax tree of one read-only query.
+def parse_query(sql: str, parameters: Parameters | None = None) -> exp.Query:
+    """The syntax tree of one read-only query, with the parameters' values as literals in it.
 
     The length and the nesting are limited, so that parsing takes bounded time and stack whatever is sent.
     """
-    if len(sql) > MAX_LENGTH:
-        raise ParseError(f"the query has {len(sql):,} characters; at most {MAX_LENGTH:,} are read")
+    _limit_length(len(sql))
     _limit_nesting(sql)
-    statements = _statements(sql)
+    statements = _statements(sql, parameters)
     if not statements:
         raise ParseError("there is no query", hint="write a SELECT, for example: SELECT count(*) FROM …")
     if len(statements) > 1:
@@ -52,9 +52,15 @@ def parse_query(sql: str) -> exp.Query:
     return statement
 
 
-def _statements(sql: str) -> list[exp.Expr]:
+def _statements(sql: str, parameters: Parameters | None) -> list[exp.Expr]:
     try:
-        return [s for s in parse(sql, dialect=DIALECT) if s is not None and not isinstance(s, exp.Semicolon)]
+        dialect = Dialect.get_or_raise(DIALECT)
+        tokens = bind(dialect.tokenize(sql), parameters)
+        _limit_length(sum(len(token.text) for token in tokens))
+        found = dialect.parser().parse(tokens, sql)
+        return [s for s in found if s is not None and not isinstance(s, exp.Semicolon)]
+    except Error:
+        raise
     except SyntaxProblem as problem:
         detail = problem.errors[0] if problem.errors else {}
         raise ParseError(
@@ -81,6 +87,11 @@ def _span(sql: str, detail: dict[str, object]) -> Span | None:
     begin = sum(len(part) + 1 for part in sql.split("\n")[: line - 1])
     end = min(len(sql), begin + column)
     return Span(max(0, end - len(text)), end) if sql else None
+
+
+def _limit_length(length: int) -> None:
+    if length > MAX_LENGTH:
+        raise ParseError(f"the query has {length:,} characters; at most {MAX_LENGTH:,} are read")
 
 
 def _limit_nesting(sql: str) -> None:

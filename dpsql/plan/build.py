@@ -19,8 +19,10 @@ from dpsql.plan.clauses import (
     expanded,
     from_items,
     group_keys,
+    is_grouped,
     items_of,
     no_limit,
+    no_more,
     only,
     subqueries,
     title_of,
@@ -34,12 +36,15 @@ from dpsql.plan.join_refusals import SUBQUERY, check_exists
 from dpsql.plan.membership import Membership, conjuncts_of, in_conditions, split_where
 from dpsql.plan.normal import conjunction, normal
 from dpsql.plan.outputs import open_output, release_output, united
-from dpsql.plan.plan import Output, Plan, Release
+from dpsql.plan.plan import Bar, Family, Output, Plan, Release
 from dpsql.plan.public_keys import public_values
+from dpsql.plan.read_windows import with_windows
 from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relate_joins import existing
-from dpsql.plan.relation import Item, Relation
+from dpsql.plan.relate_sets import distinct_rows, set_operation, without_owner, without_people
+from dpsql.plan.relation import Aggregate, Item, Relation
 from dpsql.plan.scope import Correlated, Named, Scope, named, scope_of
+from dpsql.plan.sets import Keys, made_family, union_of
 
 ROW = "_row"
 
@@ -89,7 +94,7 @@ def build(query: exp.Query, catalog: Catalog) -> Plan:
     for tree in trees:
         check_finishing(tree, tables)
     public = sorted(builder.public & {table.name for tree in trees for table in tree.find_all(exp.Table)})
-    return Plan(tuple(builder.releases), made.node, tuple(public), made.outputs, made.row)
+    return Plan(tuple(builder.releases), made.node, tuple(public), made.outputs, made.row, tuple(builder.families))
 
 
 def _names(query: exp.Expr) -> frozenset[str] | None:
@@ -102,7 +107,7 @@ def _names(query: exp.Expr) -> frozenset[str] | None:
 def _reserved(query: exp.Query) -> None:
     """A name like `_r0` is a released table's; the analyst's own would stand before it."""
     for node in query.find_all(exp.CTE, exp.TableAlias):
-        if node.alias_or_name.lower().startswith("_r") and node.alias_or_name[2:].isdigit():
+        if node.alias_or_name.lower().startswith(("_r", "_s")) and node.alias_or_name[2:].isdigit():
             raise refuse(f"the name {node.alias_or_name} is reserved", node, kind=ParseError, hint="take another name")
 
 
@@ -151,13 +156,15 @@ class _Builder:
     names: Collection[str] | None = None
     releases: list[Release] = field(default_factory=list)
     public: set[str] = field(default_factory=set)
+    families: list[Family] = field(default_factory=list)
 
     # queries ------------------------------------------------------------------------------------------------------
 
     def query(self, node: exp.Expr, ctes: Mapping[str, Made], *, top: bool = False) -> Made:
         """Any query: WITH, set operations, SELECT, brackets."""
         if isinstance(node, exp.Subquery):
-            return self.query(node.this, ctes, top=top)
+            no_more(node)
+            return self.query(node.this, self._with(node, ctes), top=top)
         ctes = self._with(node, ctes)
         if isinstance(node, exp.SetOperation):
             return self._set_operation(node, ctes)
@@ -184,18 +191,17 @@ class _Builder:
             node.set("with_", None)
         return seen
 
-    def _set_operation(self, node: exp.SetOperation, ctes: Mapping[str, Made]) -> Open:
-        sides = [self.query(side, ctes) for side in (node.left, node.right)]
-        for side, tree in zip(sides, (node.left, node.right), strict=True):
-            if isinstance(side, Private):
-                raise refuse(
-                    f"{node.key.upper()} over private rows is not supported",
-                    tree,
-                    hint="aggregate each side first: SELECT … count(*) … UNION ALL SELECT … count(*) …",
-                )
-        left, right = (side for side in sides if isinstance(side, Open))
-        node.set("this", left.node)
-        node.set("expression", right.node)
+    def _set_operation(self, node: exp.SetOperation, ctes: Mapping[str, Made]) -> Made:
+        trees = (node.left, node.right)
+        left, right = (self.query(tree, ctes) for tree in trees)
+        if isinstance(left, Private) and isinstance(right, Private):
+            return Private(set_operation(node, left.relation, right.relation), (*left.tables, *right.tables))
+        for side, tree in zip((left, right), trees, strict=True):
+            if isinstance(side, Open) and (isinstance(left, Private) or isinstance(right, Private)):
+                raise without_people(node, tree, public=side.below is not None)
+        assert isinstance(left, Open) and isinstance(right, Open)
+        for name, side, tree in (("this", left, trees[0]), ("expression", right, trees[1])):
+            node.set(name, exp.Subquery(this=side.node) if isinstance(tree, exp.Subquery) else side.node)
         return Open(node, united(left.outputs, right.outputs))
 
     # SELECT -------------------------------------------------------------------------------------------------------
@@ -313,15 +319,16 @@ class _Builder:
         node: exp.Select,
         source: Private,
         scope: Scope,
-        keys: Sequence[Expression],
+        keys: Keys,
         ctes: Mapping[str, Made],
         *,
         top: bool,
     ) -> Open:
-        name = f"_r{len(self.releases)}"
-        group = Grouping(scope, tuple(keys), lambda c: exp.column(c, table=name), lambda q: self._subquery(q, ctes))
-        slot = len(self.releases)
-        self.releases.append(None)  # type: ignore[arg-type]
+        slot, sets = len(self.releases), list(dict.fromkeys(keys.sets))
+        releases = [f"_r{slot + i}" for i in range(len(sets))]
+        name = releases[0] if keys.plain else f"_s{slot}"
+        group = Grouping(scope, keys, lambda c: exp.column(c, table=name), lambda q: self._subquery(q, ctes))
+        self.releases += [None] * len(sets)  # type: ignore[list-item]
         outputs, items = [], []
         for item in node.expressions:
             title = title_of(item)
@@ -329,7 +336,7 @@ class _Builder:
             made = group.rewrite(inner.copy())
             outputs.append(release_output(title, made, name, group.aggregates))
             items.append(exp.alias_(made, title, quoted=True))
-        finishing = exp.Select(expressions=items, from_=exp.From(this=exp.to_table(name)))
+        finishing = exp.Select(expressions=items)
         if node.args.get("having") is not None:
             finishing.set("where", exp.Where(this=group.rewrite(node.args["having"].this)))
         for part in ("qualify", "windows", "order", "limit", "offset", "distinct", "with_"):
@@ -340,21 +347,37 @@ class _Builder:
         row = name if top and node.args.get("distinct") is None else None
         if row is not None:
             finishing.append("expressions", exp.alias_(exp.column(ROW, table=name), "_row", quoted=True))
-        items_ = tuple(Item(f"_k{i}", key) for i, key in enumerate(keys))
+        family = made_family(name, releases, keys)
+        for number, (release, chosen) in enumerate(zip(releases, sets, strict=True)):
+            place = keys.sets.index(chosen)
+            bars = [replace(bar, expression=family.over(place, bar.expression)) for bar in group.bars]
+            items_ = [Item(f"_k{i}", keys.expressions[i]) for i in chosen]
+            self.releases[slot + number] = self._asked(release, source, items_, group.aggregates, bars)
+        parts = (("_k", len(keys.expressions)), ("_a", len(group.aggregates)), ("_b", len(group.bars)))
+        columns = [f"{kind}{i}" for kind, many in parts for i in range(many)]
+        finishing.set("from_", exp.From(this=exp.to_table(name) if keys.plain else union_of(family, columns)))
+        if not keys.plain:
+            self.families.append(family)
+            outputs = [replace(output, direct=None) for output in outputs]
+        return Open(finishing, tuple(outputs), row)
+
+    def _asked(
+        self, name: str, source: Private, keys: Sequence[Item], aggregates: Sequence[Aggregate], bars: Sequence[Bar]
+    ) -> Release:
+        """A release in its canonical form, with the values of keys that read public tables only."""
         most, public = self.catalog.max_public_keys, self.catalog.public
-        listed = {item.name: public_values(source.relation, item.expression, public, most) for item in items_}
+        listed = {item.name: public_values(source.relation, item.expression, public, most) for item in keys}
         asked = Release(
             name,
             source.name,
             source.relation,
-            items_,
-            tuple(group.aggregates),
+            tuple(keys),
+            tuple(aggregates),
             max(table.groups_per_unit for table in source.tables),
-            tuple(group.bars),
+            tuple(bars),
             tuple((key, domain) for key, domain in listed.items() if domain is not None),
         )
-        self.releases[slot] = canonical(asked)
-        return Open(finishing, tuple(outputs), row)
+        return canonical(asked)
 
     # below the aggregate --------------------------------------------------------------------------------------------
 
@@ -370,15 +393,25 @@ class _Builder:
         aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
         relation, scope = self._chosen(node, joined, aliases, ctes)
         source = Private(relation, tables)
-        items = expanded(node, scope)
-        node.set("expressions", items)
+        node.set("expressions", expanded(node, scope))
+        if not is_grouped(node):
+            if top and node.args.get("distinct") is None and any(e.find(exp.Window) for e in node.expressions):
+                raise _lists_rows(source, node)
+            scope = _with_windows(node, scope)
+            source = Private(scope.relation, tables)
         keys = group_keys(node, scope)
         if keys is None:
             if top:
                 items_of(node.expressions, scope)
                 raise _lists_rows(source, node)
             return Private(self._rows(node, scope), tables)
-        owner = next((key for key in keys if relation.owner_of(key) is not None), None)
+        owner = next((key for key in keys.expressions if scope.relation.owner_of(key) is not None), None)
+        if owner is not None and not keys.plain:
+            raise refuse(
+                f"some of these grouping sets show each {owner}, which is private, and others mix the rows of all",
+                node.args["group"],
+                hint=f"GROUP BY {owner} alone in a subquery, and use ROLLUP above it",
+            )
         if owner is not None:
             if top:
                 raise _lists_units(source, node, str(owner))
@@ -471,32 +504,51 @@ class _Builder:
         no_limit(node)
         return projected(scope.relation, items_of(node.expressions, scope))
 
-    def _per_unit(self, node: exp.Select, scope: Scope, keys: Sequence[Expression]) -> Relation:
+    def _per_unit(self, node: exp.Select, scope: Scope, keys: Keys) -> Relation:
         """GROUP BY with the unit among the keys: one row (or a few) per unit, still unit-local."""
-        no_limit(node)
-        if node.args.get("distinct") is not None and node.args.get("group") is not None:
-            raise refuse(
-                "DISTINCT over groups of private rows is not supported",
-                node.args["distinct"],
-                hint="put the SELECT into a subquery and group once more by the unit and the columns",
-            )
+        no_limit(node, "limit", "offset")
         group = Grouping(
-            scope, tuple(keys), lambda c: exp.column(c, quoted=True), lambda q: self._subquery(q, {}), per_unit=True
+            scope, keys, lambda c: exp.column(c, quoted=True), lambda q: self._subquery(q, {}), per_unit=True
         )
-        items = [
-            exp.alias_(group.rewrite((e.this if isinstance(e, exp.Alias) else e).copy()), title_of(e), quoted=True)
-            for e in node.expressions
-        ]
+        above = exp.Select(
+            expressions=[
+                exp.alias_(group.rewrite(unaliased(e).copy()), title_of(e), quoted=True) for e in node.expressions
+            ]
+        )
+        for part in ("qualify", "windows"):
+            clause = node.args.get(part)
+            rewritten = [group.rewrite(c) for c in clause] if isinstance(clause, list) else clause
+            above.set(part, group.rewrite(clause, aliases=True) if isinstance(clause, exp.Expr) else rewritten)
         having = node.args.get("having")
         condition = None if having is None else group.rewrite(having.this)
         grouped = unit_grouped(
             scope.relation,
-            [Item(f"_k{i}", k) for i, k in enumerate(keys)],
+            [Item(f"_k{i}", k) for i, k in enumerate(keys.expressions)],
             [(f"_a{i}", a) for i, a in enumerate(group.aggregates)],
         )
         if condition is not None:
             grouped = filtered(grouped, convert(condition, scope_of(grouped, "")))
-        return projected(grouped, items_of(items, scope_of(grouped, "")))
+        shown = _with_windows(above, scope_of(grouped, ""))
+        made = projected(shown.relation, items_of(above.expressions, shown))
+        if node.args.get("distinct") is None or node.args.get("group") is None:
+            return made
+        if not any(f.owner is not None and not f.padded for f in made.fields):
+            owner = next(str(key) for key in keys.expressions if scope.relation.owner_of(key) is not None)
+            raise without_owner(node.args["distinct"], "DISTINCT over groups", owner)
+        return distinct_rows(made)
+
+
+def _with_windows(node: exp.Select, scope: Scope) -> Scope:
+    """The scope after window functions and QUALIFY, which are taken out of the tree."""
+    relation = with_windows(node, scope)
+    aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+    scope = replace(scope, relation=relation, aliases=aliases)
+    qualify = node.args.get("qualify")
+    if qualify is not None:
+        scope = replace(scope, relation=filtered(relation, _condition(qualify.this, scope)))
+    node.set("qualify", None)
+    node.set("windows", None)
+    return scope
 
 
 def _below(made: Made, node: exp.Expr | Span | None) -> Relation:
@@ -533,7 +585,8 @@ def _is_plain(query: exp.Select) -> bool:
     """Rows as they are found: neither grouped nor cut off. (DISTINCT changes nothing for EXISTS and IN.)"""
     distinct_on = query.args.get("distinct") is not None and query.args["distinct"].args.get("on") is not None
     parts = ("group", "having", "limit", "offset", "qualify", "windows")
-    return not (distinct_on or any(query.args.get(p) for p in parts) or any(map(has_aggregate, query.expressions)))
+    computed = any(has_aggregate(e) or e.find(exp.Window) is not None for e in query.expressions)
+    return not (distinct_on or computed or any(query.args.get(p) for p in parts))
 
 
 def _renamed(made: Made, alias: exp.Expr | None) -> Made:

@@ -27,6 +27,8 @@ from dpsql.plan.normal import TRUE, conjunction, conjuncts, normal
 from dpsql.plan.plan import Release
 from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relation import Aggregate, Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
+from dpsql.plan.set_operations import UnionAll
+from dpsql.plan.window import Over, Windowed
 
 MOST_NODES = 2_000
 
@@ -76,12 +78,29 @@ def describe_relation(relation: Relation) -> list[Any]:
             return [kind, _describe_part(left), _describe_part(right), write(condition)]
         case Exists(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
             return ["exists", relation.negated, describe_relation(source), _describe_part(inner), write(condition)]
+        case UnionAll(parts=sides):
+            return ["union all", [describe_relation(p) for p in sides], _names(relation)]
+        case Windowed(source=Relation() as source, calls=calls):
+            return ["window", describe_relation(source), _names(source), [[n, write_over(c)] for n, c in calls]]
     raise TypeError(f"no description of {type(relation).__name__}")
 
 
 def _describe_part(part: Part) -> list[Any]:
     """A side of a join: its rows, and what its fields are called there."""
     return [describe_relation(part.relation), list(part.names)]
+
+
+def _names(relation: Relation) -> list[str]:
+    return [f.name for f in relation.fields]
+
+
+def write_over(over: Over) -> list[Any]:
+    """A window function as a JSON value."""
+    aggregate = None if over.aggregate is None else write_aggregate(over.aggregate)
+    order_by = [[write(o.expression), o.descending, o.nulls_first] for o in over.order]
+    frame = [over.frame.kind, over.frame.start, over.frame.end]
+    called = [over.function, aggregate, [write(a) for a in over.args], over.number, over.ignore_nulls]
+    return [*called, [write(e) for e in over.partition], order_by, frame]
 
 
 def write_aggregate(aggregate: Aggregate) -> list[Any]:

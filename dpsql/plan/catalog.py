@@ -13,7 +13,7 @@ from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_
 from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Column as Reference
 from dpsql.expressions.expression import Value
-from dpsql.expressions.types import Kind, Type
+from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.plan.ownership import Facts, Schema, labels_of, path_to_unit, stored_column, unverified
 from dpsql.plan.public import NoPublicData, PublicData
 from dpsql.plan.relation import UNIT, Field, PublicScan, Scan
@@ -54,6 +54,8 @@ class PublicTable:
         return PublicScan(tuple(fields), False, 1, False, self.name)
 
 
+FOUND = "found for"
+SEARCHABLE = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.DATE, Kind.TIMESTAMP)
 Table = PrivateTable | PublicTable | UnavailableTable
 LISTED = 10_000
 """Up to so many values are taken from the public table that a column refers to."""
@@ -165,7 +167,13 @@ def _seen(table: PrivateTable, declared: Declared, allowed: frozenset[str] | Non
 
 
 def _public(name: str, declared: Declared, stored: Mapping[str, str], allowed: frozenset[str] | None) -> PublicTable:
-    wanted = list(declared.columns) if declared.columns is not None else list(stored)
+    """What it names, or else every column of a type that dpsql knows: the others do not exist for analysts."""
+    known = [column for column, type_ in stored.items() if from_engine(type_) is not None]
+    wanted = list(declared.columns) if declared.columns is not None else known
+    if not wanted:
+        raise PolicyError(
+            f"tables.{name}: it has no column of a type that can be shown", hint="leave the table out of the policy"
+        )
     columns = [stored_column(name, each, stored) for each in wanted if allowed is None or fold(each) in allowed]
     return PublicTable(name, tuple(column for column, _ in columns), tuple(type_ for _, type_ in columns))
 
@@ -188,13 +196,19 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
         fields.append(Field(stored_name, type_, domain, attribute=owner == UNIT or single, owner=owner))
     rows = 1 if declared.by_row else policy.rows_per_unit(name)
     unique = tuple(f.name for f in fields if f.name.lower() in keys)
-    scan = Scan(tuple(fields), declared.by_row, rows, single, name, unit, path, unique)
+    owners = path[-1].table if path else name
+    of_unit = None if unit is None else stored_column(owners, unit, schema[owners.lower()])[1]
+    scan = Scan(tuple(fields), declared.by_row, rows, single, name, unit, path, unique, unit_type=of_unit)
     return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name))
 
 
 def _domain(where: str, spec: Column, type_: Type) -> Domain:
-    declared = f"declared for {where}"
+    declared = f"declared for {where}" if spec.bounds is None else f"{FOUND} {where} by a private search"
     known = of_type(type_)
+    if spec.bounds is not None and type_.kind not in SEARCHABLE:
+        raise PolicyError(
+            f"tables.{where}: bounds are searched for numbers and dates only", hint="delete `bounds: auto`"
+        )
     if type_.kind is not Kind.BOOLEAN:
         known = Domain(known.lower, known.upper, None, True, known.nan, known.origin)
     if spec.values is not None:

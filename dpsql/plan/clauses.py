@@ -13,6 +13,7 @@ from dpsql.parse.span import refuse
 from dpsql.plan.group import has_aggregate
 from dpsql.plan.relation import Item
 from dpsql.plan.scope import Scope
+from dpsql.plan.sets import Keys, group_by, plain_keys
 
 
 def from_items(node: exp.Select) -> list[exp.Expr]:
@@ -52,9 +53,17 @@ def _outermost(root: exp.Expr) -> list[exp.Expr]:
     ]
 
 
-def no_limit(node: exp.Select) -> None:
+def no_more(node: exp.Subquery) -> None:
+    """Refuse what stands after the closing bracket of a query, and would be overlooked."""
+    for name, part in node.args.items():
+        if part and name not in ("this", "alias", "with_"):
+            word = name.strip("_").upper()
+            raise refuse(f"{word} after the closing bracket is not supported", node, hint="move it inside the brackets")
+
+
+def no_limit(node: exp.Select, *parts: str) -> None:
     """Refuse what chooses rows of a private relation by other rows."""
-    for part in ("limit", "offset", "qualify", "windows"):
+    for part in parts or ("limit", "offset", "qualify", "windows"):
         if node.args.get(part) is not None:
             clause = node.args[part]
             raise refuse(
@@ -99,30 +108,30 @@ def items_of(expressions: Sequence[exp.Expr], scope: Scope) -> list[Item]:
     return items
 
 
-def group_keys(node: exp.Select, scope: Scope) -> list[Expression] | None:
-    """The keys of a grouped SELECT (SELECT DISTINCT groups by everything); None if it is not grouped."""
-    group, distinct = node.args.get("group"), node.args.get("distinct")
+def is_grouped(node: exp.Select) -> bool:
+    """Does the SELECT aggregate, over groups or over all rows?"""
     clauses = [
         *node.expressions,
         *(node.args[p] for p in ("having", "order", "qualify") if node.args.get(p) is not None),
     ]
-    aggregated = any(has_aggregate(clause) for clause in clauses)
-    if group is None and not aggregated:
+    return node.args.get("group") is not None or any(has_aggregate(clause) for clause in clauses)
+
+
+def group_keys(node: exp.Select, scope: Scope) -> Keys | None:
+    """The keys of a grouped SELECT (SELECT DISTINCT groups by everything); None if it is not grouped."""
+    group, distinct = node.args.get("group"), node.args.get("distinct")
+    if not is_grouped(node):
         if distinct is None or distinct.args.get("on") is not None:
             return None
-        return _distinct([convert(unaliased(e), scope) for e in node.expressions])
+        return plain_keys([convert(unaliased(e), scope) for e in node.expressions])
     if group is None:
-        return []
-    sets = [part for name in ("rollup", "cube", "grouping_sets") for part in group.args.get(name) or ()]
+        return plain_keys([])
     if group.args.get("all"):
-        return _distinct([convert(unaliased(e), scope) for e in node.expressions if not has_aggregate(e)])
-    return _distinct([_group_key(key, node, scope) for key in [*group.expressions, *sets]])
+        return plain_keys([convert(unaliased(e), scope) for e in node.expressions if not has_aggregate(e)])
+    return group_by(group, lambda key: _group_key(key, node, scope))
 
 
 def _group_key(key: exp.Expr, node: exp.Select, scope: Scope) -> Expression:
-    if isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets):
-        name = key.key.upper().replace("GSETS", "G SETS")
-        raise refuse(f"GROUP BY {name} is not supported yet", key, hint="ask for each grouping in a query of its own")
     if isinstance(key, exp.Literal) and not key.args.get("is_string"):
         position = int(key.name) if key.name.isdigit() else 0
         if not 1 <= position <= len(node.expressions):
@@ -144,7 +153,3 @@ def _group_key(key: exp.Expr, node: exp.Select, scope: Scope) -> Expression:
 def unaliased(node: exp.Expr) -> exp.Expr:
     """The expression under an alias."""
     return node.this if isinstance(node, exp.Alias) else node
-
-
-def _distinct(keys: Sequence[Expression]) -> list[Expression]:
-    return list(dict.fromkeys(keys))

@@ -24,9 +24,10 @@ from dpsql.plan.moments import composed
 from dpsql.plan.plan import Bar
 from dpsql.plan.relation import Aggregate
 from dpsql.plan.scope import Scope
+from dpsql.plan.sets import Keys, grouping, is_grouping
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
-    exp.Count: "count", exp.CountIf: "count", exp.Sum: "sum", exp.Avg: "avg",
+    exp.Count: "count", exp.CountIf: "count", exp.ApproxDistinct: "count", exp.Sum: "sum", exp.Avg: "avg",
 }  # fmt: skip
 _QUERY = (exp.Subquery, exp.Query)
 T = TypeVar("T", Aggregate, Bar)
@@ -51,14 +52,19 @@ def has_aggregate(node: exp.Expr) -> bool:
     return any(is_aggregate(part) for part in node.walk(prune=lambda n: isinstance(n, _QUERY) and n is not node))
 
 
-def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
+def to_aggregate(node: exp.Expr, scope: Scope, *, per_unit: bool = True) -> Aggregate:
     """The aggregate of a call; its FILTER becomes a CASE inside the argument."""
     where = None
     if isinstance(node, exp.Filter):
         where, node = _condition(node.expression.this, scope), node.this
     if is_choosing(node):
         chosen = _offered(convert(argument_of(node), scope), scope, node)
-        return to_choice(node, chosen if where is None else _filtered(chosen, where))
+        made = to_choice(node, chosen if where is None else _filtered(chosen, where))
+        if per_unit and made.function not in ("min", "max"):
+            raise refuse(
+                f"{name_of(node)} over the rows of one unit is not supported", node, hint="use MIN, MAX or AVG there"
+            )
+        return made
     name = _FUNCTIONS.get(type(node))
     if name is None or len(node.expressions) > 0 or isinstance(node.this, exp.Order):
         raise refuse(
@@ -70,12 +76,14 @@ def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
         condition = _condition(node.this, scope)
         where = condition if where is None else call("and", condition.type, where, condition)
         return Aggregate("count", _filtered(literal(1), where))
-    inner, distinct = node.this, False
+    inner, distinct = node.this, isinstance(node, exp.ApproxDistinct)
     if isinstance(inner, exp.Distinct):
         if len(inner.expressions) != 1:
             raise refuse("DISTINCT over several columns is not supported", node, hint="count one column at a time")
         inner, distinct = inner.expressions[0], True
     argument = None if inner is None or isinstance(inner, exp.Star) else _offered(convert(inner, scope), scope, node)
+    if distinct and argument is None:
+        raise refuse("DISTINCT needs a column", node, kind=ParseError, hint="name one: count(DISTINCT x)")
     if name in ("sum", "avg"):
         argument = _summable(name, argument, node)
     if where is not None:
@@ -132,7 +140,7 @@ class Grouping:
     """Collects the aggregates of one grouped SELECT while it rewrites what stands above them."""
 
     scope: Scope
-    keys: tuple[Expression, ...]
+    keys: Keys
     column: Callable[[str], exp.Expr]
     subquery: Callable[[exp.Expr], exp.Expr]
     per_unit: bool = False
@@ -141,6 +149,9 @@ class Grouping:
 
     def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """The same expression over the columns of the grouped table; with `aliases`, output names stay as they are."""
+        if is_grouping(node) and not self.per_unit:
+            places = [self._key(key) for key in node.expressions]
+            return grouping(node, places, self.keys.sets, self.column("_set"))
         if is_aggregate(node) and not self.per_unit and (made := composed(node, self.scope)) is not None:
             return self.rewrite(made)
         if is_aggregate(node) and not self.per_unit and (each := separated(node)) is not None:
@@ -169,19 +180,14 @@ class Grouping:
 
     def _allowed(self, node: exp.Expr) -> Aggregate:
         """Over one unit's rows every aggregate is unit-local; over all rows only those that can be released."""
-        aggregate = to_aggregate(node, self.scope)
-        if self.per_unit and chooses(aggregate) and aggregate.function not in ("min", "max"):
-            raise refuse(
-                f"{name_of(node)} over the rows of one unit is not supported", node, hint="use MIN, MAX or AVG there"
-            )
+        aggregate = to_aggregate(node, self.scope, per_unit=self.per_unit)
         if self.per_unit or chooses(aggregate):
             return aggregate
-        counts_units = aggregate.argument is not None and self.scope.relation.is_unit(aggregate.argument)
-        if aggregate.distinct and not (aggregate.function == "count" and counts_units):
+        if aggregate.distinct and aggregate.function != "count":
             raise refuse(
-                f"{aggregate} is not supported: DISTINCT works for the privacy unit only",
+                f"{aggregate} is not supported: how much one value adds would depend on who else has it",
                 node,
-                hint="GROUP BY the column and count the groups, or count the units",
+                hint=f"leave out DISTINCT, or count the values: count(DISTINCT {aggregate.argument})",
             )
         return aggregate
 
@@ -205,7 +211,8 @@ class Grouping:
             made = convert(node, replace(self.scope, aliases={}))
         except Error:
             return None
-        return self.keys.index(made) if made in self.keys else None
+        keys = self.keys.expressions
+        return keys.index(made) if made in keys else None
 
     def _loose(self, node: exp.Column, aliases: bool) -> exp.Expr:
         alias = self.scope.aliases.get(node.name.lower()) if node.args.get("table") is None else None

@@ -8,6 +8,7 @@ from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.expressions.types import Kind
 from dpsql.plan.join import Exists, Part, equations
 from dpsql.plan.relation import Filter, Project, PublicScan, Relation, Scan, UnitGroup
+from dpsql.plan.window import Windowed
 
 Unique = Callable[[str, frozenset[str]], bool]
 
@@ -97,6 +98,8 @@ def _keys(relation: Relation) -> frozenset[str]:
         case Scan(keys=keys):
             return frozenset(keys)
         case Filter(source=Relation() as source) | Exists(source=Relation() as source):
+            return _keys(source)
+        case Windowed(source=Relation() as source):
             return _keys(source)
         case Project(source=Relation() as source, items=items):
             below = _keys(source)

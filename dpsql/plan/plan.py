@@ -40,6 +40,38 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """One grouping set of a family: its release, and the names of the keys that it lacks."""
+
+    release: str
+    missing: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Releases of one SELECT with several grouping sets. In the finishing SQL it is the table `name`, their union.
+
+    A row's `_row` there is the number of the released row times the number of members, plus the place of the member.
+    """
+
+    name: str
+    members: tuple[Member, ...]
+
+    def over(self, place: int, expression: exp.Expr) -> exp.Expr:
+        """An expression over a row of the union as it is over a row of one member."""
+        member = self.members[place]
+
+        def own(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column) or node.table != self.name:
+                return node
+            if node.name == "_set":
+                return exp.Literal.number(place)
+            return exp.null() if node.name in member.missing else exp.column(node.name, table=member.release)
+
+        return expression.copy().transform(own)
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """A column of the answer.
 
@@ -56,10 +88,15 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole query. `row` is the release whose row number the finishing SQL carries along as its last column."""
+    """The whole query. `row` is the release or family whose row number the finishing SQL carries as its last column."""
 
     releases: tuple[Release, ...]
     finishing: exp.Query
     public: tuple[str, ...]
     outputs: tuple[Output, ...]
     row: str | None
+    families: tuple[Family, ...] = ()
+
+    def family(self, name: str) -> Family:
+        """The family of that name; a release is one of its own."""
+        return next((family for family in self.families if family.name == name), Family(name, (Member(name),)))

@@ -25,9 +25,15 @@ class PublicData(Protocol):
     def values(self, relation: Relation, expression: Expression, most: int) -> Domain | None:
         """The values that an expression takes over a public relation; None if there are more than `most`."""
 
+    def forget(self) -> None:
+        """Ask again: somebody may have written to the tables."""
+
 
 class NoPublicData:
     """Knows nothing: for plans without public tables."""
+
+    def forget(self) -> None:
+        """There is nothing to forget."""
 
     def unique(self, table: str, columns: frozenset[str]) -> bool:
         """Unknown."""

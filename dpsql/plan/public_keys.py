@@ -12,6 +12,7 @@ from dpsql.plan.join import Exists, Inner, Part, equations
 from dpsql.plan.public import PublicData
 from dpsql.plan.relate_joins import joined
 from dpsql.plan.relation import Filter, Project, Relation, UnitGroup
+from dpsql.plan.window import Windowed
 
 
 def public_values(relation: Relation, key: Expression, public: PublicData, most: int) -> Domain | None:
@@ -25,6 +26,8 @@ def public_values(relation: Relation, key: Expression, public: PublicData, most:
         case UnitGroup(source=Relation() as source, keys=keys) if columns_of(key) <= {k.name for k in keys}:
             below = substitute(key, {k.name: k.expression for k in keys})
             return public_values(source, below, public, most)
+        case Windowed(source=Relation() as source) if source.offers(key):
+            return public_values(source, key, public, most)
         case Inner():
             part = _public_part(relation, key)
             return None if part is None else public.values(part, key, most)

@@ -14,7 +14,8 @@ from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer
 from dpsql.parse.span import refuse
 from dpsql.plan.join import Exists, Inner
-from dpsql.plan.normal import conjunction, normal
+from dpsql.plan.normal import conjunction, conjuncts, normal
+from dpsql.plan.numbered import rows_left
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, UnitGroup
 
 
@@ -34,7 +35,9 @@ def filtered(source: Relation, condition: Expression) -> Relation:
     condition = normal(condition)
     known = narrow(known_of(source), condition)
     fields = tuple(replace(f, domain=infer(Column(f.type, name=f.name), known)) for f in source.fields)
-    return Filter(fields, source.by_row, source.rows_per_unit, source.single, source, condition, known)
+    left = rows_left(source, conjuncts(condition))
+    rows = source.rows_per_unit if left is None else min(left, source.rows_per_unit)
+    return Filter(fields, source.by_row, rows, source.single or left == 1, source, condition, known)
 
 
 def _offered(source: Relation, item: Item, known: Known) -> Field:
@@ -64,11 +67,11 @@ def unit_grouped(source: Relation, keys: Sequence[Item], aggregates: Sequence[tu
     for name, aggregate in aggregates:
         argument = None if aggregate.argument is None else infer(aggregate.argument, known)
         domain = aggregate_domain(aggregate.function, argument, source.rows_per_unit)
-        fields.append(Field(name, _aggregate_type(aggregate, domain), domain, attribute=single))
+        fields.append(Field(name, aggregate_type(aggregate, domain), domain, attribute=single))
     return UnitGroup(tuple(fields), False, rows, single, source, tuple(keys), tuple(aggregates))
 
 
-def _aggregate_type(aggregate: Aggregate, domain: Domain) -> Type:
+def aggregate_type(aggregate: Aggregate, domain: Domain) -> Type:
     """The type of a per-unit aggregate. Sums are exact: integers by type, doubles on a grid that needs bounds."""
     argument = aggregate.argument
     if aggregate.function == "count":

@@ -151,6 +151,7 @@ class Scan(Relation):
     **Checked by** the neighbour test of joins, and the planted bug "owner taken from another table".
 
     `hidden` is the unit's column where the analyst may not name it: rows keep their owner, and it is no field.
+    `unit_type` is the owner's type, None where each row is its own unit.
     """
 
     table: str = ""
@@ -158,6 +159,7 @@ class Scan(Relation):
     path: tuple[Step, ...] = ()
     keys: tuple[str, ...] = ()
     hidden: Field | None = None
+    unit_type: Type | None = None
 
 
 @dataclass(frozen=True, slots=True)

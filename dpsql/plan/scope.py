@@ -12,6 +12,7 @@ from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
 from dpsql.parse.span import refuse
 from dpsql.plan.catalog import suggest
+from dpsql.plan.computed import computed_field
 from dpsql.plan.relation import Relation
 
 
@@ -64,6 +65,9 @@ class Scope:
 
     def find(self, node: exp.Column) -> Expression | None:
         """The field that a column name means, None if there is none; a name that means several is an error."""
+        field = computed_field(node)
+        if field is not None:
+            return self._field(field) if any(f.name == field for f in self.relation.fields) else None
         table = node.args.get("table")
         found = [
             (t.name, e.field if table is not None else e.bare)

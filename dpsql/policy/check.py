@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from dpsql.policy.catalog import Relation, quote, read_catalog
+from dpsql.policy.auto import UNSEARCHED
+from dpsql.policy.catalog import Relation, family, quote, read_catalog
 from dpsql.policy.fit import literal, misfits
 from dpsql.policy.model import Column, ForeignKey, Policy, Table
 from dpsql.policy.names import Names, fold, nearest
@@ -117,6 +118,7 @@ class _Checker:
         if errors:
             return
         yield Finding(name, "table", True, "verified", "the table and its columns are there, with usable types")
+        yield from self.hidden(name, table)
         if isinstance(table.unit, ForeignKey):
             yield self.foreign_key(name, table.unit)
         if self.reaches_unit(name, table):
@@ -139,6 +141,14 @@ class _Checker:
             columns = {table.unit_column: Column(), **columns}
         for column, declared in columns.items():
             yield from self.column_errors(relation, name, column, declared)
+
+    def hidden(self, name: str, table: Table) -> Iterator[Finding]:
+        """The columns of a public table that nobody sees, since dpsql does not know their types."""
+        if table.public and table.columns is None:
+            for column, data_type in self.catalog[name].columns.items():
+                if family(data_type) is None:
+                    text = f"hidden from analysts: its type {data_type} is not supported"
+                    yield Finding(name, f"column:{column}", True, "information", text)
 
     def column_errors(self, relation: Relation, name: str, column: str, declared: Column) -> Iterator[Finding]:
         if column not in relation.columns:
@@ -221,6 +231,8 @@ class _Checker:
 
     def over_cap(self, name: str, owners: str) -> Finding:
         cap = self.policy.rows_per_unit(name)
+        if cap == UNSEARCHED:
+            return _information(name, "max_rows_per_unit", "left to a private search: `dpsql bounds` shows it")
         over = self.count(
             f"SELECT count(*) FROM (SELECT owner FROM {owners} WHERE owner IS NOT NULL "
             f"GROUP BY owner HAVING count(*) > {cap})"

@@ -37,6 +37,14 @@ def same_names(names: Iterable[str]) -> list[Mistake]:
 def column_mistakes(column: Column) -> list[Mistake]:
     """Bounds in the wrong order or of two kinds; values beside bounds."""
     bounded = [name for name in ("min", "max") if getattr(column, name) is not None]
+    if column.bounds is not None and (bounded or column.values is not None or column.values_from is not None):
+        return [
+            Mistake(
+                ("bounds",),
+                "`bounds: auto` searches for bounds that are declared here too",
+                "delete `bounds: auto`, or else min, max and values",
+            )
+        ]
     if column.values is not None and bounded:
         return [
             Mistake(

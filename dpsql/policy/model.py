@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from dpsql.errors import PolicyError
+from dpsql.policy.auto import UNSEARCHED, Found, Subject
 from dpsql.policy.consistency import column_mistakes, policy_mistakes, same_names, table_mistakes
 from dpsql.policy.mistake import Mistake, Mistakes, wrong
 from dpsql.policy.names import Names, fold, nearest
@@ -123,6 +124,18 @@ def _read_mechanism(value: object) -> str:
     return str(value)
 
 
+def _read_auto(value: object) -> object:
+    """`auto`: found by a private search."""
+    if value not in (None, "auto"):
+        raise wrong(f"{show(value)} is no way to find bounds", "write `bounds: auto`, or min and max")
+    return value
+
+
+def _read_rows(value: object) -> int | str | None:
+    """How many rows of a unit count, or `auto` for a private search."""
+    return "auto" if value == "auto" else None if value is None else read_count(value)
+
+
 def _read_replay(value: object) -> object:
     """`true`, `false`, or how long answers are kept."""
     if isinstance(value, bool | Mapping | Replay):
@@ -136,6 +149,7 @@ Delta = Annotated[Decimal, BeforeValidator(read_delta)]
 Count = Annotated[int, BeforeValidator(read_count)]
 Flag = Annotated[bool, BeforeValidator(read_flag)]
 Name = Annotated[str, BeforeValidator(read_name)]
+Rows = Annotated[int | Literal["auto"], BeforeValidator(_read_rows)]
 Every = Annotated[str | None, BeforeValidator(read_every)]
 
 
@@ -160,6 +174,7 @@ class Column(_Model):
     max: Annotated[Bound | None, PlainValidator(read_bound), _AS_IS] = None
     values: Annotated[tuple[Value, ...] | None, PlainValidator(read_values), _AS_IS] = None
     values_from: Annotated[str | None, Field(exclude=True)] = None
+    bounds: Annotated[Literal["auto"] | None, BeforeValidator(_read_auto)] = None
     nulls: Flag = True
 
     @model_validator(mode="before")
@@ -212,7 +227,7 @@ class Table(_Model):
     unit: Annotated[str | ForeignKey | None, PlainValidator(_read_unit), _AS_IS] = None
     public: Flag = False
     unique: Flag = False
-    max_rows_per_unit: Count | None = None
+    max_rows_per_unit: Rows | None = None
     max_groups_per_unit: Count | None = None
     columns: Annotated[
         Mapping[str, Annotated[Column, BeforeValidator(_empty_if_null)]] | None,
@@ -305,8 +320,9 @@ class Defaults(_Model):
     epsilon: Epsilon = Decimal("0.5")
     delta: Delta = Decimal(0)
     mechanism: Annotated[Literal["auto", "laplace", "gaussian"], BeforeValidator(_read_mechanism)] = "auto"
-    max_rows_per_unit: Count = 50
+    max_rows_per_unit: Rows = 50
     max_groups_per_unit: Count = 10
+    search: Epsilon = Decimal("0.1")
 
 
 class Replay(_Model):
@@ -342,6 +358,7 @@ class Policy(_Model):
             self.defaults,
             epsilon=min(Decimal("0.5"), limits.epsilon),
             delta=min(self.budget.delta / 100, limits.delta),
+            search=min(Decimal("0.1"), limits.epsilon),
         )
         object.__setattr__(self, "limits", limits)
         object.__setattr__(self, "defaults", defaults)
@@ -357,7 +374,31 @@ class Policy(_Model):
         declared = self._private(table)
         if declared.unique or declared.by_row:
             return 1
-        return declared.max_rows_per_unit or self.defaults.max_rows_per_unit
+        rows = declared.max_rows_per_unit or self.defaults.max_rows_per_unit
+        return UNSEARCHED if rows == "auto" else rows
+
+    def searched(self) -> tuple[Subject, ...]:
+        """All that a private search has to find before it can be used, in the policy's order."""
+        subjects: list[Subject] = []
+        for name, table in self.tables.items():
+            rows = table.max_rows_per_unit or self.defaults.max_rows_per_unit
+            if rows == "auto" and not (table.public or table.unique or table.by_row):
+                subjects.append(Subject(name))
+            subjects += [Subject(name, column) for column, spec in (table.columns or {}).items() if spec.bounds]
+        return tuple(subjects)
+
+    def with_found(self, found: Mapping[Subject, Found]) -> Policy:
+        """The policy with what was found in place of each `auto`."""
+        tables = dict(self.tables)
+        for subject, what in found.items():
+            table = tables[subject.table]
+            if subject.column is None:
+                tables[subject.table] = table.model_copy(update={"max_rows_per_unit": what.upper})
+                continue
+            columns = dict(table.columns or {})
+            columns[subject.column] = columns[subject.column].model_copy(update={"min": what.lower, "max": what.upper})
+            tables[subject.table] = table.model_copy(update={"columns": Names(columns)})
+        return self.model_copy(update={"tables": Names(tables)})
 
     def groups_per_unit(self, table: str) -> int:
         """In how many groups one unit counts; no more than it has rows, unless the table says so."""

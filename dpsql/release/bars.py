@@ -16,7 +16,7 @@ from dpsql.plan.plan import Bar, Plan
 from dpsql.release.finish import Finisher, direct_index
 from dpsql.release.forms import form_of
 from dpsql.release.intervals import form_ends, interval
-from dpsql.release.noise import Released, resampled
+from dpsql.release.noise import Noisy, Released, resampled
 from dpsql.release.quantiles import Floats, ends_of
 from dpsql.release.tabulate import tabulate
 
@@ -24,7 +24,7 @@ DRAWS = 2_000
 FEWEST = 200
 MOST_VALUES = 2_000_000
 Bars = dict[str, NDArray[Any]]
-Draw = Callable[[Released, int], tuple[NDArray[np.int64], ...]]
+Draw = Callable[[Released, int], tuple[Noisy, ...]]
 """So many draws of a released table's noise around its values."""
 _Ends = tuple[NDArray[Any], NDArray[Any]]
 

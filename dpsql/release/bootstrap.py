@@ -14,6 +14,7 @@ from sqlglot import exp
 from dpsql.plan.plan import Plan
 from dpsql.release.bars import Bars, Draw
 from dpsql.release.finish import Finisher, Table
+from dpsql.release.fit import fit_draws, fit_tables
 from dpsql.release.noise import Released, box, resampled
 from dpsql.release.quantiles import Floats, ends_of, number
 from dpsql.release.tabulate import tabulate
@@ -78,9 +79,10 @@ def _repeated(
     if identity is None and not by_place:
         return drawn
     noises = sum(len(table.keys) * len(table.noisy) for table in released.values())
-    columns = {}
-    for name, table in released.items():
-        parts = zip(draw(table, TIMES), box(table, confidence, noises), strict=True)
+    columns, drawn_ = {}, {name: draw(table, TIMES) for name, table in released.items()}
+    draws, fitted = fit_draws(plan, released, drawn_), fit_tables(plan, released)
+    for name, table in fitted.items():
+        parts = zip(draws[name], box(table, confidence, noises), strict=True)
         columns[name] = tabulate(table, bars[name], [np.concatenate(part) for part in parts], times=TIMES + 2)
     for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES + 2)):
         if identity is not None:

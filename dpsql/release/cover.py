@@ -156,8 +156,8 @@ def part_of(asked: Priced, earlier: Released) -> Released:
         keys = list(product(*(key.values or () for key in wanted.keys)))
         rows = [at[key] for key in keys]
     bounded = replace(had, release=wanted.release, keys=wanted.keys, sources=sources)
-    noisy, chosen = (tuple(values[rows] for values in each) for each in (earlier.noisy, earlier.chosen))
-    return Released(replace(earlier.priced, bounded=bounded), tuple(keys), noisy, chosen)
+    noisy, chosen = tuple(v[rows] for v in earlier.noisy), tuple(cells[rows] for cells in earlier.chosen)
+    return Released(replace(earlier.priced, bounded=bounded), tuple(keys), noisy, chosen=chosen)
 
 
 def _source(aggregate: Aggregate, had: Bounded) -> Source | None:

@@ -24,7 +24,7 @@ from dpsql.release.bars import Draw
 from dpsql.release.estimate import step
 from dpsql.release.intervals import count_width, half_width
 from dpsql.release.least import least
-from dpsql.release.noise import Released
+from dpsql.release.noise import Noisy, Released
 from dpsql.release.result import Result
 from dpsql.release.stored import pack
 from dpsql.release.target import Goal
@@ -373,7 +373,7 @@ def _imagined(table: Released, part: Fraction, side: int, confidence: float) -> 
         for index in (source.first, source.first + 1):
             reals[index] = reals[index] * kept
     steps = tuple(np.rint(values / step(priced, i)).astype(np.int64) for i, values in enumerate(reals))
-    return Released(priced, table.keys, steps, table.chosen)
+    return Released(priced, table.keys, steps, chosen=table.chosen)
 
 
 def _counts(table: Released, source: Source) -> Floats:
@@ -410,7 +410,7 @@ def _steady(first: Result) -> Draw:
     """
     digest = hashlib.sha256(b"".join(pack(first._released[name]) for name in sorted(first._released)))
 
-    def draw(table: Released, times: int) -> tuple[NDArray[np.int64], ...]:
+    def draw(table: Released, times: int) -> tuple[Noisy, ...]:
         random = np.random.default_rng(int.from_bytes(digest.digest()))
         drawn = []
         for values, noised in zip(table.noisy, table.priced.noised, strict=True):

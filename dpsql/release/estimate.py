@@ -16,11 +16,12 @@ from dpsql.sensitivity.statistics import Source
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.float64] | NDArray[np.int64]
+Noisy = NDArray[np.number[Any]]
 
 
 def estimates(
     priced: Priced,
-    noisy: Sequence[NDArray[np.int64]],
+    noisy: Sequence[Noisy],
     chosen: Sequence[NDArray[np.int64]] | int = (),
     *,
     nonnegative: bool = False,
@@ -41,18 +42,18 @@ def estimates(
     return made
 
 
-def estimate(priced: Priced, source: Source, function: str, noisy: Sequence[NDArray[np.int64]]) -> Numbers:
+def estimate(priced: Priced, source: Source, function: str, noisy: Sequence[Noisy]) -> Numbers:
     """The aggregate `function` from the statistics of its source."""
     if function == "avg":
         return average(priced, source, noisy)
-    if source.form in ("count", "units", "sum"):
+    if source.form in ("count", "units", "distinct", "sum"):
         values = real(priced, source.first, noisy)
     else:
         values = _from_two(priced, source, function, noisy)
     return whole(values) if is_whole(priced, source, function) else values
 
 
-def real(priced: Priced, index: int, noisy: Sequence[NDArray[np.int64]]) -> Floats:
+def real(priced: Priced, index: int, noisy: Sequence[Noisy]) -> Floats:
     """A statistic in its own unit."""
     return noisy[index].astype(np.float64) * step(priced, index)
 
@@ -80,7 +81,7 @@ def argument(priced: Priced, source: Source) -> Argument:
     return priced.bounded.arguments[priced.bounded.statistics[source.first].part.argument]
 
 
-def _from_two(priced: Priced, source: Source, function: str, noisy: Sequence[NDArray[np.int64]]) -> Floats:
+def _from_two(priced: Priced, source: Source, function: str, noisy: Sequence[Noisy]) -> Floats:
     it = argument(priced, source)
     one, two = real(priced, source.first, noisy), real(priced, source.first + 1, noisy)
     if source.form == "pair":
@@ -89,7 +90,7 @@ def _from_two(priced: Priced, source: Source, function: str, noisy: Sequence[NDA
     return one if function == "count" else two + one * it.middle
 
 
-def average(priced: Priced, source: Source, noisy: Sequence[NDArray[np.int64]]) -> Floats:
+def average(priced: Priced, source: Source, noisy: Sequence[Noisy]) -> Floats:
     """L + (U−L)·S1/(S1+S2), or mid + S/n; inside the bounds, and NaN where the denominator is not positive."""
     it = argument(priced, source)
     low, high = float(it.lower * it.grid), float(it.upper * it.grid)

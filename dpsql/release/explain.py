@@ -236,7 +236,8 @@ def _statistic(priced: Priced, index: int) -> StatisticPlan:
     argument = priced.bounded.arguments[statistic.part.argument]
     claim, laplace = noised.claim, isinstance(noised.noise, DiscreteLaplace)
     lower, upper = (float(x * argument.grid) for x in (argument.lower, argument.upper))
-    origin = argument.domain.origin if statistic.part.alpha else ("each row counts once",)
+    once = "each value counts once" if statistic.part.distinct else "each row counts once"
+    origin = argument.domain.origin if statistic.part.alpha else (once,)
     return StatisticPlan(
         statistic.name,
         (noised.joint.l1 if laplace else noised.joint.l2) * unit,
@@ -287,6 +288,14 @@ def _base(relation: Relation) -> UnitGroup | None:
     return relation if isinstance(relation, UnitGroup) else None
 
 
+def _different(bounded: Bounded) -> list[str]:
+    """How many values of one unit COUNT(DISTINCT) takes."""
+    parts = [s.part for s in bounded.statistics if s.part.distinct and bounded.rule not in ("row", "single_row")]
+    each = {str(bounded.arguments[part.argument].expression): part.row for part in parts}
+    where = "" if bounded.rule == "one_group" else " over all groups together"
+    return [f"of one unit at most {cap} different {_short(what)} count{where}" for what, cap in each.items()]
+
+
 def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[str, ...]:
     """What the error bars do not cover, in words; the checks, which measure just that, have nothing to add."""
     notes = []
@@ -305,6 +314,7 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
         if weighed or (bounded.weight is not None and bounded.weight.terms):
             rows = bounded.release.source.rows_per_unit
             notes.append(f"a unit with more than {_rows(rows)} of {bounded.release.table} is weighed down to {rows}")
+        notes += _different(bounded)
         if priced.threshold is not None:
             notes.append("groups with few units are left out")
     return tuple(dict.fromkeys(notes))

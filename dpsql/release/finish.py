@@ -57,7 +57,7 @@ class Finisher:
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute("SET lock_configuration = true")
         self._loaded: set[str] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def check(self, plan: Plan) -> tuple[str, ...]:
         """The column types of the answer. Whatever DuckDB would refuse is refused here, before anything is charged."""
@@ -126,12 +126,19 @@ class Finisher:
                     cursor.execute(f"DROP VIEW IF EXISTS {release.name}")
                     cursor.execute(f"DROP TABLE IF EXISTS {release.name}_all")
 
+    def forget(self) -> None:
+        """Read public tables anew from now on: somebody may have written to them."""
+        with self._lock:
+            for table in self._loaded:
+                self._connection.execute(f"DROP TABLE IF EXISTS {_quote(table)}")
+            self._loaded.clear()
+
     @contextmanager
     def _tables(
         self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]]
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        self._load(plan.public)
-        with self._connection.cursor() as cursor:
+        with self._lock, self._connection.cursor() as cursor:
+            self._load(plan.public)
             try:
                 for release in plan.releases:
                     _create(cursor, release, columns.get(release.name))
@@ -141,20 +148,29 @@ class Finisher:
                     cursor.execute(f"DROP TABLE IF EXISTS {release.name}")
 
     def _load(self, public: Sequence[str]) -> None:
-        with self._lock:
-            for table in public:
-                if table not in self._loaded:
-                    rows = self._read_public(table)
-                    casts = ", ".join(f"CAST({_quote(c)} AS {t}) AS {_quote(c)}" for c, t in rows.types.items())
-                    replaced = f" REPLACE ({casts})" if casts else ""
-                    self._connection.register("_public", rows.frame)
-                    self._connection.execute(f'CREATE TABLE "{table}" AS SELECT *{replaced} FROM _public')
-                    self._connection.unregister("_public")
-                    self._loaded.add(table)
+        for table in public:
+            if table not in self._loaded:
+                rows = self._read_public(table)
+                arrays = {f"v{i}": rows.values[c] for i, c in enumerate(rows.types)}
+                arrays |= {f"n{i}": rows.nulls[c] for i, c in enumerate(rows.types)}
+                listed = [
+                    f"CASE WHEN n{i} THEN NULL ELSE {_as_stored(f'v{i}', type_)} END AS {_quote(column)}"
+                    for i, (column, type_) in enumerate(rows.types.items())
+                ]
+                self._connection.register("_public", arrays)
+                self._connection.execute(f"CREATE TABLE {_quote(table)} AS SELECT {', '.join(listed)} FROM _public")
+                self._connection.unregister("_public")
+                self._loaded.add(table)
 
     def close(self) -> None:
         """Forget everything."""
         self._connection.close()
+
+
+def _as_stored(value: str, type_: str) -> str:
+    """A value of an array in its stored type. DuckDB takes NaN in an array for NULL; where a value is, it was NaN."""
+    cast = f"CAST({value} AS {type_})"
+    return f"coalesce({cast}, 'nan'::{type_})" if type_ in ("FLOAT", "DOUBLE") else cast
 
 
 def _quote(name: str) -> str:

@@ -66,7 +66,7 @@ def aggregate_form(priced: Priced, index: int) -> Known:
 
 def source_form(priced: Priced, source: Source, function: str) -> Known:
     """COUNT, SUM or AVG in the statistics of a source."""
-    if source.form in ("count", "units", "sum"):
+    if source.form in ("count", "units", "distinct", "sum"):
         return Form(0.0, {source.first: 1.0})
     one, two = Form(0.0, {source.first: 1.0}), Form(0.0, {source.first + 1: 1.0})
     return (

@@ -53,7 +53,8 @@ def form_ends(released: Released, known: Known, confidence: float) -> Ends:
     if isinstance(known, Quotient):
         return _quotient_ends(released, known, confidence)
     values = _values(released, known)
-    width = deviation(_steps(released.priced, known)[None, :], _noises(released.priced), confidence)[0]
+    steps = _steps(released.priced, known) * released.stretch(confidence)
+    width = deviation(steps[None, :], _noises(released.priced), confidence)[0]
     return values - width, values + width
 
 
@@ -85,7 +86,8 @@ def _quotient_ends(released: Released, quotient: Quotient, confidence: float) ->
     **Checked by** `tests/bench/coverage.py` and its small edition in `tests/unit/release/test_coverage.py`.
     """
     priced = released.priced
-    over, under = _steps(priced, quotient.numerator), _steps(priced, quotient.denominator)
+    stretch = np.array(released.stretch(confidence))
+    over, under = (_steps(priced, form) * stretch for form in (quotient.numerator, quotient.denominator))
     a, b = (_size(priced, w, f) for w, f in ((over, quotient.numerator), (under, quotient.denominator)))
     angles = np.linspace(-np.pi / 2, np.pi / 2, GRID)
     rows = np.outer(np.cos(angles), over / a) - np.outer(np.sin(angles), under / b)

@@ -11,8 +11,12 @@ order is that of the keys.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import log1p, sqrt
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +24,37 @@ from numpy.typing import NDArray
 from dpsql.budget.allocate import Chosen, Priced
 from dpsql.engines.base import Exact
 from dpsql.expressions.expression import Value
+from dpsql.mechanisms import DiscreteLaplace
 from dpsql.sensitivity.bound import MAX_RELEASED
 from dpsql.sensitivity.choice import scored
+
+Noisy = NDArray[np.number[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A noisy table: keys, an array of noisy integers per statistic, in steps of its noise grid, and chosen cells."""
+    """A noisy table: keys, an array of noisy integers per statistic, in steps of its noise grid, and chosen cells.
+
+    Fitted values (`dpsql.release.fit`) are no integers; their error is `spread` times that of the noise drawn.
+    """
 
     priced: Priced
     keys: tuple[tuple[Value, ...], ...]
-    noisy: tuple[NDArray[np.int64], ...]
+    noisy: tuple[Noisy, ...]
+    spread: tuple[float, ...] = ()
     chosen: tuple[NDArray[np.int64], ...] = ()
+
+    def stretch(self, confidence: float) -> Sequence[float]:
+        """By how much the half width of each statistic's noise is to be multiplied at that confidence.
+
+        A fitted value has a weighted sum of many noises. Of Gaussian ones that is Gaussian again; of Laplace ones its
+        law lies between Laplace and Gaussian, whichever is the wider there.
+        """
+        if not self.spread:
+            return [1.0] * len(self.noisy)
+        wider = max(1.0, NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(2) / -log1p(-confidence))
+        laplace = [isinstance(noised.noise, DiscreteLaplace) for noised in self.priced.noised]
+        return [each * (wider if drawn else 1.0) for each, drawn in zip(self.spread, laplace, strict=True)]
 
 
 def add_noise(priced: Priced, exact: Exact) -> Released:
@@ -43,7 +66,8 @@ def add_noise(priced: Priced, exact: Exact) -> Released:
         kept = values if shown is None else values[shown]
         noisy.append(kept + noised.noise.sample(len(kept)))
     places = np.arange(len(exact.keys)) if shown is None else shown
-    return Released(priced, keys, tuple(noisy), tuple(_choose(priced, exact, c, places) for c in priced.chosen))
+    chosen = tuple(_choose(priced, exact, each, places) for each in priced.chosen)
+    return Released(priced, keys, tuple(noisy), chosen=chosen)
 
 
 def _choose(priced: Priced, exact: Exact, chosen: Chosen, places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -74,16 +98,18 @@ def _shown(priced: Priced, exact: Exact) -> NDArray[np.int64] | None:
     return np.flatnonzero((noisy >= priced.threshold) & (exact.selection > 0))[:MAX_RELEASED]
 
 
-def resampled(released: Released, times: int) -> tuple[NDArray[np.int64], ...]:
+def resampled(released: Released, times: int) -> tuple[Noisy, ...]:
     """Fresh draws of the same laws around the released values, `times` rows of them: free, as post-processing is."""
+    spread = released.spread or (1,) * len(released.noisy)
     return tuple(
-        values + noised.noise.sample(times * len(values)).reshape(times, len(values))
-        for values, noised in zip(released.noisy, released.priced.noised, strict=True)
+        values + each * noised.noise.sample(times * len(values)).reshape(times, len(values))
+        for values, noised, each in zip(released.noisy, released.priced.noised, spread, strict=True)
     )
 
 
-def box(released: Released, confidence: float, noises: int) -> tuple[NDArray[np.int64], ...]:
+def box(released: Released, confidence: float, noises: int) -> tuple[Noisy, ...]:
     """The released values moved down and up, so far that none of `noises` in all strays further, with confidence."""
     each = confidence ** (1 / max(1, noises))
-    widths = [noised.noise.half_width(each) for noised in released.priced.noised]
+    drawn = [noised.noise.half_width(each) for noised in released.priced.noised]
+    widths = [width * by for width, by in zip(drawn, released.stretch(each), strict=True)] if released.spread else drawn
     return tuple(np.stack([v - w, v + w]) for v, w in zip(released.noisy, widths, strict=True))

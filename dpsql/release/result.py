@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.budget import Cost
+from dpsql.errors import InterfaceError
 from dpsql.plan.plan import Plan
 from dpsql.release.bars import Bars, Draw, row_ends
 from dpsql.release.bootstrap import Ends, resampled_intervals
 from dpsql.release.clipped import Clipped
 from dpsql.release.finish import Finisher, Table
+from dpsql.release.fit import fit_tables
 from dpsql.release.intervals import half_width
 from dpsql.release.noise import Released, resampled
 from dpsql.release.quantiles import number
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
 
@@ -58,14 +61,17 @@ class Result:
 
     def arrow(self) -> pa.Table:
         """The answer as an Arrow table (needs pyarrow)."""
-        try:
-            import pyarrow as pa
-        except ImportError:
-            from dpsql.errors import InterfaceError
+        from dpsql.release.arrow import arrow_table
 
-            raise InterfaceError("Arrow tables need pyarrow", hint="pip install 'dpsql[arrow]'") from None
-        rows = self.fetchall()
-        return pa.table({n: [row[i] for row in rows] for i, n in enumerate(self.columns)})
+        return arrow_table(self.columns, self.types, self.fetchall())
+
+    def pl(self) -> pl.DataFrame:
+        """The answer as a polars DataFrame (needs polars)."""
+        try:
+            import polars as pl
+        except ImportError:
+            raise InterfaceError("polars frames need polars", hint="pip install 'dpsql[polars]'") from None
+        return pl.DataFrame(self.arrow())
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
         """For every noisy output column, `<name>_low` and `<name>_high`, row by row as in `df()`.
@@ -79,8 +85,6 @@ class Result:
         import pandas as pd
 
         if not 0 < confidence < 1:
-            from dpsql.errors import InterfaceError
-
             raise InterfaceError(f"a confidence lies between 0 and 1, not at {confidence}", hint="use 0.95")
         noisy = [i for i, output in enumerate(self._plan.outputs) if output.noisy]
         found = self.ends(noisy, confidence, together=simultaneous)
@@ -106,12 +110,21 @@ class Result:
         formulas = {i: f[1] for i in columns if (f := self._plan.outputs[i].formula) is not None and f[0] == row}
         if row is None or not formulas:
             return {}
-        rows = np.array([row[-1] for row in self._table.rows], dtype=np.int64)
-        ends = row_ends(
-            self._finisher, self._plan, self._released[row], self._bars[row], list(formulas.values()), confidence,
-            together=together, draw=draw,
-        )  # fmt: skip
-        return {i: (low[rows], high[rows]) for i, (low, high) in zip(formulas, ends, strict=True)}
+        family, tables = self._plan.family(row), fit_tables(self._plan, self._released)
+        codes = np.array([row[-1] for row in self._table.rows], dtype=np.int64)
+        rows, places = np.divmod(codes, len(family.members))
+        sizes = [len(tables[member.release].keys) for member in family.members]
+        at = np.concatenate([[0], np.cumsum(sizes)[:-1]])[places] + rows
+        found = []
+        for place, member in enumerate(family.members):
+            share = sizes[place] / max(1, sum(sizes)) if together and len(sizes) > 1 else 1
+            found.append(row_ends(
+                self._finisher, self._plan, tables[member.release], self._bars[member.release],
+                [family.over(place, formula) for formula in formulas.values()], 1 - (1 - confidence) * share,
+                together=together, draw=draw,
+            ))  # fmt: skip
+        each = [[np.concatenate(side)[at] for side in zip(*ends, strict=True)] for ends in zip(*found, strict=True)]
+        return {i: (low, high) for i, (low, high) in zip(formulas, each, strict=True)}
 
     def _direct(self, index: int, confidence: float, together: bool) -> tuple[Any, Any] | None:
         """The exact interval of a column that is one aggregate of one release, unchanged, in an answer of its own.

@@ -51,4 +51,4 @@ def unpack(payload: bytes, priced: Priced) -> Released:
     else:
         keys = tuple(tuple(read_value(v) for v in key) for key in stored["keys"])
     noisy, chosen = (tuple(np.array(v, dtype=np.int64) for v in stored.get(n, ())) for n in ("noisy", "chosen"))
-    return Released(priced, keys, noisy, chosen)
+    return Released(priced, keys, noisy, chosen=chosen)

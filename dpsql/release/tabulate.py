@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.release.estimate import estimates
-from dpsql.release.noise import Released
+from dpsql.release.noise import Noisy, Released
 
 
 def tabulate(
     released: Released,
     bars: Mapping[str, NDArray[Any]] | None = None,
-    noisy: Sequence[NDArray[np.int64]] | None = None,
+    noisy: Sequence[Noisy] | None = None,
     *,
     times: int = 1,
     nonnegative: bool = False,

@@ -49,8 +49,8 @@ class Argument:
 
     @property
     def declared(self) -> bool:
-        """Do the bounds come from the policy, so that a value may lie outside?"""
-        return any(origin.startswith("declared for") for origin in self.domain.origin)
+        """Do the bounds come from the policy or a search, so that a value may lie outside?"""
+        return any(origin.startswith(("declared for", "found for")) for origin in self.domain.origin)
 
     @property
     def middle(self) -> float:

@@ -17,6 +17,7 @@ from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.choice import Choice, Histogram
 from dpsql.sensitivity.choices import lay_out_choices
 from dpsql.sensitivity.claim import Claim, one_coordinate
+from dpsql.sensitivity.distinct import distinct_cap
 from dpsql.sensitivity.keys import Key, make_keys
 from dpsql.sensitivity.selection import Selection, select_keys
 from dpsql.sensitivity.statistics import Layout, Part, Source, lay_out
@@ -80,7 +81,9 @@ def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
         domains.append(domain)
     asked = list(zip(release.aggregates, domains, strict=True))
     added = [(a, d) for a, d in asked if not chooses(a)]
-    layout = lay_out([a for a, _ in added], [d for _, d in added], mechanism)
+    ranges = [d for _, d in added]
+    plain = replace(release, aggregates=tuple(a for a, _ in added))
+    layout = lay_out(plain.aggregates, ranges, mechanism, _caps(plain, ranges, keys))
     return _with_choices(with_rule(release, keys, layout, mechanism), asked)
 
 
@@ -93,6 +96,17 @@ def _with_choices(bounded: Bounded, asked: Sequence[tuple[Aggregate, Domain | No
     added, chosen = iter(bounded.sources), (Source("choice", number) for number in numbers)
     sources = tuple(next(chosen) if chooses(a) else next(added) for a, _ in asked)
     return replace(bounded, sources=sources, histograms=histograms, choices=choices)
+
+
+def _caps(release: Release, domains: Sequence[Domain | None], keys: tuple[Key, ...]) -> list[int | None]:
+    """For each COUNT(DISTINCT) the most values of one unit; None where it counts the units themselves."""
+    private, source = any(key.values is None for key in keys), release.source
+    groups = 1 if all(key.attribute for key in keys) else None if private else _size(keys)
+    return [
+        None if source.is_unit(a.argument) else distinct_cap(source, a.argument, domain, groups)
+        for a, domain in zip(release.aggregates, domains, strict=True)
+        if a.distinct and a.argument is not None and domain is not None
+    ]
 
 
 def _listed(release: Release, key: str, inferred: Domain) -> Domain:
@@ -148,7 +162,7 @@ def _terms(release: Release, layout: Layout, one_group: bool) -> list[Term]:
     """
     rows = release.source.rows_per_unit
     terms = [Term("groups", None, release.groups_per_unit) for p in layout.parts if p.units and not one_group][:1]
-    plain = [p for p in layout.parts if not p.units]
+    plain = [p for p in layout.parts if p.weighed]
     if any(layout.arguments[p.argument].expression is None for p in plain):
         return [*terms, Term("rows", None, rows)]
     for index in dict.fromkeys(p.argument for p in plain):
@@ -180,6 +194,9 @@ def _statistic(part: Part, release: Release, layout: Layout, rule: str, bits: in
     grid = layout.arguments[part.argument].grid / abs(part.alpha) if part.alpha else Fraction(1)
     if part.units and rule == "one_group":
         return Statistic(part.name, part, grid, one_coordinate(1))
+    if part.distinct:
+        spread = Claim(None, part.row, part.row, part.row, min(reach, part.row))
+        return Statistic(part.name, part, grid, spread if rule == "clip" else one_coordinate(part.row))
     times = release.groups_per_unit if part.units else release.source.rows_per_unit
     size = max(1, part.row) if bits == 0 else max(1, part.row) * times << bits
     claim = one_coordinate(size) if rule != "clip" else Claim(None, size, size, size, reach)

@@ -15,12 +15,15 @@ from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.argument import Argument, counted, summed
 
-Form = Literal["count", "sum", "pair", "centred", "units", "choice"]
+Form = Literal["count", "sum", "pair", "centred", "units", "distinct", "choice"]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One statistic before its claim is known: α·Σ + β·n, and the most that one row adds to it."""
+    """One statistic before its claim is known: α·Σ + β·n, and the most that one row adds to it.
+
+    `units` counts units instead, and `distinct` the different values of the argument, of which a unit adds `row`.
+    """
 
     name: str
     argument: int
@@ -28,6 +31,12 @@ class Part:
     beta: int
     row: int
     units: bool = False
+    distinct: bool = False
+
+    @property
+    def weighed(self) -> bool:
+        """Is it a sum over rows, bounded by the weights of their units?"""
+        return not (self.units or self.distinct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +57,10 @@ class Layout:
     sources: tuple[Source, ...]
 
 
-def lay_out(aggregates: Sequence[Aggregate], domains: Sequence[Domain | None], mechanism: str) -> Layout:
-    """The statistics of a release.
+def lay_out(
+    aggregates: Sequence[Aggregate], domains: Sequence[Domain | None], mechanism: str, caps: Sequence[int | None] = ()
+) -> Layout:
+    """The statistics of a release; `caps` has the most values of one unit for each COUNT(DISTINCT) of other columns.
 
     AVG, or SUM with COUNT of the same argument, takes the two-sided pair Σ(x−L), Σ(U−x) under Laplace noise, whose
     joint L1 sensitivity is that of one sum, and the centred sum with the count under Gaussian noise.
@@ -61,10 +72,11 @@ def lay_out(aggregates: Sequence[Aggregate], domains: Sequence[Domain | None], m
         whole if f == "count" and e is None and not a.distinct else e
         for (f, e, _), a in zip(asked, aggregates, strict=True)
     ]
-    sources = []
+    sources, limits = [], iter(caps)
     for (function, _, _), subject, aggregate in zip(asked, subjects, aggregates, strict=True):
         if aggregate.distinct:
-            sources.append(builder.units())
+            cap = next(limits)
+            sources.append(builder.units() if cap is None else builder.distinct(aggregate.argument, cap))
             continue
         needs = {
             f for (f, _, _), s, a in zip(asked, subjects, aggregates, strict=True) if s == subject and not a.distinct
@@ -95,6 +107,15 @@ class _Layout:
         """COUNT(DISTINCT unit): one for each unit that has a row in the group."""
         return self._once(
             (None, "units"), "units", counted(None, Domain()), lambda i, _: [Part("units", i, 0, 1, 1, True)]
+        )
+
+    def distinct(self, subject: Expression | None, cap: int) -> Source:
+        """COUNT(DISTINCT x): one for each value that some unit keeps in the group."""
+        return self._once(
+            (subject, "distinct"),
+            "distinct",
+            counted(subject, Domain()),
+            lambda i, _: [Part(f"distinct{i}", i, 0, 1, cap, distinct=True)],
         )
 
     def source(self, function: str, subject: Expression | None, domain: Domain | None, needs: set[str]) -> Source:

@@ -290,7 +290,7 @@ def test_a_ledger_elsewhere_is_another_account(town: Path, tmp_path: Path) -> No
 
 def test_functions_are_grouped_and_none_is_left_over() -> None:
     done = run("functions")
-    assert done.exit_code == 0 and "date_trunc" in done.stdout and "count(DISTINCT <unit>)" in done.stdout
+    assert done.exit_code == 0 and "date_trunc" in done.stdout and "count(DISTINCT x)" in done.stdout
     groups = listing()
     assert "other" not in groups, groups["other"]
     assert not {"min(x)", "max(x)", "like"} & {form for forms in groups.values() for form in forms}
@@ -343,7 +343,7 @@ def test_the_version_and_the_help_are_quick() -> None:
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0; "
         "sys.exit(', '.join({'duckdb', 'pandas', 'numpy', 'sqlglot', 'pydantic'} & set(sys.modules)) or 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, f"loaded for --help: {done.stderr}"
 
 
@@ -403,7 +403,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 def pipe(town: Path, script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "dpsql.interfaces.cli", "shell", str(town), "--analyst", "ana"],
-        input=script, check=False, capture_output=True, text=True, timeout=30,
+        input=script, check=False, capture_output=True, text=True, timeout=600,
         env={**os.environ, "PYTHONIOENCODING": "utf-8"},
     )  # fmt: skip
 
@@ -452,6 +452,10 @@ def test_at_a_terminal_the_shell_edits_completes_and_remembers(town: Path, tmp_p
     assert kept.stat().st_mode & 0o777 == 0o600 and kept.parent.stat().st_mode & 0o777 == 0o700
 
 
+PATIENCE = 120
+"""Seconds for one answer of a process on a busy machine; nothing waits that long elsewhere."""
+
+
 def at_a_terminal(arguments: list[str], steps: list[tuple[bytes, bytes]]) -> tuple[str, int]:
     """Run the command line in a terminal of its own: wait for each mark, then type."""
     child, terminal_end = pty.fork()
@@ -471,7 +475,7 @@ def at_a_terminal(arguments: list[str], steps: list[tuple[bytes, bytes]]) -> tup
 
 def _await_line_editor(terminal_end: int) -> None:
     """The prompt may be shown before the line editor has taken over the terminal: it does so by leaving line mode."""
-    patience = time.monotonic() + 20
+    patience = time.monotonic() + PATIENCE
     while termios.tcgetattr(terminal_end)[3] & termios.ICANON and time.monotonic() < patience:
         time.sleep(0.01)
 
@@ -481,11 +485,11 @@ def _read(terminal_end: int, mark: bytes, *, again: bytes) -> bytes:
 
     Python overlooks a Ctrl-C that comes between the prompt and its wait for a key, so that is typed `again`.
     """
-    shown, patience, retype = b"", time.monotonic() + 20, time.monotonic() + 1
+    shown, patience, retype = b"", time.monotonic() + PATIENCE, time.monotonic() + 10
     while time.monotonic() < patience and not (mark and mark in shown):
         if again and time.monotonic() > retype:
             os.write(terminal_end, again)
-            retype = time.monotonic() + 1
+            retype = time.monotonic() + 10
         if select.select([terminal_end], [], [], 0.1)[0]:
             try:
                 more = os.read(terminal_end, 65_536)
@@ -557,16 +561,17 @@ def test_an_answer_is_shown_to_the_digits_of_its_error(value: Any, low: float, h
 
 
 def test_a_spinner_waits_and_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def spun(patience: float, *, is_terminal: bool) -> str:
-        stream = StringIO()
+    def spun(patience: float, work: float, *, is_terminal: bool) -> str:
+        stream, end = StringIO(), time.monotonic() + work
         monkeypatch.setattr(terminal, "problems", lambda: Console(file=stream, force_terminal=is_terminal))
         monkeypatch.setattr(terminal, "PATIENCE", patience)
         with terminal.waiting("thinking"):
-            time.sleep(0.3)
+            while "thinking" not in stream.getvalue() and time.monotonic() < end:
+                time.sleep(0.01)
         return stream.getvalue()
 
-    assert "thinking" in spun(0.0, is_terminal=True)
-    assert spun(60.0, is_terminal=True) == "" and spun(0.0, is_terminal=False) == ""
+    assert "thinking" in spun(0.0, PATIENCE, is_terminal=True)
+    assert spun(600.0, 0.05, is_terminal=True) == "" and spun(0.0, 0.05, is_terminal=False) == ""
 
 
 def test_the_listing_knows_every_form_of_the_allow_list() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
@@ -92,6 +93,7 @@ SAME = (
 def test_the_best_cell_is_the_answer_of_duckdb(table: str, key: str) -> None:
     """On data that obeys the policy; and with so large an epsilon that is what a query answers.
 
+    (Not so for MIN and MAX: whatever epsilon is, a value beyond the data is chosen with a small probability.)
     Continuous quantiles other than the median interpolate between two ranks, of which the best cell holds one.
     """
     policy = make_policy(12, 12) | {"budget": {"epsilon": 10**12, "delta": "1e-3"}}
@@ -103,18 +105,17 @@ def test_the_best_cell_is_the_answer_of_duckdb(table: str, key: str) -> None:
 
 def _compare(database: Database, query: Query) -> None:
     plain = {row[: query.keys]: row[-1] for row in database.raw.execute(query.sql).fetchall()}
-    answered = {
-        row[: query.keys]: row[-1]
-        for row in database.db.query(query.sql, epsilon=SURE, delta=1e-6, mechanism="laplace").fetchall()
-    }
     best = {key: columns[0] for key, columns in best_values(database, query)}
     near = {key: columns[0] for key, columns in best_values(database, query, rows=int("_cont(" in query.sql))}
     for key, value in plain.items():
         if value is not None and key in best:
             half = 0.5 if "day" in query.sql and "median" in query.sql else 0
             assert within(value, near[key], half), f"{query}: {key} has {value}, best {near[key]}"
-    for key, value in answered.items():
-        assert within(value, best[key]), f"{query}: {key} was answered by {value}, best {best[key]}"
+    if re.search("min|max|, [01][)]", query.sql) is None:
+        answered = database.db.query(query.sql, epsilon=SURE, delta=1e-6, mechanism="laplace").fetchall()
+        for row in answered:
+            key, value = row[: query.keys], row[-1]
+            assert within(value, best[key]), f"{query}: {key} was answered by {value}, best {best[key]}"
 
 
 def test_a_mode_is_one_of_the_most_frequent_values() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from dpsql.budget.allocate import Priced
 from dpsql.engines.duckdb.clamp import clamped, pieces
+from dpsql.engines.duckdb.distinct import distinct_totals, shown_names
 from dpsql.engines.duckdb.keys import Coded, code_keys
 from dpsql.engines.duckdb.literals import literal
 from dpsql.engines.duckdb.relations import Schema, relation_sql
@@ -32,18 +33,35 @@ def emit(priced: Priced, schema: Schema, salt: str) -> str:
     """The SQL of one release: key columns (or one code `g` for public keys), then one integer per statistic."""
     bounded = priced.bounded
     source, keys = _base(bounded, schema)
+    names = shown_names(keys)
+    different = distinct_totals(bounded, source, keys, salt)
+    totals = [_added(bounded, source, keys, salt)] if _totals(bounded) or not different else []
+    listed = [*names, *(["selected"] if bounded.selection is not None else []), *_statistics(priced)]
+    return f"SELECT {', '.join(listed) or '1'} FROM ({_together(bounded, names, [*totals, *different])})"
+
+
+def _added(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
+    """All that is added up over rows or units, by the rule that bounds it."""
     match bounded.rule:
         case "row" | "single_row":
-            totals = _plain(bounded, source, keys)
+            return _plain(bounded, source, keys)
         case "one_group":
-            totals = _one_group(bounded, source, keys)
+            return _one_group(bounded, source, keys)
         case _ if bounded.selection is not None or any(s.part.units for s in bounded.statistics):
-            totals = _clip_pairs(bounded, source, keys, salt)
-        case _:
-            totals = _clip_rows(bounded, source, keys)
-    names = keys.names if keys.code is None else ("g",)
-    listed = [*names, *(["selected"] if bounded.selection is not None else []), *_statistics(priced)]
-    return f"SELECT {', '.join(listed) or '1'} FROM ({totals})"
+            return _clip_pairs(bounded, source, keys, salt)
+    return _clip_rows(bounded, source, keys)
+
+
+def _together(bounded: Bounded, names: Sequence[str], tables: Sequence[str]) -> str:
+    """Tables of the same groups side by side; a column is in one of them only, so adding it up changes nothing."""
+    if len(tables) == 1:
+        return tables[0]
+    counts = [f"c{s.part.argument}" for s in bounded.statistics if s.part.distinct]
+    added = [f"sum({total}) AS {total}" for total in [*_totals(bounded), *counts]]
+    if bounded.selection is not None:
+        added[0] = "CAST(coalesce(sum(selected), 0) AS BIGINT) AS selected"
+    union = " UNION ALL BY NAME ".join(f"SELECT * FROM ({table})" for table in tables)
+    return f"SELECT {', '.join([*names, *added])} FROM ({union}){_group(names)}"
 
 
 def _base(bounded: Bounded, schema: Schema) -> tuple[From, Coded]:
@@ -58,8 +76,8 @@ def _statistics(priced: Priced) -> list[str]:
     listed = []
     for number, (statistic, noised) in enumerate(zip(priced.bounded.statistics, priced.noised, strict=True)):
         part = statistic.part
-        if part.units:
-            total = "coalesce(units, 0)::HUGEINT"
+        if not part.weighed:
+            total = f"coalesce({'units' if part.units else f'c{part.argument}'}, 0)::HUGEINT"
         else:
             terms = [f"{factor}::HUGEINT * coalesce({name}{part.argument}, 0)"
                      for factor, name in ((part.alpha, "s"), (part.beta, "n")) if factor]  # fmt: skip
@@ -71,7 +89,7 @@ def _statistics(priced: Priced) -> list[str]:
 
 def _needs(bounded: Bounded) -> list[tuple[int, bool, bool]]:
     """For each argument: is its sum needed, is its count needed (by a statistic)?"""
-    parts = [s.part for s in bounded.statistics if not s.part.units]
+    parts = [s.part for s in bounded.statistics if s.part.weighed]
     return [(i, any(p.alpha for p in parts if p.argument == i), any(p.beta for p in parts if p.argument == i))
             for i in dict.fromkeys(p.argument for p in parts)]  # fmt: skip
 

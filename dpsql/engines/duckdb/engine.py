@@ -23,6 +23,7 @@ from dpsql.engines.duckdb.histogram import emit_histogram
 from dpsql.engines.duckdb.literals import quote
 from dpsql.engines.duckdb.public import PublicReader
 from dpsql.errors import EngineError, InterfaceError
+from dpsql.expressions.types import Kind, from_engine
 from dpsql.policy import Policy
 from dpsql.policy.check import constraint_facts
 from dpsql.sensitivity.bound import Bounded
@@ -35,8 +36,11 @@ LOCKED: dict[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
 }
-_CHANGED_BY_FRAMES = ("DECIMAL", "HUGEINT", "UHUGEINT", "DATE")
-"""Types that pandas has not: exact numbers would be rounded to floats, dates would be timestamps."""
+_AS_ARRAYS = {
+    "BOOLEAN": "false", "TINYINT": "0", "SMALLINT": "0", "INTEGER": "0", "BIGINT": "0", "UTINYINT": "0",
+    "USMALLINT": "0", "UINTEGER": "0", "UBIGINT": "0", "FLOAT": "0", "DOUBLE": "0",
+}  # fmt: skip
+"""Types that NumPy has too, with what stands where the value is NULL; all others are handed over as text."""
 Source = str | os.PathLike[str] | duckdb.DuckDBPyConnection | Mapping[str, Any]
 
 
@@ -71,6 +75,10 @@ class DuckDBEngine(Engine):
         return self._file is not None
 
     @property
+    def live(self) -> bool:
+        return self._file is None and not self._frames
+
+    @property
     def public(self) -> PublicReader:
         return self._public
 
@@ -99,10 +107,15 @@ class DuckDBEngine(Engine):
 
     def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
         stored = self._schema[table.lower()]
-        types = {column: stored[column] for column in columns if stored[column].startswith(_CHANGED_BY_FRAMES)}
-        listed = [f"{quote(c)}{'::VARCHAR' if c in types else ''} AS {quote(c)}" for c in columns]
+        types = {column: "VARCHAR" if _is_text(stored[column]) else stored[column] for column in columns}
+        listed = [part for i, c in enumerate(columns) for part in _as_array(quote(c), types[c], i)]
         with self._running() as cursor:
-            return PublicRows(cursor.execute(f"SELECT {', '.join(listed)} FROM {quote(table)}").df(), types)
+            read = cursor.execute(f"SELECT {', '.join(listed)} FROM {quote(table)}").fetchnumpy()
+        named = list(enumerate(columns))
+        return PublicRows(
+            {c: np.ma.getdata(read[f"v{i}"]) for i, c in named},
+            {c: np.ma.getdata(read[f"n{i}"]) for i, c in named}, types,
+        )  # fmt: skip
 
     def close(self) -> None:
         self._connection.close()
@@ -117,6 +130,19 @@ class DuckDBEngine(Engine):
         with self._connection.cursor() as cursor:
             _settle(cursor)
             yield cursor
+
+
+def _as_array(column: str, type_: str, number: int) -> tuple[str, str]:
+    """The SELECT items that hand a column over without change: its values, and where it is NULL."""
+    blank = _AS_ARRAYS.get(type_)
+    value = f"coalesce({column}::VARCHAR, '')" if blank is None else f"coalesce({column}, {blank}::{type_})"
+    return f"{value} AS v{number}", f"{column} IS NULL AS n{number}"
+
+
+def _is_text(type_: str) -> bool:
+    """What dpsql takes for text, whatever the database takes it for."""
+    known = from_engine(type_)
+    return known is not None and known.kind is Kind.TEXT
 
 
 SETTINGS = {"TimeZone": "Etc/UTC", "ieee_floating_point_ops": True, "integer_division": False, "default_collation": ""}

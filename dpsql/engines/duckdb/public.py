@@ -26,6 +26,10 @@ class PublicReader:
 
     def __init__(self, running: Running, schema: Schema, *, lasting: bool) -> None:
         self._running, self._schema, self._lasting = running, schema, lasting
+        self.forget()
+
+    def forget(self) -> None:
+        """Ask again: somebody may have written to the tables."""
         self._unique: dict[tuple[str, frozenset[str]], bool] = {}
         self._domains: dict[tuple[str, str], Domain] = {}
         self._values: dict[tuple[str, int], Domain | None] = {}

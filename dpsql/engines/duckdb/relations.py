@@ -8,15 +8,21 @@ meets another has the same owner.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from dpsql.engines.duckdb.expressions import converted
 from dpsql.engines.duckdb.literals import quote
+from dpsql.engines.duckdb.physical import physical, whole
 from dpsql.engines.duckdb.source import From, one_zero
 from dpsql.engines.duckdb.unit_aggregates import unit_aggregate
+from dpsql.engines.duckdb.windows import settled, window_sql
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Expression, columns_of
-from dpsql.expressions.types import DOUBLE, Kind, from_engine
+from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
 from dpsql.plan.join import Exists, Inner, Outer, Part
 from dpsql.plan.relation import Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
+from dpsql.plan.set_operations import UnionAll, owner_types
+from dpsql.plan.window import Windowed
 
 UNIT = "_unit"
 JOIN = "j"
@@ -50,6 +56,10 @@ def relation_sql(
             below = relation_sql(source, needed | columns_of(condition), schema, name or JOIN, owned=owned)
             test = _exists(inner, condition, below, schema, f"{name or JOIN}e", negated=relation.negated)
             return From(below.source, (*below.where, test), below.columns, below.unit)
+        case UnionAll():
+            return _union(relation, needed, schema, name, owned)
+        case Windowed(source=Relation() as source):
+            return _windowed(relation, source, needed, schema, name, owned)
     raise InternalError(f"no SQL for {type(relation).__name__}")
 
 
@@ -115,13 +125,20 @@ def _nested(below: From, made: Mapping[str, str], name: str, group: str = "") ->
     `c0, c1, …` occur above a stored table, each once in a SELECT list; in a join each stands behind the name of its
     table. **Checked by** `tests/privacy/test_found_by_review.py`, which gives columns the names that this SQL uses.
     """
-    numbers = {column: f"c{number}" for number, column in enumerate(made)}
-    listed = [f"{value} AS {numbers[column]}" for column, value in made.items()]
-    owner = [] if below.unit is None else [f"{below.unit} AS {UNIT}"]
-    inner = f"SELECT {', '.join([*owner, *listed]) or '1'} FROM {below.source}{below.conditions}{group}"
-    source, prefix = (f"({inner}) AS {name}", f"{name}.") if name else (f"({inner})", "")
+    prefix = f"{name}." if name else ""
     unit = None if below.unit is None else prefix + UNIT
-    return From(source, (), {column: prefix + number for column, number in numbers.items()}, unit)
+    columns = {column: f"{prefix}c{number}" for number, column in enumerate(made)}
+    return From(_bracketed(_query(below, made, group), name), (), columns, unit)
+
+
+def _query(below: From, made: Mapping[str, str], group: str = "") -> str:
+    listed = [f"{value} AS c{number}" for number, value in enumerate(made.values())]
+    owner = [] if below.unit is None else [f"{below.unit} AS {UNIT}"]
+    return f"SELECT {', '.join([*owner, *listed]) or '1'} FROM {below.source}{below.conditions}{group}"
+
+
+def _bracketed(query: str, name: str) -> str:
+    return f"({query}) AS {name}" if name else f"({query})"
 
 
 def _unit_group(
@@ -144,6 +161,46 @@ def _unit_group(
 def _key(expression: Expression, below: From) -> str:
     value = below.render(expression)
     return one_zero(value) if expression.type == DOUBLE else value
+
+
+def _windowed(
+    relation: Windowed, source: Relation, needed: frozenset[str], schema: Schema, name: str, owned: bool
+) -> From:
+    """The rows, their columns settled, in brackets; around them the window functions that are needed."""
+    used = relation.used(needed)
+    below = relation_sql(source, used, schema, f"{name or JOIN}w")
+    rows = {f.name: settled(below.columns[f.name], f.type) for f in source.fields if f.name in used}
+    inner = _nested(below, rows, _inside(name))
+    made = {f.name: inner.columns[f.name] for f in source.fields if f.name in needed}
+    made |= {n: window_sql(c, relation.field(n).type, relation, inner) for n, c in relation.calls if n in needed}
+    return _nested(inner if owned else replace(inner, unit=None), made, name)
+
+
+def _union(relation: UnionAll, needed: frozenset[str], schema: Schema, name: str, owned: bool) -> From:
+    """All rows of the parts; columns, and owners of different width, are read in the type of the union."""
+    shown = [f for f in relation.fields if f.name in needed]
+    widths = sorted({end for t in owner_types(relation) for end in (t.lower, t.upper)})
+    wide = len(owner_types(relation)) > 1
+    queries, one = [], From("", (), {}, None)
+    for number, part in enumerate(relation.parts):
+        fields = {f.name: own for f, own in zip(relation.fields, part.fields, strict=True) if f.name in needed}
+        used = frozenset(f.name for f in fields.values())
+        below = relation_sql(part, used, schema, f"{name or JOIN}u{number}", owned=owned)
+        unit = f"CAST({below.unit} AS {whole(*widths)})" if wide and below.unit else below.unit
+        below = replace(below, unit=unit if owned else None)
+        made = {f.name: _as(below.columns[fields[f.name].name], fields[f.name].type, f.type) for f in shown}
+        one = _nested(below, made, name)
+        queries.append(_query(below, made))
+    return From(_bracketed(" UNION ALL ".join(queries), name), (), one.columns, one.unit)
+
+
+def _as(value: str, given: Type, wanted: Type) -> str:
+    """A column of one part in the type of the union: a widening cast, which cannot fail."""
+    if given.kind is Kind.NULL:
+        return f"CAST(NULL AS {physical(wanted)})"
+    if given.kind in (Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP):
+        return converted(value, physical(given), physical(wanted))
+    return f"CAST({value} AS {physical(wanted)})"
 
 
 # joins ----------------------------------------------------------------------------------------------------------------
@@ -184,6 +241,8 @@ def _distance(relation: Relation) -> int:
             return _distance(source)
         case UnitGroup(source=Relation() as source) | Exists(source=Relation() as source):
             return _distance(source)
+        case UnionAll(parts=parts):
+            return max(map(_distance, parts))
     return 0
 
 

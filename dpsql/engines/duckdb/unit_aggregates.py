@@ -13,20 +13,23 @@ from dpsql.plan.relation import Aggregate, Relation
 from dpsql.sensitivity.argument import summed
 
 
-def unit_aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: From) -> str:
-    """An aggregate over one unit's rows: exact, so that neither order nor threads matter, and clamped to its type."""
+def unit_aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: From, over: str = "") -> str:
+    """An aggregate over one unit's rows: exact, so that neither order nor threads matter, and clamped to its type.
+
+    With `over`, a window's clause, it reads the rows of its frame.
+    """
     if aggregate.argument is None:
-        return "count(*)"
+        return f"count(*){over}"
     value = below.render(aggregate.argument)
     if aggregate.function in ("count", "min", "max"):
         value = one_zero(value) if aggregate.argument.type == DOUBLE else value
-        return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{value})"
+        return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{value}){over}"
     argument = summed(aggregate.argument, infer(aggregate.argument, known_of(source))) if _on_grid(aggregate) else None
-    total = f"sum({'DISTINCT ' if aggregate.distinct else ''}{value if argument is None else clamped(argument, value)})"
+    added = value if argument is None else clamped(argument, value)
+    total = f"sum({'DISTINCT ' if aggregate.distinct else ''}{added}){over}"
     grid = Fraction(1) if argument is None else argument.grid
     if aggregate.function == "avg":
-        counted = value if argument is None else clamped(argument, value)
-        return f"(CAST({total} AS DOUBLE) / count({counted}){_scaled(grid)})"
+        return f"(CAST({total} AS DOUBLE) / count({added}){over}{_scaled(grid)})"
     if type_ == DOUBLE:
         return f"(CAST({total} AS DOUBLE){_scaled(grid)})"
     return _into(total, type_)

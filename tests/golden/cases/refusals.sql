@@ -20,8 +20,6 @@ SELECT max(weight) FROM orders
 ---
 SELECT arg_max(amount, qty) FROM orders
 ---
-SELECT count(DISTINCT status) FROM orders
----
 SELECT sum(DISTINCT amount) FROM orders
 ---
 SELECT status, amount, count(*) FROM orders GROUP BY status
@@ -29,8 +27,6 @@ SELECT status, amount, count(*) FROM orders GROUP BY status
 SELECT status, count(*) FROM orders GROUP BY 3
 ---
 SELECT status, count(*) FROM orders GROUP BY 2
----
-SELECT status, count(*) FROM orders GROUP BY ROLLUP (status)
 ---
 SELECT count(*) FROM orders WHERE amount > (SELECT avg(amount) FROM orders)
 ---

@@ -12,3 +12,8 @@ SELECT region, count(*) FROM customers GROUP BY region
 SELECT customer_id % 3 = 0 AS third, sum(fee) FROM orders GROUP BY third
 ---
 SELECT count(DISTINCT customer_id) FROM orders
+---
+SELECT count(DISTINCT note), count(DISTINCT status) FROM orders
+---
+-- laplace
+SELECT count(DISTINCT customer_id) FILTER (WHERE qty > 3) FROM orders

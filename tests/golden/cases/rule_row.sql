@@ -11,3 +11,5 @@ SELECT page, count(*), avg(duration) FROM visits GROUP BY page
 SELECT count(duration), sum(duration), avg(duration) FROM visits
 ---
 SELECT count(*) FROM visits WHERE duration > 60
+---
+SELECT page, count(DISTINCT agent) FROM visits GROUP BY page

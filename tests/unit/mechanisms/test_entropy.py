@@ -13,6 +13,8 @@ from scipy import stats
 
 from dpsql.mechanisms import entropy
 
+pytestmark = pytest.mark.true_randomness
+
 
 @pytest.fixture
 def numbered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -117,8 +119,8 @@ def test_consumed_bytes_leave_the_buffer() -> None:
 def test_words_are_uniform_in_every_bit(bits: int) -> None:
     words = entropy.random_words(20_000, bits)
     ones = np.unpackbits(words.view(np.uint8).reshape(-1, bits // 8), axis=1).sum(axis=0)
-    assert np.all(stats.binomtest(int(ones.min()), 20_000).pvalue > 1e-10)
-    assert np.all(stats.binomtest(int(ones.max()), 20_000).pvalue > 1e-10)
+    assert np.all(stats.binomtest(int(ones.min()), 20_000).pvalue > 1e-13)
+    assert np.all(stats.binomtest(int(ones.max()), 20_000).pvalue > 1e-13)
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
@@ -127,4 +129,4 @@ def test_coins_come_in_any_number(count: int) -> None:
 
 
 def test_coins_are_fair() -> None:
-    assert stats.binomtest(int(entropy.random_bits(100_001).sum()), 100_001).pvalue > 1e-9
+    assert stats.binomtest(int(entropy.random_bits(100_001).sum()), 100_001).pvalue > 1e-12

@@ -59,7 +59,7 @@ def check(text: str, place: str, reason: str, fix: str) -> None:
         ("{max: 2020-13-01}", ".max", "2020-13-01 cannot be read", "in quotes"),
         ("{nulls: 0}", ".nulls", "0 is neither true nor false", "write true or false"),
         ("{maxx: 3}", ".maxx", "unknown key", "did you mean `max`?"),
-        ("{zebra: 3}", ".zebra", "unknown key", "known here: min, max, values, nulls"),
+        ("{zebra: 3}", ".zebra", "unknown key", "known here: min, max, values, bounds, nulls"),
         ("{values: {from: 5}}", ".values.from", "5 is not a name", "{from: supplier.s_suppkey}"),
         ("{values: {from: nowhere}}", ".values.from", "'nowhere' is not table.column", "{from: supplier.s_suppkey}"),
         ("{values: {from: nowhere.id}}", ".values", "there is no table nowhere", "name one of: t"),

@@ -20,7 +20,7 @@ POLICY = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def db() -> Iterator[dpsql.Connection]:
     n = np.arange(3_000)
     frame = pd.DataFrame({"k": np.array(["a", "b", "c"])[n % 3], "x": n % 10 * 1.0, "y": 1.0 + n % 5})

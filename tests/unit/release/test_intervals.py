@@ -23,7 +23,7 @@ POLICY = {
 RUNS = 4_000
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def db() -> dpsql.Connection:
     frame = pd.DataFrame({"x": [1.0], "k": ["a"]})
     return dpsql.connect({"t": frame}, policy=POLICY, ledger=":memory:")

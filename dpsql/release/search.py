@@ -1,0 +1,54 @@
+"""What a private search found: the outermost buckets in which more units were counted than noise alone would show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+from dpsql.expressions.types import Type
+from dpsql.plan.search import HIGH, LOW, largest_of, least_of
+from dpsql.policy import Bound
+from dpsql.policy.auto import Found, Subject
+from dpsql.release.noise import Released
+
+DOUBT = 0.01
+"""The chance that the noise of an empty bucket widens the bounds."""
+
+
+def found_in(subject: Subject, type_: Type, released: Mapping[str, Released]) -> Found | None:
+    """The bounds, or the rows of a unit, that all but a few units keep to; None if no bucket stands out."""
+    high = _outermost(released[HIGH], 1)
+    if high is None:
+        return None
+    if subject.column is None:
+        upper = largest_of(high, type_)
+        return Found(None, max(1, int(upper)))  # type: ignore[arg-type]
+    low = _outermost(released[LOW], -1)
+    return None if low is None or low > high else _rounded(least_of(low, type_), largest_of(high, type_))
+
+
+def _rounded(lower: Bound, upper: Bound) -> Found:
+    """Zero in place of an end that is small beside the other: it costs next to nothing and cuts nothing off there."""
+    if isinstance(lower, int | Decimal) and isinstance(upper, int | Decimal):
+        lower = 0 if 0 < 10 * lower < upper else lower
+        upper = 0 if lower < 10 * upper < 0 else upper
+    return Found(lower, upper)
+
+
+def _outermost(released: Released, outwards: int) -> int | None:
+    """The last bucket that stands out, and from there on those in a row that seem to have somebody.
+
+    A bucket stands out where its noisy count is above what the noise of all empty ones together reaches with chance
+    `DOUBT`: an empty one far away would make the bounds useless. Next to one that does, a wrong guess costs a bucket.
+    """
+    [noised], [noisy] = released.priced.noised, released.noisy
+    counts = {bucket: n for (bucket,), n in zip(released.keys, noisy.tolist(), strict=True) if isinstance(bucket, int)}
+    sure = noised.noise.half_width((1 - DOUBT) ** (1 / max(1, len(counts))))
+    likely = noised.noise.half_width(0.9)
+    standing = [bucket for bucket, count in counts.items() if count > sure]
+    if not standing:
+        return None
+    end = max(standing, key=lambda bucket: bucket * outwards)
+    while counts.get(end + outwards, 0) > likely:
+        end += outwards
+    return end

@@ -1,0 +1,184 @@
+"""What a query needs that the policy leaves to a private search: which subjects, what is known of them, and the search.
+
+Whether a query needs a search is a function of its text and the policy: a column's bounds are searched if the query
+cannot be planned without them, and rows per unit if it reads the table. What was found is read from the ledger, where
+each search is a release like any other: charged once, then remembered for that version of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from datetime import date
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.budget import Ledger, Stored
+from dpsql.budget.allocate import Bill, allocate, choose_mechanism
+from dpsql.errors import UnboundedColumn
+from dpsql.expressions.types import INT64, Kind, Type, integer
+from dpsql.plan.build import build
+from dpsql.plan.catalog import Catalog, PrivateTable
+from dpsql.plan.join import Part
+from dpsql.plan.plan import Plan
+from dpsql.plan.relation import Relation, Scan
+from dpsql.plan.search import search_plan
+from dpsql.policy import Policy
+from dpsql.policy.auto import Found, Subject
+from dpsql.release.noise import Released
+from dpsql.release.replay import Archive
+from dpsql.release.search import found_in
+from dpsql.release.stored import unpack
+from dpsql.sensitivity import bound
+
+ROWS = Found(None, 50)
+NUMBERS = Found(-(2**20), 2**20)
+DATES = Found(date(1970, 1, 1), date(2100, 12, 31))
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """The catalogue with what was found, the releases that this rests on, and what is still to be searched for.
+
+    A subject that is missing has a stand-in there, so that all else that could refuse the query does so first.
+    """
+
+    catalog: Catalog
+    found: Mapping[Subject, Found]
+    stored: tuple[Stored, ...] = ()
+    missing: tuple[Subject, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was found, for people."""
+        return tuple(f"{subject}: {found}, found by a private search" for subject, found in self.found.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Searches:
+    """The searches of one session. `seen` makes the analyst's catalogue of a policy, `whole` is the steward's."""
+
+    policy: Policy
+    ledger: Ledger
+    delta: Fraction
+    seen: Callable[[Policy], Catalog]
+    whole: Callable[[], Catalog]
+    archive: Callable[[], Archive]
+
+    def knowledge(self, tree: exp.Query, catalog: Catalog, mechanism: str) -> Knowledge:
+        """What is known of everything that the query needs to have searched."""
+        needed = self._needed(tree, catalog, mechanism)
+        if not needed:
+            return Knowledge(catalog, {})
+        read = {subject: self.read(subject) for subject in needed}
+        known = {subject: made for subject, made in read.items() if made is not None}
+        found = {subject: self._told(subject, what) for subject, (what, _) in known.items()}
+        missing = tuple(subject for subject in needed if subject not in known)
+        stored = tuple(each for _, kept in known.values() for each in kept)
+        standing_in = {subject: self._stand_in(subject) for subject in missing}
+        return Knowledge(self.seen(self.policy.with_found(found | standing_in)), found, stored, missing)
+
+    def search(self, subject: Subject) -> tuple[Plan, Bill]:
+        """The search as a plan at the policy's price for one; the same for every query and every analyst."""
+        plan, catalog = search_plan(subject, self.whole()), self.whole()
+        mechanism = choose_mechanism(self.policy.defaults.mechanism, self.delta)
+        bounded = [bound(release, mechanism, catalog.max_public_keys) for release in plan.releases]
+        return plan, allocate(bounded, Fraction(self.policy.defaults.search), self.delta, mechanism)
+
+    def read(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
+        """What an earlier search found, and its releases; None if there was none for this version of the data."""
+        _, bill = self.search(subject)
+        archive, stored = self.archive(), list[Stored]()
+        released: dict[str, Released] = {}
+        for priced in bill.releases:
+            kept = self.ledger.find(archive.mark(priced))
+            if kept is None:
+                return None
+            stored.append(kept)
+            released[priced.bounded.release.name] = unpack(kept.payload, priced)
+        return found_in(subject, self._type(subject), released), tuple(stored)
+
+    def _told(self, subject: Subject, found: Found | None) -> Found:
+        if found is None:
+            raise UnboundedColumn(
+                f"a private search saw too few units to tell {_of(subject)}",
+                hint="ask the steward to declare them in the policy; a number can be clamped in the query: "
+                "sum(least(greatest(x, 0), 1000))",
+            )
+        return found
+
+    def _needed(self, tree: exp.Query, catalog: Catalog, mechanism: str) -> tuple[Subject, ...]:
+        """The subjects that this query cannot do without: no column can be left out, each table's rows are read."""
+        subjects = [s for s in self.policy.searched() if _visible(s, catalog)]
+        if not subjects:
+            return ()
+        columns = [s for s in subjects if s.column is not None]
+        needed: list[Subject] = []
+        try:
+            plan = self._planned(tree, catalog, mechanism)
+        except UnboundedColumn:
+            if not columns:
+                raise
+            plan = self._planned(tree, self._standing_in(columns), mechanism)
+            needed = columns
+            for each in columns:
+                others = [s for s in needed if s != each]
+                with suppress(UnboundedColumn):
+                    self._planned(tree, self._standing_in(others), mechanism)
+                    needed = others
+        scans = {scan.table.lower() for release in plan.releases for scan in _scans(release.source)}
+        return tuple(s for s in subjects if s in needed or (s.column is None and s.table.lower() in scans))
+
+    def _standing_in(self, subjects: Iterable[Subject]) -> Catalog:
+        return self.seen(self.policy.with_found({s: self._stand_in(s) for s in subjects}))
+
+    def _planned(self, tree: exp.Query, catalog: Catalog, mechanism: str) -> Plan:
+        plan = build(tree, catalog)
+        for release in plan.releases:
+            bound(release, mechanism, catalog.max_public_keys)
+        return plan
+
+    def _type(self, subject: Subject) -> Type:
+        if subject.column is None:
+            return integer(*INT64)
+        table = self.whole().find(subject.table)
+        assert isinstance(table, PrivateTable)
+        return next(f.type for f in table.scan.fields if f.name.lower() == (subject.column or "").lower())
+
+    def _stand_in(self, subject: Subject) -> Found:
+        if subject.column is None:
+            return ROWS
+        return DATES if self._type(subject).kind in (Kind.DATE, Kind.TIMESTAMP) else NUMBERS
+
+
+def _of(subject: Subject) -> str:
+    return f"the bounds of {subject}" if subject.column else str(subject)
+
+
+def before(missing: Iterable[Subject], price: object) -> str:
+    """What comes before a query whose bounds are not known yet."""
+    return (
+        f"first a private search for {' and '.join(map(_of, missing))} ({price} together), charged once and then "
+        "remembered: until it is made, a stand-in is shown in their place, and errors are not known"
+    )
+
+
+def _visible(subject: Subject, catalog: Catalog) -> bool:
+    table = catalog.find(subject.table)
+    if not isinstance(table, PrivateTable):
+        return False
+    return subject.column is None or any(f.name.lower() == subject.column.lower() for f in table.scan.fields)
+
+
+def _scans(node: object) -> Iterator[Scan]:
+    """The private tables below a relation."""
+    if isinstance(node, Scan):
+        yield node
+    elif isinstance(node, tuple):
+        for each in node:
+            yield from _scans(each)
+    elif isinstance(node, Relation | Part):
+        for part in fields(node):
+            yield from _scans(getattr(node, part.name))
