@@ -23,6 +23,7 @@ from dpsql.errors import (
     UnsupportedQuery,
     Warning,  # noqa: A004 - the name is PEP 249's
 )
+from dpsql.interfaces.accessor import register as _register
 
 if TYPE_CHECKING:
     from dpsql import audit
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
         Timestamp,
         TimestampFromTicks,
     )
+    from dpsql.interfaces.frame.frame import PrivateFrame
+    from dpsql.interfaces.frame.protection import protect
     from dpsql.policy import Policy
     from dpsql.release.result import Result
     from dpsql.release.target import Within
@@ -55,7 +58,10 @@ __version__ = "0.1.0"
 _LAZY = {
     "connect": ("dpsql.session", "connect"), "Connection": ("dpsql.session", "Connection"),
     "Policy": ("dpsql.policy", "Policy"), "Result": ("dpsql.release.result", "Result"), "audit": ("dpsql.audit", None),
-    "Within": ("dpsql.release.target", "Within"),
+    "Within": ("dpsql.release.target", "Within"), "protect": ("dpsql.interfaces.frame.protection", "protect"),
+    "PrivateFrame": ("dpsql.interfaces.frame.frame", "PrivateFrame"),
+    "load_ipython_extension": ("dpsql.interfaces.magic", "load_ipython_extension"),
+    "unload_ipython_extension": ("dpsql.interfaces.magic", "unload_ipython_extension"),
 } | {
     name: ("dpsql.interfaces.dbapi_types", name)
     for name in (
@@ -68,8 +74,9 @@ __all__ = [
     "BINARY", "DATETIME", "NUMBER", "ROWID", "STRING", "Binary", "BudgetExceeded", "Connection", "DataError",
     "DatabaseError", "Date", "DateFromTicks", "EngineError", "Error", "IntegrityError", "InterfaceError",
     "InternalError", "LedgerError", "NotSupportedError", "OperationalError", "ParseError", "Policy", "PolicyError",
-    "ProgrammingError", "Result", "Time", "TimeFromTicks", "Timestamp", "TimestampFromTicks", "UnboundedColumn",
-    "UnsupportedQuery", "Warning", "Within", "apilevel", "audit", "connect", "paramstyle", "threadsafety",
+    "PrivateFrame", "ProgrammingError", "Result", "Time", "TimeFromTicks", "Timestamp", "TimestampFromTicks",
+    "UnboundedColumn", "UnsupportedQuery", "Warning", "Within", "apilevel", "audit", "connect", "paramstyle", "protect",
+    "threadsafety",
 ]  # fmt: skip
 
 
@@ -82,3 +89,6 @@ def __getattr__(name: str) -> Any:
     module, attribute = _LAZY[name]
     loaded = import_module(module)
     return loaded if attribute is None else getattr(loaded, attribute)
+
+
+_register()

@@ -10,13 +10,18 @@ import numpy as np
 
 from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Value
+from dpsql.parse import Asked
+from dpsql.release.contents import Contents
+from dpsql.release.noise import Released, public_table
 from dpsql.sensitivity.choice import scored
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from decimal import Decimal
 
     from dpsql.budget.allocate import Chosen, Priced
     from dpsql.engines.base import Weights
+    from dpsql.plan.released import Content
     from dpsql.session import Connection
 
 
@@ -54,22 +59,59 @@ def trace(
     delta: float | Decimal | None = None,
     mechanism: str | None = None,
     clipped: bool = False,
+    released: Mapping[str, Content] | None = None,
 ) -> list[ReleaseTrace]:
     """Run the same code as a query up to the noise, and return what it would be added to. Charges nothing.
 
     It shows exact values, so it refuses a connection that was opened for an analyst.
+
+    A query that reads results of its own below an aggregate reads those in `released`, by their names in the plan, else
+    this database's own without noise. The claims of the outer releases are about neighbours that read the same results:
+    take them from one database with `nested`, and give them to both.
     """
+    return [made for made, _ in _run(db, sql, salt, Asked(epsilon, delta, mechanism), clipped, dict(released or {}))]
+
+
+def nested(
+    db: Connection,
+    sql: str,
+    *,
+    salt: bytes,
+    epsilon: float | Decimal | None = None,
+    delta: float | Decimal | None = None,
+    mechanism: str | None = None,
+) -> dict[str, Content]:
+    """What the nested queries of a query give on this database without noise; for `trace(…, released=…)`."""
+    made: dict[str, Content] = {}
+    for _, contents in _run(db, sql, salt, Asked(epsilon, delta, mechanism), False, made):
+        made |= contents.made
+    return made
+
+
+def _run(
+    db: Connection, sql: str, salt: bytes, asked: Asked, clipped: bool, given: dict[str, Content]
+) -> Iterator[tuple[ReleaseTrace, Contents]]:
+    """Each release of the query in turn, over what those before it give without noise, or over what is given."""
     if not db.steward:
         raise PolicyError(
             "a trace shows exact values: it is for the steward only", hint="open the connection with steward=True"
         )
-    prepared = db.prepare(sql, epsilon, delta, mechanism, clipped=clipped)
-    return [_release(db, priced, salt) for priced in prepared.bill.releases if not priced.free]
+    prepared = db.prepare(sql, asked.epsilon, asked.delta, asked.mechanism, clipped=clipped)
+    contents = Contents(db._finisher, prepared.plan.nested, dict(given))
+    tables: dict[str, Released] = {}
+    for priced in prepared.bill.releases:
+        name = priced.bounded.release.name
+        if priced.free:
+            tables[name] = public_table(priced)
+            continue
+        contents.complete(tables)
+        traced, tables[name] = _release(db, contents.filled(priced), salt, contents)
+        yield traced, contents
 
 
-def _release(db: Connection, priced: Priced, salt: bytes) -> ReleaseTrace:
+def _release(db: Connection, priced: Priced, salt: bytes, contents: Contents) -> tuple[ReleaseTrace, Released]:
     bounded = priced.bounded
-    exact = db._engine.run(priced, salt)
+    exact = db._engine.run(priced, salt, contents.by_digest)
     kinds = {True: "laplace", False: "gaussian"}
     statistics = []
     for statistic, noised, values in zip(bounded.statistics, priced.noised, exact.values, strict=True):
@@ -102,8 +144,9 @@ def _release(db: Connection, priced: Priced, salt: bytes) -> ReleaseTrace:
                 priced.selection.noise.scale,
             )
         )
-    for chosen in priced.chosen:
-        statistics.append(_scores(priced, chosen, exact.histograms[chosen.choice.histogram], len(exact.keys)))
+    groups = len(exact.keys)
+    scores = [_scores(priced, each, exact.histograms[each.choice.histogram], groups) for each in priced.chosen]
+    statistics += scores
     joint = tuple(
         (
             tuple(bounded.statistics[i].name for i in share),
@@ -113,7 +156,10 @@ def _release(db: Connection, priced: Priced, salt: bytes) -> ReleaseTrace:
         for share, _ in bounded.shares
         if len(share) > 1
     )
-    return ReleaseTrace(bounded.rule, exact.keys, tuple(statistics), joint)
+    best = [np.array(each.values, dtype=object).reshape(groups, -1) for each in scores] if groups else []
+    cells = tuple(np.array([row.argmin() for row in table], dtype=np.int64) for table in best)
+    shown = Released(priced, exact.keys, exact.values, chosen=cells or (np.zeros(0, np.int64),) * len(scores))
+    return ReleaseTrace(bounded.rule, exact.keys, tuple(statistics), joint), shown
 
 
 def _scores(priced: Priced, chosen: Chosen, weights: Weights, groups: int) -> StatisticTrace:

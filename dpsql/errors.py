@@ -44,6 +44,11 @@ class Error(Exception):
             return None
         return self.span.start - (self.sql.rfind("\n", 0, self.span.start) + 1) + 1
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the message, the caret and the hint, which say more than a traceback would."""
+        first, *rest = str(self).split("\n")
+        return [f"\x1b[31m{type(self).__name__}\x1b[0m: {first}", *rest]
+
     def __str__(self) -> str:
         parts = [self.message]
         if self.sql is not None and self.span is not None:

@@ -22,6 +22,7 @@ from dpsql.expressions.types import INT64, Kind, Type, integer
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PrivateTable
 from dpsql.plan.join import Part
+from dpsql.plan.nested import Describe, not_described
 from dpsql.plan.plan import Plan
 from dpsql.plan.relation import Relation, Scan
 from dpsql.plan.search import search_plan
@@ -66,6 +67,7 @@ class Searches:
     seen: Callable[[Policy], Catalog]
     whole: Callable[[], Catalog]
     archive: Callable[[], Archive]
+    describe: Describe = not_described
 
     def knowledge(self, tree: exp.Query, catalog: Catalog, mechanism: str) -> Knowledge:
         """What is known of everything that the query needs to have searched."""
@@ -135,7 +137,7 @@ class Searches:
         return self.seen(self.policy.with_found({s: self._stand_in(s) for s in subjects}))
 
     def _planned(self, tree: exp.Query, catalog: Catalog, mechanism: str) -> Plan:
-        plan = build(tree, catalog)
+        plan = build(tree, catalog, self.describe)
         for release in plan.releases:
             bound(release, mechanism, catalog.max_public_keys)
         return plan

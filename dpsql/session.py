@@ -25,22 +25,23 @@ from dpsql.parse import Asked, Parameters, meaning, parse_query, read_hints, rea
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
-from dpsql.policy import Policy, load_policy, to_decimal
+from dpsql.policy import Policy, fold, load_policy, to_decimal
 from dpsql.policy.auto import Found, Subject
+from dpsql.progress import patiently
 from dpsql.release.bars import bar_columns
 from dpsql.release.clipped import clipped_shares
 from dpsql.release.enough import Stages, enough, shortfall
-from dpsql.release.explain import Explanation, first_error, notes_of, release_plan
+from dpsql.release.explain import Explanation, first_error, inner_notes, notes_of, release_plan, staged
 from dpsql.release.finish import Finisher, finishing_sql
 from dpsql.release.fit import fit_tables
 from dpsql.release.least import cheapest, foreseeable
-from dpsql.release.noise import Released, add_noise, public_table
+from dpsql.release.make import Made, Maker
+from dpsql.release.noise import Released, public_table
 from dpsql.release.recent import Kept, Recent
 from dpsql.release.replay import Archive
 from dpsql.release.result import Result
-from dpsql.release.stored import pack
 from dpsql.release.tabulate import tabulate
-from dpsql.release.target import Accuracy, Goal, read_goals
+from dpsql.release.target import Accuracy, Goal, reachable, read_goals
 from dpsql.search import Searches, before
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.bound import Bounded
@@ -111,19 +112,6 @@ class Draft:
         return Stages.out_of(self.bounded, self.funds, limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What a query released or replayed: its tables, what that cost and counts, and which entry paid for each mark."""
-
-    tables: Mapping[str, Released]
-    cost: Cost
-    replayed: bool
-    notes: tuple[str, ...]
-    counted: tuple[str, ...]
-    origins: Mapping[bytes, int]
-    version: str
-
-
 REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
 
 PILOT = "{} charged first ({}): what was released, and at what price, follows from what that showed"
@@ -162,6 +150,7 @@ class Connection(Pep249Errors):
     # the flow -----------------------------------------------------------------------------------------------------
 
     @in_turn
+    @patiently("asking the database")
     def query(
         self,
         sql: str,
@@ -262,13 +251,13 @@ class Connection(Pep249Errors):
             epsilon, delta = self._price(asked, accurate=accuracy is not None)
             chosen = choose_mechanism(_mechanism(asked.mechanism or self.policy.defaults.mechanism), delta)
             known = self.searches.knowledge(tree, self._catalog, chosen)
-            plan = build(tree, known.catalog)
+            plan = build(tree, known.catalog, self._finisher.check)
             bounded = tuple(bound(release, chosen, self._catalog.max_public_keys) for release in plan.releases)
             checks = checks_of(bounded, chosen) if clipped else ()
             types = self._finisher.check(plan)
             draft = Draft(said, plan, bounded, epsilon, delta, chosen, types, checks)
             draft = replace(draft, missing=known.missing, searched=known.stored, notes=known.notes)
-            return draft, () if accuracy is None else read_goals(accuracy, plan.outputs)
+            return draft, () if accuracy is None else read_goals(accuracy, reachable(plan))
 
     def _priced(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
         """At the least price that meets the goals; without goals, at the asked price."""
@@ -363,6 +352,7 @@ class Connection(Pep249Errors):
                 *notes_of([each.priced for each in released.values()], prepared.checks),
                 *map(str, shares),
                 *made.notes,
+                *inner_notes(prepared.plan),
                 *([NOBODY] if _hidden(released) else []),
                 *([FITTED] if any(each.spread for each in fitted.values()) else []),
             ),
@@ -372,6 +362,7 @@ class Connection(Pep249Errors):
             released,
             bars,
             self._finisher,
+            self.budget,
         )
 
     def _answer_as_exactly(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
@@ -471,45 +462,17 @@ class Connection(Pep249Errors):
     def _release(self, prepared: Prepared) -> Made:
         """Replay what was released before; charge for the rest, durably, and only then run it."""
         salt = self._ledger.salt()
-        archive = self._archive(salt)
-        done: dict[str, Released] = {}
-        notes: list[str] = []
-        counted: list[str] = []
-        origins: dict[bytes, int] = {}
-        missing: dict[bytes, Priced] = {}
-        twins: list[tuple[Priced, str]] = []
-        for priced in prepared.bill.releases:
-            name = priced.bounded.release.name
-            if priced.free:
-                done[name] = public_table(priced)
-                continue
-            mark = archive.mark(priced)
-            if mark in missing:
-                twins.append((priced, missing[mark].bounded.release.name))
-                continue
-            found = archive.find(priced, mark) if self.policy.replay else None
-            if found is None:
-                missing[mark] = priced
-                continue
-            done[name] = found.released
-            notes += found.notes
-            counted += self._counted(found.stored)
-            origins[found.mark] = found.stored.entry
-        entry = self._reserve(prepared, missing)
-        checks = {check.bounded.release.name for check in prepared.checks}
-        for mark, priced in missing.items():
-            name = priced.bounded.release.name
-            done[name] = add_noise(priced, self._engine.run(priced, salt))
-            if entry is not None:
-                self._ledger.store(entry, mark, pack(done[name]), archive.about(priced, alone=name in checks))
-                origins[mark] = entry
-        for priced, twin in twins:
-            done[priced.bounded.release.name] = replace(done[twin], priced=priced)
-        cost = cost_of(prepared.bill, list(missing.values()))
-        replayed = entry is None and not all(p.free for p in prepared.bill.releases)
-        return Made(
-            done, cost, replayed, tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(counted)), origins, archive.version
+        maker = Maker(
+            self._engine,
+            self._archive(salt),
+            self._finisher,
+            salt,
+            bool(self.policy.replay),
+            self._counted,
+            lambda missing: self._reserve(prepared, missing),
         )
+        alone = frozenset(check.bounded.release.name for check in prepared.checks)
+        return maker.make(prepared.bill, prepared.plan.nested, alone)
 
     def _archive(self, salt: bytes) -> Archive:
         return Archive(
@@ -642,7 +605,7 @@ class Connection(Pep249Errors):
     def _catalog_of(self, policy: Policy, analyst: str | None) -> Catalog:
         facts = self._engine.constraints(self.policy)
         if self._engine.verifiable:
-            facts |= {(table.lower(), fact) for table, fact in self._ledger.facts(self.data_version())}
+            facts |= {(fold(table), fact) for table, fact in self._ledger.facts(self.data_version())}
         return make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public)
 
     @cached_property
@@ -655,6 +618,7 @@ class Connection(Pep249Errors):
             lambda policy: self._catalog_of(policy, self.analyst),
             lambda: self._whole_catalog,
             lambda: self._archive(self._ledger.salt()),
+            self._finisher.check,
         )
 
     @cached_property
@@ -677,9 +641,8 @@ class Connection(Pep249Errors):
         self, prepared: Prepared, remark: str | None, alternatives: Mapping[str, Explanation]
     ) -> Explanation:
         seen = self._catalog.veiled
-        releases = tuple(
-            release_plan(p, "" if p.free else seen(self._engine.emit(p, None))) for p in prepared.bill.releases
-        )
+        shown = [release_plan(p, "" if p.free else seen(self._engine.emit(p, None))) for p in prepared.bill.releases]
+        releases, nested = staged(shown, prepared.plan)
         return Explanation(
             prepared.cost,
             prepared.bill.mechanism,
@@ -688,10 +651,11 @@ class Connection(Pep249Errors):
             finishing_sql(prepared.plan),
             tuple(o.name for o in prepared.plan.outputs),
             prepared.types,
-            notes_of(prepared.bill.releases, prepared.checks),
+            (*notes_of(prepared.bill.releases, prepared.checks), *inner_notes(prepared.plan)),
             remark,
             prepared.plan,
             prepared.bill,
+            nested,
         )
 
     # PEP 249 --------------------------------------------------------------------------------------------------------
@@ -715,11 +679,15 @@ class Connection(Pep249Errors):
     def close(self) -> None:
         """Let go of the database and the ledger."""
         if not self._closed:
-            self._closed = True
-            if "_finisher" in self.__dict__:
-                self._finisher.close()
-            self._engine.close()
+            self.release()
             self._ledger.close()
+
+    def release(self) -> None:
+        """Let go of the database only: the ledger is another's too."""
+        self._closed = True
+        if "_finisher" in self.__dict__:
+            self._finisher.close()
+        self._engine.close()
 
     def _open(self) -> None:
         if self._closed:

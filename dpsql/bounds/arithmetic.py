@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from dpsql.bounds.domain import Domain
 from dpsql.bounds.ends import End, ends, magnitude, span
+from dpsql.bounds.functions import widened
 from dpsql.bounds.rule import Rule
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import Kind
@@ -121,20 +122,38 @@ def rounded(call: Call, end: End) -> End:
     """One number, rounded as DuckDB does: round goes half away from zero, and over DOUBLE it scales a float."""
     if isinstance(end, float) and math.isinf(end):
         return end
-    if call.op != "round":
-        return math.floor(end) if call.op == "floor" else math.ceil(end) if call.op == "ceil" else math.trunc(end)
-    places = call.option if isinstance(call.option, int) else 0
+    if call.op in _WHOLE:
+        return _WHOLE[call.op](end)
+    places, whole = call.option if isinstance(call.option, int) else 0, _PLACED[call.op]
     if not isinstance(end, float):
-        return Fraction(_half_away(end * Fraction(10) ** places)) / Fraction(10) ** places
+        return Fraction(whole(end * Fraction(10) ** places)) / Fraction(10) ** places
     scale = 10.0 ** abs(places)
     scaled = end * scale if places >= 0 else end / scale
     if math.isinf(scaled):
         return end
-    return _half_away(scaled) / scale if places >= 0 else _half_away(scaled) * scale
+    return whole(scaled) / scale if places >= 0 else whole(scaled) * scale
 
 
 def _half_away(x: float | Fraction) -> int:
     return math.floor(abs(Fraction(x)) + Fraction(1, 2)) * (1 if x >= 0 else -1)
+
+
+_WHOLE: dict[str, Callable[[End], int]] = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc}
+_PLACED: dict[str, Callable[[float | Fraction], int]] = {
+    "round": _half_away,
+    "round_even": round,
+    "trunc_to": math.trunc,
+}
+
+
+def _even(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """Away from zero to the next even number, which is monotone."""
+    low, high = (_next_even(float(end)) for end in ends(args[0], call.type))
+    return span(low, high, call.type, args)
+
+
+def _next_even(x: float) -> float:
+    return math.copysign(math.ceil(abs(x) / 2) * 2, x) if math.isfinite(x) else x
 
 
 def _sign(call: Call, args: tuple[Domain, ...]) -> Domain:
@@ -147,28 +166,6 @@ def _signum(end: End) -> int:
     return (end > 0) - (end < 0)
 
 
-def _monotone(function: Callable[[float], float], least: float, slack: float = SLACK) -> Rule:
-    """A rising function of floats, NaN below `least`; widened by the library's own rounding."""
-
-    def rule(call: Call, args: tuple[Domain, ...]) -> Domain:
-        low, high = (max(float(end), least) for end in ends(args[0], call.type))
-        nan = least == 0 and (args[0].lower is None or args[0].lower < 0)
-        return span(_widened(function, low, -slack), _widened(function, high, slack), call.type, args, nan=nan)
-
-    return rule
-
-
-def _widened(function: Callable[[float], float], end: End, slack: float) -> float:
-    try:
-        value = function(float(end))
-    except OverflowError:
-        return math.inf
-    except ValueError:
-        return -math.inf
-    exact = value.is_integer() and abs(value) < 2**53
-    return value if exact or not math.isfinite(value) else value + abs(value) * slack
-
-
 def _power(call: Call, args: tuple[Domain, ...]) -> Domain:
     """A constant exponent, over a base where the function is defined and monotone on each side of zero."""
     (low, high), (exponent, other) = (ends(d, call.type) for d in args)
@@ -178,7 +175,7 @@ def _power(call: Call, args: tuple[Domain, ...]) -> Domain:
     whole = exponent == int(exponent)
     if (low < 0 and not whole) or (_zero(args[0]) and exponent < 0) or (math.isinf(low) and exponent < 0):
         return unknown
-    corners = [_widened(lambda x: x**exponent, end, side) for end in (low, high) for side in (-SLACK, SLACK)]
+    corners = [widened(lambda x: x**exponent, end, side) for end in (low, high) for side in (-SLACK, SLACK)]
     if low < 0 and math.inf in corners:
         return unknown
     if whole and exponent % 2 == 0 and low < 0:
@@ -189,7 +186,6 @@ def _power(call: Call, args: tuple[Domain, ...]) -> Domain:
 RULES: dict[str, Rule] = {
     "add": _sum, "sub": _sum, "mul": _product, "div": _quotient, "idiv": _whole_quotient, "mod": _modulo,
     "neg": _negate, "abs": _absolute, "sign": _sign, "power": _power,
-    **dict.fromkeys(("round", "floor", "ceil", "trunc"), _rounded),
-    "sqrt": _monotone(math.sqrt, 0.0, 0.0), "exp": _monotone(math.exp, -math.inf), "ln": _monotone(math.log, 0.0),
-    "log10": _monotone(math.log10, 0.0), "log2": _monotone(math.log2, 0.0),
+    **dict.fromkeys(("round", "round_even", "floor", "ceil", "trunc", "trunc_to"), _rounded),
+    "even": _even,
 }  # fmt: skip

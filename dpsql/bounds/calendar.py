@@ -12,11 +12,15 @@ PARTS: dict[str, Callable[[datetime], int]] = {
     "minute": lambda t: t.minute, "second": lambda t: t.second, "quarter": lambda t: (t.month + 2) // 3,
     "week": lambda t: t.isocalendar().week, "dow": lambda t: t.isoweekday() % 7, "isodow": lambda t: t.isoweekday(),
     "doy": lambda t: t.timetuple().tm_yday, "decade": lambda t: t.year // 10, "century": lambda t: (t.year + 99) // 100,
+    "millennium": lambda t: (t.year + 999) // 1000, "era": lambda t: 1, "isoyear": lambda t: t.isocalendar().year,
+    "yearweek": lambda t: t.isocalendar().year * 100 + t.isocalendar().week,
+    "millisecond": lambda t: t.second * 1000 + t.microsecond // 1000,
+    "microsecond": lambda t: t.second * 10**6 + t.microsecond,
 }  # fmt: skip
-RISING = ("year", "decade", "century")
+RISING = ("year", "decade", "century", "millennium", "era", "isoyear", "yearweek")
 """Parts that never fall as time goes on."""
 WITHIN = {"month": "year", "quarter": "year", "doy": "year", "day": "month", "hour": "day", "minute": "hour",
-          "second": "minute", "isodow": "week"}  # fmt: skip
+          "second": "minute", "isodow": "week", "millisecond": "minute", "microsecond": "minute"}  # fmt: skip
 """Parts that rise inside one period."""
 
 
@@ -52,6 +56,20 @@ def shifted(moment: datetime, months: int, days: int, micros: int) -> datetime:
     year, month = divmod(count, 12)
     day = min(moment.day, monthrange(year, month + 1)[1])
     return moment.replace(year=year, month=month + 1, day=day) + timedelta(days=days, microseconds=micros)
+
+
+def bucket(moment: datetime, months: int, days: int, micros: int) -> datetime:
+    """The start of the bucket that holds the moment; DuckDB counts months from 2000-01-01, days from a Monday then."""
+    if months:
+        start = ((moment.year - 2000) * 12 + moment.month - 1) // months * months
+        return datetime(2000 + start // 12, start % 12 + 1, 1)
+    width, origin = timedelta(days=days, microseconds=micros), datetime(2000, 1, 3)
+    return origin + (moment - origin) // width * width
+
+
+def month_end(moment: datetime) -> date:
+    """The last day of the month."""
+    return date(moment.year, moment.month, monthrange(moment.year, moment.month)[1])
 
 
 _STEPS = {"year": (12, 0), "quarter": (3, 0), "month": (1, 0), "week": (0, 7 * 86_400), "day": (0, 86_400),

@@ -13,12 +13,15 @@ from functools import lru_cache
 
 from dpsql.bounds import calendar
 from dpsql.bounds.domain import Domain, Number, finite, number, value_at
-from dpsql.bounds.ends import End, ends, magnitude, span
+from dpsql.bounds.ends import DAY, End, ends, magnitude, span
 from dpsql.bounds.rule import Rule
 from dpsql.expressions.expression import Call
-from dpsql.expressions.types import DATE, TIMESTAMP, Type
+from dpsql.expressions.types import DATE, DOUBLE, TIMESTAMP, Type
 
 MOST_PERIODS = 100_000
+SLACK = 1e-12
+"""Relative: the last digits of a count of seconds as DOUBLE."""
+_CLOCK = ("hour", "minute", "second", "millisecond", "microsecond")
 MOST_DAYS = 9_999_999
 """The emitted SQL adds no more days than that."""
 
@@ -48,7 +51,7 @@ def _try(function: Callable[[datetime], End], moment: datetime | None, otherwise
 
 def _part(call: Call, args: tuple[Domain, ...]) -> Domain:
     type_, name, domain = call.args[0].type, str(call.option), args[0]
-    if type_ == DATE and name in ("hour", "minute", "second"):
+    if type_ == DATE and name in _CLOCK:
         return span(0, 0, call.type, args, null=not domain.bounded)
     low, high = _ends(domain, type_)
     if name in calendar.RISING or (low and high and _one_period(low, high, name)):
@@ -117,11 +120,64 @@ def _diff(call: Call, args: tuple[Domain, ...]) -> Domain:
     return span(low, high, call.type, args, null=not all(d.bounded for d in args))
 
 
+def _whole_units(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """As many as there are boundaries between the moments, or fewer: nearer to zero."""
+    made = _diff(call, args)
+    low, high = ends(made, call.type)
+    return span(min(low, 0), max(high, 0), call.type, args, null=made.nullable)
+
+
+def _micros(moment: datetime) -> int:
+    return int(number(moment))
+
+
+_AXES: dict[str, Callable[[datetime], End]] = {
+    "epoch": lambda t: _micros(t) / 10**6, "epoch_ms": lambda t: _micros(t) // 1000, "epoch_us": _micros,
+    "epoch_ns": lambda t: _micros(t) * 1000, "julian": lambda t: t.toordinal() + 1721425 + (_micros(t) % DAY) / DAY,
+    "last_day": lambda t: int(number(calendar.month_end(t))),
+}  # fmt: skip
+
+
+def _axis(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """A count that rises with time; floats get the slack of their own rounding."""
+    low, high = _mapped(_AXES[call.op], args[0], call.args[0].type)
+    if call.type == DOUBLE:
+        low, high = float(low) - abs(float(low)) * SLACK, float(high) + abs(float(high)) * SLACK
+    return span(low, high, call.type, args, null=True)
+
+
+def _bucket(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """The starts of all buckets, as long as they are not too many."""
+    match call.option:
+        case (int(months), int(days), int(micros)):
+            low, high = _ends(args[0], call.args[0].type)
+            starts = _buckets(low, high, (months, days, micros)) if low and high else None
+            if starts is not None:
+                values = [s.date() for s in starts] if call.type == DATE else starts
+                return finite(values, call.type, nullable=args[0].nullable, origin=args[0].origin)
+    return span(-math.inf, math.inf, call.type, args, null=True)
+
+
+@lru_cache(maxsize=64)
+def _buckets(low: datetime, high: datetime, width: tuple[int, int, int]) -> list[datetime] | None:
+    try:
+        start, found = calendar.bucket(low, *width), []
+        while start <= high:
+            found.append(start)
+            if len(found) > MOST_PERIODS:
+                return None
+            start = calendar.shifted(start, *width)
+    except (OverflowError, ValueError):
+        return None
+    return found
+
+
 def _weeks(days: End) -> End:
     return days if math.isinf(days) else math.trunc(days / 7)
 
 
 RULES: dict[str, Rule] = {
     "part": _part, "date_trunc": _trunc, "days": _days, "add_days": _add_days, "sub_days": _add_days,
-    "shift": _shift, "date_diff": _diff,
+    "shift": _shift, "date_diff": _diff, "date_sub": _whole_units, "time_bucket": _bucket,
+    **dict.fromkeys(_AXES, _axis),
 }  # fmt: skip

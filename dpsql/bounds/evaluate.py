@@ -17,6 +17,7 @@ from dpsql.bounds import calendar
 from dpsql.bounds.arithmetic import rounded
 from dpsql.bounds.ends import grid, to_float
 from dpsql.expressions.expression import Call, Value
+from dpsql.expressions.functions.table import FUNCTIONS
 from dpsql.expressions.types import Kind, Type
 from dpsql.expressions.typing import common
 
@@ -27,13 +28,13 @@ class Unsure(Exception):
 
 def evaluate(call: Call, values: tuple[Value, ...]) -> Value:
     """The result of a strict operation on constants; NULL in, NULL out."""
-    rule = _RULES.get(call.op)
-    if rule is None:
+    rule, function = _RULES.get(call.op), FUNCTIONS.get(call.op)
+    if rule is None and (function is None or function.value is None):
         raise Unsure
     if any(v is None for v in values):
         return None
     try:
-        made: Value = rule(call, *values)
+        made: Value = rule(call, *values) if rule is not None else function.value(*values)  # type: ignore[union-attr, misc]
     except (OverflowError, ValueError, ArithmeticError) as problem:
         raise Unsure from problem
     return made if made is None or isinstance(made, bool | str) else as_type(made, call.type)
@@ -187,7 +188,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "add": _number(operator.add), "sub": _number(operator.sub), "mul": _number(operator.mul),
     "div": _number(operator.truediv), "idiv": _whole_divide, "mod": _modulo,
     "neg": lambda _, a: -a, "abs": lambda _, a: abs(a), "sign": lambda _, a: (a > 0) - (a < 0),
-    **dict.fromkeys(("floor", "ceil", "trunc", "round"), _rounded), "isnan": lambda _, a: math.isnan(a),
+    **dict.fromkeys(("floor", "ceil", "trunc", "round", "trunc_to"), _rounded), "isnan": lambda _, a: math.isnan(a),
     "eq": _compare(operator.eq), "ne": _compare(operator.ne), "lt": _compare(operator.lt),
     "le": _compare(operator.le), "gt": _compare(operator.gt), "ge": _compare(operator.ge),
     "not": lambda _, a: not a, "like": _like, "ilike": _like,

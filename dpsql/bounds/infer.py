@@ -16,6 +16,7 @@ from dpsql.bounds import arithmetic, casts, comparison, conditional, dates, text
 from dpsql.bounds.domain import ONLY_NULL, Domain, finite, intersect, number, of_type, value_at
 from dpsql.bounds.ends import tidy
 from dpsql.bounds.evaluate import Unsure, as_type, evaluate
+from dpsql.bounds.functions import lenient, rule_of
 from dpsql.bounds.known import Known
 from dpsql.bounds.predicates import Truth, narrowed
 from dpsql.bounds.rule import Rule
@@ -29,7 +30,7 @@ _RULES: dict[str, Rule] = {
     **arithmetic.RULES, **casts.RULES, **comparison.RULES, **conditional.RULES, **dates.RULES, **text.RULES,
 }  # fmt: skip
 _LENIENT = comparison.LENIENT | {"coalesce", "greatest", "least", "concat", "nullif"}
-_LISTING = {"mul", "round"}
+_LISTING = {"mul", "round", "strftime"}
 """Operations that leave gaps: over whole numbers in bounds they give a list."""
 
 
@@ -60,13 +61,13 @@ def _call(call: Call, known: Known) -> Domain:
     if call.op == "case":
         return conditional.case(call, known, infer, _branch)
     args = tuple(infer(a, known) for a in call.args)
-    if call.op not in _LENIENT:
+    if call.op not in _LENIENT and not lenient(call.op):
         if any(d.empty for d in args):
             return ONLY_NULL
         listed = _evaluated(call, args)
         if listed is not None:
             return listed
-    rule = _RULES.get(call.op)
+    rule = _RULES.get(call.op) or rule_of(call.op)
     return of_type(call.type) if rule is None else _whole_list(call, rule(call, args))
 
 

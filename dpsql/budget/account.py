@@ -67,11 +67,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a release is kept with: the sub-plan that it is a part of, how to make it again, and its own charge."""
+    """What a release is kept with: the sub-plan that it is a part of, how to make it again, and its own charge.
+
+    `paid` is the fingerprint that its entry named, where the release reads what that very entry released before it: its
+    own fingerprint, which says what it read, was not known when it was paid for.
+    """
 
     family: bytes
     recipe: Mapping[str, Any]
     charge: Charge
+    paid: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from dpsql.budget.book import EVERYONE, Book, Kept, Whose, exactly, write_caps, 
 from dpsql.budget.chain import ROOT, Row, following
 from dpsql.budget.clock import now, stamp
 from dpsql.budget.durable import refuse_network, sync_file
+from dpsql.budget.handle import Handle, hold
 from dpsql.budget.head import Head, Mark
 from dpsql.budget.line import read_cost, read_error, read_line, write_error
 from dpsql.budget.store import damaged, explained
@@ -49,8 +50,13 @@ def open_ledger(path: str | Path, dataset: str | None, *, create: bool = True) -
         refuse_network(place)
         if not os.path.lexists(place):
             _create(place, dataset, allowed=create)
-        store.check_header(place)
-        return SqliteLedger(store.connect(place, readonly=True), place, dataset)
+        held = hold(place)
+        try:
+            store.check_header(place, held.read(100))
+            return SqliteLedger(store.connect(place, readonly=True), place, dataset, held)
+        except BaseException:
+            held.release()
+            raise
 
 
 def _create(place: str, dataset: str | None, *, allowed: bool) -> None:
@@ -79,13 +85,13 @@ def _first(dataset: str) -> Row:
 class SqliteLedger(Ledger):
     """A ledger in one SQLite file: a lock orders the threads of this process, that of the head the processes."""
 
-    def __init__(self, db: sqlite3.Connection, path: str, dataset: str | None) -> None:
+    def __init__(self, db: sqlite3.Connection, path: str, dataset: str | None, held: Handle | None = None) -> None:
         """Verify the whole file; the connection is closed if it is refused.
 
         A file is verified through a connection that can only read: SQLite tidies up when one that can write is
         closed, and a file that is refused must stay as it was found.
         """
-        self._db, self._path, self._process = db, path, os.getpid()
+        self._db, self._path, self._process, self._held = db, path, os.getpid(), held
         self._lock = threading.Lock()
         self._book = Book()
         self._head = None if path == ":memory:" else Head(path)
@@ -142,14 +148,16 @@ class SqliteLedger(Ledger):
     def store(self, entry: int, fingerprint: bytes, payload: bytes, about: About | None = None) -> None:
         """See `Ledger`. The chain holds the payload's digest, so a changed payload is never replayed."""
         key = fingerprint.hex()
+        paid = key if about is None or about.paid is None else about.paid.hex()
         known = [] if about is None else [about.family.hex(), *write_sums(about.charge)]
         body = {} if about is None else {"recipe": dict(about.recipe)}
         with self._writing():
-            if not self._book.may_keep(entry, key):
+            if not self._book.may_keep(entry, paid) or (entry, key) in self._book.releases:
                 raise LedgerError(f"entry {entry} did not pay for this release, or it is kept already")
             digest = hashlib.sha256(payload).hexdigest()
             number = self._append("release", [entry, key, digest, *known], body)
             self._db.execute("INSERT INTO payload VALUES (?, ?)", (number, payload))
+            self._book.releases.add((entry, paid))
 
     def find(self, fingerprint: bytes, keep: timedelta | None = None, number: int | None = None) -> Stored | None:
         """See `Ledger`."""
@@ -293,6 +301,9 @@ class SqliteLedger(Ledger):
         """See `Ledger`."""
         with self._lock:
             self._db.close()
+            held, self._held = self._held, None
+            if held is not None:
+                held.release()
 
     def _verify(self, dataset: str | None) -> None:
         with self._transaction("BEGIN"):

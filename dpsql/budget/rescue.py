@@ -109,7 +109,8 @@ def _load(copy: str) -> tuple[list[Row], list[tuple[int, bytes]]]:
     if not Path(copy).is_file():
         raise LedgerError(f"there is no backup at {copy}", hint="name the file that `dpsql ledger backup` wrote")
     with explained(copy):
-        store.check_header(copy)
+        with Path(copy).open("rb") as file:
+            store.check_header(copy, file.read(100))
         db = store.connect(copy)
         try:
             store.check(db, copy)

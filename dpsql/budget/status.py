@@ -120,6 +120,11 @@ class BudgetStatus:
         more = f", with mechanism laplace {laplace}" if self.largest_laplace > self.largest else ""
         return f"one more query may ask for epsilon {digits_down(self.largest):.4g} or less{more}"
 
+    def _repr_html_(self) -> str:
+        from dpsql.budget.show_html import budget_html
+
+        return budget_html(self)
+
     def __str__(self) -> str:
         return "\n".join([*(f"{name}, {account}" for name, account in self.accounts()), *self.notes()])
 

@@ -186,13 +186,11 @@ def payloads(db: sqlite3.Connection) -> Iterator[tuple[int, bytes]]:
     return db.execute("SELECT number, bytes FROM payload ORDER BY number")
 
 
-def check_header(path: str) -> None:
+def check_header(path: str, header: bytes) -> None:
     """Refuse a file that is no ledger of this version, before SQLite sees it.
 
     SQLite tidies up as it opens: it throws the log of a database away that looks empty, or not like one with a log.
     """
-    with Path(path).open("rb") as file:
-        header = file.read(100)
     if header[:16] != b"SQLite format 3\0" or header[68:72] != APPLICATION.to_bytes(4, "big"):
         raise damaged(path)
     version = int.from_bytes(header[60:64], "big")

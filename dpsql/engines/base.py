@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpsql.budget.allocate import Priced
 from dpsql.expressions.expression import Value
 from dpsql.plan.public import PublicData
+from dpsql.plan.released import Content
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,11 @@ class Engine(ABC):
         """The SQL of one release; without salt, a placeholder stands in its place (for people to read)."""
 
     @abstractmethod
-    def run(self, release: Priced, salt: bytes) -> Exact:
-        """The exact integers of one release. Raises EngineError with a constant text, whatever went wrong."""
+    def run(self, release: Priced, salt: bytes, contents: Mapping[str, Content] | None = None) -> Exact:
+        """The exact integers of one release. Raises EngineError with a constant text, whatever went wrong.
+
+        `contents` has, by digest, what nested queries released and this one reads.
+        """
 
     @abstractmethod
     def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:

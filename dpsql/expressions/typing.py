@@ -125,6 +125,15 @@ def require(expression: Expression, *kinds: Kind, what: str) -> Expression:
     raise Mismatch(f"{what} takes {' or '.join(k.value for k in kinds)}, but {expression} is {expression.type}")
 
 
+def case(conditions: Sequence[Expression], results: Sequence[Expression]) -> Expression:
+    """CASE as one node: condition, result, …, default. A condition is a boolean, and nothing is cast to one."""
+    for condition in conditions:
+        require(condition, Kind.BOOLEAN, what="a condition")
+    type_, results_ = common(results)
+    pairs = [part for pair in zip(conditions, results_, strict=False) for part in pair]
+    return call("case", type_, *pairs, results_[-1])
+
+
 def call(op: str, type_: Type, *args: Expression, option: Value | tuple[Value, ...] = None) -> Call:
     """A node, with the span of its operands left to the converter."""
     return Call(type_, op=op, args=args, option=option)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from dpsql.parse import Parameters
     from dpsql.release.result import Result
+    from dpsql.release.target import Accuracy
     from dpsql.session import Connection
 
 Row = tuple[Any, ...]
@@ -50,11 +52,23 @@ class Cursor:
         """How many rows the answer has."""
         return -1 if self.result is None else len(self.result)
 
-    def execute(self, operation: str, parameters: Parameters | None = None) -> Self:
-        """Run a query at the policy's default price, or that of a hint or of `SET dpsql.epsilon = 0.2` before it."""
+    def execute(
+        self,
+        operation: str,
+        parameters: Parameters | None = None,
+        *,
+        epsilon: float | Decimal | None = None,
+        delta: float | Decimal | None = None,
+        mechanism: str | None = None,
+        accuracy: Accuracy | None = None,
+    ) -> Self:
+        """Run a query. Its price is that of the keywords, which PEP 249 does not know; else of a hint in the SQL, else
+        of `SET dpsql.epsilon = 0.2` before it, else the policy's default.
+        """
         self._forget()
         if not self.connection.settle(operation):
-            self._show(self.connection.query(operation, parameters or None))
+            query, values = self.connection.query, parameters or None
+            self._show(query(operation, values, epsilon=epsilon, delta=delta, mechanism=mechanism, accuracy=accuracy))
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> Self:

@@ -15,6 +15,7 @@ from dpsql.interfaces.history import line_editing
 from dpsql.interfaces.show import answer_table, budget_table, cell, footer, new_table
 from dpsql.interfaces.tables import TableInfo, visible_tables
 from dpsql.interfaces.terminal import complain, printable, screen, waiting
+from dpsql.policy.names import fold
 
 if TYPE_CHECKING:
     from dpsql.session import Connection
@@ -134,8 +135,8 @@ class Shell:
         screen().print(table)
 
     def _describe(self, name: str) -> None:
-        tables = {each.name.lower(): each for each in visible_tables(self.db)}
-        found = tables.get(name.strip('"').lower())
+        tables = {fold(each.name): each for each in visible_tables(self.db)}
+        found = tables.get(fold(name.strip('"')))
         if found is None:
             known = ", ".join(each.name for each in tables.values())
             raise InterfaceError(f"there is no table {printable(name)}", hint=f"tables: {known}")

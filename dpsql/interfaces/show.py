@@ -13,8 +13,8 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from dpsql.budget.exact import digits_down, digits_up
-from dpsql.interfaces.numbers import numeric, plain, with_error
 from dpsql.interfaces.terminal import printable
+from dpsql.release.numbers import numeric, plain, with_error
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.interfaces.numbers import plain
 from dpsql.plan.catalog import PrivateTable, PublicTable, Table, UnavailableTable
 from dpsql.policy import Column, Policy, fold
 from dpsql.policy.auto import UNSEARCHED
+from dpsql.release.numbers import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,7 @@ class ColumnInfo:
     name: str
     type: str
     note: str
+    nullable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class TableInfo:
 def visible_tables(db: Connection) -> list[TableInfo]:
     """What the analyst of this connection may name in a query."""
     schema = db._engine.schema()
-    return [_table(each, db.policy, schema.get(each.name.lower(), {})) for each in db._catalog.tables.values()]
+    return [_table(each, db.policy, schema.get(fold(each.name), {})) for each in db._catalog.tables.values()]
 
 
 def _table(known: Table, policy: Policy, stored: Mapping[str, str]) -> TableInfo:
@@ -47,7 +48,8 @@ def _table(known: Table, policy: Policy, stored: Mapping[str, str]) -> TableInfo
     declared = policy.tables[name]
     seen = known.columns if isinstance(known, PublicTable) else tuple(field.name for field in known.scan.fields)
     specs, types = declared.columns or {}, {fold(column): _type(type_) for column, type_ in stored.items()}
-    listed = [ColumnInfo(c, types.get(fold(c), "?"), _note(c, specs.get(c, Column()), known)) for c in seen]
+    said = {column: specs.get(column, Column()) for column in seen}
+    listed = [ColumnInfo(c, types.get(fold(c), "?"), _note(c, said[c], known), said[c].nulls) for c in seen]
     return TableInfo(name, _owner(known, policy), tuple(sorted(listed, key=lambda column: column.name != _unit(known))))
 
 

@@ -1,21 +1,17 @@
-"""The terminal: where answers and complaints go, and a spinner for work that takes long."""
+"""The terminal: where answers and complaints go."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Timer
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from dpsql.errors import Error
+from dpsql.progress import spinner
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
-
-PATIENCE = 1.0
-"""Seconds after which the spinner appears."""
 
 
 def screen() -> Console:
@@ -60,20 +56,6 @@ def survive_any_encoding() -> None:
             stream.reconfigure(errors="replace")
 
 
-@contextmanager
-def waiting(text: str) -> Iterator[None]:
+def waiting(text: str) -> AbstractContextManager[None]:
     """A spinner on standard error once the work takes longer than a second; nothing where that is no terminal."""
-    console = problems()
-    if not console.is_terminal:
-        yield
-        return
-    status = console.status(text)
-    timer = Timer(PATIENCE, status.start)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        status.stop()
+    return spinner(problems(), text)

@@ -44,12 +44,21 @@ def parse_query(sql: str, parameters: Parameters | None = None) -> exp.Query:
         statement = statement.unnest()
     if not isinstance(statement, exp.Query) or isinstance(statement, exp.Subquery):
         raise _wrong_kind(statement)
+    _join_constants(statement)
     for call in list(statement.find_all(exp.Anonymous)):
         if call.name.lower() == "mean" and len(call.expressions) == 1:
             average = exp.Avg(this=call.expressions[0])
             average.meta.update(call.meta)
             call.replace(average)
     return statement
+
+
+def _join_constants(statement: exp.Expr) -> None:
+    """`'%' || 'north' || '%'`, as tools write patterns, is one text."""
+    for pipe in reversed(list(statement.find_all(exp.DPipe))):
+        left, right = pipe.this, pipe.expression
+        if all(isinstance(side, exp.Literal) and side.is_string for side in (left, right)):
+            pipe.replace(exp.Literal.string(left.name + right.name))
 
 
 def _statements(sql: str, parameters: Parameters | None) -> list[exp.Expr]:
@@ -113,8 +122,10 @@ def _wrong_kind(statement: exp.Expr) -> UnsupportedQuery | ParseError:
         exp.Pragma: "settings of the database belong to the steward",
     }
     hint = hints.get(type(statement), "only SELECT (also WITH … SELECT, UNION) is answered")
+    if isinstance(statement, exp.DML | exp.DDL | exp.Drop | exp.Alter | exp.TruncateTable):
+        hint += "; the steward writes to the database itself"
     if str(name).upper().startswith(("EXPLAIN", "SUMMARIZE")):
         hint = "use db.explain(…) or `dpsql explain` to see a query's plan, cost and error"
     if str(name).upper() == "SHOW":
         hint = hints[exp.Show]
-    return refuse(f"{str(name).upper()} is not a query", statement, hint=hint)  # type: ignore[return-value]
+    return refuse(f"{str(name).upper().removesuffix('TABLE')} is not a query", statement, hint=hint)  # type: ignore[return-value]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dpsql.errors import Error, ParseError, Span
+from dpsql.errors import Error, ParseError, Span, UnsupportedQuery
 from dpsql.expressions.convert import Resolver, convert, one_query
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BOOLEAN
@@ -29,13 +29,15 @@ from dpsql.plan.clauses import (
     unaliased,
 )
 from dpsql.plan.finishing import check_finishing
-from dpsql.plan.from_clause import Joined, Source, distinct, read_from
+from dpsql.plan.from_clause import Joined, Source, apart, read_from
 from dpsql.plan.group import Grouping, has_aggregate
 from dpsql.plan.join import Part
 from dpsql.plan.join_refusals import SUBQUERY, check_exists
+from dpsql.plan.made import FromItem, Made, Open, Private
 from dpsql.plan.membership import Membership, conjuncts_of, in_conditions, split_where
+from dpsql.plan.nested import Describe, Nesting, closed, not_described
 from dpsql.plan.normal import conjunction, normal
-from dpsql.plan.outputs import open_output, release_output, united
+from dpsql.plan.outputs import grouped_places, key_places, open_output, release_output, united
 from dpsql.plan.plan import Bar, Family, Output, Plan, Release
 from dpsql.plan.public_keys import public_values
 from dpsql.plan.read_windows import with_windows
@@ -43,46 +45,21 @@ from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relate_joins import existing
 from dpsql.plan.relate_sets import distinct_rows, set_operation, without_owner, without_people
 from dpsql.plan.relation import Aggregate, Item, Relation
+from dpsql.plan.scalars import takes_one_row
 from dpsql.plan.scope import Correlated, Named, Scope, named, scope_of
 from dpsql.plan.sets import Keys, made_family, union_of
+from dpsql.plan.values import Value, find_values, join_above, looked_up, reads_values
+from dpsql.policy.names import fold
 
 ROW = "_row"
 
 
-@dataclass(frozen=True, slots=True)
-class Private:
-    """A unit-local query and the policy's private tables it reads."""
+def build(query: exp.Query, catalog: Catalog, describe: Describe = not_described) -> Plan:
+    """The plan of a parsed query; refuses whatever is not known to be private.
 
-    relation: Relation
-    tables: tuple[PrivateTable, ...]
-
-    @property
-    def name(self) -> str:
-        """The tables, for messages."""
-        *most, last = dict.fromkeys(table.name for table in self.tables)
-        return f"{', '.join(most)} and {last}" if most else last
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """A query over released and public tables only: its rewritten tree and its columns.
-
-    `below` gives its rows as a relation below an aggregate, if they are public and no released result.
+    `describe` tells the types of a nested query's columns; it knows its text only, and no row.
     """
-
-    node: exp.Expr
-    outputs: tuple[Output, ...]
-    row: str | None = None
-    below: Callable[[], Relation] | None = None
-
-
-Made = Private | Open
-_FromItem = tuple[Span | None, str, Made]
-
-
-def build(query: exp.Query, catalog: Catalog) -> Plan:
-    """The plan of a parsed query; refuses whatever is not known to be private."""
-    builder = _Builder(catalog, _names(query))
+    builder = _Builder(catalog, _names(query), nesting=Nesting(describe))
     _reserved(query)
     with one_query():
         made = builder.query(query.copy(), {}, top=True)
@@ -94,20 +71,21 @@ def build(query: exp.Query, catalog: Catalog) -> Plan:
     for tree in trees:
         check_finishing(tree, tables)
     public = sorted(builder.public & {table.name for tree in trees for table in tree.find_all(exp.Table)})
-    return Plan(tuple(builder.releases), made.node, tuple(public), made.outputs, made.row, tuple(builder.families))
+    families, nested = tuple(builder.families), tuple(builder.nesting.made)
+    return Plan(tuple(builder.releases), made.node, tuple(public), made.outputs, made.row, families, nested)
 
 
 def _names(query: exp.Expr) -> frozenset[str] | None:
     """All names that the query uses, folded; None if a star stands for more."""
     if any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star)):
         return None
-    return frozenset(name.name.lower() for name in query.find_all(exp.Identifier))
+    return frozenset(fold(name.name) for name in query.find_all(exp.Identifier))
 
 
 def _reserved(query: exp.Query) -> None:
-    """A name like `_r0` is a released table's; the analyst's own would stand before it."""
+    """A name like `_r0` is a released table's, `_v0` that of a value; the analyst's own would stand before it."""
     for node in query.find_all(exp.CTE, exp.TableAlias):
-        if node.alias_or_name.lower().startswith(("_r", "_s")) and node.alias_or_name[2:].isdigit():
+        if fold(node.alias_or_name).startswith(("_r", "_s", "_v", "_d")) and node.alias_or_name[2:].isdigit():
             raise refuse(f"the name {node.alias_or_name} is reserved", node, kind=ParseError, hint="take another name")
 
 
@@ -128,22 +106,6 @@ def _lists_rows(made: Private, node: exp.Expr) -> Error:
     )
 
 
-def _released(node: exp.Expr | Span | None) -> Error:
-    return refuse(
-        "a result with noise cannot be joined with private rows, nor choose among them",
-        node,
-        hint="join above the aggregate: SELECT … FROM (SELECT key, count(*) … GROUP BY key) AS a JOIN … USING (key)",
-    )
-
-
-def _only_rows(node: exp.Expr) -> Error:
-    return refuse(
-        "a subquery over public tables that is joined with private rows may filter and compute, but not aggregate",
-        node,
-        hint="join the public table itself, and aggregate after the join",
-    )
-
-
 _SELECT_PARTS = {"expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct", "qualify",
                  "with_", "windows", "kind", "joins", "laterals"}  # fmt: skip
 
@@ -157,6 +119,8 @@ class _Builder:
     releases: list[Release] = field(default_factory=list)
     public: set[str] = field(default_factory=set)
     families: list[Family] = field(default_factory=list)
+    nesting: Nesting = field(default_factory=Nesting)
+    shadowed: set[str] = field(default_factory=set)
 
     # queries ------------------------------------------------------------------------------------------------------
 
@@ -165,12 +129,16 @@ class _Builder:
         if isinstance(node, exp.Subquery):
             no_more(node)
             return self.query(node.this, self._with(node, ctes), top=top)
-        ctes = self._with(node, ctes)
+        inside = self._with(node, ctes)
         if isinstance(node, exp.SetOperation):
-            return self._set_operation(node, ctes)
-        if isinstance(node, exp.Select):
-            return self._select(node, ctes, top=top)
-        raise refuse(f"{node.key.upper()} is not supported", node, hint="write a SELECT")
+            made = self._set_operation(node, inside)
+        elif isinstance(node, exp.Select):
+            made = self._select(node, inside, top=top)
+        else:
+            raise refuse(f"{node.key.upper()} is not supported", node, hint="write a SELECT")
+        if isinstance(made, Private):
+            return made
+        return replace(made, around=ctes, key=() if takes_one_row(node) else made.key)
 
     def _with(self, node: exp.Expr, ctes: Mapping[str, Made]) -> Mapping[str, Made]:
         with_ = node.args.get("with_")
@@ -181,10 +149,13 @@ class _Builder:
         seen, kept = dict(ctes), []
         for cte in with_.expressions:
             made = _renamed(self.query(cte.this, seen), cte.args.get("alias"))
-            seen[cte.alias.lower()] = made
+            if fold(cte.alias) in seen:
+                self.shadowed.add(fold(cte.alias))
             if isinstance(made, Open):
                 cte.set("this", made.node)
                 kept.append(cte)
+                made = replace(made, cte=cte)
+            seen[fold(cte.alias)] = made
         if kept:
             with_.set("expressions", kept)
         else:
@@ -213,12 +184,14 @@ class _Builder:
         sources = [(span_of(s), *self._source(s, ctes)) for s in from_items(node)]
         tables = tuple(t for _, _, made in sources if isinstance(made, Private) for t in made.tables)
         if tables:
-            return self._private_select(node, self._from(node, sources), tables, ctes, top=top)
+            return self._private_select(node, sources, tables, ctes, top=top)
         return self._open_select(node, sources, ctes)
 
-    def _from(self, node: exp.Select, sources: Sequence[_FromItem]) -> Joined:
+    def _from(self, node: exp.Select, sources: Sequence[FromItem]) -> Joined:
         """FROM as a join of relations below the aggregate."""
-        return read_from(node, [Source(item, name, _below(made, item)) for item, name, made in sources], self._unique)
+        return read_from(
+            node, [Source(item, name, self.rows(made, item)) for item, name, made in sources], self._unique
+        )
 
     @property
     def _unique(self) -> Callable[[str, frozenset[str]], bool]:
@@ -243,9 +216,9 @@ class _Builder:
         return node.alias or node.name, _renamed(self._table(node, ctes), node.args.get("alias"))
 
     def _table(self, node: exp.Table, ctes: Mapping[str, Made]) -> Made:
-        db = node.db.lower()
-        if not db and node.name.lower() in ctes:
-            return ctes[node.name.lower()]
+        db = fold(node.db)
+        if not db and fold(node.name) in ctes:
+            return ctes[fold(node.name)]
         found = self.catalog.find(node.name) if db in ("", "main", "public") and not node.catalog else None
         if found is None:
             raise refuse(f"there is no table {node.name}", node, kind=ParseError, hint=self.catalog.nearest(node.name))
@@ -267,7 +240,7 @@ class _Builder:
 
     def _public_scan(self, table: PublicTable) -> Relation:
         """A public table below the aggregate, with the domains of the columns that the query names."""
-        wanted = [c for c in table.columns if self.names is None or c.lower() in self.names]
+        wanted = [c for c in table.columns if self.names is None or fold(c) in self.names]
         return table.scan(self.catalog.public.domains(table.name, wanted))
 
     def _subquery(self, node: exp.Expr, ctes: Mapping[str, Made]) -> exp.Expr:
@@ -286,33 +259,72 @@ class _Builder:
 
     # above the aggregate --------------------------------------------------------------------------------------------
 
-    def _open_select(self, node: exp.Select, sources: Sequence[_FromItem], ctes: Mapping[str, Made]) -> Open:
+    def _open_select(self, node: exp.Select, sources: Sequence[FromItem], ctes: Mapping[str, Made]) -> Open:
         releases = len(self.releases)
         for inner in subqueries(node):
+            if join_above(self, node, inner, f"_d{len(self.releases)}", sources, ctes):
+                continue
             replaced = self._subquery(inner, ctes)
             if replaced is not inner:
                 inner.replace(replaced)
         nested = len(self.releases) > releases
-        columns = [(name.lower(), o) for _, name, made in sources if isinstance(made, Open) for o in made.outputs]
+        columns = [(fold(name), o) for _, name, made in sources if isinstance(made, Open) for o in made.outputs]
         outputs: list[Output] = []
         for item in node.expressions:
             star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
             if isinstance(star, exp.Star):
-                table = item.table.lower() if isinstance(item, exp.Column) else ""
+                table = fold(item.table) if isinstance(item, exp.Column) else ""
                 outputs += [o for name, o in columns if not table or name == table]
             else:
                 outputs.append(open_output(item, columns, nested))
-        return Open(node, tuple(outputs), below=lambda: self._public_rows(node, sources, ctes))
+        below = None if nested else lambda: self._public_rows(node.copy(), sources, ctes)
+        grouped = node.args.get("group") is not None
+        singles = all(isinstance(made, Open) and made.key == () for _, _, made in sources)
+        alone = not grouped and (singles or any(map(has_aggregate, node.expressions)))
+        return Open(node, tuple(outputs), below=below, key=() if alone else grouped_places(node))
 
-    def _public_rows(self, node: exp.Select, sources: Sequence[_FromItem], ctes: Mapping[str, Made]) -> Relation:
-        """A SELECT over public tables as a relation below an aggregate."""
-        if not sources or any(node.args.get(p) for p in ("limit", "offset", "qualify", "windows", "distinct")):
-            raise _only_rows(node)
-        relation, scope = self._chosen(node, self._from(node, sources), {}, ctes)
-        if node.args.get("group") is not None or any(map(has_aggregate, node.expressions)):
-            raise _only_rows(node)
-        items = expanded(node, scope)
-        return projected(relation, items_of(items, scope))
+    def _public_rows(self, node: exp.Select, sources: Sequence[FromItem], ctes: Mapping[str, Made]) -> Relation | None:
+        """A SELECT over public tables as a relation below an aggregate; None if it does more than filter and compute.
+
+        Nothing is lost then but what is known of its rows: it runs in the sealed database.
+        """
+        parts = ("limit", "offset", "qualify", "windows", "distinct", "group")
+        if not sources or any(node.args.get(p) for p in parts) or any(map(has_aggregate, node.expressions)):
+            return None
+        try:
+            relation, scope = self._chosen(node, self._from(node, sources), {}, ctes)
+            return projected(relation, items_of(expanded(node, scope), scope))
+        except UnsupportedQuery:
+            return None
+
+    # nested results -------------------------------------------------------------------------------------------------
+
+    def rows(self, made: Made, node: exp.Expr | Span | None) -> Relation:
+        """The rows of a query below an aggregate: private, public, or those that it will have released."""
+        if isinstance(made, Private):
+            return made.relation
+        known = None if made.below is None else made.below()
+        return _titled(self._nested(made, node) if known is None else known, made.columns)
+
+    def _nested(self, made: Open, node: exp.Expr | Span | None) -> Relation:
+        """The query as one that is answered first."""
+        around = {
+            name: each.cte for name, each in made.around.items() if isinstance(each, Open) and each.cte is not None
+        }
+        query = closed(made.node, around)
+        for name in self.shadowed & {fold(table.name) for table in query.find_all(exp.Table)}:
+            raise refuse(f"two results are called {name}, and one is read below an aggregate", node, hint="rename one")
+        if len({fold(name) for name in made.columns}) < len(made.columns):
+            raise refuse("two columns of this subquery have one name", node, kind=ParseError, hint="name them with AS")
+        return self.nesting.scan(query, made.outputs, (self.releases, self.families), self.public, made.key, node)
+
+    def columns(self, query: exp.Select, ctes: Mapping[str, Made]) -> list[tuple[str, frozenset[str]]]:
+        """The items of a query's FROM: their names, and those of their columns, folded."""
+        aside = replace(
+            self, releases=[*self.releases], families=[], nesting=replace(self.nesting, made=[*self.nesting.made])
+        )
+        found = [aside._source(item, ctes) for item in from_items(query.copy())]
+        return [(name, frozenset(fold(column) for column in made.columns)) for name, made in found]
 
     def _release(
         self,
@@ -359,7 +371,8 @@ class _Builder:
         if not keys.plain:
             self.families.append(family)
             outputs = [replace(output, direct=None) for output in outputs]
-        return Open(finishing, tuple(outputs), row)
+        places = key_places(items, len(keys.expressions)) if keys.plain else None
+        return Open(finishing, tuple(outputs), row, key=places)
 
     def _asked(
         self, name: str, source: Private, keys: Sequence[Item], aggregates: Sequence[Aggregate], bars: Sequence[Bar]
@@ -384,14 +397,15 @@ class _Builder:
     def _private_select(
         self,
         node: exp.Select,
-        joined: Joined,
+        sources: Sequence[FromItem],
         tables: tuple[PrivateTable, ...],
         ctes: Mapping[str, Made],
         *,
         top: bool,
     ) -> Made:
-        aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
-        relation, scope = self._chosen(node, joined, aliases, ctes)
+        joined, values = self._from(node, sources), find_values(self, node, sources, ctes)
+        aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+        relation, scope = self._chosen(node, joined, aliases, ctes, values)
         source = Private(relation, tables)
         node.set("expressions", expanded(node, scope))
         if not is_grouped(node):
@@ -419,13 +433,25 @@ class _Builder:
         return self._release(node, source, scope, keys, ctes, top=top)
 
     def _chosen(
-        self, node: exp.Select, joined: Joined, aliases: Mapping[str, exp.Expr], ctes: Mapping[str, Made]
+        self,
+        node: exp.Select,
+        joined: Joined,
+        aliases: Mapping[str, exp.Expr],
+        ctes: Mapping[str, Made],
+        values: Sequence[Value] = (),
     ) -> tuple[Relation, Scope]:
-        """The rows that WHERE leaves, and what names mean there."""
+        """The rows that WHERE leaves, and what names mean there; conditions on looked-up values come last."""
         where = node.args.get("where")
         plain, members = ([], []) if where is None else split_where(where.this)
-        relation = joined.relation([_condition(c, joined.scope(aliases)) for c in plain], self._unique)
-        scope = Scope(relation, joined.tables, aliases)
+        plain = [part for c in plain for part in conjuncts_of(c)] if values else plain
+        later = [c for c in plain if reads_values(c, values)]
+        own = [_condition(c, joined.scope(aliases)) for c in plain if c not in later]
+        scope = Scope(joined.relation(own, self._unique), joined.tables, aliases)
+        for value in values:
+            scope = looked_up(scope, value, self._unique)
+        if later:
+            condition = conjunction(normal(_condition(c, scope)) for c in later)
+            scope = replace(scope, relation=filtered(scope.relation, condition))
         for member in members:
             scope = replace(scope, relation=self._member(member, scope, ctes))
         return scope.relation, scope
@@ -462,8 +488,8 @@ class _Builder:
         if isinstance(query, exp.Select) and _is_plain(query):
             return self._correlated(query, member, outer, ctes)
         made = self.query(query, ctes)
-        relation = _below(made, member.node)
-        part = _apart(relation, outer)
+        relation = self.rows(made, member.node)
+        part = apart(relation, outer)
         if member.operand is not None and len(relation.fields) != 1:
             raise refuse("a subquery of IN has one column", member.node, kind=ParseError, hint="select one column")
         column = Column(relation.fields[0].type, name=part.names[0])
@@ -475,18 +501,21 @@ class _Builder:
         sources = [(span_of(s), *self._source(s, ctes)) for s in from_items(query)]
         if not sources:
             raise refuse("this subquery has no FROM", member.node, hint="list the constants: x IN (1, 2)")
-        joined = self._from(query, sources)
+        joined, values = self._from(query, sources), find_values(self, query, sources, ctes)
         where = query.args.get("where")
         plain, members = ([], []) if where is None else split_where(where.this)
         plain = [part for c in plain for part in conjuncts_of(c)]
         inside = joined.scope()
-        own = [c for c in plain if all(inside.find(column) is not None for column in c.find_all(exp.Column))]
-        relation = joined.relation([_condition(c, inside) for c in own], self._unique)
+        own = [c for c in plain if all(inside.find(n) is not None for n in c.find_all(exp.Column))]
+        scope = Scope(joined.relation([_condition(c, inside) for c in own], self._unique), joined.tables)
+        for value in values:
+            scope = looked_up(scope, value, self._unique)
         for each in members:
-            relation = self._member(each, Scope(relation, joined.tables), ctes)
-        part = _apart(relation, outer)
+            scope = replace(scope, relation=self._member(each, scope, ctes))
+        relation = scope.relation
+        part = apart(relation, outer)
         names = {f.name: n for f, n in zip(relation.fields, part.names, strict=True)}
-        both = Correlated(Scope(relation, joined.tables), outer, names)
+        both = Correlated(scope, outer, names)
         conditions = [_condition(c, both) for c in plain if c not in own]
         element: Expression = Column(relation.fields[0].type, name=part.names[0])
         if member.operand is not None:
@@ -495,7 +524,7 @@ class _Builder:
                 raise refuse("a subquery of IN has one column", member.node, kind=ParseError, hint="select one column")
             element = convert(unaliased(items[0]), both)
         shown = tuple(
-            replace(t, columns=tuple(replace(e, field=names[e.field]) for e in t.columns)) for t in joined.tables
+            replace(t, columns=tuple(replace(e, field=names[e.field]) for e in t.columns)) for t in scope.tables
         )
         return part, conditions, element, shown
 
@@ -541,7 +570,7 @@ class _Builder:
 def _with_windows(node: exp.Select, scope: Scope) -> Scope:
     """The scope after window functions and QUALIFY, which are taken out of the tree."""
     relation = with_windows(node, scope)
-    aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+    aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
     scope = replace(scope, relation=relation, aliases=aliases)
     qualify = node.args.get("qualify")
     if qualify is not None:
@@ -549,15 +578,6 @@ def _with_windows(node: exp.Select, scope: Scope) -> Scope:
     node.set("qualify", None)
     node.set("windows", None)
     return scope
-
-
-def _below(made: Made, node: exp.Expr | Span | None) -> Relation:
-    """The rows of a FROM item, below an aggregate."""
-    if isinstance(made, Private):
-        return made.relation
-    if made.below is None:
-        raise _released(node)
-    return _titled(made.below(), [o.name for o in made.outputs])
 
 
 def _titled(relation: Relation, names: Sequence[str]) -> Relation:
@@ -573,12 +593,6 @@ def _condition(node: exp.Expr, scope: Resolver) -> Expression:
     if made.type != BOOLEAN:
         raise refuse("WHERE takes a condition", node, kind=ParseError, hint="compare: WHERE x > 0")
     return made
-
-
-def _apart(relation: Relation, outer: Scope) -> Part:
-    """A subquery's rows, under names that none of the fields around it has."""
-    taken = {f.name.lower() for f in outer.relation.fields}
-    return Part(relation, tuple(distinct(f.name, taken) for f in relation.fields))
 
 
 def _is_plain(query: exp.Select) -> bool:

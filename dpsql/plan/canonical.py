@@ -27,8 +27,10 @@ from dpsql.plan.normal import TRUE, conjunction, conjuncts, normal
 from dpsql.plan.plan import Release
 from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relation import Aggregate, Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
+from dpsql.plan.released import ReleasedScan
 from dpsql.plan.set_operations import UnionAll
 from dpsql.plan.window import Over, Windowed
+from dpsql.policy.names import fold
 
 MOST_NODES = 2_000
 
@@ -71,6 +73,8 @@ def describe_relation(relation: Relation) -> list[Any]:
             return ["unit", describe_relation(source), [write(k.expression) for k in keys], listed]
         case Scan(table=table) | PublicScan(table=table):
             return ["scan", table]
+        case ReleasedScan(digest=str() as digest):
+            return ["released", digest, [f.name for f in relation.fields]]
         case Inner(parts=parts, conditions=conditions):
             return ["inner", [_describe_part(p) for p in parts], [write(c) for c in conditions]]
         case Outer(left=Part() as left, right=Part() as right, condition=Expression() as condition):
@@ -87,7 +91,10 @@ def describe_relation(relation: Relation) -> list[Any]:
 
 def _describe_part(part: Part) -> list[Any]:
     """A side of a join: its rows, and what its fields are called there."""
-    return [describe_relation(part.relation), list(part.names)]
+    return [
+        describe_relation(part.relation),
+        [[f.name, n] for f, n in zip(part.relation.fields, part.names, strict=True)],
+    ]
 
 
 def _names(relation: Relation) -> list[str]:
@@ -167,8 +174,8 @@ def _titles(texts: Sequence[str]) -> list[str]:
     """Names that people can read, each different from the others in any case, and from the hidden owner."""
     taken = {"_unit": ""}
     for number, text in enumerate(texts):
-        title = f"{text}:{number}" if text.lower() in taken else text
-        taken[title.lower()] = title
+        title = f"{text}:{number}" if fold(text) in taken else text
+        taken[fold(title)] = title
     return list(taken.values())[1:]
 
 

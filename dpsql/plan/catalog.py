@@ -16,7 +16,7 @@ from dpsql.expressions.expression import Value
 from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.plan.ownership import Facts, Schema, labels_of, path_to_unit, stored_column, unverified
 from dpsql.plan.public import NoPublicData, PublicData
-from dpsql.plan.relation import UNIT, Field, PublicScan, Scan
+from dpsql.plan.relation import HIDDEN, UNIT, Field, PublicScan, Scan
 from dpsql.policy import Bound, Policy, fold
 from dpsql.policy.model import Column
 from dpsql.policy.model import Table as Declared
@@ -71,7 +71,7 @@ class Catalog:
 
     def find(self, name: str) -> Table | None:
         """The table of that name, in any case."""
-        return self.tables.get(name.lower())
+        return self.tables.get(fold(name))
 
     def veiled(self, sql: str) -> str:
         """SQL for the analyst's eyes: names on the way to the owner that they may not see are left out."""
@@ -98,8 +98,8 @@ class Catalog:
 
 def suggest(name: str, existing: list[str], what: str) -> str:
     """«did you mean …» and the list of what there is."""
-    folded = {e.lower(): e for e in existing}
-    close = get_close_matches(name.lower(), list(folded), n=1)
+    folded = {fold(e): e for e in existing}
+    close = get_close_matches(fold(name), list(folded), n=1)
     listed = ", ".join(existing[:20]) + (", …" if len(existing) > 20 else "")
     return (f"did you mean {folded[close[0]]}? " if close else "") + f"{what}: {listed or 'none'}"
 
@@ -120,14 +120,36 @@ def make_catalog(
     known: PublicData = public or NoPublicData()
     for name in policy.tables_for(analyst):
         try:
-            tables[name.lower()] = _table(name, policy, schema, facts, policy.columns_for(analyst, name), known)
+            tables[fold(name)] = _table(name, policy, schema, facts, policy.columns_for(analyst, name), known)
         except PolicyError:
             if policy.sees_all(analyst):
                 raise
             raise PolicyError(
                 f"the policy does not fit the database: table {name}", hint="ask the steward to run `dpsql check`"
             ) from None
-    return Catalog(tables, policy.limits.max_public_keys, known)
+    return Catalog(_unnamed(tables), policy.limits.max_public_keys, known)
+
+
+def _unnamed(tables: Mapping[str, Table]) -> Mapping[str, Table]:
+    """The tables, where labels that name a key which this analyst may not see are numbers: a hint could repeat them.
+
+    **Theorem.** Two labels are equal afterwards if and only if they were before. **Proof.** Each name has one number.
+    """
+    private = [table for table in tables.values() if isinstance(table, PrivateTable)]
+    seen = {fold(f"{table.name}.{field.name}") for table in private for field in table.scan.fields}
+    numbers: dict[str, str] = {}
+
+    def told(field: Field) -> Field:
+        if field.owner is None or field.owner == UNIT or field.owner in seen:
+            return field
+        return replace(field, owner=numbers.setdefault(field.owner, f"{HIDDEN}{len(numbers)}"))
+
+    def veiled(table: Table) -> Table:
+        if not isinstance(table, PrivateTable):
+            return table
+        return replace(table, scan=replace(table.scan, fields=tuple(map(told, table.scan.fields))))
+
+    return {name: veiled(table) for name, table in tables.items()}
 
 
 def _table(
@@ -138,7 +160,7 @@ def _table(
     allowed: frozenset[str] | None,
     public: PublicData,
 ) -> Table:
-    declared, stored = policy.tables[name], schema.get(name.lower())
+    declared, stored = policy.tables[name], schema.get(fold(name))
     if stored is None:
         raise PolicyError(
             f"tables.{name}: the database has no such table",
@@ -179,25 +201,25 @@ def _public(name: str, declared: Declared, stored: Mapping[str, str], allowed: f
 
 
 def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: PublicData) -> PrivateTable:
-    declared, stored = policy.tables[name], schema[name.lower()]
+    declared, stored = policy.tables[name], schema[fold(name)]
     fields = []
-    single = declared.by_row or (declared.unique and (name.lower(), declared.unique_fact) in facts)
+    single = declared.by_row or (declared.unique and (fold(name), declared.unique_fact) in facts)
     path, unit = ((), None) if declared.by_row else path_to_unit(name, policy, schema)
-    labels, keys = labels_of(name, policy, facts)
+    labels, keys = labels_of(name, policy, facts, stored)
     columns = dict(declared.columns or {})
-    if declared.unit_column is not None and declared.unit_column.lower() not in {column.lower() for column in columns}:
+    if declared.unit_column is not None and fold(declared.unit_column) not in {fold(column) for column in columns}:
         columns[stored_column(name, declared.unit_column, stored)[0]] = Column()
     for column, spec in columns.items():
         stored_name, type_ = stored_column(name, column, stored)
-        owner = labels.get(stored_name.lower())
+        owner = labels.get(fold(stored_name))
         domain = _domain(f"{name}.{stored_name}", spec, type_)
         if spec.values_from is not None:
             domain = intersect(domain, _referred(f"{name}.{stored_name}", spec, type_, policy, schema, public))
         fields.append(Field(stored_name, type_, domain, attribute=owner == UNIT or single, owner=owner))
     rows = 1 if declared.by_row else policy.rows_per_unit(name)
-    unique = tuple(f.name for f in fields if f.name.lower() in keys)
+    unique = tuple(f.name for f in fields if fold(f.name) in keys)
     owners = path[-1].table if path else name
-    of_unit = None if unit is None else stored_column(owners, unit, schema[owners.lower()])[1]
+    of_unit = None if unit is None else stored_column(owners, unit, schema[fold(owners)])[1]
     scan = Scan(tuple(fields), declared.by_row, rows, single, name, unit, path, unique, unit_type=of_unit)
     return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name))
 
@@ -223,8 +245,8 @@ def _domain(where: str, spec: Column, type_: Type) -> Domain:
 def _referred(where: str, spec: Column, type_: Type, policy: Policy, schema: Schema, public: PublicData) -> Domain:
     """What a public table says of a column that refers to it: its values, or only their ends if they are many."""
     parent, _, key = (spec.values_from or "").rpartition(".")
-    table = _public(parent, policy.tables[parent], schema.get(parent.lower(), {}), None)
-    field = next((f for f in table.scan({}).fields if f.name.lower() == key.lower()), None)
+    table = _public(parent, policy.tables[parent], schema.get(fold(parent), {}), None)
+    field = next((f for f in table.scan({}).fields if fold(f.name) == fold(key)), None)
     if field is None or field.type.kind is not type_.kind:
         raise PolicyError(
             f"tables.{where}: its values are those of {spec.values_from}, which is not a column of its type",

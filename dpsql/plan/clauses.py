@@ -14,6 +14,7 @@ from dpsql.plan.group import has_aggregate
 from dpsql.plan.relation import Item
 from dpsql.plan.scope import Scope
 from dpsql.plan.sets import Keys, group_by, plain_keys
+from dpsql.policy.names import fold
 
 
 def from_items(node: exp.Select) -> list[exp.Expr]:
@@ -102,7 +103,7 @@ def items_of(expressions: Sequence[exp.Expr], scope: Scope) -> list[Item]:
     items: list[Item] = []
     for node in expressions:
         name, number = title_of(node), 1
-        while any(i.name.lower() == name.lower() for i in items):
+        while any(fold(i.name) == fold(name) for i in items):
             name, number = f"{title_of(node)}:{number}", number + 1
         items.append(Item(name, convert(node.this if isinstance(node, exp.Alias) else node, scope)))
     return items

@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
+from dpsql.expressions.functions.table import CALLED
 from dpsql.parse.span import refuse
 from dpsql.plan.bars import is_bar
 
@@ -63,7 +64,7 @@ def check_finishing(query: exp.Expr, tables: Collection[str]) -> None:
                 node,
                 hint=f"write SELECT count(*) AS n, {node.name.upper()}(count(*)) AS bar FROM … and read bar out here",
             )
-        if isinstance(node, exp.Anonymous) and node.name.lower() not in _NAMES:
+        if isinstance(node, exp.Anonymous) and node.name.lower() not in _NAMES | CALLED.keys():
             raise refuse(
                 f"the function {node.name} is not allowed", node, hint="use plain arithmetic, CASE or a window"
             )

@@ -21,6 +21,7 @@ from dpsql.plan.relate import filtered
 from dpsql.plan.relate_joins import existing, joined, outer_joined, renamed
 from dpsql.plan.relation import Field, Relation
 from dpsql.plan.scope import Entry, Named, Scope
+from dpsql.policy.names import fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +96,15 @@ def _leaves(sources: Sequence[Source]) -> list[Joined]:
     seen: dict[str, int] = {}
     for source in sources:
         for field in source.relation.fields:
-            seen[field.name.lower()] = seen.get(field.name.lower(), 0) + 1
-        if sum(source.name.lower() == other.name.lower() for other in sources if source.name) > 1:
+            seen[fold(field.name)] = seen.get(fold(field.name), 0) + 1
+        if sum(fold(source.name) == fold(other.name) for other in sources if source.name) > 1:
             hint = "give one of them another name: FROM orders AS a, orders AS b"
             raise refuse(f"the name {source.name} stands twice in FROM", source.span, kind=ParseError, hint=hint)
     taken = {name for name, times in seen.items() if times == 1}
     leaves = []
     for source in sources:
         fields = [f.name for f in source.relation.fields]
-        names = [n if seen[n.lower()] == 1 else distinct(f"{source.name}.{n}", taken) for n in fields]
+        names = [n if seen[fold(n)] == 1 else distinct(f"{source.name}.{n}", taken) for n in fields]
         entries = tuple(Entry(f, n, n) for f, n in zip(fields, names, strict=True))
         leaves.append(Joined(source.span, (Part(source.relation, tuple(names)),), (), (Named(source.name, entries),)))
     return leaves
@@ -111,10 +112,16 @@ def _leaves(sources: Sequence[Source]) -> list[Joined]:
 
 def distinct(name: str, taken: set[str]) -> str:
     """The name, changed until it is not among those taken; it is one of them then."""
-    while name.lower() in taken:
+    while fold(name) in taken:
         name += "'"
-    taken.add(name.lower())
+    taken.add(fold(name))
     return name
+
+
+def apart(relation: Relation, outer: Scope, names: Sequence[str] | None = None) -> Part:
+    """A subquery's rows, under names (these, or their own) that none of the fields around it has."""
+    taken = {fold(f.name) for f in outer.relation.fields}
+    return Part(relation, tuple(distinct(name, taken) for name in names or [f.name for f in relation.fields]))
 
 
 _PARTS = {"this", "on", "using", "kind", "side", "method"}
@@ -210,7 +217,7 @@ def _outer(
     if side == "RIGHT":
         bare |= dict(equal)
     elif side == "FULL":
-        taken = {name.lower() for part in (first, second) for name in part.names}
+        taken = {fold(name) for part in (first, second) for name in part.names}
         merged = [(distinct(a.rpartition(".")[2], taken), a, b) for a, b in equal]
         bare |= {a: name for name, a, _ in merged}
     made = outer_joined(first, second, side == "FULL", condition, merged, unique)

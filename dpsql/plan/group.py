@@ -25,6 +25,7 @@ from dpsql.plan.plan import Bar
 from dpsql.plan.relation import Aggregate
 from dpsql.plan.scope import Scope
 from dpsql.plan.sets import Keys, grouping, is_grouping
+from dpsql.policy.names import fold
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Count: "count", exp.CountIf: "count", exp.ApproxDistinct: "count", exp.Sum: "sum", exp.Avg: "avg",
@@ -215,7 +216,7 @@ class Grouping:
         return keys.index(made) if made in keys else None
 
     def _loose(self, node: exp.Column, aliases: bool) -> exp.Expr:
-        alias = self.scope.aliases.get(node.name.lower()) if node.args.get("table") is None else None
+        alias = self.scope.aliases.get(fold(node.name)) if node.args.get("table") is None else None
         if alias is not None:
             return node if aliases else exp.Paren(this=self.rewrite(alias.copy()))
         function = "avg" if self.scope.column(node).type.numeric else "count"

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 
 from dpsql.expressions.expression import Call, Column, Expression, columns_of
 from dpsql.expressions.types import BOOLEAN
+from dpsql.expressions.typing import call, common
 from dpsql.plan.normal import conjuncts
 from dpsql.plan.relation import Field, Relation, require, same_owner
+from dpsql.policy.names import fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,14 @@ def owner_groups(parts: Sequence[Part], conditions: Sequence[Expression]) -> lis
     return groups
 
 
+def first_of(one: Field, two: Field) -> Expression:
+    """The column that USING makes of two: the first that is not NULL, in one type that holds both without raising."""
+    type_, sides = common([Column(f.type, name=f.name) for f in (one, two)])
+    return call("coalesce", type_, *sides)
+
+
 def _distinct(names: Sequence[str]) -> bool:
-    return len({name.lower() for name in names}) == len(names)
+    return len({fold(name) for name in names}) == len(names)
 
 
 @dataclass(frozen=True, slots=True)

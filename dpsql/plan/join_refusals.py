@@ -12,7 +12,7 @@ from dpsql.parse.span import refuse
 from dpsql.plan.join import Part, owner_groups, share_owner, whole
 from dpsql.plan.lookup import Unique, looked_up
 from dpsql.plan.relate_joins import matches_once
-from dpsql.plan.relation import UNIT, Field, Relation, same_owner
+from dpsql.plan.relation import HIDDEN, UNIT, Field, Relation, same_owner
 from dpsql.plan.scope import Named
 
 SUBQUERY = "the subquery"
@@ -132,7 +132,7 @@ def _equal(one: str, two: str, where: str) -> str:
 def _between(ones: Sequence[Field], twos: Sequence[Field], tables: Sequence[Named]) -> str:
     """What to do where no equality of two columns would say that the owners are equal."""
     for field in (*ones, *twos):
-        if field.owner is not None and field.owner != UNIT:
+        if field.owner is not None and field.owner != UNIT and not field.owner.startswith(HIDDEN):
             table = field.owner.rpartition(".")[0]
             return f"join {table} as well, which stands between them: {_written(field, tables)} = {field.owner}"
     if any(f.unit for f in ones) and any(f.unit for f in twos):

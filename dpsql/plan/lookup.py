@@ -8,6 +8,7 @@ from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.expressions.types import Kind
 from dpsql.plan.join import Exists, Part, equations
 from dpsql.plan.relation import Filter, Project, PublicScan, Relation, Scan, UnitGroup
+from dpsql.plan.released import ReleasedScan
 from dpsql.plan.window import Windowed
 
 Unique = Callable[[str, frozenset[str]], bool]
@@ -75,7 +76,7 @@ def is_key(relation: Relation, columns: frozenset[str], unique: Unique) -> bool:
     if stored is not None:
         table, names = stored
         return unique(table, frozenset(names[c] for c in columns if c in names)) if columns & names.keys() else False
-    return bool(columns & _keys(relation))
+    return bool(columns & _keys(relation)) or any(key <= columns for key in _joint_keys(relation))
 
 
 def stored_columns(relation: Relation) -> tuple[str, Mapping[str, str]] | None:
@@ -107,3 +108,19 @@ def _keys(relation: Relation) -> frozenset[str]:
         case UnitGroup(source=Relation() as source, keys=(key,)) if source.owner_of(key.expression) is not None:
             return frozenset({key.name})
     return frozenset()
+
+
+def _joint_keys(relation: Relation) -> list[frozenset[str]]:
+    """Sets of fields that together name at most one row: the keys of a grouping, one row by the empty set."""
+    match relation:
+        case ReleasedScan(key=frozenset() as key):
+            return [key]
+        case Filter(source=Relation() as source) | Exists(source=Relation() as source):
+            return _joint_keys(source)
+        case Project(source=Relation() as source, items=items):
+            shown = {i.expression.name: i.name for i in items if isinstance(i.expression, Column)}
+            return [frozenset(shown[c] for c in key) for key in _joint_keys(source) if key <= shown.keys()]
+        case UnitGroup(source=Relation() as source, keys=keys):
+            owned = any(source.owner_of(k.expression) is not None for k in keys)
+            return [frozenset(k.name for k in keys)] if owned else []
+    return []

@@ -11,6 +11,7 @@ from dpsql.plan.choosing import chooses
 from dpsql.plan.clauses import title_of, unaliased
 from dpsql.plan.plan import Output
 from dpsql.plan.relation import Aggregate
+from dpsql.policy.names import fold
 
 
 def release_output(title: str, made: exp.Expr, release: str, aggregates: Sequence[Aggregate]) -> Output:
@@ -30,13 +31,38 @@ def open_output(item: exp.Expr, columns: Sequence[tuple[str, Output]], nested: b
         o
         for c in inner.find_all(exp.Column)
         for name, o in columns
-        if o.name.lower() == c.name.lower() and c.table.lower() in ("", name)
+        if fold(o.name) == fold(c.name) and fold(c.table) in ("", name)
     ]
     counted = any(isinstance(n, exp.AggFunc | exp.Window) for n in inner.walk()) and any(o.noisy for _, o in columns)
     subquery = nested and any(isinstance(n, exp.Query | exp.Subquery) for n in inner.walk())
-    noisy = any(o.noisy for o in used) or counted or subquery
+    looked_up = any(c.name.startswith(f"{c.table}.") for c in inner.find_all(exp.Column) if c.table)
+    noisy = any(o.noisy for o in used) or counted or subquery or (nested and looked_up)
     direct = used[0].direct if isinstance(inner, exp.Column) and len(used) == 1 else None
     return Output(title_of(item), noisy, direct, chosen=any(o.chosen for o in used))
+
+
+def key_places(items: Sequence[exp.Expr], keys: int) -> tuple[int, ...] | None:
+    """Where the keys of a release stand in its SELECT list, all of them: together they name one of its rows."""
+    shown = [unaliased(item) for item in items]
+    places = {item.name: place for place, item in enumerate(shown) if isinstance(item, exp.Column)}
+    names = [f"_k{i}" for i in range(keys)]
+    return tuple(places[name] for name in names) if all(name in places for name in names) else None
+
+
+def grouped_places(node: exp.Select) -> tuple[int, ...] | None:
+    """Where the keys of a GROUP BY over public and released rows stand in the SELECT list, if all of them do."""
+    group = node.args.get("group")
+    if group is None or any(group.args.get(part) for part in ("all", "rollup", "cube", "grouping_sets")):
+        return None
+    items = {unaliased(item).sql("duckdb"): place for place, item in enumerate(node.expressions)}
+    names = {fold(item.alias_or_name): place for place, item in enumerate(node.expressions)}
+    found = [
+        int(key.name) - 1 if isinstance(key, exp.Literal) and key.name.isdigit()
+        else items.get(key.sql("duckdb"), names.get(fold(key.name)) if isinstance(key, exp.Column) else None)
+        for key in group.expressions
+    ]  # fmt: skip
+    places = [place for place in found if place is not None]
+    return tuple(places) if len(places) == len(found) else None
 
 
 def united(left: Sequence[Output], right: Sequence[Output]) -> tuple[Output, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dpsql.errors import PolicyError
 from dpsql.expressions.types import DOUBLE, Type, from_engine
 from dpsql.plan.relation import UNIT, Step
-from dpsql.policy import Policy
+from dpsql.policy import Policy, fold
 from dpsql.policy.model import ForeignKey
 from dpsql.policy.model import Table as Declared
 
@@ -26,7 +26,7 @@ def _indirect(declared: Declared, policy: Policy) -> bool:
     if not isinstance(unit, ForeignKey):
         return False
     parent = policy.tables[unit.table]
-    return (parent.unit_column or "").lower() != unit.key.lower() or _indirect(parent, policy)
+    return fold(parent.unit_column or "") != fold(unit.key) or _indirect(parent, policy)
 
 
 def unverified(name: str, policy: Policy, facts: Facts) -> bool:
@@ -35,7 +35,7 @@ def unverified(name: str, policy: Policy, facts: Facts) -> bool:
     while _indirect(table, policy):
         link = table.unit
         assert isinstance(link, ForeignKey)
-        if (name.lower(), link.fact) not in facts:
+        if (fold(name), link.fact) not in facts:
             return True
         name, table = link.table, policy.tables[link.table]
     return False
@@ -61,7 +61,7 @@ def path_to_unit(name: str, policy: Policy, schema: Schema) -> tuple[tuple[Step,
 
 def _key(table: str, column: str, schema: Schema) -> tuple[str, Type]:
     """A column that leads to an owner: two of its values must never be read as one."""
-    stored = schema.get(table.lower(), {})
+    stored = schema.get(fold(table), {})
     name, type_ = stored_column(table, column, stored)
     if not _one_to_one(stored[name]):
         raise PolicyError(
@@ -74,37 +74,44 @@ def _key(table: str, column: str, schema: Schema) -> tuple[str, Type]:
 def _label(link: ForeignKey, policy: Policy) -> str:
     """How a foreign key's values determine the owner: as those of the key it points to."""
     parent = policy.tables[link.table]
-    if not isinstance(parent.unit, ForeignKey) or parent.unit.column.lower() != link.key.lower():
-        return link.references.lower()
+    if not isinstance(parent.unit, ForeignKey) or fold(parent.unit.column) != fold(link.key):
+        return fold(link.references)
     return _label(parent.unit, policy)
 
 
-def labels_of(name: str, policy: Policy, facts: Facts) -> tuple[dict[str, str], set[str]]:
-    """The columns of a table that determine the owner, by label; and those that are verified to be unique."""
-    declared, labels, keys = policy.tables[name], {}, set()
+def labels_of(
+    name: str, policy: Policy, facts: Facts, stored: Mapping[str, str]
+) -> tuple[dict[str, str], frozenset[str]]:
+    """The columns of a table that determine the owner, by label; and those that are verified to be unique.
+
+    A fact is about stored values: it says nothing of a column that is read with less precision than it holds, since
+    two keys could be read as one.
+    """
+    declared, labels, keys = policy.tables[name], dict[str, str](), set[str]()
     for child, table in policy.tables.items():
         link = table.unit
-        if isinstance(link, ForeignKey) and link.table.lower() == name.lower() and (child.lower(), link.fact) in facts:
-            keys.add(link.key.lower())
-            labels[link.key.lower()] = _label(link, policy)
+        if isinstance(link, ForeignKey) and fold(link.table) == fold(name) and (fold(child), link.fact) in facts:
+            keys.add(fold(link.key))
+            labels[fold(link.key)] = _label(link, policy)
     if isinstance(declared.unit, ForeignKey) and _indirect(declared, policy):
-        labels[declared.unit.column.lower()] = _label(declared.unit, policy)
+        labels[fold(declared.unit.column)] = _label(declared.unit, policy)
     elif declared.unit_column is not None:
-        labels[declared.unit_column.lower()] = UNIT
-    return labels, keys
+        labels[fold(declared.unit_column)] = UNIT
+    whole = {fold(column) for column, engine_type in stored.items() if _one_to_one(engine_type)}
+    return {column: label for column, label in labels.items() if column in whole}, frozenset(keys & whole)
 
 
 def _one_to_one(engine_type: str) -> bool:
     """Can every two stored values still be told apart after they are read?"""
     kind = from_engine(engine_type)
     wide = engine_type.upper().startswith("DECIMAL") and kind == DOUBLE
-    return not wide and engine_type.upper() not in ("TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS")
+    return kind is not None and not wide and engine_type.upper() not in ("TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS")
 
 
 def stored_column(table: str, column: str, stored: Mapping[str, str]) -> tuple[str, Type]:
     """The name and type of a column as it is stored."""
     for name, engine_type in stored.items():
-        if name.lower() == column.lower():
+        if fold(name) == fold(column):
             type_ = from_engine(engine_type)
             if type_ is None:
                 raise PolicyError(

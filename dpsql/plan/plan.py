@@ -88,7 +88,11 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole query. `row` is the release or family whose row number the finishing SQL carries as its last column."""
+    """The whole query. `row` is the release or family whose row number the finishing SQL carries as its last column.
+
+    `nested` are the queries whose answers its releases read. A release reads only those whose own releases stand before
+    it, so that they can be made in this order.
+    """
 
     releases: tuple[Release, ...]
     finishing: exp.Query
@@ -96,7 +100,20 @@ class Plan:
     outputs: tuple[Output, ...]
     row: str | None
     families: tuple[Family, ...] = ()
+    nested: tuple[Nested, ...] = ()
 
     def family(self, name: str) -> Family:
         """The family of that name; a release is one of its own."""
         return next((family for family in self.families if family.name == name), Family(name, (Member(name),)))
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A query whose answer is read below an aggregate, as the table `name`; without releases it is public.
+
+    `key`, if known, are the positions of columns that name at most one row of it.
+    """
+
+    name: str
+    plan: Plan
+    key: tuple[int, ...] | None = None

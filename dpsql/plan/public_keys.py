@@ -6,20 +6,29 @@ are a function of the query and of public rows, so listing them tells nothing.
 
 from __future__ import annotations
 
-from dpsql.bounds.domain import Domain
-from dpsql.expressions.expression import Expression, columns_of, substitute
-from dpsql.plan.join import Exists, Inner, Part, equations
+from dataclasses import replace
+from functools import reduce
+
+from dpsql.bounds.domain import Domain, intersect
+from dpsql.expressions.expression import Column, Expression, columns_of, substitute
+from dpsql.plan.join import Exists, Inner, Outer, Part, equations
 from dpsql.plan.public import PublicData
 from dpsql.plan.relate_joins import joined
 from dpsql.plan.relation import Filter, Project, Relation, UnitGroup
+from dpsql.plan.released import released_in
 from dpsql.plan.window import Windowed
 
 
 def public_values(relation: Relation, key: Expression, public: PublicData, most: int) -> Domain | None:
     """What public tables say of a key; None if it reads anything else, or has too many values."""
     match relation:
-        case Filter(source=Relation() as source) | Exists(source=Relation() as source):
+        case Filter(source=Relation() as source):
             return public_values(source, key, public, most)
+        case Exists(source=Relation() as source):
+            said = [public_values(source, key, public, most), _looked_for(relation, key, public, most)]
+            return reduce(intersect, listed) if (listed := [each for each in said if each is not None]) else None
+        case Outer(left=Part() as left, full=False) if columns_of(key) <= set(left.names):
+            return public_values(left.relation, _own(key, left), public, most)
         case Project(source=Relation() as source, items=items):
             below = substitute(key, {i.name: i.expression for i in items})
             return public_values(source, below, public, most)
@@ -34,6 +43,27 @@ def public_values(relation: Relation, key: Expression, public: PublicData, most:
     return None
 
 
+def _own(expression: Expression, part: Part) -> Expression:
+    """An expression over a part's fields, in the relation's own names for them."""
+    return substitute(
+        expression,
+        {n: Column(f.type, name=f.name) for f, n in zip(part.relation.fields, part.names, strict=True)},
+    )
+
+
+def _looked_for(relation: Exists, key: Expression, public: PublicData, most: int) -> Domain | None:
+    """A key that EXISTS equates to an expression over public rows has one of its values there, and is not NULL."""
+    inner, condition = relation.inner, relation.condition
+    if inner is None or condition is None or relation.negated or inner.private or any(released_in(inner)):
+        return None
+    for sides in equations([condition]):
+        for one, other in (sides, sides[::-1]):
+            if one == key and columns_of(other) and columns_of(other) <= set(inner.names):
+                said = public.values(inner.relation, _own(other, inner), most)
+                return None if said is None else replace(said, nullable=False)
+    return None
+
+
 def _public_part(relation: Inner, key: Expression) -> Relation | None:
     """The public parts that the key reads, with those that equalities link to them, and the conditions on these.
 
@@ -41,7 +71,7 @@ def _public_part(relation: Inner, key: Expression) -> Relation | None:
     """
     names = columns_of(key)
     chosen = [part for part in relation.parts if names & set(part.names)]
-    if not chosen or any(part.private for part in chosen):
+    if not chosen or any(part.private or any(released_in(part)) for part in chosen):
         return None
     while (more := _linked(relation, chosen)) is not None:
         chosen.append(more)
@@ -53,7 +83,7 @@ def _public_part(relation: Inner, key: Expression) -> Relation | None:
 def _linked(relation: Inner, chosen: list[Part]) -> Part | None:
     offered = {name for part in chosen for name in part.names}
     for part in relation.parts:
-        if part.private or part in chosen:
+        if part.private or part in chosen or any(released_in(part)):
             continue
         for one, two in equations(relation.conditions):
             read = columns_of(one) | columns_of(two)

@@ -21,6 +21,7 @@ from dpsql.plan.relate_windows import windowed
 from dpsql.plan.relation import Relation
 from dpsql.plan.scope import Scope
 from dpsql.plan.window import WHOLE, Frame, Ordering, Over
+from dpsql.policy.names import fold
 
 MOST_NUMBER = 1_000_000
 _FUNCTIONS: dict[type[exp.Expr], str] = {
@@ -34,8 +35,8 @@ _WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 
 def with_windows(node: exp.Select, scope: Scope) -> Relation:
     """The rows of a SELECT with its window functions as further columns, which take their places in the tree."""
-    named = {w.name.lower(): w for w in node.args.get("windows") or ()}
-    relation, taken = scope.relation, {f.name.lower() for f in scope.relation.fields}
+    named = {fold(w.name): w for w in node.args.get("windows") or ()}
+    relation, taken = scope.relation, {fold(f.name) for f in scope.relation.fields}
     made: dict[Over, str] = {}
     _titled(node)
     for clause in (*node.expressions, node.args.get("qualify")):
@@ -81,7 +82,7 @@ def _parts(node: exp.Expr, named: Mapping[str, exp.Expr], use: exp.Expr) -> tupl
     base = node.args.get("alias")
     if base is None:
         return own
-    found = named.get(base.name.lower())
+    found = named.get(fold(base.name))
     if found is None:
         raise refuse(f"there is no window {base.name}", use, kind=ParseError, hint="WINDOW w AS (PARTITION BY …)")
     rest = {name: window for name, window in named.items() if window is not found}

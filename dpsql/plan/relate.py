@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dpsql.bounds import infer, narrow
@@ -13,7 +13,7 @@ from dpsql.errors import UnboundedColumn
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer
 from dpsql.parse.span import refuse
-from dpsql.plan.join import Exists, Inner
+from dpsql.plan.join import Exists, Inner, Outer, Part, whole
 from dpsql.plan.normal import conjunction, conjuncts, normal
 from dpsql.plan.numbered import rows_left
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, UnitGroup
@@ -26,8 +26,19 @@ def known_of(relation: Relation) -> Known:
     if isinstance(relation, Exists):
         assert relation.source is not None
         return Known({f.name: f.domain for f in relation.fields}, known_of(relation.source).refinements)
-    known = Known({f.name: f.domain for f in relation.fields})
+    known = Known({f.name: f.domain for f in relation.fields}, _refinements(relation))
     return narrow(known, conjunction(relation.conditions)) if isinstance(relation, Inner) else known
+
+
+def _refinements(relation: Relation) -> Mapping[Expression, Domain]:
+    """What is known of expressions over one side of a join that keeps its names: each joined row has a row of it."""
+    sides: tuple[Part | None, ...] = ()
+    if isinstance(relation, Inner):
+        sides = relation.parts
+    elif isinstance(relation, Outer) and not relation.full:
+        sides = (relation.left,)
+    kept = [side.relation for side in sides if side is not None and side == whole(side.relation)]
+    return {e: domain for each in kept for e, domain in known_of(each).refinements.items()}
 
 
 def filtered(source: Relation, condition: Expression) -> Relation:

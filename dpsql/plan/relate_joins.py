@@ -7,11 +7,9 @@ from dataclasses import replace
 from math import prod
 
 from dpsql.bounds import infer, narrow
-from dpsql.bounds.domain import union
 from dpsql.bounds.known import Known
 from dpsql.expressions.expression import Column, Expression, columns_of
-from dpsql.expressions.typing import common
-from dpsql.plan.join import Exists, Inner, Outer, Part, whole
+from dpsql.plan.join import Exists, Inner, Outer, Part, first_of, whole
 from dpsql.plan.lookup import Unique, equated, is_key, looked_up
 from dpsql.plan.normal import conjunction, conjuncts
 from dpsql.plan.relate import known_of
@@ -115,9 +113,11 @@ def _units_only(left: Part, right: Part, condition: Expression) -> bool:
 
 def _merged(name: str, left: Part, right: Part, pair: Sequence[str]) -> Field:
     one, two = (next(f for f in part.fields if f.name == n) for part, n in zip((left, right), pair, strict=True))
-    type_, _ = common([Column(f.type, name=f.name) for f in (one, two)])
+    made = first_of(one, two)
+    domain = infer(made, Known({f.name: replace(f.domain, nullable=True) for f in (one, two)}))
+    nullable = one.domain.nullable or two.domain.nullable or one.type.kind is not two.type.kind
     owner = one.owner if same_owner(one, two) and not (one.padded or two.padded) else None
-    return Field(name, type_, union((one.domain, two.domain)), owner == UNIT, owner)
+    return Field(name, made.type, replace(domain, nullable=nullable), owner == UNIT, owner)
 
 
 def existing(source: Relation, inner: Part, condition: Expression, *, negated: bool) -> Exists:

@@ -31,6 +31,7 @@ from dpsql.plan.relate_windows import windowed
 from dpsql.plan.relation import Field, Item, Relation, same_owner
 from dpsql.plan.set_operations import UnionAll, one_id_space, shared_rows
 from dpsql.plan.window import Over
+from dpsql.policy.names import fold
 
 _KNOWN = {"this", "expression", "distinct", "by_name", "order", "with_"}
 _AGGREGATE = "aggregate each side first: SELECT … count(*) … UNION ALL SELECT … count(*) …"
@@ -98,13 +99,13 @@ def distinct_rows(source: Relation) -> Relation:
 def _numbered(source: Relation) -> Relation:
     """Equal rows of one owner, told apart by a number."""
     columns: tuple[Expression, ...] = tuple(Column(f.type, name=f.name) for f in source.fields)
-    name = distinct("_number", {f.name.lower() for f in source.fields})
+    name = distinct("_number", {fold(f.name) for f in source.fields})
     return windowed(source, [(name, Over("row_number", partition=columns))])
 
 
 def _matching(left: Relation, right: Relation, *, negated: bool) -> Relation:
     """The left rows that have an equal right row, or none; the owner is compared as such, the rest with NULLs."""
-    taken = {f.name.lower() for f in left.fields}
+    taken = {fold(f.name) for f in left.fields}
     part = Part(right, tuple(distinct(f.name, taken) for f in right.fields))
     conditions = []
     for one, two in zip(left.fields, part.fields, strict=True):
@@ -207,11 +208,11 @@ def without_people(node: exp.SetOperation, tree: exp.Expr, *, public: bool) -> E
 
 def _by_name(left: Relation, right: Relation) -> tuple[Relation, Relation]:
     """Both sides with the columns of either, in the left side's order first; what a side has not is NULL."""
-    names = {f.name.lower(): f.name for f in (*right.fields, *left.fields)}
-    order = list(dict.fromkeys(f.name.lower() for f in (*left.fields, *right.fields)))
+    names = {fold(f.name): f.name for f in (*right.fields, *left.fields)}
+    order = list(dict.fromkeys(fold(f.name) for f in (*left.fields, *right.fields)))
     made = []
     for side in (left, right):
-        own = {f.name.lower(): f for f in side.fields}
+        own = {fold(f.name): f for f in side.fields}
         found: list[Expression] = [Column(own[n].type, name=own[n].name) if n in own else literal(None) for n in order]
         made.append(projected(side, [Item(names[n], e) for n, e in zip(order, found, strict=True)]))
     return made[0], made[1]

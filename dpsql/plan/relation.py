@@ -17,6 +17,8 @@ from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.expressions.types import BOOLEAN, Kind, Type
 
 UNIT = "unit"
+HIDDEN = "#"
+"""How the label of a key begins whose name the analyst may not see."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dpsql.parse.span import refuse
 from dpsql.plan.catalog import suggest
 from dpsql.plan.computed import computed_field
 from dpsql.plan.relation import Relation
+from dpsql.policy.names import fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,9 @@ class Scope:
         if found is not None:
             return found
         table = node.args.get("table")
-        if table is None and node.name.lower() in self.aliases:
-            without = {k: v for k, v in self.aliases.items() if k != node.name.lower()}
-            return convert(self.aliases[node.name.lower()], replace(self, aliases=without))
+        if table is None and fold(node.name) in self.aliases:
+            without = {k: v for k, v in self.aliases.items() if k != fold(node.name)}
+            return convert(self.aliases[fold(node.name)], replace(self, aliases=without))
         if table is not None and not any(_same(t.name, table.name) for t in self.tables):
             raise refuse(f"there is no table {table.name} here", node, kind=ParseError, hint=self._called())
         named = [t for t in self.tables if table is None or _same(t.name, table.name)]
@@ -69,6 +70,9 @@ class Scope:
         if field is not None:
             return self._field(field) if any(f.name == field for f in self.relation.fields) else None
         table = node.args.get("table")
+        if fold(node.text("db")) not in ("", "main") or node.text("catalog"):
+            hint = "write table.column; fields of a struct cannot be read"
+            raise refuse("a column is named by its table and its name", node, kind=ParseError, hint=hint)
         found = [
             (t.name, e.field if table is not None else e.bare)
             for t in self.tables
@@ -107,7 +111,7 @@ class Scope:
 
 
 def _same(one: str, two: str) -> bool:
-    return one.lower() == two.lower()
+    return fold(one) == fold(two)
 
 
 def named(name: str, relation: Relation) -> Named:

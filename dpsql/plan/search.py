@@ -22,7 +22,7 @@ from dpsql.plan.plan import Output, Plan, Release
 from dpsql.plan.relate import projected, unit_grouped
 from dpsql.plan.relation import Aggregate, Item, Relation
 from dpsql.plan.scope import scope_of
-from dpsql.policy import Bound
+from dpsql.policy import Bound, fold
 from dpsql.policy.auto import Subject
 
 LEAST, MOST = -60, 124
@@ -44,7 +44,7 @@ def search_plan(subject: Subject, catalog: Catalog) -> Plan:
         counted = unit_grouped(scan, (), [("x", Aggregate("count", None))])
         releases = [_release(HIGH, table, counted, "x")]
     else:
-        field = next(f for f in scan.fields if f.name.lower() == subject.column.lower())
+        field = next(f for f in scan.fields if fold(f.name) == fold(subject.column))
         column = Column(field.type, name=field.name)
         one = projected(scan, [Item("low", column), Item("high", column)])
         if not (scan.single or scan.by_row):

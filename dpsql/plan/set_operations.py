@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from dpsql.expressions.types import Kind, Type
 from dpsql.plan.join import Part
 from dpsql.plan.relation import Relation, Scan, require
+from dpsql.policy.names import fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +63,5 @@ def one_id_space(parts: tuple[Relation, ...]) -> bool:
 
 def shared_rows(parts: tuple[Relation, ...]) -> bool:
     """Does a table whose rows are units stand in two parts, so that one unit would be read twice?"""
-    read = [{scan.table.lower() for scan in scans(part) if scan.by_row} for part in parts]
+    read = [{fold(scan.table) for scan in scans(part) if scan.by_row} for part in parts]
     return sum(map(len, read)) != len(set().union(*read))

@@ -8,6 +8,7 @@ from typing import Literal
 
 from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.plan.relation import Aggregate, Relation, require
+from dpsql.policy.names import fold
 
 RANKED = ("rank", "dense_rank", "percent_rank", "cume_dist")
 """They number peers, rows that are equal in ORDER BY, and so need no order among them."""
@@ -112,7 +113,7 @@ class Windowed(Relation):
         source = self.source
         require(source is not None and not source.by_row and not source.public, "a window over rows without owner")
         assert source is not None
-        names = [f.name.lower() for f in self.fields]
+        names = [fold(f.name) for f in self.fields]
         require(len(set(names)) == len(names) == len(source.fields) + len(self.calls), "each field of a window once")
         require(all(source.offers(e) for _, c in self.calls for e in c.expressions), "window reads what is not there")
         require(all(any(source.owner_of(e) is not None for e in c.partition) for _, c in self.calls), "a global window")

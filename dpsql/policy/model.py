@@ -249,7 +249,7 @@ class Table(_Model):
     def unique_fact(self) -> str:
         """What `dpsql check` verifies for `unique`, as it is named in the ledger: unique in which unit."""
         unit = self.unit.fact if isinstance(self.unit, ForeignKey) else self.unit
-        return f"unique:{unit}".lower()
+        return fold(f"unique:{unit}")
 
     @property
     def unit_column(self) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from dpsql.expressions.expression import columns_of
 from dpsql.mechanisms import DiscreteLaplace, Noise
 from dpsql.plan.plan import Plan
 from dpsql.plan.relation import Filter, Relation, UnitGroup
+from dpsql.plan.released import released_in
 from dpsql.release.choosing import choice_notes, rank_error
 from dpsql.release.estimate import step
 from dpsql.release.intervals import half_width, interval
@@ -22,6 +23,8 @@ from dpsql.release.noise import Released
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check
 from dpsql.sensitivity.keys import Key
+
+INNER = "the noise of the results that are read below the aggregate (bars are for those results as they turned out)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,17 @@ class ReleasePlan:
     threshold: float | None
     sql: str
     choices: tuple[ChoicePlan, ...] = ()
+    stage: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NestedPlan:
+    """A result that is read below an aggregate, under its name in the engine's SQL, and the SQL that gives it."""
+
+    name: str
+    sql: str
+    stage: int
+    public: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +140,7 @@ class Explanation:
     remark: str | None
     _plan: Plan = field(repr=False)
     _bill: Bill = field(repr=False)
+    nested: tuple[NestedPlan, ...] = ()
 
     def expected_error(self, confidence: float = 0.95, n: float | None = None) -> dict[str, float | None]:
         """For each output column with noise, the half width of its interval in every row, at this price.
@@ -143,6 +158,11 @@ class Explanation:
     def sql(self) -> str:
         """The engine's SQL, one statement for each release."""
         return ";\n".join(release.sql for release in self.releases)
+
+    def _repr_html_(self) -> str:
+        from dpsql.release.show_html import explanation_html
+
+        return explanation_html(self)
 
     def __str__(self) -> str:
         from dpsql.release.format import format_explanation
@@ -318,3 +338,29 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
         if priced.threshold is not None:
             notes.append("groups with few units are left out")
     return tuple(dict.fromkeys(notes))
+
+
+def inner_notes(plan: Plan) -> tuple[str, ...]:
+    """What error bars leave out where an aggregate reads results that have noise of their own."""
+    return (INNER,) if any(nested.plan.releases for nested in plan.nested) else ()
+
+
+def staged(releases: Sequence[ReleasePlan], plan: Plan) -> tuple[tuple[ReleasePlan, ...], tuple[NestedPlan, ...]]:
+    """The releases of a plan (and further ones about them) with the stage in which each is made, and what they read.
+
+    A release belongs to the stage after those of everything that it reads.
+    """
+    stages: dict[str, int] = {}
+    nested = {each.name: each for each in plan.nested}
+
+    def of_nested(name: str) -> int:
+        return max((stages[release.name] for release in nested[name].plan.releases), default=0)
+
+    for release in plan.releases:
+        stages[release.name] = 1 + max((of_nested(scan.table) for scan in released_in(release.source)), default=0)
+    last = max(stages.values(), default=1)
+    shown = [replace(r, stage=stages[plan.releases[i].name] if i < len(plan.releases) else last)
+             for i, r in enumerate(releases)]  # fmt: skip
+    results = [NestedPlan(n, each.plan.finishing.sql("duckdb"), of_nested(n), not each.plan.releases)
+               for n, each in nested.items()]  # fmt: skip
+    return tuple(shown), tuple(results)

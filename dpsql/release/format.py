@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dpsql.release.explain import Explanation, KeyPlan, ReleasePlan
 
 RULES = {
@@ -16,13 +18,24 @@ def format_explanation(plan: Explanation) -> str:
     """The explanation as plain text."""
     lines = [f"cost: {plan.cost if plan.releases else 'free (public tables only)'}"]
     lines += [f"  {plan.remark}"] if plan.remark else []
-    for release in plan.releases:
-        lines += _release(release)
+    lines += [line for stage in _stages(plan) for line in stage]
     if plan.alternatives:
         lines += ["", *_alternatives(plan)]
     if plan.notes:
         lines += ["", "not covered by the error bars: " + "; ".join(plan.notes)]
     return "\n".join(lines)
+
+
+def _stages(plan: Explanation) -> Iterator[list[str]]:
+    """The releases in the order of their stages; a stage has a heading where there are several."""
+    last = max((release.stage for release in plan.releases), default=1)
+    for stage in range(min((each.stage for each in plan.nested), default=1), last + 1):
+        head = [] if last == 1 else ["", f"stage {stage} of {last}, all in one price"]
+        yield head if any(release.stage == stage for release in plan.releases) else []
+        yield [line for release in plan.releases if release.stage == stage for line in _release(release)]
+        for each in (each for each in plan.nested if each.stage == stage):
+            kind = "public rows" if each.public else "with noise, then read as public rows"
+            yield ["", f"{each.name} ({kind}): {each.sql}"]
 
 
 def _release(release: ReleasePlan) -> list[str]:

@@ -58,4 +58,5 @@ class Recent:
 
 
 def _reads_the_clock(plan: Plan) -> bool:
-    return any(isinstance(node, _CLOCK) for node in plan.finishing.walk())
+    queries = [plan.finishing, *(nested.plan.finishing for nested in plan.nested)]
+    return any(isinstance(node, _CLOCK) for query in queries for node in query.walk())

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 from dpsql.budget import About, Ledger, Relative, Stored
 from dpsql.budget.allocate import Priced, charge_of
-from dpsql.errors import Error
+from dpsql.errors import Error, InternalError
+from dpsql.plan.released import released_in
 from dpsql.release.cover import (
     Wider,
     covers,
@@ -58,7 +59,9 @@ class Archive:
     purpose: str | None = None
 
     def mark(self, priced: Priced) -> bytes:
-        """The fingerprint of a release."""
+        """The fingerprint of a release; one that reads nested results says which."""
+        if any(scan.digest is None for scan in released_in(priced.bounded.release.source)):
+            raise InternalError("a release was to be marked before what it reads was named")
         return fingerprint(priced, self.emit(priced), self.version, self.dataset)
 
     def about(self, priced: Priced, *, alone: bool) -> About:

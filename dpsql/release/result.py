@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpsql.budget import Cost
+from dpsql.budget.status import BudgetStatus
 from dpsql.errors import InterfaceError
 from dpsql.plan.plan import Plan
 from dpsql.release.bars import Bars, Draw, row_ends
@@ -42,6 +43,7 @@ class Result:
     _released: Mapping[str, Released] = field(repr=False)
     _bars: Mapping[str, Bars] = field(repr=False)
     _finisher: Finisher = field(repr=False)
+    _account: Callable[[], BudgetStatus] | None = field(default=None, repr=False, compare=False)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """The rows as tuples."""
@@ -143,8 +145,36 @@ class Result:
         low, high = values - width, values + width
         return (np.rint(low), np.rint(high)) if self.types[index] == "BIGINT" else (low, high)
 
+    def plot(
+        self,
+        x: str | None = None,
+        y: str | list[str] | None = None,
+        *,
+        kind: str | None = None,
+        confidence: float = 0.95,
+        backend: str | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Bars (or lines, over dates and numbers) with error bars, by matplotlib or altair."""
+        from dpsql.release.plot import plot
+
+        return plot(self, x, y, kind, confidence, backend, ax)
+
+    def __float__(self) -> float:
+        """The number, where the answer is a single one."""
+        if len(self.columns) != 1 or len(self) != 1:
+            from dpsql.errors import InterfaceError
+
+            raise InterfaceError("this answer is a table, not one number", hint="take a column of it: answer.df()['n']")
+        return float(number(self.fetchall()[0][0]))
+
     def __len__(self) -> int:
         return len(self._table.rows)
+
+    def _repr_html_(self) -> str:
+        from dpsql.release.show_html import result_html
+
+        return result_html(self)
 
     def __str__(self) -> str:
         return f"{self.df()}\ncost: {'free (replayed)' if self.replayed else self.cost}"

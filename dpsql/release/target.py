@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from dpsql.errors import InterfaceError
-from dpsql.plan.plan import Output
+from dpsql.plan.plan import Output, Plan
+from dpsql.policy.names import fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,16 @@ class Goal:
         return f"{self.name} {self.within}"
 
 
+def reachable(plan: Plan) -> tuple[Output, ...]:
+    """The columns of a query whose error hangs on its price alone: not on what it releases first, and then reads."""
+    if plan.nested:
+        raise InterfaceError(
+            "accuracy= cannot be given for a query that reads results of its own below an aggregate",
+            hint="give epsilon=; or ask the inner query by itself, with accuracy=, and write its answer as a constant",
+        )
+    return plan.outputs
+
+
 def read_goals(accuracy: Accuracy, outputs: Sequence[Output]) -> tuple[Goal, ...]:
     """The goals of a query; a name that is no column with noise is refused, never passed over.
 
@@ -84,12 +95,12 @@ def read_goals(accuracy: Accuracy, outputs: Sequence[Output]) -> tuple[Goal, ...
     if not isinstance(accuracy, Mapping):
         within = _within(accuracy)
         return tuple(Goal(i, name, within) for i, name in noisy)
-    wanted = {str(name).lower(): _within(target) for name, target in accuracy.items()}
-    unknown = wanted.keys() - {name.lower() for _, name in noisy}
+    wanted = {fold(str(name)): _within(target) for name, target in accuracy.items()}
+    unknown = wanted.keys() - {fold(name) for _, name in noisy}
     if unknown or not wanted:
         named = f"there is no column {min(unknown)} with noise" if unknown else "no column is named"
         raise InterfaceError(f"accuracy: {named}", hint=f"columns with noise: {', '.join(name for _, name in noisy)}")
-    return tuple(Goal(i, name, wanted[name.lower()]) for i, name in noisy if name.lower() in wanted)
+    return tuple(Goal(i, name, wanted[fold(name)]) for i, name in noisy if fold(name) in wanted)
 
 
 def _within(target: Target) -> Within:

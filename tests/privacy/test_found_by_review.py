@@ -371,4 +371,4 @@ def test_totals_do_not_saturate_at_a_high_price(mechanism: str) -> None:
             [(_, total), *_] = db.query(
                 "SELECT k, sum(x) FROM t GROUP BY k", epsilon=epsilon, mechanism=mechanism
             ).fetchall()
-            assert total == pytest.approx(5000, abs=max(1, 4000 / epsilon))
+            assert total == pytest.approx(5000, abs=max(4, 4000 / epsilon))  # at least ten deviations

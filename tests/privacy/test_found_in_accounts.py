@@ -151,10 +151,10 @@ def test_a_hint_in_a_string_makes_no_hint_of_a_line_comment(database: Path) -> N
 
 def test_an_accuracy_is_answered_from_ones_own_release_and_not_from_anothers_of_the_same_mark(database: Path) -> None:
     """Two sessions that ask at once, or without replay, make two releases of one mark."""
-    sql, own = "SELECT count(*) FROM orders", {}
+    sql, own = "SELECT count(*), sum(qty), sum(qty * qty) FROM orders", {}
     for analyst in ("ana", "bob"):
         with connect(database, analyst, replay=False) as db:
-            own[analyst] = db.query(sql, epsilon=5).fetchall()
+            own[analyst] = db.query(sql, epsilon=0.5).fetchall()
     with connect(database, "bob") as bob:
-        found = bob.query(sql, accuracy=1000)
+        found = bob.query(sql, accuracy=10**6)
         assert found.replayed and found.fetchall() == own["bob"] != own["ana"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import dpsql
 
 ROOT = Path(dpsql.__file__).parent
-FLOW = ["errors", "turns", "policy", "parse", "mechanisms", "expressions", "bounds", "plan", "sensitivity", "budget",
-        "engines", "release", "search", "session", "audit", "interfaces"]  # fmt: skip
+FLOW = ["errors", "html", "progress", "turns", "policy", "parse", "mechanisms", "expressions", "bounds", "plan", "sensitivity",
+        "budget", "engines", "release", "search", "session", "audit", "interfaces"]  # fmt: skip
 MAY_NAME_EXACT = {"engines/base.py", "engines/duckdb/engine.py", "release/noise.py"}
 
 

@@ -22,9 +22,11 @@ from dpsql.engines.duckdb.emit import emit
 from dpsql.engines.duckdb.histogram import emit_histogram
 from dpsql.engines.duckdb.literals import quote
 from dpsql.engines.duckdb.public import PublicReader
+from dpsql.engines.duckdb.released import placed
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.expressions.types import Kind, from_engine
-from dpsql.policy import Policy
+from dpsql.plan.released import Content
+from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
 from dpsql.sensitivity.bound import Bounded
 
@@ -68,7 +70,7 @@ class DuckDBEngine(Engine):
 
     def constraints(self, policy: object) -> frozenset[tuple[str, str]]:
         assert isinstance(policy, Policy)
-        return frozenset((table.lower(), fact) for table, fact in constraint_facts(self._connection, policy))
+        return frozenset((fold(table), fact) for table, fact in constraint_facts(self._connection, policy))
 
     @property
     def verifiable(self) -> bool:
@@ -95,10 +97,10 @@ class DuckDBEngine(Engine):
         totals = [emit(release, self._schema, salt)] if release.noised or release.selection is not None else []
         return totals + [emit_histogram(release.bounded, h, self._schema) for h in release.bounded.histograms]
 
-    def run(self, release: Priced, salt: bytes) -> Exact:
+    def run(self, release: Priced, salt: bytes, contents: Mapping[str, Content] | None = None) -> Exact:
         statements = self._statements(release, salt.hex())
         try:
-            with self._running() as cursor:
+            with self._running() as cursor, placed(cursor, release.bounded.release.source, contents or {}):
                 return _exact(release, cursor, statements)
         except Exception as problem:
             log.error("a release failed: %s", type(problem).__name__)
@@ -106,7 +108,7 @@ class DuckDBEngine(Engine):
         raise EngineError
 
     def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
-        stored = self._schema[table.lower()]
+        stored = self._schema[fold(table)]
         types = {column: "VARCHAR" if _is_text(stored[column]) else stored[column] for column in columns}
         listed = [part for i, c in enumerate(columns) for part in _as_array(quote(c), types[c], i)]
         with self._running() as cursor:
@@ -242,11 +244,11 @@ def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str
         "WHERE c.table_schema = 'main' AND c.table_catalog IN (current_database(), 'temp') "
         f"AND t.table_type IN {kinds} ORDER BY c.table_name, c.ordinal_position"
     ).fetchall()
-    hidden = {table.lower() for temporary, table, _, _ in rows if temporary}
+    hidden = {fold(table) for temporary, table, _, _ in rows if temporary}
     schema: dict[str, dict[str, str]] = {}
     for temporary, table, column, type_ in rows:
-        if temporary or table.lower() not in hidden:
-            schema.setdefault(table.lower(), {})[column] = type_
+        if temporary or fold(table) not in hidden:
+            schema.setdefault(fold(table), {})[column] = type_
     return schema
 
 

@@ -12,8 +12,9 @@ values of every stored type.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from dpsql.engines.duckdb import compare, moments, numbers, strings
+from dpsql.engines.duckdb import compare, functions, moments, numbers, strings
 from dpsql.engines.duckdb.literals import literal
 from dpsql.engines.duckdb.physical import physical
 from dpsql.engines.duckdb.rule import Rule
@@ -50,13 +51,22 @@ def _column(node: Column, name: str, wanted: str) -> str:
 
 
 def _call(node: Expression, emit: Callable[[Expression, str], str]) -> str:
-    rule = _RULES.get(node.op) if isinstance(node, Call) else None
-    if rule is None or not isinstance(node, Call):
+    if not isinstance(node, Call):
         raise InternalError(f"no SQL for {node}")
-    made = rule(node, emit)
+    made = _rule(node)(node, emit)
     if len(made) > LONGEST:
         raise UnsupportedQuery("this expression is nested too deeply", span=node.span, hint="split it into parts")
     return made
+
+
+def _rule(node: Call) -> Rule:
+    """A rule of this package, or the form in the table of functions."""
+    if node.op in _RULES:
+        return _RULES[node.op]
+    function = functions.listed(node)
+    if function is None:
+        raise InternalError(f"no SQL for {node}")
+    return strings.longer if functions.growth(function, node) > (1, 0) else partial(functions.written, function)
 
 
 def converted(made: str, given: str, wanted: str) -> str:

@@ -102,9 +102,9 @@ def _shift(call: Call, emit: Emit) -> str:
 
 
 def _part(call: Call, emit: Emit) -> str:
-    """Every part is total but the ISO week, which steps out of the range of dates at its lower end."""
+    """Every part is total but those of ISO weeks, which step out of the range of dates at its lower end."""
     it = call.args[0]
-    moment = calendar(it, emit) if call.option == "week" else emit(it, _stored(it))
+    moment = calendar(it, emit) if call.option in ("week", "isoyear", "yearweek") else emit(it, _stored(it))
     return f"CAST(date_part('{call.option}', {moment}) AS {physical(call.type)})"
 
 
@@ -118,7 +118,32 @@ def _diff(call: Call, emit: Emit) -> str:
     return f"date_diff('{call.option}', {emit(start, wanted)}, {emit(end, wanted)})"
 
 
+def _whole_units(call: Call, emit: Emit) -> str:
+    end, start = call.args
+    if end.type == start.type == DATE:
+        return f"date_sub('{call.option}', {calendar(start, emit)}, {calendar(end, emit)})"
+    sides = (f"TRY_CAST({calendar(a, emit)} AS TIMESTAMP)" for a in (start, end))
+    return f"date_sub('{call.option}', {', '.join(sides)})"
+
+
+def _bucket(call: Call, emit: Emit) -> str:
+    months, days, micros = moved(call)
+    span = f"INTERVAL '{months} months {days} days {micros} microseconds'"
+    return f"time_bucket({span}, {calendar(call.args[0], emit)})"
+
+
+def _make_date(call: Call, emit: Emit) -> str:
+    """The first of a month, and then a day of it: NULL where the month has no such day."""
+    year, month, day = (emit(a, "BIGINT") for a in call.args)
+    first = (
+        f"make_date(CASE WHEN {year} BETWEEN 1 AND 9999 THEN {year} END, "
+        f"CASE WHEN {month} BETWEEN 1 AND 12 THEN {month} END, CAST(1 AS BIGINT))"
+    )
+    days = f"CAST(greatest(least({day}, 31), 1) AS INTEGER) - 1"
+    return f"CASE WHEN {day} BETWEEN 1 AND date_part('day', last_day({first})) THEN {first} + ({days}) END"
+
+
 RULES: dict[str, Rule] = {
     "add_days": _add_days("+"), "sub_days": _add_days("-"), "days": _days, "shift": _shift, "part": _part,
-    "date_trunc": _trunc, "date_diff": _diff,
+    "date_trunc": _trunc, "date_diff": _diff, "date_sub": _whole_units, "time_bucket": _bucket, "make_date": _make_date,
 }  # fmt: skip

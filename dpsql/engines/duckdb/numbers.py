@@ -82,13 +82,35 @@ def _sign_change(call: Call, emit: Emit) -> str:
     return made if call.type.kind is Kind.DOUBLE else f"CAST({made} AS {physical(call.type)})"
 
 
-def _round(call: Call, emit: Emit) -> str:
-    """Half away from zero, in the operand's own exact type."""
-    it = call.args[0]
-    if call.type.kind is Kind.DOUBLE:
-        return f"round({emit(it, 'DOUBLE')}, {call.option})"
-    width = _width(call) if it.type.kind is Kind.INTEGER else physical(it.type)
-    return f"CAST(round({emit(it, width)}, {call.option}) AS {physical(call.type)})"
+def _placed(name: str) -> Rule:
+    """Rounded or cut to places, in the operand's own exact type."""
+
+    def rule(call: Call, emit: Emit) -> str:
+        it = call.args[0]
+        if call.type.kind is Kind.DOUBLE:
+            return f"{name}({emit(it, 'DOUBLE')}, {call.option})"
+        width = _width(call) if it.type.kind is Kind.INTEGER else physical(it.type)
+        return f"CAST({name}({emit(it, width)}, {call.option}) AS {physical(call.type)})"
+
+    return rule
+
+
+_OWN = {(-(2**7), 2**7 - 1): "TINYINT", (-(2**15), 2**15 - 1): "SMALLINT"}
+
+
+def _own_width(form: str) -> Rule:
+    """Bits in the very type that the number has, since DuckDB's answer depends on its width."""
+
+    def rule(call: Call, emit: Emit) -> str:
+        it = call.args[0]
+        width = physical(it.type) if it.type.kind is Kind.INTEGER else "BIGINT"
+        made = emit(it, width)
+        if own := _OWN.get((it.type.lower, it.type.upper)):
+            made = f"CAST({made} AS {own})"
+        rest = [emit(a, "TINYINT" if own else width) for a in call.args[1:]]
+        return f"CAST({form.format(made, *rest)} AS {physical(call.type)})"
+
+    return rule
 
 
 def _own_type(call: Call, emit: Emit) -> str:
@@ -97,10 +119,6 @@ def _own_type(call: Call, emit: Emit) -> str:
     given = "DOUBLE" if it.type.kind is Kind.NULL else physical(it.type)
     made = f"{call.op}({emit(it, given)})"
     return made if call.type.kind is Kind.DOUBLE else f"CAST({made} AS {physical(call.type)})"
-
-
-def _double(name: str) -> Rule:
-    return lambda call, emit: f"{name}({', '.join(emit(a, 'DOUBLE') for a in call.args)})"
 
 
 def _convert(call: Call, emit: Emit) -> str:
@@ -127,7 +145,8 @@ def _declared(type_: Type) -> str:
 
 RULES: dict[str, Rule] = {
     "add": _ring("+"), "sub": _ring("-"), "mul": _ring("*"), "div": _divide, "idiv": _whole_divide, "mod": _modulo,
-    "neg": _sign_change, "abs": _sign_change, "round": _round, "cast": _convert,
+    "neg": _sign_change, "abs": _sign_change, "cast": _convert,
+    "round": _placed("round"), "round_even": _placed("round_even"), "trunc_to": _placed("trunc"),
+    "bit_count": _own_width("bit_count({0})"), "shift_right": _own_width("({0} >> {1})"),
     **dict.fromkeys(("floor", "ceil", "trunc", "sign"), _own_type),
-    **{op: _double(op) for op in ("sqrt", "ln", "exp", "log10", "log2", "isnan")}, "power": _double("pow"),
 }  # fmt: skip

@@ -14,6 +14,7 @@ from dpsql.engines.duckdb.relations import Schema, relation_sql
 from dpsql.expressions.expression import Expression, Value, columns_of
 from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.plan.relation import Field, PublicScan, Relation
+from dpsql.policy.names import fold
 
 LISTED = 64
 """Up to so many texts of a column are listed; numbers and dates have their ends, which conditions narrow faster."""
@@ -37,19 +38,19 @@ class PublicReader:
 
     def unique(self, table: str, columns: frozenset[str]) -> bool:
         """Do the columns name at most one row? By a constraint, or by the rows of a file that is read only."""
-        asked = (table.lower(), columns)
+        asked = (fold(table), columns)
         if asked not in self._unique:
-            keys = [key for owner, key in self._constraints() if owner == table.lower()]
-            found = any(key <= {c.lower() for c in columns} for key in keys)
+            keys = [key for owner, key in self._constraints() if owner == fold(table)]
+            found = any(key <= {fold(c) for c in columns} for key in keys)
             self._unique[asked] = found or (self._lasting and bool(columns) and self._counted(table, columns))
         return self._unique[asked]
 
     def domains(self, table: str, columns: Collection[str]) -> Mapping[str, Domain]:
         """The values of each column."""
         for column in columns:
-            if (table.lower(), column) not in self._domains:
-                self._domains[table.lower(), column] = self._domain(table, column)
-        return {column: self._domains[table.lower(), column] for column in columns}
+            if (fold(table), column) not in self._domains:
+                self._domains[fold(table), column] = self._domain(table, column)
+        return {column: self._domains[fold(table), column] for column in columns}
 
     def values(self, relation: Relation, expression: Expression, most: int) -> Domain | None:
         """The values of an expression over a public relation."""
@@ -93,7 +94,7 @@ class PublicReader:
         return finite(values, type_, nullable=len(values) < len(rows), origin=(origin,))
 
     def _scan(self, table: str, columns: Collection[str]) -> PublicScan:
-        stored = self._schema[table.lower()]
+        stored = self._schema[fold(table)]
         types = {column: from_engine(stored[column]) for column in columns}
         fields = [Field(column, t, of_type(t)) for column, t in types.items() if t is not None]
         return PublicScan(tuple(fields), False, 1, False, table)
@@ -102,17 +103,25 @@ class PublicReader:
         """Unique column sets by table, of types that are compared as stored; a temporary table hides another."""
         if self._keys is None:
             rows = self._rows(
-                "SELECT lower(table_name), constraint_column_names FROM duckdb_constraints() "
+                "SELECT table_name, constraint_column_names FROM duckdb_constraints() "
                 "WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND schema_name = 'main' "
-                "AND database_name = current_database() AND lower(table_name) NOT IN (SELECT lower(table_name) FROM "
-                "duckdb_tables() WHERE temporary UNION ALL SELECT lower(view_name) FROM duckdb_views() WHERE temporary)"
+                "AND database_name = current_database()"
             )
-            keys = {(table, frozenset(column.lower() for column in columns)) for table, columns in rows or ()}
+            hidden = self._rows(
+                "SELECT table_name FROM duckdb_tables() WHERE temporary UNION ALL "
+                "SELECT view_name FROM duckdb_views() WHERE temporary"
+            )
+            unsure = None if hidden is None else {fold(name) for (name,) in hidden}
+            keys = {
+                (fold(table), frozenset(fold(column) for column in columns))
+                for table, columns in rows or ()
+                if unsure is not None and fold(table) not in unsure
+            }
             self._keys = {(table, columns) for table, columns in keys if self._plain(table, columns)}
         return self._keys
 
     def _plain(self, table: str, columns: frozenset[str]) -> bool:
-        stored = {name.lower(): type_.upper() for name, type_ in self._schema.get(table, {}).items()}
+        stored = {fold(name): type_.upper() for name, type_ in self._schema.get(table, {}).items()}
         return all(stored.get(column) in _PLAIN for column in columns)
 
     def _rows(self, text: str) -> list[Any] | None:

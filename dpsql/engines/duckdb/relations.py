@@ -19,10 +19,12 @@ from dpsql.engines.duckdb.windows import settled, window_sql
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Expression, columns_of
 from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
-from dpsql.plan.join import Exists, Inner, Outer, Part
+from dpsql.plan.join import Exists, Inner, Outer, Part, first_of
 from dpsql.plan.relation import Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
+from dpsql.plan.released import ReleasedScan
 from dpsql.plan.set_operations import UnionAll, owner_types
 from dpsql.plan.window import Windowed
+from dpsql.policy.names import fold
 
 UNIT = "_unit"
 JOIN = "j"
@@ -41,6 +43,8 @@ def relation_sql(
         case PublicScan(table=table):
             columns = {f.name: _read(schema, table, f.name, name) for f in relation.fields if f.name in needed}
             return From(_called(table, name), (), columns, None)
+        case ReleasedScan():
+            return _released(relation, needed, name)
         case Filter(source=Relation() as source, condition=Expression() as condition):
             below = relation_sql(source, needed | columns_of(condition), schema, name, owned=owned)
             return From(below.source, (*below.where, below.render(condition)), below.columns, below.unit)
@@ -83,6 +87,20 @@ def _scan(scan: Scan, needed: frozenset[str], schema: Schema, name: str, owned: 
     return From(", ".join(tables), (*where, f"{unit} IS NOT NULL"), columns, unit)
 
 
+def _released(scan: ReleasedScan, needed: frozenset[str], name: str) -> From:
+    """What a nested query released, by the name of its content; the engine puts it there, in the planner's types."""
+    prefix = f"{name}." if name else ""
+    columns = {f.name: f"{prefix}c{i}" for i, f in enumerate(scan.fields) if f.name in needed}
+    texts = {f.name for f in scan.fields if f.type.kind is Kind.TEXT}
+    read = {n: f'({column} COLLATE "C")' if n in texts else column for n, column in columns.items()}
+    return From(_called(released_name(scan), name), (), read, None)
+
+
+def released_name(scan: ReleasedScan) -> str:
+    """The table that holds a content; before there is one, the nested query's name, for people to read."""
+    return scan.table if scan.digest is None else f"_released_{scan.digest}"
+
+
 def _called(table: str, name: str) -> str:
     return f"{quote(table)} AS {name}" if name else quote(table)
 
@@ -93,7 +111,7 @@ def _read(schema: Schema, table: str, column: str, name: str, *, unit: bool = Fa
     Text is compared byte by byte: under another collation two units could be grouped as one, and the spelling that
     a group shows would be that of some person. A unit has one zero, for the same reason.
     """
-    stored = schema[table.lower()][column]
+    stored = schema[fold(table)][column]
     type_ = from_engine(stored)
     kind = None if type_ is None else type_.kind
     plain = {Kind.DOUBLE: "DOUBLE", Kind.TEXT: "VARCHAR", Kind.TIMESTAMP: "TIMESTAMP"}.get(kind) if kind else None
@@ -263,7 +281,8 @@ def _outer(
         side = _side(part, used, schema, f"{name}{number}s", owned and part.private and (join.full or number == 0))
         made.append(_nested(side, side.columns, f"{name}{number}"))
     columns = {**made[0].columns, **made[1].columns}
-    columns |= {n: f"coalesce({columns[one]}, {columns[two]})" for n, one, two in merged}
+    both = From("", (), columns, None)
+    columns |= {n: both.render(first_of(join.field(one), join.field(two))) for n, one, two in merged}
     units = [side.unit for side in made if side.unit is not None]
     unit = f"coalesce({', '.join(units)})" if len(units) > 1 else next(iter(units), None)
     on = From("", (), columns, None).render(condition)
@@ -272,7 +291,13 @@ def _outer(
 
 
 def _exists(part: Part, condition: Expression, below: From, schema: Schema, name: str, *, negated: bool) -> str:
-    """Whether the other relation has a row on which the condition is true."""
-    side = _side(part, columns_of(condition), schema, name, owned=False)
-    tests = (*side.where, From("", (), {**below.columns, **side.columns}, None).render(condition))
-    return f"{'NOT ' if negated else ''}EXISTS (SELECT 1 FROM {side.source} WHERE {' AND '.join(tests)})"
+    """Whether the other relation has a row on which the condition is true.
+
+    The other relation is bracketed, so that its stored columns are out of sight where the condition is read: a column
+    `j` that holds a struct would otherwise be found before the table `j` around the subquery, and `j.owner` would be
+    compared with itself.
+    """
+    plain = _side(part, columns_of(condition), schema, f"{name}s", owned=False)
+    side = _nested(plain, plain.columns, name)
+    test = From("", (), {**below.columns, **side.columns}, None).render(condition)
+    return f"{'NOT ' if negated else ''}EXISTS (SELECT 1 FROM {side.source} WHERE {test})"

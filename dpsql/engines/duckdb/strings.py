@@ -6,7 +6,7 @@ empty: whether the query then fails would tell something about the data.
 
 from __future__ import annotations
 
-from dpsql.engines.duckdb import compare
+from dpsql.engines.duckdb import compare, functions
 from dpsql.engines.duckdb.literals import text
 from dpsql.engines.duckdb.rule import Emit, Rule
 from dpsql.errors import UnsupportedQuery
@@ -14,7 +14,7 @@ from dpsql.expressions.expression import Call, Expression, Literal
 from dpsql.expressions.types import Kind
 
 LONGEST = 2**18
-"""The most bytes that a concatenation or a replacement gives; a part that is too long becomes NULL."""
+"""The most bytes that a function which lengthens a text gives; a part that is too long becomes NULL."""
 SHORT = 128
 """No number, date or timestamp has a longer text."""
 
@@ -27,6 +27,9 @@ def limited(node: Expression, emit: Emit, limit: int) -> str:
         return _leaf(node, emit, limit)
     if node.op in _LONGER:
         return _LONGER[node.op](node, emit, limit)
+    if (listed := functions.listed(node)) is not None:
+        factor, more = functions.growth(listed, node)
+        return functions.written(listed, node, _within(emit, (limit - more) // max(factor, 1)) if factor else emit)
     if node.op in ("left", "right", "substring") and 0 <= _count(node) * 4 <= limit:
         return emit(node, "VARCHAR")
     return _rebuilt(node, emit, limit // 2 if node.op in ("lower", "upper") else limit)
@@ -46,26 +49,32 @@ def _count(node: Call) -> int:
     return option if isinstance(option, int) else -1
 
 
-def _rebuilt(node: Call, emit: Emit, limit: int) -> str:
-    """The same call over limited texts; conditions and numbers are left as they are."""
+def _within(emit: Emit, limit: int) -> Emit:
+    """The same, with texts of at most so many bytes."""
 
     def inner(child: Expression, wanted: str) -> str:
         return (
             limited(child, emit, limit) if child.type.kind is Kind.TEXT and wanted == "VARCHAR" else emit(child, wanted)
         )
 
-    return {**RULES, **compare.RULES}[node.op](node, inner)
+    return inner
+
+
+def _rebuilt(node: Call, emit: Emit, limit: int) -> str:
+    """The same call over limited texts; conditions and numbers are left as they are."""
+    return {**RULES, **compare.RULES}[node.op](node, _within(emit, limit))
 
 
 def _joined(node: Call, emit: Emit, limit: int) -> str:
     leaves = _leaves(node)
-    parts = [limited(leaf, emit, limit // len(leaves)) for leaf in leaves]
-    return f"({' || '.join(parts)})" if node.op == "join" else f"concat({', '.join(parts)})"
+    share = limit // (len(leaves) * (2 if node.op == "concat_ws" else 1))
+    parts = [limited(leaf, emit, share) for leaf in leaves]
+    return f"({' || '.join(parts)})" if node.op == "join" else f"{node.op}({', '.join(parts)})"
 
 
 def _leaves(node: Call) -> list[Expression]:
     """The parts of a || b || c, so that each gets its share."""
-    if node.op == "concat":
+    if node.op != "join":
         return list(node.args)
     return [leaf for a in node.args for leaf in (_leaves(a) if isinstance(a, Call) and a.op == "join" else [a])]
 
@@ -78,11 +87,12 @@ def _replaced(node: Call, emit: Emit, limit: int) -> str:
     return f"replace({', '.join(limited(a, emit, most) for a, most in zip(node.args, limits, strict=True))})"
 
 
-_LONGER = {"join": _joined, "concat": _joined, "replace": _replaced}
+_LONGER = {"join": _joined, "concat": _joined, "concat_ws": _joined, "replace": _replaced}
 
 
-def _longer(call: Call, emit: Emit) -> str:
-    return _LONGER[call.op](call, emit, LONGEST)
+def longer(call: Call, emit: Emit) -> str:
+    """A function that lengthens texts, within the limit."""
+    return limited(call, emit, LONGEST)
 
 
 def _plain(call: Call, emit: Emit) -> str:
@@ -97,8 +107,20 @@ def _like(call: Call, emit: Emit) -> str:
     return f"({emit(it, 'VARCHAR')} {call.op.upper()} {text(str(pattern.value))})"
 
 
+def _to_base(call: Call, emit: Emit) -> str:
+    """Of numbers that are not negative; DuckDB takes the radix and the length as INTEGER."""
+    it, *rest = call.args
+    number = emit(it, "BIGINT")
+    parts = [f"CASE WHEN {number} >= 0 THEN {number} END", *(emit(a, "INTEGER") for a in rest)]
+    return f"to_base({', '.join(parts)})"
+
+
+def _bar(call: Call, emit: Emit) -> str:
+    return f"bar({', '.join(emit(a, 'DOUBLE') for a in call.args)})"
+
+
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_LONGER, _longer), "like": _like, "ilike": _like,
+    **dict.fromkeys(_LONGER, longer), "like": _like, "ilike": _like, "to_base": _to_base, "bar": _bar,
     **dict.fromkeys(
         ("lower", "upper", "length", "trim", "ltrim", "rtrim", "substring", "left", "right", "strpos",
          "starts_with", "ends_with", "contains"), _plain),

@@ -20,8 +20,6 @@ SELECT count(*) FROM orders o WHERE EXISTS (SELECT 1 FROM members)
 ---
 SELECT count(*) FROM orders WHERE note IN (SELECT region FROM members)
 ---
-SELECT count(*) FROM orders WHERE note IN (SELECT region FROM members GROUP BY region)
----
 SELECT count(*) FROM orders o WHERE amount > 3 OR EXISTS (SELECT 1 FROM members m WHERE m.id = o.customer_id)
 ---
 SELECT count(*) FROM members m JOIN orders o ON m.id = o.customer_id JOIN customers c ON c.id = m.id WHERE region = 'north'
@@ -37,10 +35,6 @@ SELECT count(*) FROM (orders o JOIN members m ON o.customer_id = m.id)
 SELECT i.number, sum(l.qty) FROM invoices i JOIN lines l ON l.invoice = i.number GROUP BY i.number
 ---
 SELECT m.id, o.amount FROM members m JOIN orders o ON m.id = o.customer_id
----
-SELECT count(*) FROM orders o JOIN (SELECT region, count(*) AS n FROM members GROUP BY region) AS r ON r.region = o.note
----
-SELECT count(*) FROM orders o JOIN (SELECT region, max(area) AS n FROM stores GROUP BY region) AS r ON r.region = o.note
 ---
 SELECT count(*) FROM orders o JOIN members m ON o.customer_id = m.id WHERE z.age > 3
 ---

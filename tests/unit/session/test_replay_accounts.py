@@ -141,6 +141,7 @@ KILLED = """
 import os, signal, sys
 import dpsql
 from dpsql import session
+from dpsql.release import make
 from {module} import {name} as real
 
 def dies(*args, **options):
@@ -157,7 +158,7 @@ connect(Path({database!r})).query(COUNT)
 @pytest.mark.parametrize(
     ("name", "module", "patch", "kept"),
     [
-        ("add_noise", "dpsql.release.noise", "session.add_noise = dies", False),
+        ("add_noise", "dpsql.release.noise", "make.add_noise = dies", False),
         ("tabulate", "dpsql.release.tabulate", "session.tabulate = dies", True),
     ],
 )

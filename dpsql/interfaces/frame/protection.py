@@ -1,0 +1,237 @@
+"""`protect`: from a table and what is known of it to a private frame with an account of its own.
+
+The default is pure differential privacy (delta = 0): one number to explain, and nothing to get wrong. A default delta
+would have to be far below one over the number of people, which is not known without looking. It also keeps groups whose
+names are not listed out of sight until the owner says `delta=1e-6`, and so knows that names will be shown.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from dpsql.bounds.domain import Domain
+from dpsql.budget import Ledger
+from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.errors import Error, InterfaceError, PolicyError
+from dpsql.expressions.types import Kind as Stored
+from dpsql.expressions.types import Type, from_engine
+from dpsql.interfaces.frame.expressions import Kind, column
+from dpsql.interfaces.frame.frame import PrivateFrame
+from dpsql.interfaces.frame.ledgers import ledger_for
+from dpsql.interfaces.frame.tables import read_table
+from dpsql.interfaces.frame.view import Field, View
+from dpsql.interfaces.tables import visible_tables
+from dpsql.plan.catalog import PrivateTable, PublicTable, suggest
+from dpsql.policy import Policy, load_policy, to_decimal
+from dpsql.session import Connection
+
+ANALYST = "analyst"
+_KINDS = {
+    Stored.BOOLEAN: Kind.BOOLEAN, Stored.TEXT: Kind.TEXT, Stored.DATE: Kind.TIME, Stored.TIMESTAMP: Kind.TIME,
+    Stored.INTEGER: Kind.NUMBER, Stored.DECIMAL: Kind.NUMBER, Stored.DOUBLE: Kind.NUMBER,
+}  # fmt: skip
+Bounds = Mapping[str, tuple[Any, Any]]
+Values = Mapping[str, Iterable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A table, what the policy says of it, and the caller's own object, by which it is known again."""
+
+    table: Any
+    spec: Mapping[str, Any]
+    origin: Any
+
+
+class Protection:
+    """The tables that belong together, their budget and their one ledger; a connection for each set of them."""
+
+    def __init__(self, name: str, epsilon: Decimal, delta: Decimal, ledger: Ledger, *, durable: bool) -> None:
+        self.name, self.epsilon, self.delta, self.durable = name, epsilon, delta, durable
+        self._ledger = ledger
+        self._tables: dict[str, Declared] = {}
+        self._connections: dict[frozenset[str], Connection] = {}
+        self.close = weakref.finalize(self, _close, self._connections)
+
+    def __repr__(self) -> str:
+        return f"<protection of {self.name}: ε = {self.epsilon}, δ = {self.delta}>"
+
+    def add(self, name: str, declared: Declared) -> None:
+        """One more table; its first connection shows whether the policy fits it."""
+        if any(name.lower() == known.lower() for known in self._tables):
+            raise InterfaceError(f"there is a table {name} already", hint='give it another name: called="orders"')
+        self._tables[name] = declared
+        try:
+            self.connection((name,))._catalog  # noqa: B018 - read once here, so that mistakes show in `protect`
+        except Error:
+            del self._tables[name]
+            raise
+
+    def public(self, table: Any) -> str:
+        """The name of a public table, which is added at its first use; a protected one is not public."""
+        for name, declared in self._tables.items():
+            if declared.origin is table:
+                if declared.spec.get("public"):
+                    return name
+                raise InterfaceError(
+                    "this table is protected: merged as a plain frame, its rows would count as public",
+                    hint="merge the private frame that protect gave for it",
+                )
+        name = f"public_{sum(1 for each in self._tables.values() if each.spec.get('public')) + 1}"
+        self.add(name, Declared(read_table(table), {"public": True}, table))
+        return name
+
+    def connection(self, tables: Iterable[str]) -> Connection:
+        """The door to these tables."""
+        chosen = frozenset(tables)
+        if chosen not in self._connections:
+            engine = DuckDBEngine({name: self._tables[name].table for name in chosen})
+            try:
+                policy = self._policy({name: dict(self._tables[name].spec) for name in chosen}, engine)
+            except Error:
+                engine.close()
+                raise
+            self._connections[chosen] = Connection(engine, policy, self._ledger, ANALYST, steward=False)
+        return self._connections[chosen]
+
+    def named_in(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of the names that are tables here, in any case."""
+        folded = {name.lower(): name for name in self._tables}
+        return tuple(dict.fromkeys(folded[name.lower()] for name in names if name.lower() in folded))
+
+    def fields(self, name: str) -> dict[str, Field]:
+        """The columns of a table with what is known of them: from the policy and the types, never from rows."""
+        connection = self.connection((name,))
+        [told] = visible_tables(connection)
+        notes = {each.name: each.note for each in told.columns}
+        found = connection._catalog.find(name)
+        unit = ""
+        if isinstance(found, PrivateTable):
+            listed = [(f.name, f.type, f.domain) for f in found.scan.fields]
+            unit = found.scan.unit or ""
+        else:
+            assert isinstance(found, PublicTable)
+            listed = [(each, type_, Domain()) for each, type_ in zip(found.columns, found.types, strict=True)]
+        order = {each: i for i, each in enumerate(connection._engine.schema()[name.lower()])}
+        listed.sort(key=lambda each: order[each[0]])
+        return {each: _field(each, type_, domain, notes.get(each, ""), each == unit) for each, type_, domain in listed}
+
+    def _policy(self, specs: dict[str, dict[str, Any]], engine: DuckDBEngine) -> Policy:
+        for name, spec in specs.items():
+            if not spec.get("public"):
+                spec["columns"] = _columns(spec.pop("columns"), engine.schema()[name.lower()], spec["unit"])
+        budget = {"epsilon": self.epsilon, "delta": self.delta}
+        defaults = {"epsilon": self.epsilon / 10}
+        return load_policy({"dataset": self.name, "budget": budget, "defaults": defaults, "tables": specs})
+
+
+def _close(connections: dict[frozenset[str], Connection]) -> None:
+    """Let go of the data, when the last frame over it is gone or the process ends; the account stays."""
+    for connection in connections.values():
+        connection.release()
+    connections.clear()
+
+
+def protect(
+    table: Any,
+    *,
+    unit: str | None = None,
+    epsilon: float | Decimal | None = None,
+    bounds: Bounds | None = None,
+    values: Values | None = None,
+    delta: float | Decimal = 0,
+    max_rows_per_unit: int | None = None,
+    max_groups_per_unit: int | None = None,
+    name: str | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+    called: str = "df",
+    beside: PrivateFrame | None = None,
+) -> PrivateFrame:
+    """A private frame over a pandas, Polars or Arrow table or a Parquet file.
+
+    `unit` is the column that names the person behind each row ("row" if every row is another person). `epsilon` is the
+    budget of all answers together; a verb takes a tenth of it unless it says `epsilon=`. `bounds` and `values` say what
+    is known of the columns without looking. `name` is the account: the same name is the same account, in this process
+    or, with `ledger` (a file), for ever. `called` is the table's name in `.sql(…)`. With `beside` the table joins the
+    account of another private frame, and can be merged with it on the unit.
+    """
+    if unit is None:
+        raise InterfaceError(
+            "who is protected?",
+            hint='write unit="user_id", the column that names the person behind each row, or unit="row" if no two '
+            "rows belong to one person",
+        )
+    spec: dict[str, Any] = {"unit": unit, "columns": _declared(bounds or {}, values or {})}
+    spec |= {k: v for k, v in (("max_rows_per_unit", max_rows_per_unit), ("max_groups_per_unit", max_groups_per_unit))
+             if v is not None}  # fmt: skip
+    if beside is not None:
+        if epsilon is not None or delta or name is not None or ledger is not None:
+            raise InterfaceError(
+                "beside another frame there is one budget and one ledger: its own",
+                hint="leave out epsilon, delta, name and ledger",
+            )
+        protection = beside._view.protection
+    else:
+        protection = _account(table, epsilon, delta, name, ledger)
+    protection.add(called, Declared(read_table(table), spec, table))
+    return PrivateFrame(View(protection, (called,), (), protection.fields(called)))
+
+
+def _account(
+    table: Any,
+    epsilon: float | Decimal | None,
+    delta: float | Decimal,
+    name: str | None,
+    ledger: str | os.PathLike[str] | None,
+) -> Protection:
+    if epsilon is None:
+        raise InterfaceError(
+            "how much may all answers together reveal?", hint="write epsilon=3, or less: a smaller one protects more"
+        )
+    try:
+        whole, slack = to_decimal(epsilon), to_decimal(delta)
+    except ValueError as problem:
+        raise PolicyError(f"this is no budget: {problem}", hint="write epsilon=3, delta=0") from None
+    account, dataset = ledger_for(table, name, ledger)
+    durable = ledger is not None and str(ledger) != ":memory:"
+    return Protection(dataset, whole, slack, account, durable=durable)
+
+
+def _declared(bounds: Bounds, values: Values) -> dict[str, dict[str, Any]]:
+    columns: dict[str, dict[str, Any]] = {}
+    for name, ends in bounds.items():
+        if isinstance(ends, str) or not hasattr(ends, "__len__") or len(ends) != 2:
+            raise InterfaceError(f"the bounds of {name} are two ends", hint=f'write bounds={{"{name}": (0, 100)}}')
+        columns[name] = {"min": _plain(ends[0]), "max": _plain(ends[1])}
+    for name, listed in values.items():
+        if isinstance(listed, str):
+            raise InterfaceError(f"the values of {name} are a list", hint=f'write values={{"{name}": ["a", "b"]}}')
+        columns.setdefault(name, {})["values"] = [_plain(value) for value in listed]
+    return columns
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar or a pandas time stamp as Python's own; a time stamp at midnight is a date."""
+    if hasattr(value, "to_pydatetime"):
+        value = value.to_pydatetime()
+    return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
+
+
+def _columns(declared: Mapping[str, Any], stored: Mapping[str, str], unit: str) -> dict[str, Any]:
+    """Every column of a type that can be queried, with what was declared; a declared one that is not there is wrong."""
+    for name in [*declared, *([] if unit == "row" else [unit])]:
+        if name not in stored:
+            raise InterfaceError(f"there is no column {name!r}", hint=suggest(str(name), list(stored), "columns"))
+    return {name: declared.get(name, {}) for name, type_ in stored.items() if from_engine(type_) is not None}
+
+
+def _field(name: str, type_: Type, domain: Domain, note: str, unit: bool) -> Field:
+    kind = _KINDS.get(type_.kind, Kind.TEXT)
+    bounded = domain.lower is not None and domain.upper is not None
+    countable = kind is Kind.BOOLEAN or (kind is Kind.NUMBER and bounded and not unit)
+    return Field(column(name), kind, note, countable, domain)

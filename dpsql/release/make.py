@@ -1,0 +1,119 @@
+"""Make the releases of a query: replay what was made before, charge for all the rest at once, and only then run it.
+
+Releases are made in the order of the plan, so that what one of them reads is there before it. One charge covers every
+stage: after it nothing can run out, and before it nothing was touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dpsql.budget import Cost, Stored
+from dpsql.budget.allocate import Bill, Priced, cost_of
+from dpsql.engines.base import Engine
+from dpsql.plan.plan import Nested
+from dpsql.release.contents import Contents
+from dpsql.release.finish import Finisher
+from dpsql.release.noise import Released, add_noise, public_table
+from dpsql.release.replay import Archive
+from dpsql.release.stored import pack
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a query released or replayed: its tables, what that cost and counts, and which entry paid for each mark."""
+
+    tables: Mapping[str, Released]
+    cost: Cost
+    replayed: bool
+    notes: tuple[str, ...]
+    counted: tuple[str, ...]
+    origins: Mapping[bytes, int]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """All that making releases takes. `counted` counts a replay against the analyst; `reserve` charges, durably."""
+
+    engine: Engine
+    archive: Archive
+    finisher: Finisher
+    salt: bytes
+    replay: bool
+    counted: Callable[[Stored], Sequence[str]]
+    reserve: Callable[[Mapping[bytes, Priced]], int | None]
+
+    def make(self, bill: Bill, nested: Sequence[Nested], alone: frozenset[str]) -> Made:
+        """The releases of a bill; those `alone` answer nothing but themselves when they are replayed."""
+        work = _Work(Contents(self.finisher, nested))
+        for priced in bill.releases:
+            self._look_up(priced, work)
+        entry = self.reserve(work.missing)
+        for priced in bill.releases:
+            if priced.bounded.release.name not in work.done:
+                self._run(priced, work, entry, alone)
+        replayed = entry is None and not all(p.free for p in bill.releases)
+        return Made(
+            work.done,
+            cost_of(bill, list(work.missing.values())),
+            replayed,
+            tuple(dict.fromkeys(work.notes)),
+            tuple(dict.fromkeys(work.counted)),
+            work.origins,
+            self.archive.version,
+        )
+
+    def _look_up(self, priced: Priced, work: _Work) -> None:
+        """The release as it was made before, else it is missing; one that reads what is missing is missing too."""
+        name = priced.bounded.release.name
+        if priced.free:
+            work.done[name] = public_table(priced)
+            return
+        work.contents.complete(work.done, work.marks)
+        filled = work.contents.filled(priced)
+        mark = work.marks[name] = self.archive.mark(filled)
+        if mark in work.missing:
+            work.twins[name] = work.missing[mark].bounded.release.name
+            return
+        found = self.archive.find(filled, mark) if self.replay and work.contents.knows(priced) else None
+        if found is None:
+            work.missing[mark] = priced
+            return
+        work.done[name] = found.released
+        work.notes += found.notes
+        work.counted += self.counted(found.stored)
+        work.origins[found.mark] = found.stored.entry
+
+    def _run(self, priced: Priced, work: _Work, entry: int | None, alone: frozenset[str]) -> None:
+        """Make one release that was paid for, over what was released before it."""
+        name = priced.bounded.release.name
+        work.contents.complete(work.done)
+        filled = work.contents.filled(priced)
+        mark = self.archive.mark(filled)
+        twin = work.twins.get(name) or work.made.get(mark)
+        if twin is not None:
+            work.done[name] = replace(work.done[twin], priced=priced)
+            return
+        exact = self.engine.run(filled, self.salt, work.contents.by_digest)
+        work.done[name], work.made[mark] = add_noise(filled, exact), name
+        if entry is not None:
+            about = replace(self.archive.about(filled, alone=name in alone), paid=work.marks[name])
+            self.archive.ledger.store(entry, mark, pack(work.done[name]), about)
+            work.origins[mark] = entry
+
+
+@dataclass(slots=True)
+class _Work:
+    """What is done and what is missing, by name and by mark."""
+
+    contents: Contents
+    done: dict[str, Released] = field(default_factory=dict)
+    marks: dict[str, bytes] = field(default_factory=dict)
+    missing: dict[bytes, Priced] = field(default_factory=dict)
+    twins: dict[str, str] = field(default_factory=dict)
+    made: dict[bytes, str] = field(default_factory=dict)
+    origins: dict[bytes, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    counted: list[str] = field(default_factory=list)
