@@ -17,22 +17,25 @@ color:var(--dp-ink);font:13px/1.5 var(--jp-content-font-family,system-ui,sans-se
 --dp-ink:var(--jp-content-font-color1,var(--vscode-editor-foreground,#e6edf3));
 --dp-dim:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#9aa4af));
 --dp-line:var(--jp-border-color2,var(--vscode-panel-border,#3d444d));--dp-track:var(--jp-border-color2,#3d444d)}}
-.dpsql table{border-collapse:collapse;margin:0 0 .4em;border:0;color:inherit;font-variant-numeric:tabular-nums}
-.dpsql th,.dpsql td{padding:.2em .7em;border:0;text-align:left;background:none;color:inherit;vertical-align:baseline;
-white-space:nowrap;max-width:none}
-.dpsql thead th{font-weight:600;border-bottom:1px solid var(--dp-line)}
-.dpsql tbody tr{background:none}
-.dpsql tbody tr+tr td{border-top:1px solid color-mix(in srgb,var(--dp-line) 45%,transparent)}
-.dpsql .n{text-align:right}.dpsql td.e{padding-left:0;color:var(--dp-dim)}
-.dpsql .dim{color:var(--dp-dim)}.dpsql .null{color:var(--dp-dim);font-style:italic}
-.dpsql p{margin:.15em 0;max-width:60em}.dpsql details{margin:.15em 0}.dpsql summary{cursor:pointer;color:var(--dp-dim)}
-.dpsql ul{margin:.1em 0;padding-left:1.3em}.dpsql li{margin:.1em 0}
-.dpsql code{font:12px var(--jp-code-font-family,ui-monospace,monospace);background:none;color:inherit;padding:0}
-.dpsql .tree{list-style:none;padding-left:0}.dpsql .tree ul{list-style:none;border-left:1px solid var(--dp-line);
+.dpsql.dpsql table{border-collapse:collapse;margin:0 0 .4em;border:0;color:inherit;font-variant-numeric:tabular-nums}
+.dpsql.dpsql th,.dpsql.dpsql td{padding:.2em .7em;border:0;text-align:left;background:none;color:inherit;
+vertical-align:baseline;white-space:nowrap;max-width:none}
+.dpsql.dpsql thead th{font-weight:600;border-bottom:1px solid var(--dp-line)}
+.dpsql.dpsql tbody tr{background:none}
+.dpsql.dpsql tbody tr+tr td{border-top:1px solid color-mix(in srgb,var(--dp-line) 45%,transparent)}
+.dpsql.dpsql .n{text-align:right}.dpsql.dpsql td.e{padding-left:0;color:var(--dp-dim)}
+.dpsql.dpsql .w{white-space:normal}
+.dpsql.dpsql .dim{color:var(--dp-dim)}.dpsql.dpsql .null{color:var(--dp-dim);font-style:italic}
+.dpsql.dpsql p{margin:.15em 0;max-width:60em}
+.dpsql.dpsql details{margin:.15em 0}.dpsql.dpsql summary{cursor:pointer;color:var(--dp-dim)}
+.dpsql.dpsql ul{margin:.1em 0;padding-left:1.3em}.dpsql.dpsql li{margin:.1em 0}
+.dpsql.dpsql code{font:12px var(--jp-code-font-family,ui-monospace,monospace);background:none;color:inherit;padding:0}
+.dpsql.dpsql .tree{list-style:none;padding-left:0}
+.dpsql.dpsql .tree ul{list-style:none;border-left:1px solid var(--dp-line);
 margin-left:.35em;padding-left:.9em}
-.dpsql .bar{display:inline-block;width:11em;height:.6em;border-radius:.3em;background:var(--dp-track);
+.dpsql.dpsql .bar{display:inline-block;width:11em;height:.6em;border-radius:.3em;background:var(--dp-track);
 overflow:hidden;vertical-align:middle;margin:0 .6em}
-.dpsql .bar i{display:block;height:100%;background:var(--dp-fill)}
+.dpsql.dpsql .bar i{display:block;height:100%;background:var(--dp-fill)}
 """.replace("\n", "")
 
 

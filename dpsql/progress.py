@@ -5,6 +5,7 @@ Where nobody looks (scripts, pipes) nothing is written.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager as Context
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+CHILD = "JPY_PARENT_PID"
+"""Set by Jupyter for its kernels, and so for what they start."""
 PATIENCE = 1.0
 """Seconds after which it appears."""
 SPINNER = (
@@ -56,8 +59,8 @@ def patiently(said: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def spinner(console: Console, said: str) -> Context[None]:
-    """A spinner, if the console is a terminal."""
-    if not console.is_terminal:
+    """A spinner, if the console is a terminal; `!dpsql …` in a notebook looks like one and keeps every line."""
+    if not console.is_terminal or CHILD in os.environ:
         return nullcontext()
     status = console.status(said)
     return _after_a_while(status.start, status.stop)

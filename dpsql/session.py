@@ -21,7 +21,7 @@ from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine, PublicRows
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, ParseError, Pep249Errors, PolicyError
-from dpsql.parse import Asked, Parameters, meaning, parse_query, read_hints, read_setting
+from dpsql.parse import Asked, Parameters, known_dialect, meaning, parse_query, read_hints, read_setting
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
@@ -42,6 +42,7 @@ from dpsql.release.replay import Archive
 from dpsql.release.result import Result
 from dpsql.release.tabulate import tabulate
 from dpsql.release.target import Accuracy, Goal, reachable, read_goals
+from dpsql.release.top import top_notes
 from dpsql.search import Searches, before
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.bound import Bounded
@@ -139,9 +140,10 @@ class Connection(Pep249Errors):
         *,
         steward: bool,
         purpose: str | None = None,
+        dialect: str = "duckdb",
     ) -> None:
         self.policy, self.analyst, self.purpose, self.steward = policy, analyst, purpose, steward
-        self._engine, self._ledger = engine, ledger
+        self._engine, self._ledger, self.dialect = engine, ledger, known_dialect(dialect)
         self.asked = Asked()
         self._recent = Recent()
         self._turn = threading.RLock()
@@ -159,6 +161,7 @@ class Connection(Pep249Errors):
         epsilon: float | Decimal | None = None,
         delta: float | Decimal | None = None,
         mechanism: str | None = None,
+        dialect: str | None = None,
         accuracy: Accuracy | None = None,
         nonnegative: bool = False,
         clipped: bool = False,
@@ -171,7 +174,7 @@ class Connection(Pep249Errors):
         gives it; the most that it may cost is `epsilon`, else the policy's limit for one query, or what is left.
         `clipped` spends a part of the price on how much the bounds cut off: `result.clipped`, and in `result.notes`.
         """
-        keywords = Asked(epsilon, delta, mechanism)
+        keywords = Asked(epsilon, delta, mechanism, dialect)
         asked = repr((sql, meaning(parameters), keywords, self.asked, nonnegative, clipped))
         if accuracy is None and (again := self._again(asked)) is not None:
             return again
@@ -197,20 +200,28 @@ class Connection(Pep249Errors):
         epsilon: float | Decimal | None = None,
         delta: float | Decimal | None = None,
         mechanism: str | None = None,
+        dialect: str | None = None,
         accuracy: Accuracy | None = None,
         clipped: bool = False,
     ) -> Explanation:
         """What the query would do and cost, at most. Touches no private data and spends nothing."""
-        chosen, remark = self._foresee(sql, Asked(epsilon, delta, mechanism), accuracy, parameters, clipped=clipped)
+        chosen, remark = self._foresee(
+            sql, Asked(epsilon, delta, mechanism, dialect), accuracy, parameters, clipped=clipped
+        )
         other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
         try:
-            foreseen = self._foresee(sql, Asked(epsilon, delta, other), accuracy, parameters, clipped=clipped)
+            foreseen = self._foresee(sql, Asked(epsilon, delta, other, dialect), accuracy, parameters, clipped=clipped)
             others = {other: self._explanation(*foreseen, {})}
         except Error:
             others = {}
         return self._explanation(chosen, remark, others)
 
     @in_turn
+    def describe(self, sql: str, parameters: Parameters | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names and types of the answer's columns. Touches no private data and spends nothing."""
+        draft, _ = self._draft(sql, Asked(), None, parameters=parameters)
+        return tuple(output.name for output in draft.plan.outputs), draft.types
+
     def prepare(
         self,
         sql: str,
@@ -245,9 +256,9 @@ class Connection(Pep249Errors):
         if clipped and accuracy is not None:
             raise InterfaceError("clipped= and accuracy= are two questions", hint="ask with one, then with the other")
         with _about(sql):
-            tree = parse_query(sql, parameters)
-            said = tree.sql("duckdb") if parameters else sql
             asked = keywords.over(read_hints(sql)).over(self.asked)
+            tree = parse_query(sql, parameters, known_dialect(asked.dialect or self.dialect))
+            said = tree.sql("duckdb") if parameters else sql
             epsilon, delta = self._price(asked, accurate=accuracy is not None)
             chosen = choose_mechanism(_mechanism(asked.mechanism or self.policy.defaults.mechanism), delta)
             known = self.searches.knowledge(tree, self._catalog, chosen)
@@ -352,6 +363,7 @@ class Connection(Pep249Errors):
                 *notes_of([each.priced for each in released.values()], prepared.checks),
                 *map(str, shares),
                 *made.notes,
+                *top_notes(prepared.plan),
                 *inner_notes(prepared.plan),
                 *([NOBODY] if _hidden(released) else []),
                 *([FITTED] if any(each.spread for each in fitted.values()) else []),
@@ -470,6 +482,7 @@ class Connection(Pep249Errors):
             bool(self.policy.replay),
             self._counted,
             lambda missing: self._reserve(prepared, missing),
+            self.policy.limits.seconds,
         )
         alone = frozenset(check.bounded.release.name for check in prepared.checks)
         return maker.make(prepared.bill, prepared.plan.nested, alone)
@@ -651,7 +664,11 @@ class Connection(Pep249Errors):
             finishing_sql(prepared.plan),
             tuple(o.name for o in prepared.plan.outputs),
             prepared.types,
-            (*notes_of(prepared.bill.releases, prepared.checks), *inner_notes(prepared.plan)),
+            (
+                *notes_of(prepared.bill.releases, prepared.checks),
+                *inner_notes(prepared.plan),
+                *top_notes(prepared.plan),
+            ),
             remark,
             prepared.plan,
             prepared.bill,
@@ -710,10 +727,12 @@ def connect(
     analyst: str | None = None,
     purpose: str | None = None,
     steward: bool = False,
+    dialect: str = "duckdb",
 ) -> Connection:
     """Open a dataset: a DuckDB file, a DuckDB connection, or a mapping of names to frames and files.
 
-    `purpose` is one of those that the policy lists for the analyst, if it lists any.
+    `purpose` is one of those that the policy lists for the analyst, if it lists any; `dialect` is the SQL that queries
+    are written in, "duckdb" or "postgres".
 
     The ledger stands beside the policy file unless named; with a policy that is not a file it must be named
     (":memory:" for a throw-away one, whose promise ends with the process).
@@ -722,6 +741,7 @@ def connect(
         raise InterfaceError(
             "a connection is either an analyst's or the steward's", hint="give analyst= or steward=True"
         )
+    known_dialect(dialect)
     loaded = load_policy(policy if not isinstance(policy, os.PathLike) else Path(policy))
     if analyst is None and not steward and loaded.budget.analysts and "analyst" not in tuple(loaded.budget.analysts):
         raise PolicyError(
@@ -736,7 +756,7 @@ def connect(
     except BaseException:
         engine.close()
         raise
-    return Connection(engine, loaded, opened, name, steward=steward, purpose=purpose)
+    return Connection(engine, loaded, opened, name, steward=steward, purpose=purpose, dialect=dialect)
 
 
 @contextmanager

@@ -10,7 +10,9 @@ from dpsql.html import bar, element, listed, page, text
 def budget_html(status: BudgetStatus) -> str:
     """A bar for each account, and how to read it."""
     rows = "".join(
-        element("tr", element("td", text(name)) + element("td", account_bar(each)) + element("td", _caps(each), "dim"))
+        element(
+            "tr", element("td", text(name)) + element("td", account_bar(each)) + element("td", _caps(each), "dim w")
+        )
         for name, each in status.accounts()
     )
     *how, buys = status.notes()

@@ -91,10 +91,17 @@ class Engine(ABC):
         """The SQL of one release; without salt, a placeholder stands in its place (for people to read)."""
 
     @abstractmethod
-    def run(self, release: Priced, salt: bytes, contents: Mapping[str, Content] | None = None) -> Exact:
-        """The exact integers of one release. Raises EngineError with a constant text, whatever went wrong.
+    def run(
+        self,
+        release: Priced,
+        salt: bytes,
+        contents: Mapping[str, Content] | None = None,
+        seconds: float | None = None,
+    ) -> Exact:
+        """The exact integers of one release, within so many seconds.
 
-        `contents` has, by digest, what nested queries released and this one reads.
+        `contents` has, by digest, what nested queries released and this one reads. Raises EngineError with a constant
+        text, whatever went wrong.
         """
 
     @abstractmethod

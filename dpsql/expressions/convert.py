@@ -108,7 +108,7 @@ _READ: dict[type[exp.Expr], set[str]] = {
     exp.DateSub: {"this", "expression"}, exp.In: {"this", "expressions", "query"}, exp.Is: {"this", "expression"},
     exp.Like: {"this", "expression", "negate"}, exp.ILike: {"this", "expression", "negate"},
     exp.Escape: {"this", "expression"}, exp.Case: {"this", "ifs", "default"}, exp.Cast: {"this", "to"},
-    exp.TryCast: {"this", "to", "safe"},
+    exp.TryCast: {"this", "to", "safe"}, exp.Div: {"this", "expression", "typed", "safe"},
 }  # fmt: skip
 
 
@@ -118,7 +118,15 @@ def _read(node: exp.Expr) -> bool:
     return read is None or {k for k, v in node.args.items() if v} <= read
 
 
-_VOLATILE = (exp.Rand, exp.CurrentTimestamp, exp.CurrentTime, exp.Uuid, exp.CurrentDate)
+_VOLATILE = (
+    exp.Rand,
+    exp.CurrentTimestamp,
+    exp.CurrentTime,
+    exp.Uuid,
+    exp.CurrentDate,
+    exp.Localtimestamp,
+    exp.Localtime,
+)
 
 
 _INSTEAD = {
@@ -248,6 +256,13 @@ def _shift(node: exp.Expr, convert: Convert, sign: int) -> Expression:
     return call("shift", TIMESTAMP, moment, option=(months, days, micros))
 
 
+def _division(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
+    """PostgreSQL's `/` (the parser marks it) of two whole numbers is whole."""
+    one, two = convert(node.this), convert(node.expression)
+    whole = node.args.get("typed") and one.type.kind is two.type.kind is Kind.INTEGER
+    return compute("idiv" if whole else "div")((one, two))
+
+
 def _in(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     if node.args.get("query") is not None or not node.expressions:
         hint = "IN with a subquery stands in WHERE, alone or joined by AND: WHERE … AND x IN (SELECT …)"
@@ -302,7 +317,7 @@ def _paren(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
 
 _RULES: dict[type[exp.Expr], Rule] = {
     exp.Column: _column, exp.Literal: _literal, exp.Boolean: lambda node, *_: literal(bool(node.this)),
-    exp.Null: lambda *_: literal(None), exp.Paren: _paren, exp.Add: _sum(1), exp.Sub: _sum(-1),
+    exp.Null: lambda *_: literal(None), exp.Paren: _paren, exp.Add: _sum(1), exp.Sub: _sum(-1), exp.Div: _division,
     exp.DateAdd: lambda node, convert, _: _shift(node, convert, 1),
     exp.DateSub: lambda node, convert, _: _shift(node, convert, -1),
     exp.In: _in, exp.Is: _is, exp.Like: _like, exp.ILike: _like, exp.Escape: _escape, exp.Case: _case,

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from dpsql.errors import Error
-from dpsql.interfaces import ledger_commands
+from dpsql.interfaces import ledger_commands, server_commands
 from dpsql.interfaces.terminal import complain, problems, screen, survive_any_encoding, waiting
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ app = typer.Typer(
 
 app.add_typer(ledger_commands.app, name="ledger")
 app.add_typer(ledger_commands.data, name="data")
+app.add_typer(server_commands.users, name="user")
+app.command("serve")(server_commands.serve)
 
 
 class Format(StrEnum):

@@ -1,6 +1,6 @@
 """Text to syntax tree: one read-only query, or an error that says what to write instead."""
 
-from dpsql.parse.asked import SETTINGS, Asked, read_hints, read_setting
+from dpsql.parse.asked import SETTINGS, Asked, known_dialect, read_hints, read_setting
 from dpsql.parse.parameters import Parameters, meaning
 from dpsql.parse.parse import parse_query
 from dpsql.parse.span import refuse, span_of
@@ -9,6 +9,7 @@ __all__ = [
     "SETTINGS",
     "Asked",
     "Parameters",
+    "known_dialect",
     "meaning",
     "parse_query",
     "read_hints",

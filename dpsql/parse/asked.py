@@ -21,6 +21,7 @@ class Asked:
     epsilon: Price | None = None
     delta: Price | None = None
     mechanism: str | None = None
+    dialect: str | None = None
 
     def over(self, other: Asked) -> Asked:
         """This, and the other where this says nothing."""
@@ -30,9 +31,11 @@ class Asked:
 
 NAMES = tuple(field.name for field in fields(Asked))
 SETTINGS = (
-    "SET dpsql.epsilon = 0.2, SET dpsql.delta = 1e-8, SET dpsql.mechanism = laplace, RESET dpsql.epsilon, RESET ALL"
+    "SET dpsql.epsilon = 0.2, SET dpsql.delta = 1e-8, SET dpsql.mechanism = laplace, "
+    "SET dpsql.dialect = postgres, RESET dpsql.epsilon, RESET ALL"
 )
 _MECHANISMS = ("auto", "laplace", "gaussian")
+_DIALECTS = ("duckdb", "postgres")
 _LEAD = r"(?>\s+|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*(?!/))*+\*/)*+"
 _SET = re.compile(
     _LEAD + r"SET\s+(?:SESSION\s+)?dpsql\.(\w+)(?:\s*=\s*|\s+TO\s+)(['\"]?)([\w.+-]+)\2\s*;?\s*", re.IGNORECASE
@@ -104,6 +107,8 @@ def _taken(name: str, value: str, sql: str, span: Span | None = None) -> Asked:
         if value.lower() not in _MECHANISMS:
             raise ParseError(f"there is no mechanism {value}", sql=sql, span=span, hint="use laplace, gaussian or auto")
         return Asked(mechanism=value.lower())
+    if known == "dialect":
+        return Asked(dialect=known_dialect(value, sql, span))
     try:
         number = Decimal(value)
         if not number.is_finite():
@@ -113,6 +118,13 @@ def _taken(name: str, value: str, sql: str, span: Span | None = None) -> Asked:
             f"{known} is a number, not {value}", sql=sql, span=span, hint=f"settings: {SETTINGS}"
         ) from None
     return Asked(epsilon=number) if known == "epsilon" else Asked(delta=number)
+
+
+def known_dialect(name: str, sql: str | None = None, span: Span | None = None) -> str:
+    """The dialect of that name."""
+    if name.lower() not in _DIALECTS:
+        raise ParseError(f"there is no dialect {name}", sql=sql, span=span, hint=f"use {' or '.join(_DIALECTS)}")
+    return name.lower()
 
 
 def _known(name: str, sql: str, span: Span | None) -> str:

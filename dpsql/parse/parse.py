@@ -11,22 +11,24 @@ from sqlglot.errors import SqlglotError
 from dpsql.errors import Error, ParseError, Span, UnsupportedQuery
 from dpsql.parse.asked import SETTINGS
 from dpsql.parse.parameters import Parameters, bind
+from dpsql.parse.postgres import in_duckdb, keep
 from dpsql.parse.span import refuse
 
 MAX_LENGTH = 200_000
 MAX_DEPTH = 200
-DIALECT = "duckdb"
+DIALECTS = ("duckdb", "postgres")
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 
-def parse_query(sql: str, parameters: Parameters | None = None) -> exp.Query:
+def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "duckdb") -> exp.Query:
     """The syntax tree of one read-only query, with the parameters' values as literals in it.
 
+    It is a tree of DuckDB's SQL, whatever the dialect that the text is written in.
     The length and the nesting are limited, so that parsing takes bounded time and stack whatever is sent.
     """
     _limit_length(len(sql))
     _limit_nesting(sql)
-    statements = _statements(sql, parameters)
+    statements = _statements(sql, parameters, dialect)
     if not statements:
         raise ParseError("there is no query", hint="write a SELECT, for example: SELECT count(*) FROM …")
     if len(statements) > 1:
@@ -45,6 +47,8 @@ def parse_query(sql: str, parameters: Parameters | None = None) -> exp.Query:
     if not isinstance(statement, exp.Query) or isinstance(statement, exp.Subquery):
         raise _wrong_kind(statement)
     _join_constants(statement)
+    if dialect == "postgres":
+        in_duckdb(statement)
     for call in list(statement.find_all(exp.Anonymous)):
         if call.name.lower() == "mean" and len(call.expressions) == 1:
             average = exp.Avg(this=call.expressions[0])
@@ -61,13 +65,9 @@ def _join_constants(statement: exp.Expr) -> None:
             pipe.replace(exp.Literal.string(left.name + right.name))
 
 
-def _statements(sql: str, parameters: Parameters | None) -> list[exp.Expr]:
+def _statements(sql: str, parameters: Parameters | None, dialect: str) -> list[exp.Expr]:
     try:
-        dialect = Dialect.get_or_raise(DIALECT)
-        tokens = bind(dialect.tokenize(sql), parameters)
-        _limit_length(sum(len(token.text) for token in tokens))
-        found = dialect.parser().parse(tokens, sql)
-        return [s for s in found if s is not None and not isinstance(s, exp.Semicolon)]
+        return _read(sql, parameters, dialect)
     except Error:
         raise
     except SyntaxProblem as problem:
@@ -76,10 +76,29 @@ def _statements(sql: str, parameters: Parameters | None) -> list[exp.Expr]:
             f"this is not SQL that can be read: {_reason(str(detail.get('description') or 'syntax error'))}",
             sql=sql,
             span=_span(sql, detail),
-            hint="check the spelling and the brackets near the mark",
+            hint=_elsewhere(sql, parameters, dialect) or "check the spelling and the brackets near the mark",
         ) from None
     except (SqlglotError, RecursionError, ValueError, KeyError, IndexError, TypeError, AttributeError) as problem:
         raise ParseError("this is not SQL that can be read", hint="check quotes, brackets and nesting") from problem
+
+
+def _read(sql: str, parameters: Parameters | None, name: str) -> list[exp.Expr]:
+    dialect = Dialect.get_or_raise(name)
+    tokens = bind(dialect.tokenize(sql), parameters)
+    tokens = keep(tokens) if name == "postgres" else tokens
+    _limit_length(sum(len(token.text) for token in tokens))
+    return [s for s in dialect.parser().parse(tokens, sql) if s is not None and not isinstance(s, exp.Semicolon)]
+
+
+def _elsewhere(sql: str, parameters: Parameters | None, dialect: str) -> str | None:
+    """The hint that the text can be read in the other dialect."""
+    for other in DIALECTS:
+        try:
+            if other != dialect and _read(sql, parameters, other):
+                return f"it can be read in another dialect: SET dpsql.dialect = '{other}', or dialect=\"{other}\""
+        except (Error, SqlglotError, RecursionError, ValueError, KeyError, IndexError, TypeError, AttributeError):
+            continue
+    return None
 
 
 def _reason(description: str) -> str:
@@ -116,7 +135,7 @@ def _limit_nesting(sql: str) -> None:
 def _wrong_kind(statement: exp.Expr) -> UnsupportedQuery | ParseError:
     name = statement.this if isinstance(statement, exp.Command) else statement.key.upper()
     hints: dict[type[exp.Expr], str] = {
-        exp.Set: f"only the price of queries can be set, by a cursor or in the shell: {SETTINGS}",
+        exp.Set: f"only the price and the dialect of queries can be set, by a cursor or in the shell: {SETTINGS}",
         exp.Describe: "in the shell \\d TABLE shows a table's columns",
         exp.Show: "in the shell \\tables lists the tables",
         exp.Pragma: "settings of the database belong to the steward",

@@ -21,6 +21,7 @@ from dpsql.plan.clauses import (
     group_keys,
     is_grouped,
     items_of,
+    no_histogram,
     no_limit,
     no_more,
     only,
@@ -403,6 +404,7 @@ class _Builder:
         *,
         top: bool,
     ) -> Made:
+        no_histogram(node)
         joined, values = self._from(node, sources), find_values(self, node, sources, ctes)
         aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
         relation, scope = self._chosen(node, joined, aliases, ctes, values)

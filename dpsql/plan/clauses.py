@@ -77,6 +77,19 @@ def no_limit(node: exp.Select, *parts: str) -> None:
         raise refuse("DISTINCT ON private rows is not supported", distinct, hint="use GROUP BY with the unit")
 
 
+def no_histogram(node: exp.Select) -> None:
+    """Refuse HISTOGRAM, whose map has the values as keys, and say what gives the same numbers as rows."""
+    for call in node.find_all(exp.Anonymous):
+        if call.name.lower() == "histogram" and call.expressions:
+            it = call.expressions[0].sql("duckdb")
+            raise refuse(
+                "HISTOGRAM of private rows is not supported",
+                call,
+                hint=f"count by value: SELECT {it}, count(*) … GROUP BY {it}; a number with many values by ranges: "
+                f"GROUP BY width_bucket({it}, 0, 100, 10)",
+            )
+
+
 def title_of(item: exp.Expr) -> str:
     """The name of an output column: its alias, the column's own name, or the text of the expression."""
     if isinstance(item, exp.Alias | exp.Column):

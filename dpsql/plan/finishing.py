@@ -74,5 +74,11 @@ def check_finishing(query: exp.Expr, tables: Collection[str]) -> None:
             raise refuse(f"there is no table {node.name} here", node, hint="select from it in FROM, or in a subquery")
         if isinstance(node, exp.Limit | exp.Offset) and not isinstance(node.expression, exp.Literal):
             raise refuse(f"{node.key.upper()} takes a number", node, hint="write LIMIT 10")
+        if isinstance(node, exp.Div) and node.args.get("typed"):
+            raise refuse(
+                "PostgreSQL divides whole numbers without a remainder, and whether these are whole is not evident",
+                node,
+                hint="write x::numeric / y, or x::bigint / y::bigint",
+            )
         if isinstance(node, _FORBIDDEN):
             raise refuse(f"{node.key.upper()} is not allowed", node, hint="leave it out")

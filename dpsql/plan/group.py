@@ -151,7 +151,7 @@ class Grouping:
     def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """The same expression over the columns of the grouped table; with `aliases`, output names stay as they are."""
         if is_grouping(node) and not self.per_unit:
-            places = [self._key(key) for key in node.expressions]
+            places = [self._key(self._meant(key)) for key in node.expressions]
             return grouping(node, places, self.keys.sets, self.column("_set"))
         if is_aggregate(node) and not self.per_unit and (made := composed(node, self.scope)) is not None:
             return self.rewrite(made)
@@ -202,6 +202,12 @@ class Grouping:
                 hint="ask for the value itself, and see explain",
             )
         return bar
+
+    def _meant(self, node: exp.Expr) -> exp.Expr:
+        """What GROUPING asks about: a SELECT alias stands for its expression unless a column has that name."""
+        if not isinstance(node, exp.Column) or node.table or self.scope.find(node) is not None:
+            return node
+        return self.scope.aliases.get(fold(node.name), node)
 
     def _key(self, node: exp.Expr) -> int | None:
         if not isinstance(node, exp.Condition | exp.Paren | exp.Func) or isinstance(node, exp.Literal | exp.Alias):

@@ -306,12 +306,17 @@ class Budget(_Model):
     ] = Names()
 
 
+def _read_seconds(value: object) -> int | None:
+    return None if value is None else read_count(value)
+
+
 class Limits(_Model):
     """The most that one query may ask for; inside a policy what is left out is the whole budget."""
 
     epsilon: Epsilon = Decimal("Infinity")
     delta: Delta = Decimal("0.01")
     max_public_keys: Count = 100_000
+    seconds: Annotated[int | None, BeforeValidator(_read_seconds)] = None
 
 
 class Defaults(_Model):

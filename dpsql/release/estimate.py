@@ -48,6 +48,8 @@ def estimate(priced: Priced, source: Source, function: str, noisy: Sequence[Nois
         return average(priced, source, noisy)
     if source.form in ("count", "units", "distinct", "sum"):
         values = real(priced, source.first, noisy)
+    elif source.form == "nested":
+        values = real(priced, source.first, noisy) + real(priced, source.first + 1, noisy)
     else:
         values = _from_two(priced, source, function, noisy)
     return whole(values) if is_whole(priced, source, function) else values

@@ -180,8 +180,7 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
             rank = rank_error(priced, source.first)
             aggregates.append(AggregatePlan(str(aggregate), (bounded.choices[source.first].name,), None, rank))
             continue
-        used = 2 if source.form in ("pair", "centred") else 1
-        names = tuple(s.name for s in bounded.statistics[source.first : source.first + used])
+        names = tuple(bounded.statistics[i].name for i in source.statistics)
         aggregates.append(AggregatePlan(str(aggregate), names, half_width(priced, index, 0.95)))
     groups = None
     if bounded.public:

@@ -69,6 +69,8 @@ def source_form(priced: Priced, source: Source, function: str) -> Known:
     if source.form in ("count", "units", "distinct", "sum"):
         return Form(0.0, {source.first: 1.0})
     one, two = Form(0.0, {source.first: 1.0}), Form(0.0, {source.first + 1: 1.0})
+    if source.form == "nested":
+        return one.plus(two)
     return (
         _pair(priced, source, function, one, two)
         if source.form == "pair"

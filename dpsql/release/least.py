@@ -88,7 +88,7 @@ def _need(releases: Sequence[Bounded], plan: Plan, goal: Goal) -> _Need:
     assert direct is not None
     number = next(i for i, bounded in enumerate(releases) if bounded.release.name == direct[0])
     source = releases[number].sources[direct[1]]
-    seen = {source.first, source.first + 1} if source.form in ("pair", "centred") else {source.first}
+    seen = set(source.statistics)
     shares = tuple((number, i) for i, (share, _) in enumerate(releases[number].shares) if seen & set(share))
     return _Need(goal.within, number, direct[1], shares)
 

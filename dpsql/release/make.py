@@ -44,6 +44,7 @@ class Maker:
     replay: bool
     counted: Callable[[Stored], Sequence[str]]
     reserve: Callable[[Mapping[bytes, Priced]], int | None]
+    seconds: int | None = None
 
     def make(self, bill: Bill, nested: Sequence[Nested], alone: frozenset[str]) -> Made:
         """The releases of a bill; those `alone` answer nothing but themselves when they are replayed."""
@@ -96,7 +97,7 @@ class Maker:
         if twin is not None:
             work.done[name] = replace(work.done[twin], priced=priced)
             return
-        exact = self.engine.run(filled, self.salt, work.contents.by_digest)
+        exact = self.engine.run(filled, self.salt, work.contents.by_digest, self.seconds)
         work.done[name], work.made[mark] = add_noise(filled, exact), name
         if entry is not None:
             about = replace(self.archive.about(filled, alone=name in alone), paid=work.marks[name])

@@ -20,7 +20,8 @@ from dpsql.release.quantiles import number
 if TYPE_CHECKING:
     from dpsql.release.result import Result
 
-INK = "#7a7a7a"
+INK, INK_TOO = "#7a7a7a", "#828282"
+"""One looks like the other; but where all labels are called dark, IPython puts white behind a transparent picture."""
 COLORS = ("#2f7de1", "#e0782f", "#3a9d5d", "#b2569b", "#9a8220", "#5f6fc0")
 KINDS = ("bar", "line")
 LONG = 9
@@ -82,8 +83,8 @@ def draw(result: Result, x: str | None, y: str | Sequence[str] | None, kind: str
         raise InterfaceError("there is nothing with noise to draw", hint="name a column: .plot(y='n')")
     at = [result.columns.index(name) for name in keys]
     edges = None
-    if keys == ["low", "high"] and x is None:
-        edges, at, keys = [*(row[at[0]] for row in rows), rows[-1][at[1]]], at[:1], ["value"]
+    if len(keys) == 2 and keys[1] == f"{keys[0]}_to":
+        edges, at, keys = [*(row[at[0]] for row in rows), rows[-1][at[1]]], at[:1], keys[:1]
     places = [row[at[0]] if len(at) == 1 else ", ".join(plain(row[i]) for i in at) for row in rows] if at else [""]
     dated = all(isinstance(place, date) for place in places)
     places = places if dated or edges else [_label(each) for each in places]
@@ -129,10 +130,11 @@ def _one(drawing: Drawing, ax: Any, index: int, series: Series, flat: bool) -> N
     values = np.array(series.values)
     arms = np.vstack([values - np.array(series.low), np.array(series.high) - values]).clip(0)
     color = COLORS[index % len(COLORS)]
-    style = {"color": color, "label": series.name}
+    style: dict[str, Any] = {"color": color, "label": series.name}
     if drawing.kind == "line":
         ax.errorbar(drawing.places, values, yerr=arms, ecolor=INK, capsize=2, marker="o", ms=4, lw=1.5, **style)
         return
+    style["alpha"] = 0.6  # so that the lower arm is seen, too
     if drawing.edges is not None:
         edges = np.array(drawing.edges, dtype=float)
         ax.bar(edges[:-1], values, np.diff(edges) * 0.94, align="edge", **style)
@@ -159,7 +161,8 @@ def _axes(drawing: Drawing, ax: Any, flat: bool) -> None:
     ax.set_xlabel(value if flat else drawing.x, color=INK)
     ax.set_ylabel(drawing.x if flat else value, color=INK)
     ax.set_title(drawing.title, color=INK, fontsize=11, loc="left")
-    ax.tick_params(colors=INK, labelcolor=INK)
+    ax.tick_params(axis="x", colors=INK)
+    ax.tick_params(axis="y", colors=INK_TOO)
     for side, spine in ax.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(INK)

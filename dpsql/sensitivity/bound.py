@@ -167,10 +167,13 @@ def _terms(release: Release, layout: Layout, one_group: bool) -> list[Term]:
         return [*terms, Term("rows", None, rows)]
     for index in dict.fromkeys(p.argument for p in plain):
         mine = [p for p in plain if p.argument == index]
+        other = mine[0].other
+        if other is not None and other < index:
+            continue
         if any(p.beta for p in mine):
-            terms.append(Term("count", index, rows))
+            terms.append(Term("count", index, rows, other))
         else:
-            terms.append(Term("sum", index, rows * layout.arguments[index].magnitude))
+            terms.append(Term("sum", index, rows * layout.arguments[index].magnitude, other))
     return terms
 
 
@@ -204,7 +207,7 @@ def _statistic(part: Part, release: Release, layout: Layout, rule: str, bits: in
 
 
 def _joint(statistics: list[Statistic]) -> Claim:
-    """The claim on the concatenated vectors of one share: the pair's parts add up to one row's width."""
+    """The claim on the concatenated vectors of one share: a row adds to both what it adds to one of them at most."""
     first = statistics[0].claim
     if len(statistics) == 1:
         return first

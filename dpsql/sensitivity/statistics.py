@@ -7,15 +7,16 @@ sum Σ of the argument and the number n of rows that have one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dpsql.bounds.domain import Domain
 from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.argument import Argument, counted, summed
+from dpsql.sensitivity.halves import Nested, pairs_of
 
-Form = Literal["count", "sum", "pair", "centred", "units", "distinct", "choice"]
+Form = Literal["count", "sum", "pair", "centred", "units", "distinct", "nested", "choice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Part:
     """One statistic before its claim is known: α·Σ + β·n, and the most that one row adds to it.
 
     `units` counts units instead, and `distinct` the different values of the argument, of which a unit adds `row`.
+    `other` is the argument of the other half, where a whole is released as a part and the rest.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Part:
     row: int
     units: bool = False
     distinct: bool = False
+    other: int | None = None
 
     @property
     def weighed(self) -> bool:
@@ -45,6 +48,11 @@ class Source:
 
     form: Form
     first: int
+
+    @property
+    def statistics(self) -> range:
+        """The places of all of its statistics."""
+        return range(self.first, self.first + (2 if self.form in ("pair", "centred", "nested") else 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,11 @@ def lay_out(
         for (f, e, _), a in zip(asked, aggregates, strict=True)
     ]
     sources, limits = [], iter(caps)
-    for (function, _, _), subject, aggregate in zip(asked, subjects, aggregates, strict=True):
+    halves = _halves(builder, asked, subjects, aggregates)
+    for place, ((function, _, _), subject, aggregate) in enumerate(zip(asked, subjects, aggregates, strict=True)):
+        if place in halves:
+            sources.append(halves[place])
+            continue
         if aggregate.distinct:
             cap = next(limits)
             sources.append(builder.units() if cap is None else builder.distinct(aggregate.argument, cap))
@@ -84,6 +96,31 @@ def lay_out(
         domain = next((d for (_, e, d) in asked if e == subject), None)
         sources.append(builder.source(function, subject, domain, needs))
     return Layout(tuple(builder.arguments), tuple(builder.parts), tuple(builder.shares), tuple(sources))
+
+
+_Asked = tuple[str, Expression | None, Domain | None]
+
+
+def _halves(
+    builder: _Layout,
+    asked: Sequence[_Asked],
+    subjects: Sequence[Expression | None],
+    aggregates: Sequence[Aggregate],
+) -> dict[int, Source]:
+    """Sums beside their own parts, and counts: where nothing else is asked of either argument."""
+    plain = [
+        (f, s) if f in ("sum", "count") and not a.distinct else ("", None)
+        for (f, _, _), s, a in zip(asked, subjects, aggregates, strict=True)
+    ]
+    alone = [("", None) if any(s == t and f != g for g, t in plain if g) else (f, s) for f, s in plain]
+    alone = [("", None) if any(a[0] == "avg" and s == a[1] for a in asked) else (f, s) for f, s in alone]
+    made: dict[int, Source] = {}
+    for place, (whole, both) in pairs_of(alone).items():
+        function, subject = alone[whole]
+        domain = next((d for _, e, d in asked if e == subject), None)
+        first = builder.halves(function, subject, domain or Domain(), both)
+        made[place], made[whole] = Source("count" if function == "count" else "sum", first), Source("nested", first)
+    return made
 
 
 def _subject(aggregate: Aggregate, domain: Domain | None) -> tuple[Expression | None, Domain | None]:
@@ -117,6 +154,22 @@ class _Layout:
             counted(subject, Domain()),
             lambda i, _: [Part(f"distinct{i}", i, 0, 1, cap, distinct=True)],
         )
+
+    def halves(self, function: str, whole: Expression | None, domain: Domain, both: Nested) -> int:
+        """A part and the rest on one grid, as one share; the number of the first statistic."""
+        one, two = len(self.arguments), len(self.arguments) + 1
+        for expression in (both.part, both.rest):
+            if function == "count":
+                self.arguments.append(counted(expression, domain))
+            else:
+                assert whole is not None
+                self.arguments.append(replace(summed(whole, domain), expression=expression))
+        alpha, row = (0, 1) if function == "count" else (1, self.arguments[one].magnitude)
+        first = len(self.parts)
+        self.parts.append(Part(f"part{one}", one, alpha, 1 - alpha, row, other=two))
+        self.parts.append(Part(f"rest{two}", two, alpha, 1 - alpha, row, other=one))
+        self.shares.append((first, first + 1))
+        return first
 
     def source(self, function: str, subject: Expression | None, domain: Domain | None, needs: set[str]) -> Source:
         """The form that serves all that is asked of one argument."""

@@ -27,11 +27,12 @@ WEIGHT_BITS = 30
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """W · T ≤ cap, for T = rows, groups, rows with an argument, or the total of an argument."""
+    """W · T ≤ cap, for T = rows, groups, rows with an argument, or the total of an argument (`other`: of both)."""
 
     kind: Literal["rows", "groups", "count", "sum"]
     argument: int | None
     cap: int
+    other: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

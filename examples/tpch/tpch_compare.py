@@ -50,6 +50,8 @@ class Comparison:
     found: int = 0
     """How many of the exact answer's rows the private one has (in the median run)."""
     rows: int = 0
+    runs: int = 0
+    """How often it was asked."""
     seconds: float | None = None
     plain_seconds: float | None = None
 
@@ -67,21 +69,29 @@ def questions(number: int) -> list[Question]:
 
 
 def compare(
-    db: dpsql.Connection, plain: duckdb.DuckDBPyConnection, question: Question, price: Price, runs: int
+    db: dpsql.Connection,
+    plain: duckdb.DuckDBPyConnection,
+    question: Question,
+    price: Price,
+    runs: int,
+    patience: float = float("inf"),
 ) -> Comparison:
-    """Is it answered, and if so, what is lost in accuracy and time?"""
+    """Is it answered, and if so, what is lost in accuracy and time? After `patience` seconds it is asked no more."""
     asked = {"epsilon": price.epsilon, "mechanism": price.mechanism}
     try:
         explained = db.explain(question.sql, **asked)
     except dpsql.Error as refusal:
         return Comparison(question.name, "refused", reason=refusal.message)
-    turns = [_both(db, plain, question.sql, asked) for _ in range(runs)]
+    turns: list[Turn] = []
+    while len(turns) < runs and (not turns or sum(t.seconds + t.plain_seconds for t in turns) < patience):
+        turns.append(_both(db, plain, question.sql, asked))
     exact, answers = turns[0].exact, [turn.answer.fetchall() for turn in turns]
     made = Comparison(
         question.name,
         "private" if explained.releases else "exact" if answers[0] == exact else "wrong",
         cost=str(turns[0].answer.cost) if explained.releases else "free",
         rows=len(exact),
+        runs=len(turns),
         seconds=median(turn.seconds for turn in turns),
         plain_seconds=median(turn.plain_seconds for turn in turns),
     )

@@ -190,7 +190,7 @@ def test_a_histogram_is_numpys(people: Any) -> None:
     answer = people.amount.hist(bins=8).df()
     counts, edges = np.histogram(DATA.amount.dropna(), bins=8, range=(0, 100))
     assert answer["count"].tolist() == counts.tolist()
-    assert [*answer["low"].tolist(), 100.0] == pytest.approx(edges.tolist())
+    assert [*answer["amount"].tolist(), 100.0] == pytest.approx(edges.tolist())
     assert people.age.hist(bins=3, range=(30, 60)).df()["count"].sum() == DATA.age.between(30, 60).sum()
 
 
@@ -507,7 +507,7 @@ def test_a_ledger_in_a_file_lasts(tmp_path: Path) -> None:
     protected(epsilon=3, ledger=tmp_path / "people.ledger").amount.mean(epsilon=1)
     later = protected(epsilon=3, ledger=tmp_path / "people.ledger")
     assert later.budget().dataset.spent.epsilon == pytest.approx(1)
-    assert "in memory" not in repr(later) and "private frame people" in repr(later)
+    assert "in memory" not in repr(later) and "private frame df of people" in repr(later)
 
 
 def test_private_keys_need_a_delta() -> None:

@@ -61,8 +61,8 @@ def test_it_equals_duckdb(clause: str) -> None:
 
 def test_expressions_of_keys_are_null_where_the_key_is_rolled_up() -> None:
     sql = (
-        "SELECT upper(kind) AS k, coalesce(kind, 'all') AS c, count(*) AS n, grouping(kind) = 1 AS total FROM visits "
-        "GROUP BY ROLLUP (kind) HAVING count(*) > 0 ORDER BY total, n DESC, k LIMIT 4"
+        "SELECT upper(kind) AS k, coalesce(upper(kind), 'all') AS c, count(*) AS n, grouping(k) = 1 AS total FROM visits "
+        "GROUP BY ROLLUP (k) HAVING count(*) > 0 ORDER BY total, n DESC, k LIMIT 4"
     )
     with opened(tame_world(random.Random(1), 5), make_policy()) as database:
         found = answer(database, database.db.prepare(sql, EPSILON, 1e-6, "laplace"))

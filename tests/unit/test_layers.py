@@ -9,7 +9,7 @@ import dpsql
 
 ROOT = Path(dpsql.__file__).parent
 FLOW = ["errors", "html", "progress", "turns", "policy", "parse", "mechanisms", "expressions", "bounds", "plan", "sensitivity",
-        "budget", "engines", "release", "search", "session", "audit", "interfaces"]  # fmt: skip
+        "budget", "engines", "release", "search", "session", "audit", "interfaces", "__main__"]  # fmt: skip
 MAY_NAME_EXACT = {"engines/base.py", "engines/duckdb/engine.py", "release/noise.py"}
 
 

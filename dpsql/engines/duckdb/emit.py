@@ -201,6 +201,8 @@ def _weight(terms: Sequence[Term], total: dict[str, str]) -> str:
     weights = []
     for term in terms:
         t = total[term.kind].format(i=term.argument)
+        if term.other is not None:
+            t = f"(coalesce({t}, 0) + coalesce({total[term.kind].format(i=term.other)}, 0))"
         weights.append(
             f"CASE WHEN {t} > {term.cap} THEN CAST({term.cap << WEIGHT_BITS}::HUGEINT // {t} AS BIGINT) ELSE {ONE} END"
         )

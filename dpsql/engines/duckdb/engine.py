@@ -23,6 +23,7 @@ from dpsql.engines.duckdb.histogram import emit_histogram
 from dpsql.engines.duckdb.literals import quote
 from dpsql.engines.duckdb.public import PublicReader
 from dpsql.engines.duckdb.released import placed
+from dpsql.engines.duckdb.stop import stopped_after
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.plan.released import Content
@@ -97,10 +98,20 @@ class DuckDBEngine(Engine):
         totals = [emit(release, self._schema, salt)] if release.noised or release.selection is not None else []
         return totals + [emit_histogram(release.bounded, h, self._schema) for h in release.bounded.histograms]
 
-    def run(self, release: Priced, salt: bytes, contents: Mapping[str, Content] | None = None) -> Exact:
+    def run(
+        self,
+        release: Priced,
+        salt: bytes,
+        contents: Mapping[str, Content] | None = None,
+        seconds: float | None = None,
+    ) -> Exact:
         statements = self._statements(release, salt.hex())
         try:
-            with self._running() as cursor, placed(cursor, release.bounded.release.source, contents or {}):
+            with (
+                self._running() as cursor,
+                placed(cursor, release.bounded.release.source, contents or {}),
+                stopped_after(seconds, cursor),
+            ):
                 return _exact(release, cursor, statements)
         except Exception as problem:
             log.error("a release failed: %s", type(problem).__name__)

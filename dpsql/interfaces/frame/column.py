@@ -177,7 +177,10 @@ class PrivateColumn(Hidden):
         return self._view.ask(query.order_by(order, copy=False), price)
 
     def hist(self, bins: int = 10, range: tuple[float, float] | None = None, **price: Unpack[Price]) -> Any:  # noqa: A002 - NumPy's name
-        """How many values lie in each of equally wide bins, between the declared bounds unless `range` is given."""
+        """How many values lie in each of equally wide bins, between the declared bounds unless `range` is given.
+
+        The answer has the ends of each bin, for `age` as `age` and `age_to`, and its `count`.
+        """
         if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= 10_000:
             raise InterfaceError(f"bins = {bins!r} is no number of bins", hint="write .hist(bins=20)")
         ends = range or self._ends()
@@ -189,9 +192,9 @@ class PrivateColumn(Hidden):
         counted = self._view.filtered(within).select(
             [named(number, "bin"), named(exp.Count(this=exp.Star()), "count")], [number]
         )
-        items = [named(edges[0], "low"), named(edges[1], "high"), exp.column("count")]
+        items = [named(edges[0], self._name), named(edges[1], f"{self._name}_to"), exp.column("count")]
         query = exp.Select(expressions=items).from_(counted.subquery("bins", copy=False), copy=False)
-        return self._view.ask(query.order_by(*in_order(["low"]), copy=False), price)
+        return self._view.ask(query.order_by(*in_order([self._name]), copy=False), price)
 
     def _ends(self) -> tuple[Any, Any]:
         domain = self._field.domain

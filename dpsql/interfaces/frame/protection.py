@@ -30,7 +30,6 @@ from dpsql.plan.catalog import PrivateTable, PublicTable, suggest
 from dpsql.policy import Policy, load_policy, to_decimal
 from dpsql.session import Connection
 
-ANALYST = "analyst"
 _KINDS = {
     Stored.BOOLEAN: Kind.BOOLEAN, Stored.TEXT: Kind.TEXT, Stored.DATE: Kind.TIME, Stored.TIMESTAMP: Kind.TIME,
     Stored.INTEGER: Kind.NUMBER, Stored.DECIMAL: Kind.NUMBER, Stored.DOUBLE: Kind.NUMBER,
@@ -96,7 +95,7 @@ class Protection:
             except Error:
                 engine.close()
                 raise
-            self._connections[chosen] = Connection(engine, policy, self._ledger, ANALYST, steward=False)
+            self._connections[chosen] = Connection(engine, policy, self._ledger, None, steward=False)
         return self._connections[chosen]
 
     def named_in(self, names: Iterable[str]) -> tuple[str, ...]:

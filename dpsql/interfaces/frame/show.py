@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dpsql.budget.show_html import account_bar
 from dpsql.html import element, page, text
 from dpsql.interfaces.frame.asking import Mode
+from dpsql.interfaces.frame.ledgers import NAMELESS
 
 if TYPE_CHECKING:
     from dpsql.interfaces.frame.column import PrivateColumn
@@ -79,7 +80,10 @@ def _title(view: View) -> str:
             )
     kept = "" if protection.durable else "; the ledger is in memory and ends with this process"
     where = " and ".join(condition.sql("duckdb") for condition in view.where)
-    return f"private frame {protection.name}: {'; '.join(owners)}{kept}" + (f"; rows where {where}" if where else "")
+    called = "" if protection.name == NAMELESS else f" of {protection.name}"
+    return f"private frame {' and '.join(view.tables)}{called}: {'; '.join(owners)}{kept}" + (
+        f"; rows where {where}" if where else ""
+    )
 
 
 def _way(view: View) -> str:

@@ -17,3 +17,6 @@ SELECT count(DISTINCT note), count(DISTINCT status) FROM orders
 ---
 -- laplace
 SELECT count(DISTINCT customer_id) FILTER (WHERE qty > 3) FROM orders
+---
+-- laplace
+SELECT sum(amount) FILTER (WHERE status = 'paid') / sum(amount) AS share, count_if(qty > 3), count(*) FROM orders

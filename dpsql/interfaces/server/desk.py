@@ -1,0 +1,70 @@
+"""Where blocking work is done: a few threads, with connections that the users of one account take in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from dpsql.interfaces.server.users import User
+    from dpsql.session import Connection
+
+T = TypeVar("T")
+THREADS = 8
+
+
+class Desk:
+    """Each piece of work has a connection of its own; idle ones are kept for the next of the same account."""
+
+    def __init__(self, connect: Callable[[str, str | None], Connection], threads: int = THREADS) -> None:
+        self._connect = connect
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="dpsql")
+        self._idle: dict[tuple[str, str | None], list[Connection]] = defaultdict(list)
+        self._lock = threading.Lock()
+        self._generation = 0
+
+    async def work(self, user: User, task: Callable[[Connection], T]) -> T:
+        """Run a task with a connection of the user's account, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, user, task)
+
+    def _run(self, user: User, task: Callable[[Connection], T]) -> T:
+        account = (user.analyst, user.purpose)
+        with self._lock:
+            generation, kept = self._generation, self._idle[account]
+            connection = kept.pop() if kept else None
+        connection = connection or self._connect(*account)
+        try:
+            done = task(connection)
+        except BaseException:
+            self._put(account, connection, generation)
+            raise
+        self._put(account, connection, generation)
+        return done
+
+    def _put(self, account: tuple[str, str | None], connection: Connection, generation: int) -> None:
+        with self._lock:
+            if generation == self._generation and len(self._idle[account]) < THREADS:
+                self._idle[account].append(connection)
+                return
+        connection.close()
+
+    def reload(self, connect: Callable[[str, str | None], Connection]) -> None:
+        """Connect in a new way from now on: work under way keeps what it has."""
+        with self._lock:
+            self._generation += 1
+            self._connect = connect
+            old = [each for kept in self._idle.values() for each in kept]
+            self._idle.clear()
+        for each in old:
+            each.close()
+
+    def close(self) -> None:
+        """Wait for what runs, then let go."""
+        self._threads.shutdown(wait=True)
+        for kept in self._idle.values():
+            for each in kept:
+                each.close()

@@ -1,0 +1,59 @@
+"""Errors as PostgreSQL's clients know them: SQLSTATE, position and hint."""
+
+from __future__ import annotations
+
+from dpsql.errors import (
+    BudgetExceeded,
+    EngineError,
+    Error,
+    InterfaceError,
+    InternalError,
+    LedgerError,
+    ParseError,
+    PolicyError,
+    UnboundedColumn,
+    UnsupportedQuery,
+)
+from dpsql.interfaces.server.wire import Fault
+
+_STATES: list[tuple[type[Error], str]] = [
+    (BudgetExceeded, "53400"),
+    (UnboundedColumn, "0A000"),
+    (UnsupportedQuery, "0A000"),
+    (PolicyError, "42501"),
+    (LedgerError, "58030"),
+    (EngineError, "58000"),
+    (InternalError, "XX000"),
+    (InterfaceError, "22023"),
+]
+_PARSE = {"there is no table": "42P01", "there is no column": "42703", "is ambiguous": "42702"}
+
+
+def fault_of(error: Error, start: int = 0) -> Fault:
+    """The error of a statement that begins at `start` in what the client sent."""
+    position = None if error.span is None else start + error.span.start + 1
+    return Fault(error.message, _state(error), error.hint, position)
+
+
+def _state(error: Error) -> str:
+    if isinstance(error, ParseError):
+        return next((state for words, state in _PARSE.items() if words in error.message), "42601")
+    return next((state for kind, state in _STATES if isinstance(error, kind)), "XX000")
+
+
+UNEXPECTED = Fault("the server failed unexpectedly; the steward's log says where", "XX000")
+CANCELLED = Fault("the query was cancelled; what it had charged stays charged", "57014", "ask again: it is replayed")
+TIMED_OUT = Fault("the query took longer than the steward allows", "57014", "ask for less at a time")
+SHUTTING_DOWN = Fault("the server is shutting down", "57P01", severity="FATAL")
+TOO_MANY = Fault("too many connections", "53300", "close some, or ask the steward for more", severity="FATAL")
+IDLE = Fault("the connection was idle for too long", "57P05", "connect again", severity="FATAL")
+WRONG_PASSWORD = Fault("the name or the password is wrong", "28P01", severity="FATAL")
+NEEDS_TLS = Fault("this server talks over TLS only", "28000", "connect with sslmode=require", severity="FATAL")
+IN_FAILED = Fault("the transaction failed, commands are ignored until it ends", "25P02", "send ROLLBACK")
+BOTH = Fault(
+    "one query cannot read tables of the dataset and of the catalogue", "0A000", "ask two queries, one for each"
+)
+COPY = Fault("COPY is not supported: rows are private", "0A000", "ask for an aggregate with SELECT")
+STATEMENTS = Fault("too many statements in one message", "54000", "send fewer at a time")
+NO_STATEMENT = Fault("there is no such prepared statement", "26000", "prepare it first")
+NO_PORTAL = Fault("there is no such portal", "34000", "bind the statement first")

@@ -1,0 +1,102 @@
+"""What a client sent, by its first words and its names: a setting, a question to the catalogue, or a query for dpsql.
+
+The catalogue is an empty database, so nothing that is sent there can tell of data, whatever it says. A statement goes
+there if it names the catalogue, or no table at all; one that names a table of the policy never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+MOST_STATEMENTS = 100
+_CATALOGUE = ("pg_catalog", "information_schema")
+_WORDS = {
+    "BEGIN": "begin", "START": "begin", "COMMIT": "commit", "END": "commit", "ROLLBACK": "rollback",
+    "ABORT": "rollback", "SAVEPOINT": "savepoint", "RELEASE": "savepoint", "SET": "set", "RESET": "reset",
+    "SHOW": "show", "DISCARD": "discard", "DEALLOCATE": "deallocate", "LISTEN": "listen", "UNLISTEN": "listen",
+    "CLOSE": "close", "EXPLAIN": "explain", "COPY": "copy",
+}  # fmt: skip
+_READING = ("SELECT", "WITH", "VALUES", "TABLE", "(")
+"""What may go to the catalogue; anything else is for dpsql to refuse."""
+
+
+class Kind(Enum):
+    """Where a statement goes."""
+
+    SESSION = "session"
+    CATALOGUE = "catalogue"
+    QUERY = "query"
+    BOTH = "both"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement: its text, where it begins in what was sent, what it is, and the command that it begins with."""
+
+    text: str
+    start: int
+    kind: Kind
+    word: str = ""
+
+
+class TooMany(Exception):
+    """More statements in one message than are taken."""
+
+
+def split(sql: str, tables: Collection[str]) -> list[Statement]:
+    """The statements of a message; text that cannot be read is one query, for dpsql to refuse."""
+    try:
+        tokens = list(Postgres().tokenize(sql))
+    except SqlglotError:
+        return [Statement(sql, 0, Kind.QUERY)]
+    found: list[Statement] = []
+    for part in _parts(tokens):
+        if len(found) == MOST_STATEMENTS:
+            raise TooMany
+        start, end = part[0].start, part[-1].end + 1
+        found.append(Statement(sql[start:end], start, *_kind(part, tables)))
+    return found or [Statement("", 0, Kind.EMPTY)]
+
+
+def _parts(tokens: list[Token]) -> Iterator[list[Token]]:
+    part: list[Token] = []
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            if part:
+                yield part
+            part = []
+        else:
+            part.append(token)
+    if part:
+        yield part
+
+
+def _kind(tokens: list[Token], tables: Collection[str]) -> tuple[Kind, str]:
+    word = _WORDS.get(tokens[0].text.upper(), "")
+    if word:
+        return Kind.SESSION, word
+    if tokens[0].text.upper() not in _READING:
+        return Kind.QUERY, ""
+    names = {t.text.lower() for t in tokens if t.token_type not in (TokenType.STRING, TokenType.NUMBER)}
+    catalogue = any(name in _CATALOGUE or name.startswith("pg_") for name in names)
+    own = not names.isdisjoint(tables)
+    if catalogue:
+        return (Kind.BOTH if own and _reads(tokens, tables) else Kind.CATALOGUE), ""
+    return (Kind.QUERY if own or "from" in names or tokens[0].text.upper() == "TABLE" else Kind.CATALOGUE), ""
+
+
+def _reads(tokens: list[Token], tables: Collection[str]) -> bool:
+    """Does a table of the policy stand after FROM, JOIN or a comma?"""
+    before = {"FROM", "JOIN", ",", "."}
+    return any(
+        b.text.lower() in tables and a.text.upper() in before and b.token_type is not TokenType.STRING
+        for a, b in pairwise(tokens)
+    )

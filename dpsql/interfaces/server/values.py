@@ -1,0 +1,156 @@
+"""Values on the wire: the types that results and parameters have, as text and as PostgreSQL's binary form."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+from dpsql.interfaces.server.wire import BINARY, Malformed
+
+BOOL, INT8, INT2, INT4, TEXT, FLOAT4, FLOAT8 = 16, 20, 21, 23, 25, 700, 701
+VARCHAR, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, NUMERIC, BPCHAR, UNKNOWN = 1043, 1082, 1083, 1114, 1184, 1700, 1042, 705
+EPOCH = datetime(2000, 1, 1)
+SIZES = {BOOL: 1, INT2: 2, INT4: 4, INT8: 8, FLOAT4: 4, FLOAT8: 8, DATE: 4, TIME: 8, TIMESTAMP: 8, TIMESTAMPTZ: 8}
+_DUCKDB = {
+    "BOOLEAN": BOOL, "TINYINT": INT2, "UTINYINT": INT2, "SMALLINT": INT2, "USMALLINT": INT4, "INTEGER": INT4,
+    "UINTEGER": INT8, "BIGINT": INT8, "UBIGINT": NUMERIC, "HUGEINT": NUMERIC, "UHUGEINT": NUMERIC, "FLOAT": FLOAT4,
+    "DOUBLE": FLOAT8, "DATE": DATE, "TIME": TIME, "TIMESTAMP": TIMESTAMP, "TIMESTAMP_S": TIMESTAMP,
+    "TIMESTAMP_MS": TIMESTAMP, "TIMESTAMP_NS": TIMESTAMP, "TIMESTAMP WITH TIME ZONE": TIMESTAMPTZ, "VARCHAR": TEXT,
+}  # fmt: skip
+NAMES = {BOOL: "boolean", INT2: "smallint", INT4: "integer", INT8: "bigint", FLOAT4: "real", NUMERIC: "numeric",
+         FLOAT8: "double precision", DATE: "date", TIME: "time", TIMESTAMP: "timestamp", TEXT: "text",
+         TIMESTAMPTZ: "timestamp with time zone"}  # fmt: skip
+
+
+def oid_of(type_: str) -> int:
+    """The type under which a column of the answer is sent; what PostgreSQL has not is text."""
+    return NUMERIC if type_.startswith("DECIMAL") else _DUCKDB.get(type_, TEXT)
+
+
+def encoder(oid: int, format_: int) -> Callable[[Any], bytes | None]:
+    """How the values of one column are written."""
+    write = _BINARY.get(oid, _text) if format_ == BINARY else _text
+    return lambda value: None if value is None else write(value)
+
+
+def _text(value: Any) -> bytes:
+    match value:
+        case bool():
+            return b"t" if value else b"f"
+        case float():
+            special = {float("inf"): b"Infinity", float("-inf"): b"-Infinity"}
+            return b"NaN" if value != value else special.get(value) or repr(value).encode()
+        case datetime():
+            return value.isoformat(" ").encode()
+        case _:
+            return str(value).replace("\0", "").encode("utf-8", "replace")
+
+
+def _numeric(value: Any) -> bytes:
+    """Base 10,000 digits, weight, sign and scale."""
+    number = Decimal(value)
+    if not number.is_finite():
+        return struct.pack("!HhHH", 0, 0, 0xC000, 0)
+    sign, digits, exponent = number.as_tuple()
+    scale = max(0, -int(exponent))
+    whole = int("".join(map(str, digits)) or "0") * 10 ** max(0, int(exponent))
+    pad = -scale % 4
+    groups, rest = [], whole * 10**pad
+    while rest:
+        rest, group = divmod(rest, 10_000)
+        groups.append(group)
+    groups.reverse()
+    weight = len(groups) - (scale + pad) // 4 - 1
+    while groups and groups[-1] == 0:
+        groups.pop()
+    return struct.pack(f"!HhHH{len(groups)}H", len(groups), weight, 0x4000 if sign else 0, scale, *groups)
+
+
+def _microseconds(value: datetime) -> int:
+    plain = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    return (plain - EPOCH) // timedelta(microseconds=1)
+
+
+_BINARY: dict[int, Callable[[Any], bytes]] = {
+    BOOL: lambda v: b"\1" if v else b"\0",
+    INT2: lambda v: struct.pack("!h", v),
+    INT4: lambda v: struct.pack("!i", v),
+    INT8: lambda v: struct.pack("!q", v),
+    FLOAT4: lambda v: struct.pack("!f", v),
+    FLOAT8: lambda v: struct.pack("!d", v),
+    NUMERIC: _numeric,
+    DATE: lambda v: struct.pack("!i", (v - EPOCH.date()).days),
+    TIME: lambda v: struct.pack("!q", (datetime.combine(date(2000, 1, 1), v) - EPOCH) // timedelta(microseconds=1)),
+    TIMESTAMP: lambda v: struct.pack("!q", _microseconds(v)),
+    TIMESTAMPTZ: lambda v: struct.pack("!q", _microseconds(v)),
+}
+
+
+# parameters ---------------------------------------------------------------------------------------------------------
+
+Parameter = bool | int | float | Decimal | str | date | datetime | time | None
+
+
+def decode(oid: int, format_: int, data: bytes | None) -> Parameter:
+    """The value of a parameter; one that its type cannot hold is malformed."""
+    if data is None:
+        return None
+    try:
+        if format_ == BINARY:
+            read = _READ_BINARY.get(oid)
+            if read is None:
+                raise Malformed(f"a parameter of type {oid} is sent as text here")
+            return read(data)
+        text = data.decode()
+        return _READ_TEXT.get(oid, str)(text)
+    except (ValueError, struct.error, ArithmeticError, UnicodeDecodeError):
+        raise Malformed(f"a parameter is no {NAMES.get(oid, 'value of its type')}") from None
+
+
+def _read_bool(text: str) -> bool:
+    folded = text.strip().lower()
+    if folded in ("t", "true", "y", "yes", "on", "1"):
+        return True
+    if folded in ("f", "false", "n", "no", "off", "0"):
+        return False
+    raise ValueError(text)
+
+
+def _read_numeric(data: bytes) -> Decimal:
+    count, weight, sign, scale = struct.unpack("!HhHH", data[:8])
+    if sign not in (0, 0x4000) or len(data) != 8 + 2 * count:
+        raise ValueError("not a finite number")
+    groups = struct.unpack(f"!{count}H", data[8:])
+    parts = (Decimal(group).scaleb(4 * (weight - i)) for i, group in enumerate(groups))
+    total = sum(parts, Decimal(0)).quantize(Decimal(1).scaleb(-scale))
+    return -total if sign else total
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("T", " "))
+
+
+_READ_TEXT: dict[int, Callable[[str], Parameter]] = {
+    BOOL: _read_bool, INT2: int, INT4: int, INT8: int, FLOAT4: float, FLOAT8: float, NUMERIC: Decimal,
+    DATE: date.fromisoformat, TIME: time.fromisoformat, TIMESTAMP: _moment, TIMESTAMPTZ: _moment,
+}  # fmt: skip
+_READ_BINARY: dict[int, Callable[[bytes], Parameter]] = {
+    BOOL: lambda d: struct.unpack("!?", d)[0],
+    INT2: lambda d: int(struct.unpack("!h", d)[0]),
+    INT4: lambda d: int(struct.unpack("!i", d)[0]),
+    INT8: lambda d: int(struct.unpack("!q", d)[0]),
+    FLOAT4: lambda d: float(struct.unpack("!f", d)[0]),
+    FLOAT8: lambda d: float(struct.unpack("!d", d)[0]),
+    NUMERIC: _read_numeric,
+    DATE: lambda d: EPOCH.date() + timedelta(days=struct.unpack("!i", d)[0]),
+    TIME: lambda d: (EPOCH + timedelta(microseconds=struct.unpack("!q", d)[0])).time(),
+    TIMESTAMP: lambda d: EPOCH + timedelta(microseconds=struct.unpack("!q", d)[0]),
+    TIMESTAMPTZ: lambda d: EPOCH + timedelta(microseconds=struct.unpack("!q", d)[0]),
+    TEXT: lambda d: d.decode(),
+    VARCHAR: lambda d: d.decode(),
+    BPCHAR: lambda d: d.decode(),
+    UNKNOWN: lambda d: d.decode(),
+}

