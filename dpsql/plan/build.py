@@ -87,7 +87,13 @@ def _reserved(query: exp.Query) -> None:
     """A name like `_r0` is a released table's, `_v0` that of a value; the analyst's own would stand before it."""
     for node in query.find_all(exp.CTE, exp.TableAlias):
         if fold(node.alias_or_name).startswith(("_r", "_s", "_v", "_d")) and node.alias_or_name[2:].isdigit():
-            raise refuse(f"the name {node.alias_or_name} is reserved", node, kind=ParseError, hint="take another name")
+            raise refuse(
+                f"the name {node.alias_or_name} is reserved",
+                node,
+                kind=ParseError,
+                hint="take another name",
+                reason="name",
+            )
 
 
 def _lists_units(made: Private, node: exp.Expr, unit: str) -> Error:
@@ -95,6 +101,7 @@ def _lists_units(made: Private, node: exp.Expr, unit: str) -> Error:
         f"this query would show each {unit} of {made.name}, which is private",
         node,
         hint=f"aggregate once more: SELECT avg(n) FROM (SELECT {unit}, count(*) AS n FROM … GROUP BY {unit})",
+        reason="unit-key",
     )
 
 
@@ -104,6 +111,7 @@ def _lists_rows(made: Private, node: exp.Expr) -> Error:
         f"this query would list rows of {made.name}, which are private",
         node,
         hint=f"ask for an aggregate, for example SELECT count(*) FROM {table}, or add GROUP BY",
+        reason="rows",
     )
 
 
@@ -136,7 +144,7 @@ class _Builder:
         elif isinstance(node, exp.Select):
             made = self._select(node, inside, top=top)
         else:
-            raise refuse(f"{node.key.upper()} is not supported", node, hint="write a SELECT")
+            raise refuse(f"{node.key.upper()} is not supported", node, hint="write a SELECT", reason="clause")
         if isinstance(made, Private):
             return made
         return replace(made, around=ctes, key=() if takes_one_row(node) else made.key)
@@ -146,7 +154,7 @@ class _Builder:
         if with_ is None:
             return ctes
         if with_.args.get("recursive"):
-            raise refuse("WITH RECURSIVE is not supported", with_, hint="leave out RECURSIVE")
+            raise refuse("WITH RECURSIVE is not supported", with_, hint="leave out RECURSIVE", reason="clause")
         seen, kept = dict(ctes), []
         for cte in with_.expressions:
             made = _renamed(self.query(cte.this, seen), cte.args.get("alias"))
@@ -181,7 +189,7 @@ class _Builder:
     def _select(self, node: exp.Select, ctes: Mapping[str, Made], *, top: bool) -> Made:
         for name, part in node.args.items():
             if part and name not in _SELECT_PARTS:
-                raise refuse(f"{name.strip('_').upper()} is not supported", node, hint="leave it out")
+                raise refuse(f"{name.strip('_').upper()} is not supported", node, hint="leave it out", reason="clause")
         sources = [(span_of(s), *self._source(s, ctes)) for s in from_items(node)]
         tables = tuple(t for _, _, made in sources if isinstance(made, Private) for t in made.tables)
         if tables:
@@ -203,7 +211,10 @@ class _Builder:
         only(node, {"this", "alias", "db", "catalog", "pivots", "joins"})
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
             raise refuse(
-                "a join in brackets is not supported", node, hint="leave out the brackets, or write (SELECT …)"
+                "a join in brackets is not supported",
+                node,
+                hint="leave out the brackets, or write (SELECT …)",
+                reason="clause",
             )
         if isinstance(node, exp.Subquery):
             made = _renamed(self.query(node.this, ctes), node.args.get("alias"))
@@ -212,7 +223,10 @@ class _Builder:
             return node.alias or "", made
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             raise refuse(
-                "table functions, files and lists cannot stand in FROM", node, hint=self.catalog.nearest(node.name)
+                "table functions, files and lists cannot stand in FROM",
+                node,
+                hint=self.catalog.nearest(node.name),
+                reason="table-function",
             )
         return node.alias or node.name, _renamed(self._table(node, ctes), node.args.get("alias"))
 
@@ -222,14 +236,18 @@ class _Builder:
             return ctes[fold(node.name)]
         found = self.catalog.find(node.name) if db in ("", "main", "public") and not node.catalog else None
         if found is None:
-            raise refuse(f"there is no table {node.name}", node, kind=ParseError, hint=self.catalog.nearest(node.name))
+            raise refuse(
+                f"there is no table {node.name}",
+                node,
+                kind=ParseError,
+                hint=self.catalog.nearest(node.name),
+                reason="name",
+            )
         if isinstance(found, PrivateTable):
             return Private(found.scan, (found,))
         if isinstance(found, UnavailableTable):
             raise refuse(
-                f"the table {found.name} cannot be queried yet: {found.reason}",
-                node,
-                hint=found.hint,
+                f"the table {found.name} cannot be queried yet: {found.reason}", node, hint=found.hint, reason="name"
             )
         public = found
         self.public.add(found.name)
@@ -252,6 +270,7 @@ class _Builder:
                 f"this subquery would list rows of {made.name}, which are private",
                 node,
                 hint="aggregate inside the subquery",
+                reason="rows",
             )
         if isinstance(node, exp.Subquery):
             node.set("this", made.node)
@@ -314,9 +333,20 @@ class _Builder:
         }
         query = closed(made.node, around)
         for name in self.shadowed & {fold(table.name) for table in query.find_all(exp.Table)}:
-            raise refuse(f"two results are called {name}, and one is read below an aggregate", node, hint="rename one")
+            raise refuse(
+                f"two results are called {name}, and one is read below an aggregate",
+                node,
+                hint="rename one",
+                reason="name",
+            )
         if len({fold(name) for name in made.columns}) < len(made.columns):
-            raise refuse("two columns of this subquery have one name", node, kind=ParseError, hint="name them with AS")
+            raise refuse(
+                "two columns of this subquery have one name",
+                node,
+                kind=ParseError,
+                hint="name them with AS",
+                reason="subquery",
+            )
         return self.nesting.scan(query, made.outputs, (self.releases, self.families), self.public, made.key, node)
 
     def columns(self, query: exp.Select, ctes: Mapping[str, Made]) -> list[tuple[str, frozenset[str]]]:
@@ -427,6 +457,7 @@ class _Builder:
                 f"some of these grouping sets show each {owner}, which is private, and others mix the rows of all",
                 node.args["group"],
                 hint=f"GROUP BY {owner} alone in a subquery, and use ROLLUP above it",
+                reason="unit-key",
             )
         if owner is not None:
             if top:
@@ -475,7 +506,9 @@ class _Builder:
         try:
             _, (one, two) = common((convert(member.operand, scope), element))
         except Mismatch as problem:
-            raise refuse(str(problem), member.node, kind=ParseError, hint="compare values of one kind") from None
+            raise refuse(
+                str(problem), member.node, kind=ParseError, hint="compare values of one kind", reason="types"
+            ) from None
         fields = {f.name: f for f in (*scope.relation.fields, *inner.fields)}
         return [[test] for test in in_conditions(one, two, fields, negated=member.negated)]
 
@@ -493,7 +526,13 @@ class _Builder:
         relation = self.rows(made, member.node)
         part = apart(relation, outer)
         if member.operand is not None and len(relation.fields) != 1:
-            raise refuse("a subquery of IN has one column", member.node, kind=ParseError, hint="select one column")
+            raise refuse(
+                "a subquery of IN has one column",
+                member.node,
+                kind=ParseError,
+                hint="select one column",
+                reason="subquery",
+            )
         column = Column(relation.fields[0].type, name=part.names[0])
         return part, [], column, (named(SUBQUERY, relation),)
 
@@ -502,7 +541,9 @@ class _Builder:
     ) -> tuple[Part, list[Expression], Expression, tuple[Named, ...]]:
         sources = [(span_of(s), *self._source(s, ctes)) for s in from_items(query)]
         if not sources:
-            raise refuse("this subquery has no FROM", member.node, hint="list the constants: x IN (1, 2)")
+            raise refuse(
+                "this subquery has no FROM", member.node, hint="list the constants: x IN (1, 2)", reason="subquery"
+            )
         joined, values = self._from(query, sources), find_values(self, query, sources, ctes)
         where = query.args.get("where")
         plain, members = ([], []) if where is None else split_where(where.this)
@@ -523,7 +564,13 @@ class _Builder:
         if member.operand is not None:
             items = expanded(query, both.inner)
             if len(items) != 1:
-                raise refuse("a subquery of IN has one column", member.node, kind=ParseError, hint="select one column")
+                raise refuse(
+                    "a subquery of IN has one column",
+                    member.node,
+                    kind=ParseError,
+                    hint="select one column",
+                    reason="subquery",
+                )
             element = convert(unaliased(items[0]), both)
         shown = tuple(
             replace(t, columns=tuple(replace(e, field=names[e.field]) for e in t.columns)) for t in scope.tables
@@ -593,7 +640,7 @@ def _titled(relation: Relation, names: Sequence[str]) -> Relation:
 def _condition(node: exp.Expr, scope: Resolver) -> Expression:
     made = convert(node, scope)
     if made.type != BOOLEAN:
-        raise refuse("WHERE takes a condition", node, kind=ParseError, hint="compare: WHERE x > 0")
+        raise refuse("WHERE takes a condition", node, kind=ParseError, hint="compare: WHERE x > 0", reason="types")
     return made
 
 
@@ -614,6 +661,6 @@ def _renamed(made: Made, alias: exp.Expr | None) -> Made:
         outputs = [replace(o, name=n) for o, n in zip(made.outputs, names, strict=False)]
         return replace(made, outputs=(*outputs, *made.outputs[len(names) :]))
     if len(names) > len(made.relation.fields):
-        raise refuse("there are more names than columns", alias, kind=ParseError)
+        raise refuse("there are more names than columns", alias, kind=ParseError, reason="name")
     kept = [f.name for f in made.relation.fields][len(names) :]
     return Private(_titled(made.relation, [*names, *kept]), made.tables)

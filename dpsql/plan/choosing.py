@@ -76,7 +76,12 @@ def argument_of(call: exp.Expr) -> exp.Expr:
     if len(distinct) == 1 and read.function in ("min", "max"):
         return cast(exp.Expr, distinct[0])
     if read.argument is None or isinstance(read.argument, exp.Distinct | exp.Star) or call.expressions:
-        raise refuse(f"{name_of(call)} takes the values of one column", call, hint="write median(x), without DISTINCT")
+        raise refuse(
+            f"{name_of(call)} takes the values of one column",
+            call,
+            hint="write median(x), without DISTINCT",
+            reason="aggregate",
+        )
     return read.argument
 
 
@@ -84,7 +89,12 @@ def to_choice(call: exp.Expr, argument: Expression) -> Aggregate:
     """The aggregate of a call over this argument; the quantiles 0 and 1 are MIN and MAX."""
     read = _read(call)
     if call.args.get("count") is not None:
-        raise refuse(f"{name_of(call)} with a number of values is not supported", call, hint="ask for quantiles")
+        raise refuse(
+            f"{name_of(call)} with a number of values is not supported",
+            call,
+            hint="ask for quantiles",
+            reason="aggregate",
+        )
     if read.function in ("min", "max", "mode"):
         return Aggregate(read.function, argument)
     at = _HALF if isinstance(call, exp.Median) else _place(read.places, call)
@@ -95,6 +105,7 @@ def to_choice(call: exp.Expr, argument: Expression) -> Aggregate:
             call,
             kind=ParseError,
             hint="use MODE, or count the rows: GROUP BY the column",
+            reason="types",
         )
     if at in (0, 1):
         return Aggregate("max" if at else "min", argument)
@@ -121,6 +132,7 @@ def _within(node: exp.WithinGroup) -> _Read:
             "WITHIN GROUP takes one value, and a function that chooses from its order",
             node,
             hint="write percentile_cont(0.5) WITHIN GROUP (ORDER BY x)",
+            reason="aggregate",
         )
     value = ordered[0].this if isinstance(ordered[0], exp.Ordered) else ordered[0]
     if isinstance(call, exp.Mode):
@@ -142,6 +154,7 @@ def _place(node: exp.Expr | None, call: exp.Expr) -> Fraction:
             node or call,
             kind=ParseError,
             hint="write quantile_cont(x, 0.25), or a list: quantile_cont(x, [0.25, 0.5, 0.75])",
+            reason="aggregate",
         )
     return at
 
@@ -157,6 +170,7 @@ def no_grid(aggregate: Aggregate) -> Error:
             it.span,
             kind=UnboundedColumn,
             hint=f"{hint} steward to declare min and max for the column in the policy",
+            reason="bounds",
         )
     what = "min and max" if it.type.temporal else "values"
     return refuse(
@@ -164,6 +178,7 @@ def no_grid(aggregate: Aggregate) -> Error:
         it.span,
         kind=UnboundedColumn,
         hint=f"ask the steward to declare {what} for the column in the policy, or GROUP BY it and count",
+        reason="bounds",
     )
 
 
@@ -174,4 +189,5 @@ def no_single_values(aggregate: Aggregate) -> Error:
         f"MODE of {aggregate.argument} needs single values to choose from, not a range of them",
         aggregate.argument.span,
         hint=f"round it to whole numbers in narrow bounds: mode(CAST(round({aggregate.argument}) AS INTEGER))",
+        reason="bounds",
     )

@@ -22,7 +22,9 @@ def from_items(node: exp.Select) -> list[exp.Expr]:
     from_ = node.args.get("from_")
     items = [from_.this] if from_ is not None else []
     if node.args.get("laterals"):
-        raise refuse("LATERAL is not supported", node.args["laterals"][0], hint="use a subquery in FROM")
+        raise refuse(
+            "LATERAL is not supported", node.args["laterals"][0], hint="use a subquery in FROM", reason="clause"
+        )
     holders = [node, *items]
     return items + [join.this for holder in holders for join in holder.args.get("joins") or ()]
 
@@ -31,7 +33,9 @@ def only(node: exp.Expr, known: set[str]) -> None:
     """Refuse any part of a FROM item that is not known."""
     for name, part in node.args.items():
         if part and (name not in known or name == "pivots"):
-            raise refuse(f"{name.strip('_').upper()} in FROM is not supported", node, hint="leave it out")
+            raise refuse(
+                f"{name.strip('_').upper()} in FROM is not supported", node, hint="leave it out", reason="clause"
+            )
 
 
 def subqueries(node: exp.Select) -> list[exp.Expr]:
@@ -59,7 +63,12 @@ def no_more(node: exp.Subquery) -> None:
     for name, part in node.args.items():
         if part and name not in ("this", "alias", "with_"):
             word = name.strip("_").upper()
-            raise refuse(f"{word} after the closing bracket is not supported", node, hint="move it inside the brackets")
+            raise refuse(
+                f"{word} after the closing bracket is not supported",
+                node,
+                hint="move it inside the brackets",
+                reason="clause",
+            )
 
 
 def no_limit(node: exp.Select, *parts: str) -> None:
@@ -71,10 +80,16 @@ def no_limit(node: exp.Select, *parts: str) -> None:
                 f"{part.upper()} on private rows would choose rows of some people by those of others",
                 clause if isinstance(clause, exp.Expr) else node,
                 hint=f"put {part.upper()} on the outermost query, above the aggregate",
+                reason="choice-of-rows",
             )
     distinct = node.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
-        raise refuse("DISTINCT ON private rows is not supported", distinct, hint="use GROUP BY with the unit")
+        raise refuse(
+            "DISTINCT ON private rows is not supported",
+            distinct,
+            hint="use GROUP BY with the unit",
+            reason="choice-of-rows",
+        )
 
 
 def no_histogram(node: exp.Select) -> None:
@@ -87,6 +102,7 @@ def no_histogram(node: exp.Select) -> None:
                 call,
                 hint=f"count by value: SELECT {it}, count(*) … GROUP BY {it}; a number with many values by ranges: "
                 f"GROUP BY width_bucket({it}, 0, 100, 10)",
+                reason="clause",
             )
 
 
@@ -105,7 +121,9 @@ def expanded(node: exp.Select, scope: Scope) -> list[exp.Expr]:
         if not isinstance(star, exp.Star):
             items.append(item)
         elif any(star.args.get(part) for part in ("except_", "replace", "rename", "except")):
-            raise refuse("* with EXCLUDE, REPLACE or RENAME is not supported", item, hint="list the columns")
+            raise refuse(
+                "* with EXCLUDE, REPLACE or RENAME is not supported", item, hint="list the columns", reason="clause"
+            )
         else:
             items += scope.listed(item.table if isinstance(item, exp.Column) else "")
     return items
@@ -150,7 +168,10 @@ def _group_key(key: exp.Expr, node: exp.Select, scope: Scope) -> Expression:
         position = int(key.name) if key.name.isdigit() else 0
         if not 1 <= position <= len(node.expressions):
             raise refuse(
-                f"GROUP BY {key.name}: there are {len(node.expressions)} columns in SELECT", key, kind=ParseError
+                f"GROUP BY {key.name}: there are {len(node.expressions)} columns in SELECT",
+                key,
+                kind=ParseError,
+                reason="group-key",
             )
         chosen = unaliased(node.expressions[position - 1])
         if has_aggregate(chosen):
@@ -159,6 +180,7 @@ def _group_key(key: exp.Expr, node: exp.Select, scope: Scope) -> Expression:
                 key,
                 kind=ParseError,
                 hint="group by a column that is not an aggregate",
+                reason="group-key",
             )
         return convert(chosen, scope)
     return convert(key, scope)

@@ -99,7 +99,9 @@ def _leaves(sources: Sequence[Source]) -> list[Joined]:
             seen[fold(field.name)] = seen.get(fold(field.name), 0) + 1
         if sum(fold(source.name) == fold(other.name) for other in sources if source.name) > 1:
             hint = "give one of them another name: FROM orders AS a, orders AS b"
-            raise refuse(f"the name {source.name} stands twice in FROM", source.span, kind=ParseError, hint=hint)
+            raise refuse(
+                f"the name {source.name} stands twice in FROM", source.span, kind=ParseError, hint=hint, reason="name"
+            )
     taken = {name for name, times in seen.items() if times == 1}
     leaves = []
     for source in sources:
@@ -137,13 +139,20 @@ def _known(join: exp.Expr) -> None:
     kind, side, method = (str(join.args.get(part) or "").upper() for part in ("kind", "side", "method"))
     if method:
         hint = _METHODS.get(method, "write JOIN … ON")
-        raise refuse(f"{method} JOIN is not supported with private rows", join, hint=hint)
+        raise refuse(f"{method} JOIN is not supported with private rows", join, hint=hint, reason="clause")
     extra = [name for name, part in join.args.items() if part and name not in _PARTS]
     if extra or kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI") or (side and kind in ("SEMI", "ANTI")):
         word = extra[0] if extra else f"{side} {kind}".strip()
-        raise refuse(f"{word.upper()} in a join is not supported", join, hint="write [LEFT | RIGHT | FULL] JOIN … ON")
+        raise refuse(
+            f"{word.upper()} in a join is not supported",
+            join,
+            hint="write [LEFT | RIGHT | FULL] JOIN … ON",
+            reason="clause",
+        )
     if join.this.args.get("joins"):
-        raise refuse("a join inside a join is not supported", join.this, hint="write each ON after its own JOIN")
+        raise refuse(
+            "a join inside a join is not supported", join.this, hint="write each ON after its own JOIN", reason="clause"
+        )
 
 
 def _is_comma(join: exp.Expr) -> bool:
@@ -171,7 +180,9 @@ def _join(left: Joined, right: Joined, join: exp.Expr, unique: Unique) -> Joined
 def _on(join: exp.Expr, scope: Scope) -> list[Expression]:
     made = convert(join.args["on"], scope)
     if made.type != BOOLEAN:
-        raise refuse("ON takes a condition", join.args["on"], kind=ParseError, hint="compare: ON a.key = b.key")
+        raise refuse(
+            "ON takes a condition", join.args["on"], kind=ParseError, hint="compare: ON a.key = b.key", reason="types"
+        )
     return [made]
 
 
@@ -186,7 +197,7 @@ def _using(join: exp.Expr, left: Joined, right: Joined) -> list[tuple[str, str, 
         try:
             _, sides = common((one, two))
         except Mismatch as problem:
-            raise refuse(str(problem), name, kind=ParseError, hint="join columns of one kind") from None
+            raise refuse(str(problem), name, kind=ParseError, hint="join columns of one kind", reason="types") from None
         made.append((one.name, two.name, call("eq", BOOLEAN, *sides)))
     return made
 

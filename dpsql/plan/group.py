@@ -63,7 +63,10 @@ def to_aggregate(node: exp.Expr, scope: Scope, *, per_unit: bool = True) -> Aggr
         made = to_choice(node, chosen if where is None else _filtered(chosen, where))
         if per_unit and made.function not in ("min", "max"):
             raise refuse(
-                f"{name_of(node)} over the rows of one unit is not supported", node, hint="use MIN, MAX or AVG there"
+                f"{name_of(node)} over the rows of one unit is not supported",
+                node,
+                hint="use MIN, MAX or AVG there",
+                reason="aggregate",
             )
         return made
     name = _FUNCTIONS.get(type(node))
@@ -72,6 +75,7 @@ def to_aggregate(node: exp.Expr, scope: Scope, *, per_unit: bool = True) -> Aggr
             f"the aggregate {name_of(node)} is not supported",
             node,
             hint="use COUNT, SUM or AVG; for a distribution, count rows by ranges: GROUP BY CASE WHEN … END",
+            reason="aggregate",
         )
     if isinstance(node, exp.CountIf):
         condition = _condition(node.this, scope)
@@ -80,11 +84,18 @@ def to_aggregate(node: exp.Expr, scope: Scope, *, per_unit: bool = True) -> Aggr
     inner, distinct = node.this, isinstance(node, exp.ApproxDistinct)
     if isinstance(inner, exp.Distinct):
         if len(inner.expressions) != 1:
-            raise refuse("DISTINCT over several columns is not supported", node, hint="count one column at a time")
+            raise refuse(
+                "DISTINCT over several columns is not supported",
+                node,
+                hint="count one column at a time",
+                reason="aggregate",
+            )
         inner, distinct = inner.expressions[0], True
     argument = None if inner is None or isinstance(inner, exp.Star) else _offered(convert(inner, scope), scope, node)
     if distinct and argument is None:
-        raise refuse("DISTINCT needs a column", node, kind=ParseError, hint="name one: count(DISTINCT x)")
+        raise refuse(
+            "DISTINCT needs a column", node, kind=ParseError, hint="name one: count(DISTINCT x)", reason="subquery"
+        )
     if name in ("sum", "avg"):
         argument = _summable(name, argument, node)
     if where is not None:
@@ -94,7 +105,7 @@ def to_aggregate(node: exp.Expr, scope: Scope, *, per_unit: bool = True) -> Aggr
 
 def _offered(argument: Expression, scope: Scope, node: exp.Expr) -> Expression:
     if not scope.relation.offers(argument):
-        raise refuse("this aggregate reads a column that is not there", node, kind=ParseError)
+        raise refuse("this aggregate reads a column that is not there", node, kind=ParseError, reason="name")
     return argument
 
 
@@ -102,7 +113,13 @@ def _condition(node: exp.Expr, scope: Scope) -> Expression:
     """What FILTER and COUNT_IF take: a boolean; an implicit cast of anything else could fail on some row."""
     made = convert(node, scope)
     if made.type.kind not in (Kind.BOOLEAN, Kind.NULL):
-        raise refuse(f"a condition is needed, but this is {made.type}", node, kind=ParseError, hint="compare: x > 0")
+        raise refuse(
+            f"a condition is needed, but this is {made.type}",
+            node,
+            kind=ParseError,
+            hint="compare: x > 0",
+            reason="types",
+        )
     return made
 
 
@@ -117,6 +134,7 @@ def _summable(name: str, argument: Expression | None, node: exp.Expr) -> Express
             node,
             kind=ParseError,
             hint="use COUNT for rows, or cast the column: CAST(x AS DOUBLE)",
+            reason="types",
         )
     return argument
 
@@ -189,6 +207,7 @@ class Grouping:
                 f"{aggregate} is not supported: how much one value adds would depend on who else has it",
                 node,
                 hint=f"leave out DISTINCT, or count the values: count(DISTINCT {aggregate.argument})",
+                reason="aggregate",
             )
         return aggregate
 
@@ -200,6 +219,7 @@ class Grouping:
                 "a value that is chosen has no error bar: how far off its rank may be stands in the notes",
                 node,
                 hint="ask for the value itself, and see explain",
+                reason="error-bar",
             )
         return bar
 
@@ -231,4 +251,5 @@ class Grouping:
             node,
             kind=ParseError,
             hint=f"add {node.name} to GROUP BY, or aggregate it: {function}({node.name})",
+            reason="group-key",
         )

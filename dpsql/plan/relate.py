@@ -111,6 +111,7 @@ def unbounded(function: str, argument: Expression) -> UnboundedColumn:
         kind=UnboundedColumn,
         hint=f"clamp it in the query to bounds of your own, such as {function}(least(greatest({argument}, 0), 1000)), "
         f"or ask the steward to declare min and max for the column in the policy",
+        reason="bounds",
     )
     assert isinstance(error, UnboundedColumn)
     return error
