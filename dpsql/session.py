@@ -25,6 +25,7 @@ from dpsql.parse import Asked, Parameters, known_dialect, meaning, parse_query, 
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
+from dpsql.plan.views import put_views, with_visible_views
 from dpsql.policy import Policy, fold, load_policy, to_decimal
 from dpsql.policy.auto import Found, Subject
 from dpsql.progress import patiently
@@ -259,6 +260,7 @@ class Connection(Pep249Errors):
             asked = keywords.over(read_hints(sql)).over(self.asked)
             tree = parse_query(sql, parameters, known_dialect(asked.dialect or self.dialect))
             said = tree.sql("duckdb") if parameters else sql
+            tree = put_views(tree, self._catalog)
             epsilon, delta = self._price(asked, accurate=accuracy is not None)
             chosen = choose_mechanism(_mechanism(asked.mechanism or self.policy.defaults.mechanism), delta)
             known = self.searches.knowledge(tree, self._catalog, chosen)
@@ -619,7 +621,8 @@ class Connection(Pep249Errors):
         facts = self._engine.constraints(self.policy)
         if self._engine.verifiable:
             facts |= {(fold(table), fact) for table, fact in self._ledger.facts(self.data_version())}
-        return make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public)
+        catalog = make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public)
+        return with_visible_views(catalog, policy.view_queries)
 
     @cached_property
     def searches(self) -> Searches:

@@ -153,8 +153,7 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
         return refuse(  # type: ignore[return-value]
             "a subquery cannot stand inside an expression over private rows",
             node,
-            hint="EXISTS and IN stand in WHERE, alone or joined by AND: WHERE … AND EXISTS (SELECT …); a subquery that "
-            "stands for a value goes into WHERE, GROUP BY or an aggregate",
+            hint="EXISTS, IN and a subquery that stands for a value go into WHERE, SELECT, GROUP BY or an aggregate",
             reason="subquery",
         )
     if isinstance(node, exp.Window):

@@ -16,6 +16,7 @@ from dpsql.parse.span import refuse, span_of
 from dpsql.plan.canonical import canonical
 from dpsql.plan.catalog import Catalog, PrivateTable, PublicTable, UnavailableTable
 from dpsql.plan.clauses import (
+    entitled,
     expanded,
     from_items,
     group_keys,
@@ -30,11 +31,12 @@ from dpsql.plan.clauses import (
     unaliased,
 )
 from dpsql.plan.finishing import check_finishing
-from dpsql.plan.from_clause import Joined, Source, apart, read_from
+from dpsql.plan.from_clause import Joined, Source, apart, distinct, read_from
 from dpsql.plan.group import Grouping, has_aggregate
 from dpsql.plan.join import Part
 from dpsql.plan.join_refusals import SUBQUERY, check_exists
 from dpsql.plan.made import FromItem, Made, Open, Private
+from dpsql.plan.marks import computed_by_row, instead, marked, memberships, with_memberships
 from dpsql.plan.membership import Membership, conjuncts_of, in_conditions, split_where
 from dpsql.plan.nested import Describe, Nesting, closed, not_described
 from dpsql.plan.normal import conjunction, normal
@@ -74,6 +76,15 @@ def build(query: exp.Query, catalog: Catalog, describe: Describe = not_described
     public = sorted(builder.public & {table.name for tree in trees for table in tree.find_all(exp.Table)})
     families, nested = tuple(builder.families), tuple(builder.nesting.made)
     return Plan(tuple(builder.releases), made.node, tuple(public), made.outputs, made.row, families, nested)
+
+
+def columns_of_query(query: exp.Query, catalog: Catalog) -> list[tuple[str, str | None]]:
+    """The columns of a query that may list rows, as a subquery may; types where its rows are private."""
+    made = _Builder(catalog, _names(query)).query(query, {})
+    if isinstance(made, Private):
+        return [(field.name, str(field.type)) for field in made.relation.fields]
+    check_finishing(made.node, {table.name for table in made.node.find_all(exp.Table)})
+    return [(output.name, None) for output in made.outputs]
 
 
 def _names(query: exp.Expr) -> frozenset[str] | None:
@@ -210,12 +221,8 @@ class _Builder:
         """The name and meaning of one item of FROM; open ones are rewritten in place."""
         only(node, {"this", "alias", "db", "catalog", "pivots", "joins"})
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
-            raise refuse(
-                "a join in brackets is not supported",
-                node,
-                hint="leave out the brackets, or write (SELECT …)",
-                reason="clause",
-            )
+            hint = "leave out the name, or write (SELECT …)"
+            raise refuse("a join in brackets with a name is not supported", node, hint=hint, reason="clause")
         if isinstance(node, exp.Subquery):
             made = _renamed(self.query(node.this, ctes), node.args.get("alias"))
             if isinstance(made, Open):
@@ -435,11 +442,12 @@ class _Builder:
         top: bool,
     ) -> Made:
         no_histogram(node)
+        entitled(node)
         joined, values = self._from(node, sources), find_values(self, node, sources, ctes)
-        aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
-        relation, scope = self._chosen(node, joined, aliases, ctes, values)
-        source = Private(relation, tables)
+        _, scope = self._chosen(node, joined, _aliases(node), ctes, values)
         node.set("expressions", expanded(node, scope))
+        scope = replace(self._marked(computed_by_row(node), scope, ctes), aliases=_aliases(node))
+        source = Private(scope.relation, tables)
         if not is_grouped(node):
             if top and node.args.get("distinct") is None and any(e.find(exp.Window) for e in node.expressions):
                 raise _lists_rows(source, node)
@@ -477,6 +485,7 @@ class _Builder:
         where = node.args.get("where")
         plain, members = ([], []) if where is None else split_where(where.this)
         plain = [part for c in plain for part in conjuncts_of(c)] if values else plain
+        plain, with_marks = with_memberships(plain)
         later = [c for c in plain if reads_values(c, values)]
         own = [_condition(c, joined.scope(aliases)) for c in plain if c not in later]
         scope = Scope(joined.relation(own, self._unique), joined.tables, aliases)
@@ -487,7 +496,32 @@ class _Builder:
             scope = replace(scope, relation=filtered(scope.relation, condition))
         for member in members:
             scope = replace(scope, relation=self._member(member, scope, ctes))
+        if with_marks:
+            whole = exp.Where(this=exp.and_(*with_marks))
+            scope = self._marked([whole], scope, ctes)
+            scope = replace(scope, relation=filtered(scope.relation, _condition(whole.this, scope)))
         return scope.relation, scope
+
+    def _marked(self, roots: Sequence[exp.Expr], scope: Scope, ctes: Mapping[str, Made]) -> Scope:
+        """EXISTS and IN inside expressions become columns, which take their places in the tree."""
+        made: dict[str, exp.Expr] = {}
+        for member in (member for root in roots for member in memberships(root)):
+            text = member.node.sql("duckdb")
+            if text not in made:
+                scope, made[text] = self._mark(member, text, scope, ctes)
+            member.node.replace(made[text].copy())
+        return scope
+
+    def _mark(self, member: Membership, text: str, scope: Scope, ctes: Mapping[str, Made]) -> tuple[Scope, exp.Expr]:
+        inner, conditions, element, tables = self._inner(member, scope, ctes)
+        relation, names = scope.relation, []
+        for test in self._tests(replace(member, negated=True), scope, inner, element):
+            every = list(map(normal, [*conditions, *test]))
+            check_exists(relation, inner, every, (*scope.tables, *tables), member.node)
+            taken = {*(fold(f.name) for f in relation.fields), *map(fold, inner.names)}
+            names.append(distinct(text, taken))
+            relation = marked(relation, inner, conjunction(every), names[-1])
+        return replace(scope, relation=relation), instead(names, member)
 
     def _member(self, member: Membership, scope: Scope, ctes: Mapping[str, Made]) -> Relation:
         """[NOT] EXISTS and [NOT] IN as a filter of the rows."""
@@ -616,11 +650,14 @@ class _Builder:
         return distinct_rows(made)
 
 
+def _aliases(node: exp.Select) -> dict[str, exp.Expr]:
+    return {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+
+
 def _with_windows(node: exp.Select, scope: Scope) -> Scope:
     """The scope after window functions and QUALIFY, which are taken out of the tree."""
     relation = with_windows(node, scope)
-    aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
-    scope = replace(scope, relation=relation, aliases=aliases)
+    scope = replace(scope, relation=relation, aliases=_aliases(node))
     qualify = node.args.get("qualify")
     if qualify is not None:
         scope = replace(scope, relation=filtered(relation, _condition(qualify.this, scope)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from difflib import get_close_matches
 
-from sqlglot import TokenType, tokenize
+from sqlglot import TokenType, exp, tokenize
 
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type
 from dpsql.errors import PolicyError
@@ -68,6 +68,7 @@ class Catalog:
     tables: Mapping[str, Table]
     max_public_keys: int
     public: PublicData
+    views: Mapping[str, exp.Query] = field(default_factory=dict)
 
     def find(self, name: str) -> Table | None:
         """The table of that name, in any case."""
@@ -93,7 +94,7 @@ class Catalog:
 
     def nearest(self, name: str) -> str:
         """A hint that lists what exists."""
-        return suggest(name, [table.name for table in self.tables.values()], "tables")
+        return suggest(name, [*(table.name for table in self.tables.values()), *self.views], "tables")
 
 
 def suggest(name: str, existing: list[str], what: str) -> str:

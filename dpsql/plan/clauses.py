@@ -18,15 +18,33 @@ from dpsql.policy.names import fold
 
 
 def from_items(node: exp.Select) -> list[exp.Expr]:
-    """The items of FROM, joined ones included."""
-    from_ = node.args.get("from_")
-    items = [from_.this] if from_ is not None else []
+    """The items of FROM from left to right: joined ones included, brackets around joins opened."""
     if node.args.get("laterals"):
         raise refuse(
             "LATERAL is not supported", node.args["laterals"][0], hint="use a subquery in FROM", reason="clause"
         )
-    holders = [node, *items]
-    return items + [join.this for holder in holders for join in holder.args.get("joins") or ()]
+    from_ = node.args.get("from_")
+    return [leaf for part in ([] if from_ is None else [from_.this, *joins_of(node)]) for leaf in _leaves(part)]
+
+
+def joins_of(node: exp.Expr) -> list[exp.Expr]:
+    """The joins that are written beside an item, or after the first one of a SELECT."""
+    return list(node.args.get("joins") or ())
+
+
+def bracketed(item: exp.Expr) -> exp.Expr | None:
+    """What stands inside brackets that hold a join and not a query; None if there are none."""
+    inner = item
+    while isinstance(inner, exp.Subquery) and not inner.args.get("alias"):
+        inner = inner.this
+    return inner if inner is not item and isinstance(inner, exp.Table) else None
+
+
+def _leaves(part: exp.Expr) -> list[exp.Expr]:
+    item = part.this if isinstance(part, exp.Join) else part
+    inner = bracketed(item)
+    own = _leaves(inner) if inner is not None else [item]
+    return own + [leaf for join in joins_of(item) for leaf in _leaves(join)]
 
 
 def only(node: exp.Expr, known: set[str]) -> None:
@@ -41,12 +59,26 @@ def only(node: exp.Expr, known: set[str]) -> None:
 def subqueries(node: exp.Select) -> list[exp.Expr]:
     """The outermost subqueries in expressions (not in FROM, not in WITH)."""
     found = []
-    for name in ("expressions", "where", "group", "having", "order", "qualify", "joins"):
+    for name in ("expressions", "where", "group", "having", "order", "qualify"):
         parts = node.args.get(name)
         for part in parts if isinstance(parts, list) else [parts]:
-            root = part.args.get("on") if isinstance(part, exp.Join) else part
-            if isinstance(root, exp.Expr):
-                found += _outermost(root)
+            if isinstance(part, exp.Expr):
+                found += _outermost(part)
+    from_ = node.args.get("from_")
+    for join in _all_joins([*([] if from_ is None else [from_.this]), *joins_of(node)]):
+        if isinstance(join.args.get("on"), exp.Expr):
+            found += _outermost(join.args["on"])
+    return found
+
+
+def _all_joins(parts: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """The joins of FROM, those in brackets too."""
+    found: list[exp.Expr] = []
+    for part in parts:
+        item = part.this if isinstance(part, exp.Join) else part
+        inner = bracketed(item)
+        found += ([part] if isinstance(part, exp.Join) else []) + _all_joins([inner] if inner is not None else [])
+        found += _all_joins(joins_of(item))
     return found
 
 
@@ -111,6 +143,13 @@ def title_of(item: exp.Expr) -> str:
     if isinstance(item, exp.Alias | exp.Column):
         return item.alias_or_name
     return item.sql("duckdb", normalize_functions="lower")
+
+
+def entitled(node: exp.Select) -> None:
+    """A column without a name is called by its text, also where that is about to change."""
+    for item in node.expressions:
+        if not isinstance(item, exp.Alias | exp.Column | exp.Star) and item.find(exp.Window, exp.Query) is not None:
+            item.replace(exp.alias_(item.copy(), title_of(item), quoted=True))
 
 
 def expanded(node: exp.Select, scope: Scope) -> list[exp.Expr]:

@@ -13,7 +13,7 @@ from dpsql.expressions.expression import Expression
 from dpsql.expressions.types import Kind
 from dpsql.expressions.typing import Mismatch, common
 from dpsql.parse.span import name_of, refuse
-from dpsql.plan.clauses import title_of
+from dpsql.plan.clauses import entitled, title_of
 from dpsql.plan.computed import computed, outermost
 from dpsql.plan.from_clause import distinct
 from dpsql.plan.group import to_aggregate
@@ -38,7 +38,7 @@ def with_windows(node: exp.Select, scope: Scope) -> Relation:
     named = {fold(w.name): w for w in node.args.get("windows") or ()}
     relation, taken = scope.relation, {fold(f.name) for f in scope.relation.fields}
     made: dict[Over, str] = {}
-    _titled(node)
+    entitled(node)
     for clause in (*node.expressions, node.args.get("qualify")):
         for window in outermost(clause, exp.Window) if clause is not None else ():
             over = _over(window, named, scope)
@@ -46,14 +46,6 @@ def with_windows(node: exp.Select, scope: Scope) -> Relation:
             made[over] = name
             window.replace(computed(name, window))
     return windowed(relation, [(name, over) for over, name in made.items()]) if made else relation
-
-
-def _titled(node: exp.Select) -> None:
-    """A column without a name is called by its text, which is about to change."""
-    for item in node.expressions:
-        if not isinstance(item, exp.Alias | exp.Column) and item.find(exp.Window) is not None:
-            title = title_of(item)
-            item.replace(exp.alias_(item.copy(), title, quoted=True))
 
 
 def _over(node: exp.Expr, named: Mapping[str, exp.Expr], scope: Scope) -> Over:

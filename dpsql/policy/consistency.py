@@ -102,6 +102,16 @@ def policy_mistakes(
     return mistakes
 
 
+def view_mistakes(views: Iterable[str], tables: Iterable[str]) -> list[Mistake]:
+    """A view that has the name of a table."""
+    taken = {fold(name): name for name in tables}
+    return [
+        Mistake(("views", name), f"{taken[fold(name)]} is a table already", "give the view another name")
+        for name in views
+        if fold(name) in taken
+    ]
+
+
 def _kind(bound: Bound) -> str:
     return kind(bound) or "number"
 
