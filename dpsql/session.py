@@ -269,7 +269,8 @@ class Connection(Pep249Errors):
             checks = checks_of(bounded, chosen) if clipped else ()
             types = self._finisher.check(plan)
             draft = Draft(said, plan, bounded, epsilon, delta, chosen, types, checks)
-            draft = replace(draft, missing=known.missing, searched=known.stored, notes=known.notes)
+            if plan.releases:
+                draft = replace(draft, missing=known.missing, searched=known.stored, notes=known.notes)
             return draft, () if accuracy is None else read_goals(accuracy, reachable(plan))
 
     def _priced(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
@@ -367,6 +368,7 @@ class Connection(Pep249Errors):
                 *made.notes,
                 *top_notes(prepared.plan),
                 *inner_notes(prepared.plan),
+                *prepared.plan.notes,
                 *([NOBODY] if _hidden(released) else []),
                 *([FITTED] if any(each.spread for each in fitted.values()) else []),
             ),
@@ -671,6 +673,7 @@ class Connection(Pep249Errors):
                 *notes_of(prepared.bill.releases, prepared.checks),
                 *inner_notes(prepared.plan),
                 *top_notes(prepared.plan),
+                *prepared.plan.notes,
             ),
             remark,
             prepared.plan,
