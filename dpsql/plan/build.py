@@ -41,7 +41,7 @@ from dpsql.plan.marks import computed_by_row, instead, marked, memberships, with
 from dpsql.plan.membership import Membership, conjuncts_of, in_conditions, split_where
 from dpsql.plan.nested import Describe, Nesting, closed, not_described
 from dpsql.plan.normal import conjunction, normal
-from dpsql.plan.outputs import grouped_places, key_places, open_output, release_output
+from dpsql.plan.outputs import grouped_places, key_places, open_output, release_output, united
 from dpsql.plan.plan import Bar, Family, Output, Plan, Release
 from dpsql.plan.probe import columns_of, is_probe, no_rows, with_rows
 from dpsql.plan.public_keys import public_values
@@ -214,8 +214,7 @@ class _Builder:
         assert isinstance(left, Open) and isinstance(right, Open)
         for name, side, tree in (("this", left, trees[0]), ("expression", right, trees[1])):
             node.set(name, exp.Subquery(this=side.node) if isinstance(tree, exp.Subquery) else side.node)
-        noisy = [*(o.noisy for o in right.outputs), *(True for _ in left.outputs)]
-        return Open(node, tuple(Output(o.name, o.noisy or n) for o, n in zip(left.outputs, noisy, strict=False)))
+        return Open(node, united(left.outputs, right.outputs))
 
     # SELECT -------------------------------------------------------------------------------------------------------
 
@@ -409,7 +408,7 @@ class _Builder:
             title = title_of(item)
             inner = item.this if isinstance(item, exp.Alias) else item
             made = group.rewrite(inner.copy())
-            outputs.append(release_output(title, made, name))
+            outputs.append(release_output(title, made, name, group.aggregates))
             items.append(exp.alias_(made, title, quoted=True))
         finishing = exp.Select(expressions=items)
         if node.args.get("having") is not None:

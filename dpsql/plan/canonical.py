@@ -118,7 +118,8 @@ def write_over(over: Over) -> list[Any]:
 def write_aggregate(aggregate: Aggregate) -> list[Any]:
     """An aggregate as a JSON value."""
     argument = None if aggregate.argument is None else write(aggregate.argument)
-    return [aggregate.function, argument, aggregate.distinct]
+    written = [aggregate.function, argument, aggregate.distinct]
+    return written if aggregate.at is None else [*written, str(aggregate.at)]
 
 
 def _relation(relation: Relation, read: Sequence[Expression]) -> tuple[Relation, Names]:

@@ -16,6 +16,7 @@ from dpsql.errors import Span
 from dpsql.expressions.types import Type, from_engine
 from dpsql.parse.span import refuse
 from dpsql.plan.finishing import check_finishing
+from dpsql.plan.ownership import one_to_one
 from dpsql.plan.plan import Family, Nested, Output, Plan, Release
 from dpsql.plan.relation import Field
 from dpsql.plan.released import ReleasedScan
@@ -46,7 +47,7 @@ class Nesting:
 
     describe: Describe = not_described
     made: list[Nested] = field(default_factory=list)
-    types: dict[str, tuple[Type, ...]] = field(default_factory=dict)
+    types: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def scan(
         self,
@@ -57,13 +58,16 @@ class Nesting:
         key: tuple[int, ...] | None,
         node: exp.Expr | Span | None,
     ) -> ReleasedScan:
-        """The rows of a closed query over these releases and public tables."""
+        """The rows of a closed query over these releases and public tables.
+
+        Its key is one below the aggregate only where no two values are read as one: a wide DECIMAL becomes a DOUBLE.
+        """
         nested = self._nested(query, outputs, made, public, key, node)
-        fields = tuple(
-            Field(output.name, type_, of_type(type_))
-            for output, type_ in zip(outputs, self.types[nested.name], strict=True)
-        )
-        unique = None if nested.key is None else frozenset(fields[i].name for i in nested.key)
+        types = self.types[nested.name]
+        known = [_known(output, name, node) for output, name in zip(outputs, types, strict=True)]
+        fields = tuple(Field(o.name, type_, of_type(type_)) for o, type_ in zip(outputs, known, strict=True))
+        exact = nested.key is not None and all(one_to_one(types[i]) for i in nested.key)
+        unique = frozenset(fields[i].name for i in nested.key or ()) if exact else None
         return ReleasedScan(fields, False, 1, False, nested.name, unique)
 
     def _nested(
@@ -95,7 +99,7 @@ class Nesting:
             tuple(family for family in families if {member.release for member in family.members} <= read),
         )
         nested = Nested(f"_n{len(self.made)}", plan, key)
-        self.types[nested.name] = tuple(_known(o, t, node) for o, t in zip(outputs, self.describe(plan), strict=True))
+        self.types[nested.name] = self.describe(plan)
         self.made.append(nested)
         return nested
 

@@ -63,7 +63,7 @@ def _key(table: str, column: str, schema: Schema) -> tuple[str, Type]:
     """A column that leads to an owner: two of its values must never be read as one."""
     stored = schema.get(fold(table), {})
     name, type_ = stored_column(table, column, stored)
-    if not _one_to_one(stored[name]):
+    if not one_to_one(stored[name]):
         raise PolicyError(
             f"tables.{table}.unit: a column of type {stored[name]} is no unit: reading it could merge two units",
             hint="give the table a unit column of a whole number, text or date type",
@@ -97,11 +97,11 @@ def labels_of(
         labels[fold(declared.unit.column)] = _label(declared.unit, policy)
     elif declared.unit_column is not None:
         labels[fold(declared.unit_column)] = UNIT
-    whole = {fold(column) for column, engine_type in stored.items() if _one_to_one(engine_type)}
+    whole = {fold(column) for column, engine_type in stored.items() if one_to_one(engine_type)}
     return {column: label for column, label in labels.items() if column in whole}, frozenset(keys & whole)
 
 
-def _one_to_one(engine_type: str) -> bool:
+def one_to_one(engine_type: str) -> bool:
     """Can every two stored values still be told apart after they are read?"""
     kind = from_engine(engine_type)
     wide = engine_type.upper().startswith("DECIMAL") and kind == DOUBLE

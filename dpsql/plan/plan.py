@@ -76,13 +76,14 @@ class Output:
     """A column of the answer.
 
     `direct` is set where it is one aggregate of one release, unchanged; `formula` where it is an expression over one
-    row of one release.
+    row of one release. `chosen` tells that it is a value which is chosen, such as a median, or computed from one.
     """
 
     name: str
     noisy: bool
     direct: tuple[str, int] | None = None
     formula: tuple[str, exp.Expr] | None = None
+    chosen: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ nor replace it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from dpsql.bounds.domain import Domain
 from dpsql.bounds.known import Known
@@ -68,15 +69,22 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate call; FILTER has already become a CASE inside `argument`. None is COUNT(*)."""
+    """An aggregate call; FILTER has already become a CASE inside `argument`. None is COUNT(*).
+
+    `at` is the quantile that is asked for.
+    """
 
     function: str
     argument: Expression | None
     distinct: bool = False
+    at: Fraction | None = None
 
     def __str__(self) -> str:
         inside = "*" if self.argument is None else str(self.argument)
-        return f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside})"
+        if (self.function, self.at) == ("quantile_cont", Fraction(1, 2)):
+            return f"median({inside})"
+        place = "" if self.at is None else f", {float(self.at):g}"
+        return f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside}{place})"
 
 
 @dataclass(frozen=True, slots=True)
