@@ -6,17 +6,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Value
 from dpsql.parse import Asked
 from dpsql.release.contents import Contents
 from dpsql.release.noise import Released, public_table
+from dpsql.sensitivity.choice import scored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from decimal import Decimal
 
-    from dpsql.budget.allocate import Priced
+    from dpsql.budget.allocate import Chosen, Priced
+    from dpsql.engines.base import Weights
     from dpsql.plan.released import Content
     from dpsql.session import Connection
 
@@ -140,6 +144,9 @@ def _release(db: Connection, priced: Priced, salt: bytes, contents: Contents) ->
                 priced.selection.noise.scale,
             )
         )
+    groups = len(exact.keys)
+    scores = [_scores(priced, each, exact.histograms[each.choice.histogram], groups) for each in priced.chosen]
+    statistics += scores
     joint = tuple(
         (
             tuple(bounded.statistics[i].name for i in share),
@@ -149,5 +156,22 @@ def _release(db: Connection, priced: Priced, salt: bytes, contents: Contents) ->
         for share, _ in bounded.shares
         if len(share) > 1
     )
-    shown = Released(priced, exact.keys, exact.values)
+    best = [np.array(each.values, dtype=object).reshape(groups, -1) for each in scores] if groups else []
+    cells = tuple(np.array([row.argmin() for row in table], dtype=np.int64) for table in best)
+    shown = Released(priced, exact.keys, exact.values, chosen=cells or (np.zeros(0, np.int64),) * len(scores))
     return ReleaseTrace(bounded.rule, exact.keys, tuple(statistics), joint), shown
+
+
+def _scores(priced: Priced, chosen: Chosen, weights: Weights, groups: int) -> StatisticTrace:
+    """The scores of all cells of the first key, of the second, …: each moves by at most `linf`.
+
+    Over all keys together the largest moves add up to no more than that.
+    """
+    histogram = priced.bounded.histograms[chosen.choice.histogram]
+    values: list[int] = []
+    for place in range(groups):
+        runs = scored(chosen.choice, chosen.law, histogram.grid.cells, *weights.of(place))
+        values += np.repeat(runs.scores, runs.sizes).tolist()
+    linf, grid = chosen.choice.sensitivity(histogram.most), Fraction(1, chosen.choice.parts * histogram.one)
+    name = chosen.choice.name
+    return StatisticTrace(name, tuple(values), None, linf, None, None, grid, "exponential", chosen.law.scale)

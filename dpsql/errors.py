@@ -20,8 +20,11 @@ class Span:
 class Error(Exception):
     """The root of all dpsql errors.
 
-    `str(error)` is the message, then (where known) the line of SQL with a caret, then the hint.
+    `str(error)` is the message, then (where known) the line of SQL with a caret, then the hint. A refusal has a
+    `reason`: a code of `dpsql refusals`.
     """
+
+    reason: str | None = None
 
     def __init__(
         self, message: str, *, hint: str | None = None, sql: str | None = None, span: Span | None = None

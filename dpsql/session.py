@@ -25,6 +25,7 @@ from dpsql.parse import Asked, Parameters, known_dialect, meaning, parse_query, 
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
+from dpsql.plan.views import put_views, with_visible_views
 from dpsql.policy import Policy, fold, load_policy, to_decimal
 from dpsql.policy.auto import Found, Subject
 from dpsql.progress import patiently
@@ -257,6 +258,7 @@ class Connection(Pep249Errors):
             asked = keywords.over(read_hints(sql)).over(self.asked)
             tree = parse_query(sql, parameters, known_dialect(asked.dialect or self.dialect))
             said = tree.sql("duckdb") if parameters else sql
+            tree = put_views(tree, self._catalog)
             epsilon, delta = self._price(asked, accurate=accuracy is not None)
             chosen = choose_mechanism(_mechanism(asked.mechanism or self.policy.defaults.mechanism), delta)
             known = self.searches.knowledge(tree, self._catalog, chosen)
@@ -265,7 +267,8 @@ class Connection(Pep249Errors):
             checks = checks_of(bounded, chosen) if clipped else ()
             types = self._finisher.check(plan)
             draft = Draft(said, plan, bounded, epsilon, delta, chosen, types, checks)
-            draft = replace(draft, missing=known.missing, notes=known.notes)
+            if plan.releases:
+                draft = replace(draft, missing=known.missing, notes=known.notes)
             return draft, () if accuracy is None else read_goals(accuracy, reachable(plan))
 
     def _priced(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
@@ -365,6 +368,7 @@ class Connection(Pep249Errors):
                 *made.notes,
                 *top_notes(prepared.plan),
                 *inner_notes(prepared.plan),
+                *prepared.plan.notes,
                 *([NOBODY] if _hidden(released) else []),
                 *([FITTED] if any(each.spread for each in fitted.values()) else []),
             ),
@@ -619,7 +623,8 @@ class Connection(Pep249Errors):
         facts = self._engine.constraints(self.policy)
         if self._engine.verifiable:
             facts |= {(fold(table), fact) for table, fact in self._ledger.facts(self.data_version())}
-        return make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public)
+        catalog = make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public)
+        return with_visible_views(catalog, policy.view_queries)
 
     @cached_property
     def searches(self) -> Searches:
@@ -670,6 +675,7 @@ class Connection(Pep249Errors):
                 *notes_of(prepared.bill.releases, prepared.checks),
                 *inner_notes(prepared.plan),
                 *top_notes(prepared.plan),
+                *prepared.plan.notes,
             ),
             remark,
             prepared.plan,

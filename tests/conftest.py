@@ -17,6 +17,8 @@ import pytest
 from dpsql.mechanisms import entropy
 
 NEIGHBOURS = "neighbour search"
+collect_ignore = ["interfaces/alchemy_suite"]
+"""SQLAlchemy's own suite has a plugin that takes over pytest: tests/interfaces/test_alchemy_suite.py runs it apart."""
 
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("repeatable")

@@ -1,8 +1,8 @@
 """Share the price of a query among its statistics: a mechanism, a grid and a scale for each, and the charge.
 
-Every share of the query (a statistic, a pair of statistics with a joint bound, a selection of keys) gets an equal part
-of ρ (Gaussian) or ε (Laplace), unless an accuracy asks for other portions. Everything here is a function of the query,
-the policy and the asked price or portions.
+Every share of the query (a statistic, a pair of statistics with a joint bound, a choice, a selection of keys) gets an
+equal part of ρ (Gaussian) or ε (Laplace), unless an accuracy asks for other portions. Everything here is a function of
+the query, the policy and the asked price or portions.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
 from dpsql.budget.exact import exact, float_down
 from dpsql.budget.price import laplace_rho
 from dpsql.errors import UnsupportedQuery
-from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, Noise, threshold
+from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, Noise, threshold
 from dpsql.sensitivity.bound import Bounded
+from dpsql.sensitivity.choice import Choice
 from dpsql.sensitivity.claim import Claim
 
 LAPLACE_STEPS = 2**36
 GAUSSIAN_STEPS = 2**22
+ROOT_BITS = 60
 UNIT_STEPS = 2**32
 """The most steps that one unit may add, however fine the noise: totals stay below 2**62 for a billion units."""
 
@@ -38,8 +40,17 @@ class Noised:
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """How one choice is made: `law` over scores whose moves by one unit differ by at most `spread`."""
+
+    choice: Choice
+    law: Exponential
+    spread: int
+
+
+@dataclass(frozen=True, slots=True)
 class Portion:
-    """What a query gives to one release: so much ε or ρ to each of its shares, and last to its selection of keys.
+    """What a query gives to one release: so much ε or ρ to each of its shares and choices, and last to its selection.
 
     `whole` is the price of the query, `tail` the δ of a threshold; `exact` where no less accurate answer will do.
     """
@@ -60,6 +71,7 @@ class Priced:
     portion: Portion
     selection: Noised | None = None
     threshold: int | None = None
+    chosen: tuple[Chosen, ...] = ()
 
     @property
     def tail(self) -> Fraction:
@@ -73,8 +85,8 @@ class Priced:
 
     @property
     def free(self) -> bool:
-        """Nothing private is shown: public keys, no statistic."""
-        return not self.noised and self.selection is None
+        """Nothing private is shown: public keys, no statistic, no choice."""
+        return not self.noised and self.selection is None and not self.chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +157,7 @@ def fund(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechan
 
 def allocate(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str) -> Bill:
     """Split (ε, δ) equally over all shares of all releases."""
-    if not any(map(_parts, releases)):
+    if not any(map(parts_of, releases)):
         return Bill(mechanism, epsilon, delta, tuple(Priced(r, (), Portion(mechanism)) for r in releases))
     funds = fund(releases, epsilon, delta, mechanism)
     return Bill(mechanism, epsilon, delta, _priced(releases, equally(releases, funds.price), funds, exact=False))
@@ -160,12 +172,13 @@ def spend(releases: Sequence[Bounded], portions: Portions, funds: Funds) -> Bill
 
 def equally(releases: Sequence[Bounded], price: Fraction) -> Portions:
     """The same part of a price for every share."""
-    each = price / max(1, sum(map(_parts, releases)))
-    return tuple((each,) * _parts(release) for release in releases)
+    each = price / max(1, sum(map(parts_of, releases)))
+    return tuple((each,) * parts_of(release) for release in releases)
 
 
-def _parts(release: Bounded) -> int:
-    return len(release.shares) + (release.selection is not None)
+def parts_of(release: Bounded) -> int:
+    """How many portions a release takes: one for each share and each choice, and one for a selection of keys."""
+    return len(release.shares) + len(release.choices) + (release.selection is not None)
 
 
 def _priced(releases: Sequence[Bounded], portions: Portions, funds: Funds, *, exact: bool) -> tuple[Priced, ...]:
@@ -179,12 +192,28 @@ def _priced(releases: Sequence[Bounded], portions: Portions, funds: Funds, *, ex
 def price_release(release: Bounded, portion: Portion) -> Priced:
     """The noise of one release, by its portion and its bounds alone: a release that was made can be priced again."""
     noised = _noise_of(release, portion.parts, portion.mechanism)
+    chosen = _chosen(release, portion.parts[len(release.shares) :], portion.mechanism)
     if release.selection is None:
-        return Priced(release, noised, portion)
+        return Priced(release, noised, portion, chosen=chosen)
     claim = release.selection.claim
     noise = _noise(claim, portion.parts[-1], portion.mechanism)
     cut = threshold(noise, release.selection.weights, float_down(portion.tail))
-    return Priced(release, noised, portion, Noised(noise, 0, claim, claim), cut)
+    return Priced(release, noised, portion, Noised(noise, 0, claim, claim), cut, chosen)
+
+
+def _chosen(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> tuple[Chosen, ...]:
+    """The law of each choice: ε-DP for a portion ε, or for ρ the ε whose price ε²/8 in zCDP that is."""
+    made = []
+    for choice, each in zip(release.choices, portions, strict=False):
+        epsilon = each if mechanism == "laplace" else _root(8 * each)
+        spread = choice.spread(release.histograms[choice.histogram].most)
+        made.append(Chosen(choice, Exponential.for_epsilon(spread, epsilon), spread))
+    return tuple(made)
+
+
+def _root(square: Fraction) -> Fraction:
+    """The square root, rounded down."""
+    return Fraction(isqrt(int(square * 4**ROOT_BITS)), 2**ROOT_BITS)
 
 
 def _noise_of(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> tuple[Noised, ...]:
@@ -223,42 +252,57 @@ def _noise(claim: Claim, each: Fraction, mechanism: str) -> Noise:
 
 def charge_of(priced: Sequence[Priced]) -> Charge | None:
     """What these releases cost the ledger: the sums over their shares, each by its own rounded scale."""
-    pairs = _pairs(priced)
-    if not pairs:
+    losses = _losses(priced)
+    if not losses:
         return None
-    rho = sum((_rho(noise, claim) for noise, claim in pairs), Fraction(0))
-    slack = sum((p.tail for p in priced), Fraction(0))
-    if slack == 0 and all(isinstance(noise, DiscreteLaplace) for noise, _ in pairs):
-        return pure_charge(_pure(pairs), rho)
-    return zcdp_charge(rho, slack)
+    slack, pure = sum((p.tail for p in priced), Fraction(0)), _pure(losses)
+    if slack == 0 and pure is not None:
+        return pure_charge(pure, _rho(losses))
+    return zcdp_charge(_rho(losses), slack)
 
 
 def cost_of(bill: Bill, priced: Sequence[Priced]) -> Cost:
     """The same for people: the asked (ε, δ) for the whole query, or that of the part which is not replayed."""
-    pairs = _pairs(priced)
-    if not pairs:
+    losses = _losses(priced)
+    if not losses:
         return FREE
-    rho = float(sum((_rho(noise, claim) for noise, claim in pairs), Fraction(0)))
+    rho, pure = float(_rho(losses)), _pure(losses)
     slack = sum((p.tail for p in priced), Fraction(0))
-    whole = len(pairs) == len(_pairs(bill.releases))
-    if bill.mechanism == "laplace":
-        return Cost(float(bill.epsilon if whole else _pure(pairs)), float(slack), rho)
+    whole = len(losses) == len(_losses(bill.releases))
+    if bill.mechanism == "laplace" and pure is not None:
+        return Cost(float(bill.epsilon if whole else pure), float(slack), rho)
     if whole:
         return Cost(float(bill.epsilon), float(bill.delta), rho)
     return Cost(epsilon_for(rho, bill.delta / 2), float(bill.delta / 2 + slack), rho)
 
 
-def _pairs(priced: Sequence[Priced]) -> list[tuple[Noise, Claim]]:
-    """Each share's noise with the joint claim that it covers, and each selection's."""
-    pairs = [(p.noised[share[0]].noise, p.noised[share[0]].joint) for p in priced for share, _ in p.bounded.shares]
-    return pairs + [(p.selection.noise, p.selection.claim) for p in priced if p.selection is not None]
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """What one share costs: ρ, and ε where its noise is pure."""
+
+    rho: Fraction
+    epsilon: Fraction | None
 
 
-def _rho(noise: Noise, claim: Claim) -> Fraction:
+def _losses(priced: Sequence[Priced]) -> list[_Loss]:
+    """Each share's noise with the joint claim that it covers, each choice's, and each selection's."""
+    noises = [p.noised[share[0]] for p in priced for share, _ in p.bounded.shares]
+    noises += [p.selection for p in priced if p.selection is not None]
+    chosen = [_Loss(c.law.rho(c.spread), c.law.epsilon(c.spread)) for p in priced for c in p.chosen]
+    return [*(_loss(noised.noise, noised.joint) for noised in noises), *chosen]
+
+
+def _loss(noise: Noise, claim: Claim) -> _Loss:
     if isinstance(noise, DiscreteGaussian):
-        return noise.rho(claim.l2)
-    return laplace_rho(claim.l1, noise.scale)
+        return _Loss(noise.rho(claim.l2), None)
+    return _Loss(laplace_rho(claim.l1, noise.scale), Fraction(claim.l1) / noise.scale)
 
 
-def _pure(pairs: Sequence[tuple[Noise, Claim]]) -> Fraction:
-    return sum((Fraction(claim.l1) / noise.scale for noise, claim in pairs), Fraction(0))
+def _rho(losses: Sequence[_Loss]) -> Fraction:
+    return sum((loss.rho for loss in losses), Fraction(0))
+
+
+def _pure(losses: Sequence[_Loss]) -> Fraction | None:
+    """The ε of all of them together; None if one of them is not pure."""
+    known = [loss.epsilon for loss in losses if loss.epsilon is not None]
+    return sum(known, Fraction(0)) if len(known) == len(losses) else None

@@ -17,16 +17,31 @@ from dpsql.plan.released import Content
 
 
 @dataclass(frozen=True, slots=True)
+class Weights:
+    """An exact histogram: the weight of each cell that has any, by the number of its group, in ascending order."""
+
+    groups: NDArray[np.int64]
+    cells: NDArray[np.int64]
+    weights: NDArray[np.int64]
+
+    def of(self, group: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The cells of one group that have weight, and their weights."""
+        start, stop = np.searchsorted(self.groups, [group, group + 1])
+        return self.cells[start:stop], self.weights[start:stop]
+
+
+@dataclass(frozen=True, slots=True)
 class Exact:
     """Exact integers, before noise. Only an engine makes one, and only `dpsql.release.noise` and the audit read it.
 
     `keys` holds one tuple per row; `values` one array per statistic, already floored to its noise grid; `selection`
-    the total weight of each private key.
+    the total weight of each private key; `histograms` what the choices are made from.
     """
 
     keys: tuple[tuple[Value, ...], ...]
     values: tuple[NDArray[np.int64], ...]
     selection: NDArray[np.int64] | None
+    histograms: tuple[Weights, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

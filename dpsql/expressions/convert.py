@@ -72,6 +72,7 @@ def _limited(node: exp.Expr, made: Expression) -> Expression:
                 "the query is too large once its aliases, CASEs and BETWEENs are written out",
                 node,
                 hint="compute repeated parts once, in a subquery, and ask for fewer values and aggregates at a time",
+                reason="size",
             )
     return made
 
@@ -84,9 +85,13 @@ def convert(node: exp.Expr, scope: Resolver) -> Expression:
     try:
         made = rule(node, lambda child: convert(child, scope), scope)
     except (KeyError, AttributeError):
-        raise refuse("this call has too few arguments", node, kind=ParseError, hint="see `dpsql functions`") from None
+        raise refuse(
+            "this call has too few arguments", node, kind=ParseError, hint="see `dpsql functions`", reason="function"
+        ) from None
     except Mismatch as problem:
-        raise refuse(str(problem), node, hint="cast one side, or compare values of one kind", kind=ParseError) from None
+        raise refuse(
+            str(problem), node, hint="cast one side, or compare values of one kind", kind=ParseError, reason="types"
+        ) from None
     return _limited(node, made if made.span is not None else _with_span(made, node))
 
 
@@ -142,29 +147,33 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
     name = f"the function {name_of(node)}" if isinstance(node, exp.Func) else name_of(node)
     if isinstance(node, exp.Placeholder | exp.Parameter):
         return refuse(  # type: ignore[return-value]
-            "a parameter has no place here", node, hint="write the value itself: WHERE amount > 100"
+            "a parameter has no place here", node, hint="write the value itself: WHERE amount > 100", reason="clause"
         )
     if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
         return refuse(  # type: ignore[return-value]
             "a subquery cannot stand inside an expression over private rows",
             node,
-            hint="EXISTS and IN stand in WHERE, alone or joined by AND: WHERE … AND EXISTS (SELECT …); a subquery that "
-            "stands for a value goes into WHERE, GROUP BY or an aggregate",
+            hint="EXISTS, IN and a subquery that stands for a value go into WHERE, SELECT, GROUP BY or an aggregate",
+            reason="subquery",
         )
     if isinstance(node, exp.Window):
         return refuse(  # type: ignore[return-value]
             "a window function below the aggregate is not supported: it could mix rows of different people",
             node,
             hint="use it above the aggregate: SELECT key, sum(count(*)) OVER () FROM … GROUP BY key",
+            reason="window",
         )
     if isinstance(node, exp.AggFunc):
         return refuse(
             f"the aggregate {name_of(node)} cannot stand here",
             node,  # type: ignore[return-value]
             hint="aggregates belong into SELECT, HAVING or ORDER BY; filter groups with HAVING",
+            reason="aggregate",
         )
     if isinstance(node, _VOLATILE) or (isinstance(node, exp.Anonymous) and node.name.lower() in ("now", "random")):
-        return refuse(f"{name} gives another value each time", node, hint="write the value as a constant")  # type: ignore[return-value]
+        return refuse(
+            f"{name} gives another value each time", node, hint="write the value as a constant", reason="volatile"
+        )  # type: ignore[return-value]
     instead = _INSTEAD.get(name_of(node).lower())
     return refuse(  # type: ignore[return-value]
         f"{name} cannot be used on private rows",
@@ -172,6 +181,7 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
         hint=f"write {instead}"
         if instead is not None
         else "`dpsql functions` lists what may stand below an aggregate; above it nearly all of DuckDB's may",
+        reason="function",
     )
 
 
@@ -266,7 +276,9 @@ def _division(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
 def _in(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     if node.args.get("query") is not None or not node.expressions:
         hint = "IN with a subquery stands in WHERE, alone or joined by AND: WHERE … AND x IN (SELECT …)"
-        raise refuse("IN with a subquery cannot stand inside an expression over private rows", node, hint=hint)
+        raise refuse(
+            "IN with a subquery cannot stand inside an expression over private rows", node, hint=hint, reason="subquery"
+        )
     _, sides = common([convert(node.this), *map(convert, node.expressions)])
     if not all(isinstance(side, Literal) for side in sides[1:]):
         raise Mismatch("IN takes a list of constants")

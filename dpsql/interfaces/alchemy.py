@@ -21,7 +21,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 import dpsql
 from dpsql.interfaces.reflect import foreign_keys, primary_key
-from dpsql.interfaces.tables import TableInfo, visible_tables
+from dpsql.interfaces.tables import ColumnInfo, TableInfo, visible_tables
 
 PRICE = ("epsilon", "delta", "mechanism", "accuracy")
 ARGUMENTS = ("policy", "analyst", "ledger", "purpose")
@@ -88,6 +88,7 @@ class DpsqlDialect(default.DefaultDialect):
     supports_statement_cache = True
     supports_native_boolean = True
     supports_native_decimal = True
+    div_is_floordiv = False
     supports_native_enum = False
     supports_alter = False
     supports_default_values = False
@@ -163,6 +164,7 @@ class DpsqlDialect(default.DefaultDialect):
         """None: a view is no table here."""
         return []
 
+    @reflection.cache
     def has_table(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> bool:
         """Does the table exist for this analyst?"""
         return any(table.name.lower() == table_name.lower() for table in _tables(connection, schema))
@@ -172,10 +174,7 @@ class DpsqlDialect(default.DefaultDialect):
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[ReflectedColumn]:
         """Names, types, and as a comment what the policy says of each."""
-        return [
-            {"name": c.name, "type": sql_type(c.type), "nullable": c.nullable, "default": None, "comment": c.note}
-            for c in _table(connection, table_name, schema).columns
-        ]
+        return [_column(column) for column in _table(connection, table_name, schema).columns]
 
     @reflection.cache
     def get_pk_constraint(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> Any:
@@ -211,6 +210,15 @@ class DpsqlDialect(default.DefaultDialect):
     def get_check_constraints(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> Any:
         """None: bounds are moved to, not checked."""
         return self.get_indexes(connection, table_name, schema)
+
+
+def _column(column: ColumnInfo) -> ReflectedColumn:
+    found: ReflectedColumn = {
+        "name": column.name, "type": sql_type(column.type), "nullable": column.nullable, "default": None,
+    }  # fmt: skip
+    if column.note:
+        found["comment"] = column.note
+    return found
 
 
 def sql_type(name: str) -> types.TypeEngine[Any]:

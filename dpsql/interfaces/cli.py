@@ -223,6 +223,14 @@ def functions() -> None:
 
 
 @app.command()
+def refusals() -> None:
+    """Print why queries are refused, with what to write instead, as a page of Markdown."""
+    from dpsql.refusals import page
+
+    typer.echo(page(), nl=False)
+
+
+@app.command()
 def init(
     db: Database,
     policy: Annotated[

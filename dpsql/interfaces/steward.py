@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpsql.errors import InterfaceError
+from dpsql.errors import Error, InterfaceError
 from dpsql.policy import check_facts, draft_policy, write_draft
 
 if TYPE_CHECKING:
@@ -37,11 +37,26 @@ def check(db: Connection) -> Checked:
 
     engine = db._engine
     assert isinstance(engine, DuckDBEngine)
-    findings = check_facts(engine.connection, db.policy)
+    findings = [*check_facts(engine.connection, db.policy), *_views(db)]
     facts = [each for each in findings if each.kind == "verified" and _is_fact(each.fact)]
     for each in facts:
         db._ledger.record_fact(each.table, each.fact, db.data_version())
     return Checked(tuple(findings), len(facts))
+
+
+def _views(db: Connection) -> Iterator[Finding]:
+    """Whether each view can be planned: one that cannot does not exist for analysts."""
+    from dpsql.plan.views import planned, view_columns
+    from dpsql.policy import Finding
+
+    catalog = db._whole_catalog
+    for name, sql in db.policy.view_queries.items():
+        made = planned(sql, catalog)
+        if isinstance(made, Error):
+            yield Finding(name, "view", False, "error", f"the view cannot be planned: {made.message}")
+        else:
+            columns = ", ".join(column for column, _ in view_columns(made, catalog))
+            yield Finding(name, "view", True, "verified", f"a view with the columns {columns}")
 
 
 def _is_fact(name: str) -> bool:

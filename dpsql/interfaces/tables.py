@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.plan.catalog import PrivateTable, PublicTable, Table, UnavailableTable
+from dpsql.plan.views import view_columns
 from dpsql.policy import Column, Policy, fold
 from dpsql.policy.auto import UNSEARCHED
 from dpsql.release.numbers import plain
@@ -13,6 +14,9 @@ from dpsql.release.numbers import plain
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sqlglot import exp
+
+    from dpsql.plan.catalog import Catalog
     from dpsql.session import Connection
 
 
@@ -38,7 +42,13 @@ class TableInfo:
 def visible_tables(db: Connection) -> list[TableInfo]:
     """What the analyst of this connection may name in a query."""
     schema = db._engine.schema()
-    return [_table(each, db.policy, schema.get(fold(each.name), {})) for each in db._catalog.tables.values()]
+    tables = [_table(each, db.policy, schema.get(fold(each.name), {})) for each in db._catalog.tables.values()]
+    return tables + [_view(name, tree, db._catalog) for name, tree in db._catalog.views.items()]
+
+
+def _view(name: str, tree: exp.Query, catalog: Catalog) -> TableInfo:
+    columns = (ColumnInfo(column, type_ or "", "") for column, type_ in view_columns(tree, catalog))
+    return TableInfo(name, "a view", tuple(columns))
 
 
 def _table(known: Table, policy: Policy, stored: Mapping[str, str]) -> TableInfo:

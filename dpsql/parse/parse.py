@@ -32,7 +32,13 @@ def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "
     if not statements:
         raise ParseError("there is no query", hint="write a SELECT, for example: SELECT count(*) FROM …")
     if len(statements) > 1:
-        raise refuse("one query at a time, please", statements[1], hint="send each SELECT on its own", kind=ParseError)
+        raise refuse(
+            "one query at a time, please",
+            statements[1],
+            hint="send each SELECT on its own",
+            kind=ParseError,
+            reason="statement",
+        )
     statement = statements[0]
     if isinstance(statement, exp.Subquery):
         extra = [name for name, part in statement.args.items() if part and name not in ("this", "alias")]
@@ -42,6 +48,7 @@ def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "
                 statement,
                 hint="move it inside the brackets",
                 kind=ParseError,
+                reason="clause",
             )
         statement = statement.unnest()
     if not isinstance(statement, exp.Query) or isinstance(statement, exp.Subquery):
@@ -147,4 +154,4 @@ def _wrong_kind(statement: exp.Expr) -> UnsupportedQuery | ParseError:
         hint = "use db.explain(…) or `dpsql explain` to see a query's plan, cost and error"
     if str(name).upper() == "SHOW":
         hint = hints[exp.Show]
-    return refuse(f"{str(name).upper().removesuffix('TABLE')} is not a query", statement, hint=hint)  # type: ignore[return-value]
+    return refuse(f"{str(name).upper().removesuffix('TABLE')} is not a query", statement, hint=hint, reason="statement")  # type: ignore[return-value]

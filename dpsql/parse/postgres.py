@@ -114,7 +114,7 @@ def _limit(node: exp.Expr) -> None:
 
 
 def _no(message: str, node: exp.Expr, instead: str) -> Error:
-    return refuse(f"{message} (read as PostgreSQL)", node, hint=f"write {instead}")
+    return refuse(f"{message} (read as PostgreSQL)", node, hint=f"write {instead}", reason="dialect")
 
 
 def _division(node: exp.Expr, aliases: Aliases) -> exp.Expr | None:

@@ -25,7 +25,14 @@ def name_of(node: exp.Expr) -> str:
 
 
 def refuse(
-    message: str, node: exp.Expr | Span | None, *, hint: str | None = None, kind: type[Error] = UnsupportedQuery
+    message: str,
+    node: exp.Expr | Span | None,
+    *,
+    hint: str | None = None,
+    kind: type[Error] = UnsupportedQuery,
+    reason: str | None = None,
 ) -> Error:
-    """An error about that node; the text itself is filled in by the conductor."""
-    return kind(message, hint=hint, span=node if isinstance(node, Span) else span_of(node))
+    """An error about that node, for a reason of the table `dpsql.refusals`; the conductor fills in the text itself."""
+    made = kind(message, hint=hint, span=node if isinstance(node, Span) else span_of(node))
+    made.reason = reason
+    return made

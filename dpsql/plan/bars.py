@@ -29,6 +29,7 @@ def bar_of(node: exp.Expr, rewrite: Callable[[exp.Expr], exp.Expr]) -> Bar:
             node,
             kind=ParseError,
             hint=f"write {name}(count(*)) or {name}(count(*), 0.9)",
+            reason="error-bar",
         )
     confidence = _confidence(name, operands[1]) if len(operands) == 2 else CONFIDENCE
     made = rewrite(operands[0].copy()).unnest()
@@ -44,6 +45,7 @@ def _confidence(name: str, node: exp.Expr) -> float:
         node,
         kind=ParseError,
         hint=f"write {name}(count(*), 0.95)",
+        reason="error-bar",
     )
 
 
@@ -54,14 +56,21 @@ def _check(name: str, node: exp.Expr, made: exp.Expr) -> None:
             f"{name} takes aggregates of one group; this mixes groups, or subqueries",
             node,
             hint="give the expression a column of its own, and read its error bar from result.intervals()",
+            reason="error-bar",
         )
     columns = [column.name for column in made.find_all(exp.Column)]
     if any(column.startswith("_b") for column in columns):
-        raise refuse(f"an error bar has no error bar: {name} takes an aggregate", node, hint=f"write {name}(count(*))")
+        raise refuse(
+            f"an error bar has no error bar: {name} takes an aggregate",
+            node,
+            hint=f"write {name}(count(*))",
+            reason="error-bar",
+        )
     if not any(column.startswith("_a") for column in columns):
         raise refuse(
             f"there is no noise in this, so no error bar: {name} takes an aggregate",
             node,
             kind=ParseError,
             hint=f"write {name}(count(*)), {name}(avg(x)) or {name}(sum(x) / count(*))",
+            reason="error-bar",
         )

@@ -16,6 +16,7 @@ from dpsql.parse.span import refuse, span_of
 from dpsql.plan.canonical import canonical
 from dpsql.plan.catalog import Catalog, PrivateTable, PublicTable, UnavailableTable
 from dpsql.plan.clauses import (
+    entitled,
     expanded,
     from_items,
     group_keys,
@@ -29,17 +30,20 @@ from dpsql.plan.clauses import (
     title_of,
     unaliased,
 )
+from dpsql.plan.extremes import answered_by_policy, constants
 from dpsql.plan.finishing import check_finishing
-from dpsql.plan.from_clause import Joined, Source, apart, read_from
+from dpsql.plan.from_clause import Joined, Source, apart, distinct, read_from
 from dpsql.plan.group import Grouping, has_aggregate
 from dpsql.plan.join import Part
 from dpsql.plan.join_refusals import SUBQUERY, check_exists
 from dpsql.plan.made import FromItem, Made, Open, Private
+from dpsql.plan.marks import computed_by_row, instead, marked, memberships, with_memberships
 from dpsql.plan.membership import Membership, conjuncts_of, in_conditions, split_where
 from dpsql.plan.nested import Describe, Nesting, closed, not_described
 from dpsql.plan.normal import conjunction, normal
-from dpsql.plan.outputs import grouped_places, key_places, open_output, release_output
+from dpsql.plan.outputs import grouped_places, key_places, open_output, release_output, united
 from dpsql.plan.plan import Bar, Family, Output, Plan, Release
+from dpsql.plan.probe import columns_of, is_probe, no_rows, with_rows
 from dpsql.plan.public_keys import public_values
 from dpsql.plan.read_windows import with_windows
 from dpsql.plan.relate import filtered, projected, unit_grouped
@@ -60,20 +64,36 @@ def build(query: exp.Query, catalog: Catalog, describe: Describe = not_described
 
     `describe` tells the types of a nested query's columns; it knows its text only, and no row.
     """
+    if is_probe(query):
+        return _probed(with_rows(query), catalog, describe)
+    builder, made = _walked(query, catalog, describe, top=True)
+    if isinstance(made, Private):
+        raise _lists_rows(made, query)
+    return builder.plan(made)
+
+
+def _probed(query: exp.Query, catalog: Catalog, describe: Describe) -> Plan:
+    """The columns of a query and no rows: of those that could not be listed, too."""
+    builder, made = _walked(query, catalog, describe, top=False)
+    if isinstance(made, Private):
+        return no_rows(*columns_of(made))
+    return no_rows(made.columns, describe(builder.plan(made)))
+
+
+def _walked(query: exp.Query, catalog: Catalog, describe: Describe, *, top: bool) -> tuple[_Builder, Made]:
     builder = _Builder(catalog, _names(query), nesting=Nesting(describe))
     _reserved(query)
     with one_query():
-        made = builder.query(query.copy(), {}, top=True)
+        return builder, builder.query(query.copy(), {}, top=top)
+
+
+def columns_of_query(query: exp.Query, catalog: Catalog) -> list[tuple[str, str | None]]:
+    """The columns of a query that may list rows, as a subquery may; types where its rows are private."""
+    made = _Builder(catalog, _names(query)).query(query, {})
     if isinstance(made, Private):
-        raise _lists_rows(made, query)
-    assert isinstance(made.node, exp.Query)
-    tables = {*builder.public, *(release.name for release in builder.releases)}
-    trees = [made.node, *(bar.expression for release in builder.releases for bar in release.bars)]
-    for tree in trees:
-        check_finishing(tree, tables)
-    public = sorted(builder.public & {table.name for tree in trees for table in tree.find_all(exp.Table)})
-    families, nested = tuple(builder.families), tuple(builder.nesting.made)
-    return Plan(tuple(builder.releases), made.node, tuple(public), made.outputs, made.row, families, nested)
+        return [(field.name, str(field.type)) for field in made.relation.fields]
+    check_finishing(made.node, {table.name for table in made.node.find_all(exp.Table)})
+    return [(output.name, None) for output in made.outputs]
 
 
 def _names(query: exp.Expr) -> frozenset[str] | None:
@@ -87,7 +107,13 @@ def _reserved(query: exp.Query) -> None:
     """A name like `_r0` is a released table's, `_v0` that of a value; the analyst's own would stand before it."""
     for node in query.find_all(exp.CTE, exp.TableAlias):
         if fold(node.alias_or_name).startswith(("_r", "_s", "_v", "_d")) and node.alias_or_name[2:].isdigit():
-            raise refuse(f"the name {node.alias_or_name} is reserved", node, kind=ParseError, hint="take another name")
+            raise refuse(
+                f"the name {node.alias_or_name} is reserved",
+                node,
+                kind=ParseError,
+                hint="take another name",
+                reason="name",
+            )
 
 
 def _lists_units(made: Private, node: exp.Expr, unit: str) -> Error:
@@ -95,6 +121,7 @@ def _lists_units(made: Private, node: exp.Expr, unit: str) -> Error:
         f"this query would show each {unit} of {made.name}, which is private",
         node,
         hint=f"aggregate once more: SELECT avg(n) FROM (SELECT {unit}, count(*) AS n FROM … GROUP BY {unit})",
+        reason="unit-key",
     )
 
 
@@ -104,6 +131,7 @@ def _lists_rows(made: Private, node: exp.Expr) -> Error:
         f"this query would list rows of {made.name}, which are private",
         node,
         hint=f"ask for an aggregate, for example SELECT count(*) FROM {table}, or add GROUP BY",
+        reason="rows",
     )
 
 
@@ -122,6 +150,18 @@ class _Builder:
     families: list[Family] = field(default_factory=list)
     nesting: Nesting = field(default_factory=Nesting)
     shadowed: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+    def plan(self, made: Open) -> Plan:
+        """The plan of what the walk made."""
+        assert isinstance(made.node, exp.Query)
+        tables = {*self.public, *(release.name for release in self.releases)}
+        trees = [made.node, *(bar.expression for release in self.releases for bar in release.bars)]
+        for tree in trees:
+            check_finishing(tree, tables)
+        public = sorted(self.public & {table.name for tree in trees for table in tree.find_all(exp.Table)})
+        families, nested, notes = tuple(self.families), tuple(self.nesting.made), tuple(dict.fromkeys(self.notes))
+        return Plan(tuple(self.releases), made.node, tuple(public), made.outputs, made.row, families, nested, notes)
 
     # queries ------------------------------------------------------------------------------------------------------
 
@@ -136,7 +176,7 @@ class _Builder:
         elif isinstance(node, exp.Select):
             made = self._select(node, inside, top=top)
         else:
-            raise refuse(f"{node.key.upper()} is not supported", node, hint="write a SELECT")
+            raise refuse(f"{node.key.upper()} is not supported", node, hint="write a SELECT", reason="clause")
         if isinstance(made, Private):
             return made
         return replace(made, around=ctes, key=() if takes_one_row(node) else made.key)
@@ -146,7 +186,7 @@ class _Builder:
         if with_ is None:
             return ctes
         if with_.args.get("recursive"):
-            raise refuse("WITH RECURSIVE is not supported", with_, hint="leave out RECURSIVE")
+            raise refuse("WITH RECURSIVE is not supported", with_, hint="leave out RECURSIVE", reason="clause")
         seen, kept = dict(ctes), []
         for cte in with_.expressions:
             made = _renamed(self.query(cte.this, seen), cte.args.get("alias"))
@@ -174,18 +214,20 @@ class _Builder:
         assert isinstance(left, Open) and isinstance(right, Open)
         for name, side, tree in (("this", left, trees[0]), ("expression", right, trees[1])):
             node.set(name, exp.Subquery(this=side.node) if isinstance(tree, exp.Subquery) else side.node)
-        noisy = [*(o.noisy for o in right.outputs), *(True for _ in left.outputs)]
-        return Open(node, tuple(Output(o.name, o.noisy or n) for o, n in zip(left.outputs, noisy, strict=False)))
+        return Open(node, united(left.outputs, right.outputs))
 
     # SELECT -------------------------------------------------------------------------------------------------------
 
     def _select(self, node: exp.Select, ctes: Mapping[str, Made], *, top: bool) -> Made:
         for name, part in node.args.items():
             if part and name not in _SELECT_PARTS:
-                raise refuse(f"{name.strip('_').upper()} is not supported", node, hint="leave it out")
+                raise refuse(f"{name.strip('_').upper()} is not supported", node, hint="leave it out", reason="clause")
         sources = [(span_of(s), *self._source(s, ctes)) for s in from_items(node)]
         tables = tuple(t for _, _, made in sources if isinstance(made, Private) for t in made.tables)
         if tables:
+            self.notes += (notes := answered_by_policy(node, sources))
+            if notes and (known := constants(node)) is not None:
+                return known
             return self._private_select(node, sources, tables, ctes, top=top)
         return self._open_select(node, sources, ctes)
 
@@ -203,9 +245,8 @@ class _Builder:
         """The name and meaning of one item of FROM; open ones are rewritten in place."""
         only(node, {"this", "alias", "db", "catalog", "pivots", "joins"})
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
-            raise refuse(
-                "a join in brackets is not supported", node, hint="leave out the brackets, or write (SELECT …)"
-            )
+            hint = "leave out the name, or write (SELECT …)"
+            raise refuse("a join in brackets with a name is not supported", node, hint=hint, reason="clause")
         if isinstance(node, exp.Subquery):
             made = _renamed(self.query(node.this, ctes), node.args.get("alias"))
             if isinstance(made, Open):
@@ -213,7 +254,10 @@ class _Builder:
             return node.alias or "", made
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             raise refuse(
-                "table functions, files and lists cannot stand in FROM", node, hint=self.catalog.nearest(node.name)
+                "table functions, files and lists cannot stand in FROM",
+                node,
+                hint=self.catalog.nearest(node.name),
+                reason="table-function",
             )
         return node.alias or node.name, _renamed(self._table(node, ctes), node.args.get("alias"))
 
@@ -223,14 +267,18 @@ class _Builder:
             return ctes[fold(node.name)]
         found = self.catalog.find(node.name) if db in ("", "main", "public") and not node.catalog else None
         if found is None:
-            raise refuse(f"there is no table {node.name}", node, kind=ParseError, hint=self.catalog.nearest(node.name))
+            raise refuse(
+                f"there is no table {node.name}",
+                node,
+                kind=ParseError,
+                hint=self.catalog.nearest(node.name),
+                reason="name",
+            )
         if isinstance(found, PrivateTable):
             return Private(found.scan, (found,))
         if isinstance(found, UnavailableTable):
             raise refuse(
-                f"the table {found.name} cannot be queried yet: {found.reason}",
-                node,
-                hint=found.hint,
+                f"the table {found.name} cannot be queried yet: {found.reason}", node, hint=found.hint, reason="name"
             )
         public = found
         self.public.add(found.name)
@@ -253,6 +301,7 @@ class _Builder:
                 f"this subquery would list rows of {made.name}, which are private",
                 node,
                 hint="aggregate inside the subquery",
+                reason="rows",
             )
         if isinstance(node, exp.Subquery):
             node.set("this", made.node)
@@ -315,9 +364,20 @@ class _Builder:
         }
         query = closed(made.node, around)
         for name in self.shadowed & {fold(table.name) for table in query.find_all(exp.Table)}:
-            raise refuse(f"two results are called {name}, and one is read below an aggregate", node, hint="rename one")
+            raise refuse(
+                f"two results are called {name}, and one is read below an aggregate",
+                node,
+                hint="rename one",
+                reason="name",
+            )
         if len({fold(name) for name in made.columns}) < len(made.columns):
-            raise refuse("two columns of this subquery have one name", node, kind=ParseError, hint="name them with AS")
+            raise refuse(
+                "two columns of this subquery have one name",
+                node,
+                kind=ParseError,
+                hint="name them with AS",
+                reason="subquery",
+            )
         return self.nesting.scan(query, made.outputs, (self.releases, self.families), self.public, made.key, node)
 
     def columns(self, query: exp.Select, ctes: Mapping[str, Made]) -> list[tuple[str, frozenset[str]]]:
@@ -348,7 +408,7 @@ class _Builder:
             title = title_of(item)
             inner = item.this if isinstance(item, exp.Alias) else item
             made = group.rewrite(inner.copy())
-            outputs.append(release_output(title, made, name))
+            outputs.append(release_output(title, made, name, group.aggregates))
             items.append(exp.alias_(made, title, quoted=True))
         finishing = exp.Select(expressions=items)
         if node.args.get("having") is not None:
@@ -406,11 +466,12 @@ class _Builder:
         top: bool,
     ) -> Made:
         no_histogram(node)
+        entitled(node)
         joined, values = self._from(node, sources), find_values(self, node, sources, ctes)
-        aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
-        relation, scope = self._chosen(node, joined, aliases, ctes, values)
-        source = Private(relation, tables)
+        _, scope = self._chosen(node, joined, _aliases(node), ctes, values)
         node.set("expressions", expanded(node, scope))
+        scope = replace(self._marked(computed_by_row(node), scope, ctes), aliases=_aliases(node))
+        source = Private(scope.relation, tables)
         if not is_grouped(node):
             if top and node.args.get("distinct") is None and any(e.find(exp.Window) for e in node.expressions):
                 raise _lists_rows(source, node)
@@ -428,6 +489,7 @@ class _Builder:
                 f"some of these grouping sets show each {owner}, which is private, and others mix the rows of all",
                 node.args["group"],
                 hint=f"GROUP BY {owner} alone in a subquery, and use ROLLUP above it",
+                reason="unit-key",
             )
         if owner is not None:
             if top:
@@ -447,6 +509,7 @@ class _Builder:
         where = node.args.get("where")
         plain, members = ([], []) if where is None else split_where(where.this)
         plain = [part for c in plain for part in conjuncts_of(c)] if values else plain
+        plain, with_marks = with_memberships(plain)
         later = [c for c in plain if reads_values(c, values)]
         own = [_condition(c, joined.scope(aliases)) for c in plain if c not in later]
         scope = Scope(joined.relation(own, self._unique), joined.tables, aliases)
@@ -457,7 +520,32 @@ class _Builder:
             scope = replace(scope, relation=filtered(scope.relation, condition))
         for member in members:
             scope = replace(scope, relation=self._member(member, scope, ctes))
+        if with_marks:
+            whole = exp.Where(this=exp.and_(*with_marks))
+            scope = self._marked([whole], scope, ctes)
+            scope = replace(scope, relation=filtered(scope.relation, _condition(whole.this, scope)))
         return scope.relation, scope
+
+    def _marked(self, roots: Sequence[exp.Expr], scope: Scope, ctes: Mapping[str, Made]) -> Scope:
+        """EXISTS and IN inside expressions become columns, which take their places in the tree."""
+        made: dict[str, exp.Expr] = {}
+        for member in (member for root in roots for member in memberships(root)):
+            text = member.node.sql("duckdb")
+            if text not in made:
+                scope, made[text] = self._mark(member, text, scope, ctes)
+            member.node.replace(made[text].copy())
+        return scope
+
+    def _mark(self, member: Membership, text: str, scope: Scope, ctes: Mapping[str, Made]) -> tuple[Scope, exp.Expr]:
+        inner, conditions, element, tables = self._inner(member, scope, ctes)
+        relation, names = scope.relation, []
+        for test in self._tests(replace(member, negated=True), scope, inner, element):
+            every = list(map(normal, [*conditions, *test]))
+            check_exists(relation, inner, every, (*scope.tables, *tables), member.node)
+            taken = {*(fold(f.name) for f in relation.fields), *map(fold, inner.names)}
+            names.append(distinct(text, taken))
+            relation = marked(relation, inner, conjunction(every), names[-1])
+        return replace(scope, relation=relation), instead(names, member)
 
     def _member(self, member: Membership, scope: Scope, ctes: Mapping[str, Made]) -> Relation:
         """[NOT] EXISTS and [NOT] IN as a filter of the rows."""
@@ -476,7 +564,9 @@ class _Builder:
         try:
             _, (one, two) = common((convert(member.operand, scope), element))
         except Mismatch as problem:
-            raise refuse(str(problem), member.node, kind=ParseError, hint="compare values of one kind") from None
+            raise refuse(
+                str(problem), member.node, kind=ParseError, hint="compare values of one kind", reason="types"
+            ) from None
         fields = {f.name: f for f in (*scope.relation.fields, *inner.fields)}
         return [[test] for test in in_conditions(one, two, fields, negated=member.negated)]
 
@@ -494,7 +584,13 @@ class _Builder:
         relation = self.rows(made, member.node)
         part = apart(relation, outer)
         if member.operand is not None and len(relation.fields) != 1:
-            raise refuse("a subquery of IN has one column", member.node, kind=ParseError, hint="select one column")
+            raise refuse(
+                "a subquery of IN has one column",
+                member.node,
+                kind=ParseError,
+                hint="select one column",
+                reason="subquery",
+            )
         column = Column(relation.fields[0].type, name=part.names[0])
         return part, [], column, (named(SUBQUERY, relation),)
 
@@ -503,7 +599,9 @@ class _Builder:
     ) -> tuple[Part, list[Expression], Expression, tuple[Named, ...]]:
         sources = [(span_of(s), *self._source(s, ctes)) for s in from_items(query)]
         if not sources:
-            raise refuse("this subquery has no FROM", member.node, hint="list the constants: x IN (1, 2)")
+            raise refuse(
+                "this subquery has no FROM", member.node, hint="list the constants: x IN (1, 2)", reason="subquery"
+            )
         joined, values = self._from(query, sources), find_values(self, query, sources, ctes)
         where = query.args.get("where")
         plain, members = ([], []) if where is None else split_where(where.this)
@@ -524,7 +622,13 @@ class _Builder:
         if member.operand is not None:
             items = expanded(query, both.inner)
             if len(items) != 1:
-                raise refuse("a subquery of IN has one column", member.node, kind=ParseError, hint="select one column")
+                raise refuse(
+                    "a subquery of IN has one column",
+                    member.node,
+                    kind=ParseError,
+                    hint="select one column",
+                    reason="subquery",
+                )
             element = convert(unaliased(items[0]), both)
         shown = tuple(
             replace(t, columns=tuple(replace(e, field=names[e.field]) for e in t.columns)) for t in scope.tables
@@ -570,11 +674,14 @@ class _Builder:
         return distinct_rows(made)
 
 
+def _aliases(node: exp.Select) -> dict[str, exp.Expr]:
+    return {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+
+
 def _with_windows(node: exp.Select, scope: Scope) -> Scope:
     """The scope after window functions and QUALIFY, which are taken out of the tree."""
     relation = with_windows(node, scope)
-    aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
-    scope = replace(scope, relation=relation, aliases=aliases)
+    scope = replace(scope, relation=relation, aliases=_aliases(node))
     qualify = node.args.get("qualify")
     if qualify is not None:
         scope = replace(scope, relation=filtered(relation, _condition(qualify.this, scope)))
@@ -594,7 +701,7 @@ def _titled(relation: Relation, names: Sequence[str]) -> Relation:
 def _condition(node: exp.Expr, scope: Resolver) -> Expression:
     made = convert(node, scope)
     if made.type != BOOLEAN:
-        raise refuse("WHERE takes a condition", node, kind=ParseError, hint="compare: WHERE x > 0")
+        raise refuse("WHERE takes a condition", node, kind=ParseError, hint="compare: WHERE x > 0", reason="types")
     return made
 
 
@@ -615,6 +722,6 @@ def _renamed(made: Made, alias: exp.Expr | None) -> Made:
         outputs = [replace(o, name=n) for o, n in zip(made.outputs, names, strict=False)]
         return replace(made, outputs=(*outputs, *made.outputs[len(names) :]))
     if len(names) > len(made.relation.fields):
-        raise refuse("there are more names than columns", alias, kind=ParseError)
+        raise refuse("there are more names than columns", alias, kind=ParseError, reason="name")
     kept = [f.name for f in made.relation.fields][len(names) :]
     return Private(_titled(made.relation, [*names, *kept]), made.tables)

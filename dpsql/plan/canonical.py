@@ -16,18 +16,21 @@ the copies would grow beyond MOST_NODES; then the projection stays, and the rele
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dpsql.expressions.expression import Call, Column, Expression, columns_of
 from dpsql.expressions.write import order, write
+from dpsql.plan.canonical_joins import renamed_inner, renamed_outer
 from dpsql.plan.join import Exists, Inner, Outer, Part
+from dpsql.plan.mark import Marked
 from dpsql.plan.normal import TRUE, conjunction, conjuncts, normal
 from dpsql.plan.plan import Release
 from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relation import Aggregate, Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
-from dpsql.plan.released import ReleasedScan
+from dpsql.plan.released import ReleasedScan, released_in, with_digests
 from dpsql.plan.set_operations import UnionAll
 from dpsql.plan.window import Over, Windowed
 from dpsql.policy.names import fold
@@ -82,6 +85,8 @@ def describe_relation(relation: Relation) -> list[Any]:
             return [kind, _describe_part(left), _describe_part(right), write(condition)]
         case Exists(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
             return ["exists", relation.negated, describe_relation(source), _describe_part(inner), write(condition)]
+        case Marked(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
+            return ["mark", relation.mark, describe_relation(source), _describe_part(inner), write(condition)]
         case UnionAll(parts=sides):
             return ["union all", [describe_relation(p) for p in sides], _names(relation)]
         case Windowed(source=Relation() as source, calls=calls):
@@ -113,7 +118,8 @@ def write_over(over: Over) -> list[Any]:
 def write_aggregate(aggregate: Aggregate) -> list[Any]:
     """An aggregate as a JSON value."""
     argument = None if aggregate.argument is None else write(aggregate.argument)
-    return [aggregate.function, argument, aggregate.distinct]
+    written = [aggregate.function, argument, aggregate.distinct]
+    return written if aggregate.at is None else [*written, str(aggregate.at)]
 
 
 def _relation(relation: Relation, read: Sequence[Expression]) -> tuple[Relation, Names]:
@@ -128,7 +134,17 @@ def _relation(relation: Relation, read: Sequence[Expression]) -> tuple[Relation,
             return _inlined(source, [i for i in items if i.name in used], read)
         case UnitGroup(source=Relation() as source):
             return _grouped(relation, source, read)
+        case Inner():
+            return renamed_inner(relation, _place)
+        case Outer():
+            return renamed_outer(relation)
     return relation, _columns([f.name for f in relation.fields], relation)
+
+
+def _place(part: Relation) -> str:
+    """A text by which the parts of a join are put in order; a nested result, without content yet, has its name."""
+    known = with_digests(part, {scan.table: scan.digest or scan.table for scan in released_in(part)})
+    return json.dumps(describe_relation(known))
 
 
 def _and(source: Relation, condition: Expression) -> Relation:

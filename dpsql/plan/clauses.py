@@ -18,31 +18,67 @@ from dpsql.policy.names import fold
 
 
 def from_items(node: exp.Select) -> list[exp.Expr]:
-    """The items of FROM, joined ones included."""
-    from_ = node.args.get("from_")
-    items = [from_.this] if from_ is not None else []
+    """The items of FROM from left to right: joined ones included, brackets around joins opened."""
     if node.args.get("laterals"):
-        raise refuse("LATERAL is not supported", node.args["laterals"][0], hint="use a subquery in FROM")
-    holders = [node, *items]
-    return items + [join.this for holder in holders for join in holder.args.get("joins") or ()]
+        raise refuse(
+            "LATERAL is not supported", node.args["laterals"][0], hint="use a subquery in FROM", reason="clause"
+        )
+    from_ = node.args.get("from_")
+    return [leaf for part in ([] if from_ is None else [from_.this, *joins_of(node)]) for leaf in _leaves(part)]
+
+
+def joins_of(node: exp.Expr) -> list[exp.Expr]:
+    """The joins that are written beside an item, or after the first one of a SELECT."""
+    return list(node.args.get("joins") or ())
+
+
+def bracketed(item: exp.Expr) -> exp.Expr | None:
+    """What stands inside brackets that hold a join and not a query; None if there are none."""
+    inner = item
+    while isinstance(inner, exp.Subquery) and not inner.args.get("alias"):
+        inner = inner.this
+    return inner if inner is not item and isinstance(inner, exp.Table) else None
+
+
+def _leaves(part: exp.Expr) -> list[exp.Expr]:
+    item = part.this if isinstance(part, exp.Join) else part
+    inner = bracketed(item)
+    own = _leaves(inner) if inner is not None else [item]
+    return own + [leaf for join in joins_of(item) for leaf in _leaves(join)]
 
 
 def only(node: exp.Expr, known: set[str]) -> None:
     """Refuse any part of a FROM item that is not known."""
     for name, part in node.args.items():
         if part and (name not in known or name == "pivots"):
-            raise refuse(f"{name.strip('_').upper()} in FROM is not supported", node, hint="leave it out")
+            raise refuse(
+                f"{name.strip('_').upper()} in FROM is not supported", node, hint="leave it out", reason="clause"
+            )
 
 
 def subqueries(node: exp.Select) -> list[exp.Expr]:
     """The outermost subqueries in expressions (not in FROM, not in WITH)."""
     found = []
-    for name in ("expressions", "where", "group", "having", "order", "qualify", "joins"):
+    for name in ("expressions", "where", "group", "having", "order", "qualify"):
         parts = node.args.get(name)
         for part in parts if isinstance(parts, list) else [parts]:
-            root = part.args.get("on") if isinstance(part, exp.Join) else part
-            if isinstance(root, exp.Expr):
-                found += _outermost(root)
+            if isinstance(part, exp.Expr):
+                found += _outermost(part)
+    from_ = node.args.get("from_")
+    for join in _all_joins([*([] if from_ is None else [from_.this]), *joins_of(node)]):
+        if isinstance(join.args.get("on"), exp.Expr):
+            found += _outermost(join.args["on"])
+    return found
+
+
+def _all_joins(parts: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """The joins of FROM, those in brackets too."""
+    found: list[exp.Expr] = []
+    for part in parts:
+        item = part.this if isinstance(part, exp.Join) else part
+        inner = bracketed(item)
+        found += ([part] if isinstance(part, exp.Join) else []) + _all_joins([inner] if inner is not None else [])
+        found += _all_joins(joins_of(item))
     return found
 
 
@@ -59,7 +95,12 @@ def no_more(node: exp.Subquery) -> None:
     for name, part in node.args.items():
         if part and name not in ("this", "alias", "with_"):
             word = name.strip("_").upper()
-            raise refuse(f"{word} after the closing bracket is not supported", node, hint="move it inside the brackets")
+            raise refuse(
+                f"{word} after the closing bracket is not supported",
+                node,
+                hint="move it inside the brackets",
+                reason="clause",
+            )
 
 
 def no_limit(node: exp.Select, *parts: str) -> None:
@@ -71,10 +112,16 @@ def no_limit(node: exp.Select, *parts: str) -> None:
                 f"{part.upper()} on private rows would choose rows of some people by those of others",
                 clause if isinstance(clause, exp.Expr) else node,
                 hint=f"put {part.upper()} on the outermost query, above the aggregate",
+                reason="choice-of-rows",
             )
     distinct = node.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
-        raise refuse("DISTINCT ON private rows is not supported", distinct, hint="use GROUP BY with the unit")
+        raise refuse(
+            "DISTINCT ON private rows is not supported",
+            distinct,
+            hint="use GROUP BY with the unit",
+            reason="choice-of-rows",
+        )
 
 
 def no_histogram(node: exp.Select) -> None:
@@ -87,6 +134,7 @@ def no_histogram(node: exp.Select) -> None:
                 call,
                 hint=f"count by value: SELECT {it}, count(*) … GROUP BY {it}; a number with many values by ranges: "
                 f"GROUP BY width_bucket({it}, 0, 100, 10)",
+                reason="clause",
             )
 
 
@@ -97,6 +145,13 @@ def title_of(item: exp.Expr) -> str:
     return item.sql("duckdb", normalize_functions="lower")
 
 
+def entitled(node: exp.Select) -> None:
+    """A column without a name is called by its text, also where that is about to change."""
+    for item in node.expressions:
+        if not isinstance(item, exp.Alias | exp.Column | exp.Star) and item.find(exp.Window, exp.Query) is not None:
+            item.replace(exp.alias_(item.copy(), title_of(item), quoted=True))
+
+
 def expanded(node: exp.Select, scope: Scope) -> list[exp.Expr]:
     """The SELECT list with `*` and `t.*` replaced by the fields."""
     items: list[exp.Expr] = []
@@ -105,7 +160,9 @@ def expanded(node: exp.Select, scope: Scope) -> list[exp.Expr]:
         if not isinstance(star, exp.Star):
             items.append(item)
         elif any(star.args.get(part) for part in ("except_", "replace", "rename", "except")):
-            raise refuse("* with EXCLUDE, REPLACE or RENAME is not supported", item, hint="list the columns")
+            raise refuse(
+                "* with EXCLUDE, REPLACE or RENAME is not supported", item, hint="list the columns", reason="clause"
+            )
         else:
             items += scope.listed(item.table if isinstance(item, exp.Column) else "")
     return items
@@ -150,7 +207,10 @@ def _group_key(key: exp.Expr, node: exp.Select, scope: Scope) -> Expression:
         position = int(key.name) if key.name.isdigit() else 0
         if not 1 <= position <= len(node.expressions):
             raise refuse(
-                f"GROUP BY {key.name}: there are {len(node.expressions)} columns in SELECT", key, kind=ParseError
+                f"GROUP BY {key.name}: there are {len(node.expressions)} columns in SELECT",
+                key,
+                kind=ParseError,
+                reason="group-key",
             )
         chosen = unaliased(node.expressions[position - 1])
         if has_aggregate(chosen):
@@ -159,6 +219,7 @@ def _group_key(key: exp.Expr, node: exp.Select, scope: Scope) -> Expression:
                 key,
                 kind=ParseError,
                 hint="group by a column that is not an aggregate",
+                reason="group-key",
             )
         return convert(chosen, scope)
     return convert(key, scope)

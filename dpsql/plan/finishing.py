@@ -63,22 +63,37 @@ def check_finishing(query: exp.Expr, tables: Collection[str]) -> None:
                 f"{node.name.upper()} stands beside the aggregate that it is about, in the same SELECT",
                 node,
                 hint=f"write SELECT count(*) AS n, {node.name.upper()}(count(*)) AS bar FROM … and read bar out here",
+                reason="error-bar",
             )
         if isinstance(node, exp.Anonymous) and node.name.lower() not in _NAMES | CALLED.keys():
             raise refuse(
-                f"the function {node.name} is not allowed", node, hint="use plain arithmetic, CASE or a window"
+                f"the function {node.name} is not allowed",
+                node,
+                hint="use plain arithmetic, CASE or a window",
+                reason="above",
             )
         if isinstance(node, exp.Table) and (not isinstance(node.this, exp.Identifier) or node.db or node.catalog):
-            raise refuse("table functions are not allowed", node, hint="select from tables of the policy")
+            raise refuse(
+                "table functions are not allowed",
+                node,
+                hint="select from tables of the policy",
+                reason="table-function",
+            )
         if isinstance(node, exp.Table) and node.name not in known:
-            raise refuse(f"there is no table {node.name} here", node, hint="select from it in FROM, or in a subquery")
+            raise refuse(
+                f"there is no table {node.name} here",
+                node,
+                hint="select from it in FROM, or in a subquery",
+                reason="name",
+            )
         if isinstance(node, exp.Limit | exp.Offset) and not isinstance(node.expression, exp.Literal):
-            raise refuse(f"{node.key.upper()} takes a number", node, hint="write LIMIT 10")
+            raise refuse(f"{node.key.upper()} takes a number", node, hint="write LIMIT 10", reason="above")
         if isinstance(node, exp.Div) and node.args.get("typed"):
             raise refuse(
                 "PostgreSQL divides whole numbers without a remainder, and whether these are whole is not evident",
                 node,
                 hint="write x::numeric / y, or x::bigint / y::bigint",
+                reason="dialect",
             )
         if isinstance(node, _FORBIDDEN):
-            raise refuse(f"{node.key.upper()} is not allowed", node, hint="leave it out")
+            raise refuse(f"{node.key.upper()} is not allowed", node, hint="leave it out", reason="above")

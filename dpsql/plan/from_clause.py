@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -13,6 +13,7 @@ from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BOOLEAN
 from dpsql.expressions.typing import Mismatch, call, common
 from dpsql.parse.span import refuse
+from dpsql.plan.clauses import bracketed, joins_of
 from dpsql.plan.join import Part, whole
 from dpsql.plan.join_refusals import check_exists, check_inner, check_outer
 from dpsql.plan.lookup import Unique
@@ -59,6 +60,11 @@ class Joined:
         check_inner(self.parts, every, self.tables, self.span, unique)
         return joined(self.parts, every, unique)
 
+    def part(self, unique: Unique) -> Part:
+        """All of it as one side of a join."""
+        alone = len(self.parts) == 1 and not self.conditions
+        return self.parts[0] if alone else whole(self.relation((), unique))
+
     def beside(self, other: Joined, conditions: Sequence[Expression] = ()) -> Joined:
         """Both, joined inner."""
         every = (*self.conditions, *other.conditions, *conditions)
@@ -66,16 +72,28 @@ class Joined:
 
 
 def read_from(node: exp.Select, sources: Sequence[Source], unique: Unique) -> Joined:
-    """The items of FROM, joined as the clause says."""
-    leaves = _leaves(_named(sources) if len(sources) > 1 else sources)
-    joins = node.args.get("joins") or []
-    trees = [leaves[0]]
-    for join, leaf in zip(joins, leaves[1:], strict=True):
+    """The items of FROM, joined as the clause says; `sources` are those of `from_items`."""
+    leaves = iter(_leaves(_named(sources) if len(sources) > 1 else sources))
+    return _sequence(_item(node.args["from_"].this, leaves, unique), joins_of(node), leaves, unique)
+
+
+def _item(item: exp.Expr, leaves: Iterator[Joined], unique: Unique) -> Joined:
+    """An item, with what is joined to it inside its brackets or before the ON of a join around it."""
+    inner = bracketed(item)
+    first = next(leaves) if inner is None else _item(inner, leaves, unique)
+    return _sequence(first, joins_of(item), leaves, unique)
+
+
+def _sequence(first: Joined, joins: Sequence[exp.Expr], leaves: Iterator[Joined], unique: Unique) -> Joined:
+    """Joins from left to right; a comma binds less than they do."""
+    trees = [first]
+    for join in joins:
         _known(join)
+        item = _item(join.this, leaves, unique)
         if _is_comma(join):
-            trees.append(leaf)
+            trees.append(item)
         else:
-            trees[-1] = _join(trees[-1], leaf, join, unique)
+            trees[-1] = _join(trees[-1], item, join, unique)
     made = trees[0]
     for tree in trees[1:]:
         made = made.beside(tree)
@@ -99,7 +117,9 @@ def _leaves(sources: Sequence[Source]) -> list[Joined]:
             seen[fold(field.name)] = seen.get(fold(field.name), 0) + 1
         if sum(fold(source.name) == fold(other.name) for other in sources if source.name) > 1:
             hint = "give one of them another name: FROM orders AS a, orders AS b"
-            raise refuse(f"the name {source.name} stands twice in FROM", source.span, kind=ParseError, hint=hint)
+            raise refuse(
+                f"the name {source.name} stands twice in FROM", source.span, kind=ParseError, hint=hint, reason="name"
+            )
     taken = {name for name, times in seen.items() if times == 1}
     leaves = []
     for source in sources:
@@ -126,7 +146,6 @@ def apart(relation: Relation, outer: Scope, names: Sequence[str] | None = None) 
 
 _PARTS = {"this", "on", "using", "kind", "side", "method"}
 _METHODS = {
-    "NATURAL": "name the columns: JOIN … USING (column)",
     "ASOF": "compare with >= and <=, or group by a date part on both sides",
     "POSITIONAL": "join on a key: JOIN … ON a.key = b.key",
 }
@@ -135,19 +154,22 @@ _METHODS = {
 def _known(join: exp.Expr) -> None:
     """Refuse what is not read here."""
     kind, side, method = (str(join.args.get(part) or "").upper() for part in ("kind", "side", "method"))
-    if method:
+    if method and method != "NATURAL":
         hint = _METHODS.get(method, "write JOIN … ON")
-        raise refuse(f"{method} JOIN is not supported with private rows", join, hint=hint)
+        raise refuse(f"{method} JOIN is not supported with private rows", join, hint=hint, reason="clause")
     extra = [name for name, part in join.args.items() if part and name not in _PARTS]
     if extra or kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI") or (side and kind in ("SEMI", "ANTI")):
         word = extra[0] if extra else f"{side} {kind}".strip()
-        raise refuse(f"{word.upper()} in a join is not supported", join, hint="write [LEFT | RIGHT | FULL] JOIN … ON")
-    if join.this.args.get("joins"):
-        raise refuse("a join inside a join is not supported", join.this, hint="write each ON after its own JOIN")
+        raise refuse(
+            f"{word.upper()} in a join is not supported",
+            join,
+            hint="write [LEFT | RIGHT | FULL] JOIN … ON",
+            reason="clause",
+        )
 
 
 def _is_comma(join: exp.Expr) -> bool:
-    return not any(join.args.get(part) for part in ("on", "using", "kind", "side"))
+    return not any(join.args.get(part) for part in ("on", "using", "kind", "side", "method"))
 
 
 def _join(left: Joined, right: Joined, join: exp.Expr, unique: Unique) -> Joined:
@@ -157,10 +179,10 @@ def _join(left: Joined, right: Joined, join: exp.Expr, unique: Unique) -> Joined
     conditions += [condition for _, _, condition in equal]
     kind, side = (str(join.args.get(part) or "").upper() for part in ("kind", "side"))
     if kind in ("SEMI", "ANTI"):
-        source = left.relation((), unique)
+        source, inner = left.relation((), unique), right.part(unique)
         condition = conjunction(map(normal, conditions))
-        check_exists(source, right.parts[0], [condition], both.tables, join)
-        made = existing(source, right.parts[0], condition, negated=kind == "ANTI")
+        check_exists(source, inner, [condition], both.tables, join)
+        made = existing(source, inner, condition, negated=kind == "ANTI")
         return replace(left, parts=(whole(made),), conditions=())
     if not side:
         tables = _merged_tables(both.tables, {two: None for _, two, _ in equal})
@@ -171,14 +193,16 @@ def _join(left: Joined, right: Joined, join: exp.Expr, unique: Unique) -> Joined
 def _on(join: exp.Expr, scope: Scope) -> list[Expression]:
     made = convert(join.args["on"], scope)
     if made.type != BOOLEAN:
-        raise refuse("ON takes a condition", join.args["on"], kind=ParseError, hint="compare: ON a.key = b.key")
+        raise refuse(
+            "ON takes a condition", join.args["on"], kind=ParseError, hint="compare: ON a.key = b.key", reason="types"
+        )
     return [made]
 
 
 def _using(join: exp.Expr, left: Joined, right: Joined) -> list[tuple[str, str, Expression]]:
     """The columns of USING: the field on either side, and that they are equal."""
     made: list[tuple[str, str, Expression]] = []
-    for name in join.args.get("using") or ():
+    for name in join.args.get("using") or _natural(join, left, right):
         column = exp.column(name.name, quoted=True)
         column.meta.update(name.meta)
         one, two = left.scope().column(column), right.scope().column(column)
@@ -186,9 +210,22 @@ def _using(join: exp.Expr, left: Joined, right: Joined) -> list[tuple[str, str, 
         try:
             _, sides = common((one, two))
         except Mismatch as problem:
-            raise refuse(str(problem), name, kind=ParseError, hint="join columns of one kind") from None
+            raise refuse(str(problem), name, kind=ParseError, hint="join columns of one kind", reason="types") from None
         made.append((one.name, two.name, call("eq", BOOLEAN, *sides)))
     return made
+
+
+def _natural(join: exp.Expr, left: Joined, right: Joined) -> list[exp.Expr]:
+    """The columns that both sides of a NATURAL JOIN have."""
+    if str(join.args.get("method") or "").upper() != "NATURAL":
+        return []
+    ones, twos = ([e.column for t in side.tables for e in t.columns if e.bare is not None] for side in (left, right))
+    names = [name for name in dict.fromkeys(ones) if fold(name) in map(fold, twos)]
+    if not names:
+        raise refuse(
+            "a NATURAL JOIN needs columns of the same name", join, kind=ParseError, hint="say what is equal: JOIN … ON"
+        )
+    return [exp.to_identifier(name, quoted=True) for name in names]
 
 
 def _merged_tables(tables: Sequence[Named], bare: Mapping[str, str | None]) -> tuple[Named, ...]:
@@ -208,9 +245,9 @@ def _outer(
     join: exp.Expr,
     unique: Unique,
 ) -> Joined:
-    one = left.parts[0] if len(left.parts) == 1 and not left.conditions else whole(left.relation((), unique))
+    one, two = left.part(unique), right.part(unique)
     tables, condition = (*left.tables, *right.tables), conjunction(map(normal, conditions))
-    first, second = (right.parts[0], one) if side == "RIGHT" else (one, right.parts[0])
+    first, second = (two, one) if side == "RIGHT" else (one, two)
     check_outer(first, second, side, [condition], tables, join, unique)
     merged: list[tuple[str, str, str]] = []
     bare: dict[str, str | None] = {two: None for _, two in equal}

@@ -19,6 +19,7 @@ from dpsql.expressions.types import DOUBLE, Kind, integer
 from dpsql.expressions.typing import call, literal
 from dpsql.parse.span import name_of, refuse
 from dpsql.plan.bars import bar_of, is_bar
+from dpsql.plan.choosing import argument_of, chooses, is_choosing, separated, to_choice
 from dpsql.plan.moments import composed
 from dpsql.plan.plan import Bar
 from dpsql.plan.relation import Aggregate
@@ -28,7 +29,6 @@ from dpsql.policy.names import fold
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Count: "count", exp.CountIf: "count", exp.ApproxDistinct: "count", exp.Sum: "sum", exp.Avg: "avg",
-    exp.Min: "min", exp.Max: "max",
 }  # fmt: skip
 _QUERY = (exp.Subquery, exp.Query)
 T = TypeVar("T", Aggregate, Bar)
@@ -37,14 +37,13 @@ MOST_AGGREGATES = 200
 
 def is_aggregate(node: exp.Expr) -> bool:
     """An aggregate call (with its FILTER) that is not a window function."""
-    if isinstance(node, exp.Filter):
-        return isinstance(node.this, exp.AggFunc) and not _is_window(node)
-    return isinstance(node, exp.AggFunc) and not _is_window(node)
+    call = node.this if isinstance(node, exp.Filter) else node
+    return isinstance(call, exp.AggFunc | exp.WithinGroup) and not _is_window(node)
 
 
 def _is_window(node: exp.Expr) -> bool:
     parent = node.parent
-    if isinstance(parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls) and parent.this is node:
+    if isinstance(parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup) and parent.this is node:
         return _is_window(parent)
     return isinstance(parent, exp.Window) and parent.this is node
 
@@ -54,17 +53,29 @@ def has_aggregate(node: exp.Expr) -> bool:
     return any(is_aggregate(part) for part in node.walk(prune=lambda n: isinstance(n, _QUERY) and n is not node))
 
 
-def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
+def to_aggregate(node: exp.Expr, scope: Scope, *, per_unit: bool = True) -> Aggregate:
     """The aggregate of a call; its FILTER becomes a CASE inside the argument."""
     where = None
     if isinstance(node, exp.Filter):
         where, node = _condition(node.expression.this, scope), node.this
+    if is_choosing(node):
+        chosen = _offered(convert(argument_of(node), scope), scope, node)
+        made = to_choice(node, chosen if where is None else _filtered(chosen, where))
+        if per_unit and made.function not in ("min", "max"):
+            raise refuse(
+                f"{name_of(node)} over the rows of one unit is not supported",
+                node,
+                hint="use MIN, MAX or AVG there",
+                reason="aggregate",
+            )
+        return made
     name = _FUNCTIONS.get(type(node))
     if name is None or len(node.expressions) > 0 or isinstance(node.this, exp.Order):
         raise refuse(
             f"the aggregate {name_of(node)} is not supported",
             node,
             hint="use COUNT, SUM or AVG; for a distribution, count rows by ranges: GROUP BY CASE WHEN … END",
+            reason="aggregate",
         )
     if isinstance(node, exp.CountIf):
         condition = _condition(node.this, scope)
@@ -73,13 +84,18 @@ def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
     inner, distinct = node.this, isinstance(node, exp.ApproxDistinct)
     if isinstance(inner, exp.Distinct):
         if len(inner.expressions) != 1:
-            raise refuse("DISTINCT over several columns is not supported", node, hint="count one column at a time")
+            raise refuse(
+                "DISTINCT over several columns is not supported",
+                node,
+                hint="count one column at a time",
+                reason="aggregate",
+            )
         inner, distinct = inner.expressions[0], True
-    argument = None if inner is None or isinstance(inner, exp.Star) else convert(inner, scope)
+    argument = None if inner is None or isinstance(inner, exp.Star) else _offered(convert(inner, scope), scope, node)
     if distinct and argument is None:
-        raise refuse("DISTINCT needs a column", node, kind=ParseError, hint="name one: count(DISTINCT x)")
-    if argument is not None and not scope.relation.offers(argument):
-        raise refuse("this aggregate reads a column that is not there", node, kind=ParseError)
+        raise refuse(
+            "DISTINCT needs a column", node, kind=ParseError, hint="name one: count(DISTINCT x)", reason="subquery"
+        )
     if name in ("sum", "avg"):
         argument = _summable(name, argument, node)
     if where is not None:
@@ -87,11 +103,23 @@ def to_aggregate(node: exp.Expr, scope: Scope) -> Aggregate:
     return Aggregate(name, argument, distinct)
 
 
+def _offered(argument: Expression, scope: Scope, node: exp.Expr) -> Expression:
+    if not scope.relation.offers(argument):
+        raise refuse("this aggregate reads a column that is not there", node, kind=ParseError, reason="name")
+    return argument
+
+
 def _condition(node: exp.Expr, scope: Scope) -> Expression:
     """What FILTER and COUNT_IF take: a boolean; an implicit cast of anything else could fail on some row."""
     made = convert(node, scope)
     if made.type.kind not in (Kind.BOOLEAN, Kind.NULL):
-        raise refuse(f"a condition is needed, but this is {made.type}", node, kind=ParseError, hint="compare: x > 0")
+        raise refuse(
+            f"a condition is needed, but this is {made.type}",
+            node,
+            kind=ParseError,
+            hint="compare: x > 0",
+            reason="types",
+        )
     return made
 
 
@@ -106,6 +134,7 @@ def _summable(name: str, argument: Expression | None, node: exp.Expr) -> Express
             node,
             kind=ParseError,
             hint="use COUNT for rows, or cast the column: CAST(x AS DOUBLE)",
+            reason="types",
         )
     return argument
 
@@ -144,10 +173,12 @@ class Grouping:
             return grouping(node, places, self.keys.sets, self.column("_set"))
         if is_aggregate(node) and not self.per_unit and (made := composed(node, self.scope)) is not None:
             return self.rewrite(made)
+        if is_aggregate(node) and not self.per_unit and (each := separated(node)) is not None:
+            return self.rewrite(each)
         if is_aggregate(node):
             return self.column(f"_a{_place(self._allowed(node), self.aggregates)}")
         if is_bar(node) and not self.per_unit:
-            return self.column(f"_b{_place(bar_of(node, self.rewrite), self.bars)}")
+            return self.column(f"_b{_place(self._bar(node), self.bars)}")
         if isinstance(node, _QUERY):
             return self.subquery(node)
         if (key := self._key(node)) is not None:
@@ -168,22 +199,29 @@ class Grouping:
 
     def _allowed(self, node: exp.Expr) -> Aggregate:
         """Over one unit's rows every aggregate is unit-local; over all rows only those that can be released."""
-        aggregate = to_aggregate(node, self.scope)
-        if self.per_unit:
+        aggregate = to_aggregate(node, self.scope, per_unit=self.per_unit)
+        if self.per_unit or chooses(aggregate):
             return aggregate
-        if aggregate.function in ("min", "max"):
-            raise refuse(
-                f"{aggregate.function.upper()} of private rows would be the value of one person",
-                node,
-                hint="use AVG, or count rows by ranges: GROUP BY CASE WHEN … THEN … END",
-            )
         if aggregate.distinct and aggregate.function != "count":
             raise refuse(
                 f"{aggregate} is not supported: how much one value adds would depend on who else has it",
                 node,
                 hint=f"leave out DISTINCT, or count the values: count(DISTINCT {aggregate.argument})",
+                reason="aggregate",
             )
         return aggregate
+
+    def _bar(self, node: exp.Expr) -> Bar:
+        bar = bar_of(node, self.rewrite)
+        numbers = [int(c.name[2:]) for c in bar.expression.find_all(exp.Column) if c.name.startswith("_a")]
+        if any(chooses(self.aggregates[number]) for number in numbers):
+            raise refuse(
+                "a value that is chosen has no error bar: how far off its rank may be stands in the notes",
+                node,
+                hint="ask for the value itself, and see explain",
+                reason="error-bar",
+            )
+        return bar
 
     def _meant(self, node: exp.Expr) -> exp.Expr:
         """What GROUPING asks about: a SELECT alias stands for its expression unless a column has that name."""
@@ -213,4 +251,5 @@ class Grouping:
             node,
             kind=ParseError,
             hint=f"add {node.name} to GROUP BY, or aggregate it: {function}({node.name})",
+            reason="group-key",
         )

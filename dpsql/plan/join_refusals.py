@@ -61,6 +61,7 @@ def check_outer(
             f"this {side} JOIN would keep rows of a public table that belong to nobody",
             node,
             hint="use INNER JOIN: groups of a public key are shown anyway, also when they are empty",
+            reason="join",
         )
     if left.private and right.private:
         if left.relation.by_row or right.relation.by_row:
@@ -93,6 +94,7 @@ def _row_units(parts: Sequence[Part], tables: Sequence[Named], node: exp.Expr | 
         f"each row of {' and '.join(names)} is a unit of its own, so it cannot be joined with other private rows",
         node,
         hint=_APART,
+        reason="join",
     )
 
 
@@ -102,6 +104,7 @@ def _multiplied(node: exp.Expr | Span | None) -> Error:
         node,
         hint="join on a column that is unique in the public table (a PRIMARY KEY or UNIQUE constraint says so, or in a "
         "database file the rows themselves)",
+        reason="join",
     )
 
 
@@ -115,6 +118,7 @@ def _apart(
         f"rows of {names} are joined, but not by their owner: they could belong to different people",
         node,
         hint=_equal(*pairs[0], where) if pairs else _between(ones, twos, tables),
+        reason="join",
     )
 
 

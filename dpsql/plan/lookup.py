@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.expressions.types import Kind
 from dpsql.plan.join import Exists, Part, equations
+from dpsql.plan.mark import Marked
 from dpsql.plan.relation import Filter, Project, PublicScan, Relation, Scan, UnitGroup
 from dpsql.plan.released import ReleasedScan
 from dpsql.plan.window import Windowed
@@ -100,7 +101,7 @@ def _keys(relation: Relation) -> frozenset[str]:
             return frozenset(keys)
         case Filter(source=Relation() as source) | Exists(source=Relation() as source):
             return _keys(source)
-        case Windowed(source=Relation() as source):
+        case Windowed(source=Relation() as source) | Marked(source=Relation() as source):
             return _keys(source)
         case Project(source=Relation() as source, items=items):
             below = _keys(source)

@@ -26,7 +26,7 @@ class Membership:
 def split_where(condition: exp.Expr) -> tuple[list[exp.Expr], list[Membership]]:
     """The top-level conjuncts: plain ones, and those with a subquery. Without one, the condition stays whole."""
     parts = conjuncts_of(condition)
-    found = [(part, _membership(part)) for part in parts]
+    found = [(part, membership(part)) for part in parts]
     members = [member for _, member in found if member is not None]
     return ([part for part, member in found if member is None], members) if members else ([condition], [])
 
@@ -42,7 +42,8 @@ def conjuncts_of(node: exp.Expr) -> list[exp.Expr]:
     )
 
 
-def _membership(node: exp.Expr) -> Membership | None:
+def membership(node: exp.Expr) -> Membership | None:
+    """The EXISTS or IN that a condition is, in brackets or under NOT; None if it is something else."""
     negated, inner = False, node
     while isinstance(inner, exp.Not | exp.Paren):
         negated ^= isinstance(inner, exp.Not)

@@ -98,7 +98,9 @@ def _both(where: exp.Expr | None, other: exp.Expr) -> exp.Expr:
 
 def _variable(argument: exp.Expr, where: exp.Expr | None, call: exp.Expr, scope: Scope) -> _Variable:
     if isinstance(argument, exp.Distinct) or call.expressions:
-        raise refuse(f"DISTINCT in {name_of(call)} is not supported", call, hint="leave out DISTINCT")
+        raise refuse(
+            f"DISTINCT in {name_of(call)} is not supported", call, hint="leave out DISTINCT", reason="aggregate"
+        )
     if where is not None:
         argument = exp.Case(ifs=[exp.If(this=where.copy(), true=argument.copy())])
     made = convert(argument, scope)

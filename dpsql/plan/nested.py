@@ -33,7 +33,12 @@ MOST_NESTED = 20
 
 def not_described(plan: Plan) -> tuple[str, ...]:
     """For planning without a sealed database: nothing can be nested."""
-    raise refuse("a result with noise cannot be read below another aggregate here", None, hint="ask it by itself")
+    raise refuse(
+        "a result with noise cannot be read below another aggregate here",
+        None,
+        hint="ask it by itself",
+        reason="subquery",
+    )
 
 
 @dataclass(slots=True)
@@ -79,7 +84,9 @@ class Nesting:
         if same is not None:
             return same
         if len(self.made) >= MOST_NESTED:
-            raise refuse(f"one query may nest {MOST_NESTED} results", node, hint="ask for some of them first")
+            raise refuse(
+                f"one query may nest {MOST_NESTED} results", node, hint="ask for some of them first", reason="size"
+            )
         releases, families = made
         check_finishing(query, {*public, *(release.name for release in releases)})
         read = {table.name for table in query.find_all(exp.Table)}
@@ -104,6 +111,7 @@ def _known(output: Output, name: str, node: exp.Expr | Span | None) -> Type:
             f"the column {output.name} of this subquery has the type {name}, which cannot be read below an aggregate",
             node,
             hint=f"cast it: CAST({output.name} AS DOUBLE), or AS VARCHAR",
+            reason="subquery",
         )
     return type_
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dpsql.expressions.expression import Call, Column, Expression, Literal
 from dpsql.plan.join import Exists
+from dpsql.plan.mark import Marked
 from dpsql.plan.relation import Filter, Project, Relation
 from dpsql.plan.window import Windowed
 
@@ -48,6 +49,8 @@ def _numbering(relation: Relation) -> frozenset[str]:
             made = {n for n, c in calls if c.function == "row_number" and all(map(source.is_attribute, c.partition))}
             return _numbering(source) | made
         case Filter(source=Relation() as source) | Exists(source=Relation() as source):
+            return _numbering(source)
+        case Marked(source=Relation() as source):
             return _numbering(source)
         case Project(source=Relation() as source, items=items):
             below = _numbering(source)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from sqlglot import exp
 
+from dpsql.plan.choosing import chooses
 from dpsql.plan.clauses import title_of, unaliased
 from dpsql.plan.plan import Output
+from dpsql.plan.relation import Aggregate
 from dpsql.policy.names import fold
 
 
-def release_output(title: str, made: exp.Expr, release: str) -> Output:
-    """A column of a release's SELECT list."""
+def release_output(title: str, made: exp.Expr, release: str, aggregates: Sequence[Aggregate]) -> Output:
+    """A column of the SELECT list of a release with these aggregates."""
+    columns = {c.name for c in made.find_all(exp.Column) if c.table == release}
+    chosen = any(chooses(a) for i, a in enumerate(aggregates) if f"_a{i}" in columns)
     noisy = any(c.name.startswith("_a") and c.table == release for c in made.find_all(exp.Column))
     mixed = any(isinstance(n, exp.Window | exp.Subquery | exp.Query | exp.AggFunc) for n in made.walk())
     direct = (release, int(made.name[2:])) if noisy and isinstance(made, exp.Column) else None
-    return Output(title, noisy or mixed, direct, (release, made) if noisy and not mixed else None)
+    return Output(title, noisy or mixed, direct, (release, made) if noisy and not mixed else None, chosen)
 
 
 def open_output(item: exp.Expr, columns: Sequence[tuple[str, Output]], nested: bool) -> Output:
@@ -32,7 +37,8 @@ def open_output(item: exp.Expr, columns: Sequence[tuple[str, Output]], nested: b
     subquery = nested and any(isinstance(n, exp.Query | exp.Subquery) for n in inner.walk())
     looked_up = any(c.name.startswith(f"{c.table}.") for c in inner.find_all(exp.Column) if c.table)
     noisy = any(o.noisy for o in used) or counted or subquery or (nested and looked_up)
-    return Output(title_of(item), noisy, used[0].direct if isinstance(inner, exp.Column) and len(used) == 1 else None)
+    direct = used[0].direct if isinstance(inner, exp.Column) and len(used) == 1 else None
+    return Output(title_of(item), noisy, direct, chosen=any(o.chosen for o in used))
 
 
 def key_places(items: Sequence[exp.Expr], keys: int) -> tuple[int, ...] | None:
@@ -57,3 +63,12 @@ def grouped_places(node: exp.Select) -> tuple[int, ...] | None:
     ]  # fmt: skip
     places = [place for place in found if place is not None]
     return tuple(places) if len(places) == len(found) else None
+
+
+def united(left: Sequence[Output], right: Sequence[Output]) -> tuple[Output, ...]:
+    """The columns of a set operation: noisy, or chosen, if one of its sides is."""
+    pairs = zip_longest(left, right[: len(left)])
+    return tuple(
+        Output(one.name, two is None or one.noisy or two.noisy, chosen=two is not None and (one.chosen or two.chosen))
+        for one, two in pairs
+    )

@@ -12,6 +12,7 @@ from functools import reduce
 from dpsql.bounds.domain import Domain, intersect
 from dpsql.expressions.expression import Column, Expression, columns_of, substitute
 from dpsql.plan.join import Exists, Inner, Outer, Part, equations
+from dpsql.plan.mark import Marked
 from dpsql.plan.public import PublicData
 from dpsql.plan.relate_joins import joined
 from dpsql.plan.relation import Filter, Project, Relation, UnitGroup
@@ -35,7 +36,7 @@ def public_values(relation: Relation, key: Expression, public: PublicData, most:
         case UnitGroup(source=Relation() as source, keys=keys) if columns_of(key) <= {k.name for k in keys}:
             below = substitute(key, {k.name: k.expression for k in keys})
             return public_values(source, below, public, most)
-        case Windowed(source=Relation() as source) if source.offers(key):
+        case Windowed(source=Relation() as source) | Marked(source=Relation() as source) if source.offers(key):
             return public_values(source, key, public, most)
         case Inner():
             part = _public_part(relation, key)

@@ -13,7 +13,7 @@ from dpsql.expressions.expression import Expression
 from dpsql.expressions.types import Kind
 from dpsql.expressions.typing import Mismatch, common
 from dpsql.parse.span import name_of, refuse
-from dpsql.plan.clauses import title_of
+from dpsql.plan.clauses import entitled, title_of
 from dpsql.plan.computed import computed, outermost
 from dpsql.plan.from_clause import distinct
 from dpsql.plan.group import to_aggregate
@@ -38,7 +38,7 @@ def with_windows(node: exp.Select, scope: Scope) -> Relation:
     named = {fold(w.name): w for w in node.args.get("windows") or ()}
     relation, taken = scope.relation, {fold(f.name) for f in scope.relation.fields}
     made: dict[Over, str] = {}
-    _titled(node)
+    entitled(node)
     for clause in (*node.expressions, node.args.get("qualify")):
         for window in outermost(clause, exp.Window) if clause is not None else ():
             over = _over(window, named, scope)
@@ -48,25 +48,18 @@ def with_windows(node: exp.Select, scope: Scope) -> Relation:
     return windowed(relation, [(name, over) for over, name in made.items()]) if made else relation
 
 
-def _titled(node: exp.Select) -> None:
-    """A column without a name is called by its text, which is about to change."""
-    for item in node.expressions:
-        if not isinstance(item, exp.Alias | exp.Column) and item.find(exp.Window) is not None:
-            title = title_of(item)
-            item.replace(exp.alias_(item.copy(), title, quoted=True))
-
-
 def _over(node: exp.Expr, named: Mapping[str, exp.Expr], scope: Scope) -> Over:
     """One window function; its window may build upon a named one."""
     relation = scope.relation
     extra = [part for part, value in node.args.items() if value and part not in _CLAUSES]
     if extra:
-        raise refuse(f"{extra[0].upper()} in a window is not supported", node, hint="leave it out")
+        raise refuse(f"{extra[0].upper()} in a window is not supported", node, hint="leave it out", reason="window")
     if relation.by_row:
         raise refuse(
             "a window function over rows that are units of their own would mix rows of different people",
             node,
             hint="use it above the aggregate: SELECT key, sum(count(*)) OVER () FROM … GROUP BY key",
+            reason="window",
         )
     partition_by, order_by, spec = _parts(node, named, node)
     partition = tuple(convert(e, scope) for e in partition_by or ())
@@ -84,7 +77,13 @@ def _parts(node: exp.Expr, named: Mapping[str, exp.Expr], use: exp.Expr) -> tupl
         return own
     found = named.get(fold(base.name))
     if found is None:
-        raise refuse(f"there is no window {base.name}", use, kind=ParseError, hint="WINDOW w AS (PARTITION BY …)")
+        raise refuse(
+            f"there is no window {base.name}",
+            use,
+            kind=ParseError,
+            hint="WINDOW w AS (PARTITION BY …)",
+            reason="window",
+        )
     rest = {name: window for name, window in named.items() if window is not found}
     one, two, three = (mine or its for mine, its in zip(own, _parts(found, rest, use), strict=True))
     return one, two, three
@@ -98,13 +97,14 @@ def _global(node: exp.Expr, relation: Relation) -> Error:
         hint=f"add {unit} to PARTITION BY, or use the window above the aggregate"
         if unit is not None
         else "use it above the aggregate: SELECT key, sum(count(*)) OVER () FROM … GROUP BY key",
+        reason="window",
     )
 
 
 def _ordering(node: exp.Expr, scope: Scope) -> Ordering:
     made = convert(node.this, scope)
     if made.type.kind is Kind.NULL:
-        raise refuse("ORDER BY NULL orders nothing", node, kind=ParseError, hint="order by a column")
+        raise refuse("ORDER BY NULL orders nothing", node, kind=ParseError, hint="order by a column", reason="window")
     return Ordering(made, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
 
@@ -119,6 +119,7 @@ def _frame(spec: object, order: Sequence[Ordering], node: exp.Expr) -> Frame:
             f"{'EXCLUDE' if exclude else kind} in a window is not supported below the aggregate",
             node,
             hint="count rows: ROWS BETWEEN 3 PRECEDING AND CURRENT ROW",
+            reason="window",
         )
     start = _end(spec.args.get("start"), spec.args.get("start_side"), "PRECEDING", node)
     end = _end(spec.args.get("end") or "CURRENT ROW", spec.args.get("end_side"), "FOLLOWING", node)
@@ -127,9 +128,16 @@ def _frame(spec: object, order: Sequence[Ordering], node: exp.Expr) -> Frame:
             "RANGE by values is not supported below the aggregate: adding to a value could overflow",
             node,
             hint="count rows: ROWS BETWEEN 3 PRECEDING AND CURRENT ROW",
+            reason="window",
         )
     if start is not None and end is not None and start > end:
-        raise refuse("this frame ends before it begins", node, kind=ParseError, hint="write the earlier end first")
+        raise refuse(
+            "this frame ends before it begins",
+            node,
+            kind=ParseError,
+            hint="write the earlier end first",
+            reason="window",
+        )
     if start is None and end is None:
         return WHOLE
     if not order and kind == "RANGE":
@@ -145,7 +153,9 @@ def _end(bound: object, side: object, unbounded: str, node: exp.Expr) -> int | N
         return 0
     rows = _number(bound, node, 0) if isinstance(bound, exp.Expr) else None
     if rows is None:
-        raise refuse("this frame is not supported", node, hint="write ROWS BETWEEN 3 PRECEDING AND CURRENT ROW")
+        raise refuse(
+            "this frame is not supported", node, hint="write ROWS BETWEEN 3 PRECEDING AND CURRENT ROW", reason="window"
+        )
     return -rows if str(side).upper() == "PRECEDING" else rows
 
 
@@ -154,10 +164,16 @@ def _number(node: exp.Expr | None, where: exp.Expr, least: int) -> int | None:
     if node is None:
         return None
     if not isinstance(node, exp.Literal) or node.args.get("is_string") or not node.name.isdigit():
-        raise refuse("a number is needed here", where, kind=ParseError, hint="write a whole number, such as 1")
+        raise refuse(
+            "a number is needed here", where, kind=ParseError, hint="write a whole number, such as 1", reason="window"
+        )
     if not least <= int(node.name) <= MOST_NUMBER:
         raise refuse(
-            f"a number from {least} to {MOST_NUMBER:,} is needed here", where, kind=ParseError, hint="write another"
+            f"a number from {least} to {MOST_NUMBER:,} is needed here",
+            where,
+            kind=ParseError,
+            hint="write another",
+            reason="window",
         )
     return int(node.name)
 
@@ -194,6 +210,7 @@ def _checked(name: str, frame: Frame, node: exp.Expr, ignore_nulls: bool) -> Fra
             f"{name} over a frame that ends with the peers of the current row depends on the order of equal rows",
             node,
             hint=f"write the frame: {name}(x) OVER (PARTITION BY … ORDER BY … {_WHOLE})",
+            reason="window",
         )
     return frame
 
@@ -209,12 +226,12 @@ def _operands(name: str, inner: exp.Expr, node: exp.Expr, scope: Scope) -> tuple
     if name in ("lag", "lead"):
         number = 1 if number is None else number
     elif name == "nth_value" and number is None:
-        raise refuse("nth_value takes a number", node, kind=ParseError, hint="write nth_value(x, 2)")
+        raise refuse("nth_value takes a number", node, kind=ParseError, hint="write nth_value(x, 2)", reason="window")
     parts = [inner.this, *([inner.args["default"]] if inner.args.get("default") is not None else [])]
     try:
         _, args = common([convert(part, scope) for part in parts])
     except Mismatch as problem:
-        raise refuse(str(problem), node, kind=ParseError, hint="give values of one kind") from None
+        raise refuse(str(problem), node, kind=ParseError, hint="give values of one kind", reason="window") from None
     return number, args
 
 
@@ -224,4 +241,5 @@ def _unknown(node: exp.Expr) -> Error:
         node,
         hint="use row_number, rank, dense_rank, ntile, lag, lead, first_value, last_value, nth_value, count, sum, avg, "
         "min or max",
+        reason="window",
     )

@@ -14,6 +14,7 @@ from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer
 from dpsql.parse.span import refuse
 from dpsql.plan.join import Exists, Inner, Outer, Part, whole
+from dpsql.plan.mark import Marked
 from dpsql.plan.normal import conjunction, conjuncts, normal
 from dpsql.plan.numbered import rows_left
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, UnitGroup
@@ -23,7 +24,7 @@ def known_of(relation: Relation) -> Known:
     """What is known of a relation's rows: the domains of its fields, narrowed by the filters on top of it."""
     if isinstance(relation, Filter):
         return relation.known
-    if isinstance(relation, Exists):
+    if isinstance(relation, Exists | Marked):
         assert relation.source is not None
         return Known({f.name: f.domain for f in relation.fields}, known_of(relation.source).refinements)
     known = Known({f.name: f.domain for f in relation.fields}, _refinements(relation))
@@ -111,6 +112,7 @@ def unbounded(function: str, argument: Expression) -> UnboundedColumn:
         kind=UnboundedColumn,
         hint=f"clamp it in the query to bounds of your own, such as {function}(least(greatest({argument}, 0), 1000)), "
         f"or ask the steward to declare min and max for the column in the policy",
+        reason="bounds",
     )
     assert isinstance(error, UnboundedColumn)
     return error

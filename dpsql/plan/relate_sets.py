@@ -48,6 +48,7 @@ def set_operation(node: exp.SetOperation, left: Relation, right: Relation) -> Re
             node,
             kind=ParseError,
             hint="select the same number of columns on both sides",
+            reason="set-operation",
         )
     pairs = tuple(zip(left.fields, right.fields, strict=True))
     types = [_type(one, two, node) for one, two in pairs]
@@ -143,9 +144,15 @@ def _check(node: exp.SetOperation) -> None:
                 f"{part.upper()} on private rows would choose rows of some people by those of others",
                 value if isinstance(value, exp.Expr) else node,
                 hint=f"put {part.upper()} on the outermost query, above the aggregate",
+                reason="choice-of-rows",
             )
         if value and part not in _KNOWN:
-            raise refuse(f"{part.strip('_').upper()} with {_name(node)} is not supported", node, hint="leave it out")
+            raise refuse(
+                f"{part.strip('_').upper()} with {_name(node)} is not supported",
+                node,
+                hint="leave it out",
+                reason="clause",
+            )
 
 
 def _type(one: Field, two: Field, node: exp.SetOperation) -> Type:
@@ -153,7 +160,7 @@ def _type(one: Field, two: Field, node: exp.SetOperation) -> Type:
         return common([Column(f.type, name=f.name) for f in (one, two)])[0]
     except Mismatch as problem:
         hint = f"cast one side, so that {one.name} and {two.name} are of one kind"
-        raise refuse(f"{_name(node)}: {problem}", node, kind=ParseError, hint=hint) from None
+        raise refuse(f"{_name(node)}: {problem}", node, kind=ParseError, hint=hint, reason="set-operation") from None
 
 
 def _check_union(parts: tuple[Relation, Relation], node: exp.SetOperation) -> None:
@@ -162,18 +169,21 @@ def _check_union(parts: tuple[Relation, Relation], node: exp.SetOperation) -> No
             f"{_name(node)} of rows that are units of their own with rows that belong to units is not supported",
             node,
             hint=_AGGREGATE,
+            reason="clause",
         )
     if shared_rows(parts):
         raise refuse(
             f"{_name(node)} would read the same rows twice, and each of them is a unit of its own",
             node,
             hint="read the table once: WHERE … OR …, or CASE WHEN … for what differs between the sides",
+            reason="set-operation",
         )
     if not one_id_space(parts):
         raise refuse(
             f"the units on both sides of {_name(node)} have different types",
             node,
             hint="ask the steward to give both unit columns the same type",
+            reason="set-operation",
         )
 
 
@@ -192,17 +202,24 @@ def without_owner(node: exp.Expr, what: str, unit: str | None = None) -> Error:
         if unit is not None
         else "select the unit column too, in the same place on both sides; or SELECT DISTINCT on each side, which is "
         "answered with noise",
+        reason="set-operation",
     )
 
 
 def without_people(node: exp.SetOperation, tree: exp.Expr, *, public: bool) -> Error:
     """The refusal of a side whose rows have no owner."""
     if not public:
-        return refuse(f"{_name(node)} of a result with noise and private rows is not supported", tree, hint=_AGGREGATE)
+        return refuse(
+            f"{_name(node)} of a result with noise and private rows is not supported",
+            tree,
+            hint=_AGGREGATE,
+            reason="clause",
+        )
     return refuse(
         f"{_name(node)} of private rows with public ones is not supported: the public rows belong to nobody",
         tree,
         hint=f"{_AGGREGATE}; or join the public table",
+        reason="clause",
     )
 
 

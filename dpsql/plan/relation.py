@@ -8,11 +8,12 @@ nor replace it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from dpsql.bounds.domain import Domain
 from dpsql.bounds.known import Known
 from dpsql.errors import InternalError
-from dpsql.expressions.expression import Column, Expression, columns_of
+from dpsql.expressions.expression import Column, Expression, Value, columns_of
 from dpsql.expressions.types import BOOLEAN, Kind, Type
 
 UNIT = "unit"
@@ -26,7 +27,7 @@ class Field:
 
     `owner` labels how the value determines the owner: UNIT if it is the owner, `table.key` if it is a key of that
     table, whose row has the same owner (a verified foreign key); None if it tells nothing. `padded`: an outer join
-    may have put NULL in its place, which tells nothing either.
+    may have put NULL in its place, which tells nothing either. `ends` are what the policy answers to MIN and MAX.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Field:
     attribute: bool = False
     owner: str | None = None
     padded: bool = False
+    ends: tuple[Value, Value] | None = field(default=None, compare=False, repr=False)
 
     @property
     def unit(self) -> bool:
@@ -67,15 +69,22 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate call; FILTER has already become a CASE inside `argument`. None is COUNT(*)."""
+    """An aggregate call; FILTER has already become a CASE inside `argument`. None is COUNT(*).
+
+    `at` is the quantile that is asked for.
+    """
 
     function: str
     argument: Expression | None
     distinct: bool = False
+    at: Fraction | None = None
 
     def __str__(self) -> str:
         inside = "*" if self.argument is None else str(self.argument)
-        return f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside})"
+        if (self.function, self.at) == ("quantile_cont", Fraction(1, 2)):
+            return f"median({inside})"
+        place = "" if self.at is None else f", {float(self.at):g}"
+        return f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside}{place})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,7 @@ def correlation_of(query: exp.Select, owns: Owns) -> Correlation:
                 condition,
                 hint="correlate it by equalities: WHERE inner_column = outer_column AND …, with the rest over its own "
                 "columns",
+                reason="subquery",
             )
         inner.append(sides[kinds.index("inner")])
         outer.append(sides[kinds.index("outer")])
@@ -144,6 +145,7 @@ def grouped(query: exp.Select, found: Correlation, listed: Sequence[exp.Expr]) -
             f"a subquery that hangs on the row around it stands for one value, and this one has {word}",
             query,
             hint="write (SELECT one_aggregate FROM … WHERE inner_column = outer_column)",
+            reason="subquery",
         )
     made = query.copy()
     keys = [exp.alias_(key.copy(), f"k{i}", quoted=True) for i, key in enumerate(found.inner)]

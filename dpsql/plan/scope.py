@@ -55,13 +55,16 @@ class Scope:
             without = {k: v for k, v in self.aliases.items() if k != fold(node.name)}
             return convert(self.aliases[fold(node.name)], replace(self, aliases=without))
         if table is not None and not any(_same(t.name, table.name) for t in self.tables):
-            raise refuse(f"there is no table {table.name} here", node, kind=ParseError, hint=self._called())
+            raise refuse(
+                f"there is no table {table.name} here", node, kind=ParseError, hint=self._called(), reason="name"
+            )
         named = [t for t in self.tables if table is None or _same(t.name, table.name)]
         raise refuse(
             f"there is no column {node.name} in {' or '.join(t.name for t in named)}",
             node,
             kind=ParseError,
             hint=suggest(node.name, list(dict.fromkeys(e.column for t in named for e in t.columns)), "columns"),
+            reason="name",
         )
 
     def find(self, node: exp.Column) -> Expression | None:
@@ -72,7 +75,7 @@ class Scope:
         table = node.args.get("table")
         if fold(node.text("db")) not in ("", "main") or node.text("catalog"):
             hint = "write table.column; fields of a struct cannot be read"
-            raise refuse("a column is named by its table and its name", node, kind=ParseError, hint=hint)
+            raise refuse("a column is named by its table and its name", node, kind=ParseError, hint=hint, reason="name")
         found = [
             (t.name, e.field if table is not None else e.bare)
             for t in self.tables
@@ -107,6 +110,7 @@ class Scope:
             node,
             kind=ParseError,
             hint=f"write {' or '.join(candidates)}",
+            reason="name",
         )
 
 

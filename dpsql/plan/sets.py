@@ -51,6 +51,7 @@ def group_by(group: exp.Group, key: Callable[[exp.Expr], Expression]) -> Keys:
                 group,
                 kind=ParseError,
                 hint=f"write GROUP BY {'ROLLUP' if name == 'totals' else name.upper()} (a, b)",
+                reason="clause",
             )
     choices = [_sets(item, key) for item in group.expressions]
     many = 1
@@ -58,7 +59,10 @@ def group_by(group: exp.Group, key: Callable[[exp.Expr], Expression]) -> Keys:
         many *= len(each)
     if many > MOST_SETS:
         raise refuse(
-            f"GROUP BY has {many} grouping sets, of at most {MOST_SETS}", group, hint="ask for fewer at a time"
+            f"GROUP BY has {many} grouping sets, of at most {MOST_SETS}",
+            group,
+            hint="ask for fewer at a time",
+            reason="size",
         )
     chosen = [tuple(dict.fromkeys(k for part in parts for k in part)) for parts in product(*choices)]
     keys = tuple(dict.fromkeys(k for each in chosen for k in each))
@@ -77,7 +81,12 @@ def _sets(item: exp.Expr, key: Callable[[exp.Expr], Expression]) -> list[tuple[E
             parts = [_together(part, key) for part in item.expressions]
             sizes = range(len(parts), -1, -1) if len(parts) <= MOST_SETS.bit_length() else ()
             if not sizes:
-                raise refuse(f"CUBE of {len(parts)} keys has too many sets", item, hint="list them: GROUPING SETS (…)")
+                raise refuse(
+                    f"CUBE of {len(parts)} keys has too many sets",
+                    item,
+                    hint="list them: GROUPING SETS (…)",
+                    reason="size",
+                )
             return [sum(each, ()) for size in sizes for each in combinations(parts, size)]
     return [_together(item, key)]
 
@@ -119,7 +128,11 @@ def grouping(node: exp.Expr, places: Sequence[int | None], sets: Sequence[Set], 
     """GROUPING(a, b): a bit for each key, the last one the lowest, set where the row's grouping set lacks the key."""
     if None in places:
         raise refuse(
-            f"{name_of(node)} takes group keys", node, kind=ParseError, hint="name the keys as they stand in GROUP BY"
+            f"{name_of(node)} takes group keys",
+            node,
+            kind=ParseError,
+            hint="name the keys as they stand in GROUP BY",
+            reason="group-key",
         )
     bits = [int("".join(str(int(place not in each)) for place in places) or "0", 2) for each in sets]
     if len(set(bits)) == 1:

@@ -106,6 +106,7 @@ def _value(
                 "this subquery may give several rows for one row around it",
                 span,
                 hint="aggregate in it, for example max(…), or compare with a column that is unique in its table",
+                reason="subquery",
             )
         return Value(table, relation, outer, span, text), value_of(table, query)
     one = _one_value(planner.query(query.copy(), ctes), query)
@@ -119,14 +120,22 @@ def _one_value(made: Made, query: exp.Expr) -> Open:
             f"this subquery would list rows of {made.name}, which are private",
             query,
             hint="aggregate inside the subquery: (SELECT avg(x) FROM …)",
+            reason="rows",
         )
     if len(made.columns) != 1:
-        raise refuse("a subquery that stands for a value has one column", query, kind=ParseError, hint="select one")
+        raise refuse(
+            "a subquery that stands for a value has one column",
+            query,
+            kind=ParseError,
+            hint="select one",
+            reason="subquery",
+        )
     if made.key != ():
         raise refuse(
             "a subquery that stands for a value may give several rows here",
             query,
             hint="aggregate without GROUP BY: (SELECT avg(x) FROM …), or take one row: ORDER BY … LIMIT 1",
+            reason="subquery",
         )
     value = exp.Alias(this=exp.Subquery(this=made.node.copy()), alias=exp.to_identifier(VALUE, quoted=True))
     return Open(exp.Select(expressions=[value]), (replace(made.outputs[0], name=VALUE),), around=made.around, key=())
@@ -151,6 +160,7 @@ def correlated(
             f"this subquery would take a value from one row of {made.name}, which is private",
             query,
             hint="aggregate in it, for example max(…)",
+            reason="rows",
         )
     return made, found.outer
 
@@ -249,6 +259,7 @@ def join_above(
             f"this subquery has a value for each owner of rows of {rows.name}, which are private",
             scalar,
             hint="correlate it by another column, or aggregate once more",
+            reason="subquery",
         )
     prefix = f"{table}."
     columns = [exp.to_identifier(f"{prefix}{name}", quoted=True) for name in rows.columns]
@@ -270,6 +281,7 @@ def join_above(
             "a COUNT in a subquery that hangs on the row around it cannot stand here",
             scalar,
             hint="list the columns of SELECT, and write JOIN in place of a comma",
+            reason="subquery",
         )
     scalar.replace(
         exp.Subquery(this=exp.Select(expressions=[value], from_=exp.From(this=released), where=exp.Where(this=on)))

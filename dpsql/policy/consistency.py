@@ -45,6 +45,14 @@ def column_mistakes(column: Column) -> list[Mistake]:
                 "delete `bounds: auto`, or else min, max and values",
             )
         ]
+    if column.minmax is not None and len(bounded) < 2:
+        return [
+            Mistake(
+                ("minmax",),
+                "`minmax: policy` answers MIN and MAX with the declared min and max, and they are not declared",
+                "declare both, as in {min: 2020-01-01, max: 2026-12-31, minmax: policy}, or delete `minmax`",
+            )
+        ]
     if column.values is not None and bounded:
         return [
             Mistake(
@@ -100,6 +108,16 @@ def policy_mistakes(
         mistakes += _reference_mistakes(named)
         mistakes += [] if budget is None else _grant_mistakes(budget, named)
     return mistakes
+
+
+def view_mistakes(views: Iterable[str], tables: Iterable[str]) -> list[Mistake]:
+    """A view that has the name of a table."""
+    taken = {fold(name): name for name in tables}
+    return [
+        Mistake(("views", name), f"{taken[fold(name)]} is a table already", "give the view another name")
+        for name in views
+        if fold(name) in taken
+    ]
 
 
 def _kind(bound: Bound) -> str:

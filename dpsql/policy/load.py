@@ -13,7 +13,18 @@ from dpsql.policy.consistency import policy_mistakes, same_names
 from dpsql.policy.document import Document
 from dpsql.policy.mistake import Mistake, Mistakes
 from dpsql.policy.mistake import Path as KeyPath
-from dpsql.policy.model import AnalystBudget, Budget, Column, Defaults, Limits, Policy, PurposeBudget, Replay, Table
+from dpsql.policy.model import (
+    AnalystBudget,
+    Budget,
+    Column,
+    Defaults,
+    Limits,
+    Policy,
+    PurposeBudget,
+    Replay,
+    Table,
+    View,
+)
 from dpsql.policy.names import nearest
 from dpsql.policy.scalars import LARGEST_DELTA, show
 
@@ -29,6 +40,7 @@ _SECTIONS: dict[tuple[str, ...], type[BaseModel]] = {
     ("defaults",): Defaults,
     ("tables", "*"): Table,
     ("tables", "*", "columns", "*"): Column,
+    ("views", "*"): View,
 }
 _MISSING = {
     "dataset": "add `dataset: <name>`: the account in the ledger, the same for every version of the data",
@@ -166,9 +178,9 @@ def _unknown(path: KeyPath) -> Mistake:
 
 def _section(path: list[str | int]) -> type[BaseModel]:
     """The model whose keys stand at this path."""
-    wild = {1: "tables", 2: "analysts", 3: "columns", 4: "purposes"}
+    wild = {1: ("tables", "views"), 2: ("analysts",), 3: ("columns",), 4: ("purposes",)}
     pattern = tuple(
-        "*" if index and path[index - 1] == wild.get(index) else str(step) for index, step in enumerate(path)
+        "*" if index and path[index - 1] in wild.get(index, ()) else str(step) for index, step in enumerate(path)
     )
     return _SECTIONS.get(pattern, Policy)
 

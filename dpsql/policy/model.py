@@ -27,7 +27,7 @@ from pydantic import (
 
 from dpsql.errors import PolicyError
 from dpsql.policy.auto import UNSEARCHED, Found, Subject
-from dpsql.policy.consistency import column_mistakes, policy_mistakes, same_names, table_mistakes
+from dpsql.policy.consistency import column_mistakes, policy_mistakes, same_names, table_mistakes, view_mistakes
 from dpsql.policy.mistake import Mistake, Mistakes, wrong
 from dpsql.policy.names import Names, fold, nearest
 from dpsql.policy.scalars import (
@@ -54,6 +54,11 @@ def _named(items: Mapping[str, Item]) -> Names[Item]:
     if mistakes:
         raise Mistakes(*mistakes)
     return Names(items)
+
+
+def _read_view(value: object) -> object:
+    """A view is its SQL, or a mapping with it."""
+    return {"sql": value} if isinstance(value, str) else value
 
 
 def _empty_if_null(value: object) -> object:
@@ -131,6 +136,13 @@ def _read_auto(value: object) -> object:
     return value
 
 
+def _read_minmax(value: object) -> object:
+    """`policy`: MIN and MAX are answered with the declared bounds."""
+    if value not in (None, "policy"):
+        raise wrong(f"{show(value)} does not say who answers MIN and MAX", "write `minmax: policy`, or delete it")
+    return value
+
+
 def _read_rows(value: object) -> int | str | None:
     """How many rows of a unit count, or `auto` for a private search."""
     return "auto" if value == "auto" else None if value is None else read_count(value)
@@ -176,6 +188,7 @@ class Column(_Model):
     values_from: Annotated[str | None, Field(exclude=True)] = None
     bounds: Annotated[Literal["auto"] | None, BeforeValidator(_read_auto)] = None
     nulls: Flag = True
+    minmax: Annotated[Literal["policy"] | None, BeforeValidator(_read_minmax)] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -336,6 +349,12 @@ class Replay(_Model):
     keep: Annotated[timedelta | None, PlainValidator(read_duration), _AS_IS] = None
 
 
+class View(_Model):
+    """A query under a name; an analyst who may see all that it reads may read it like a table."""
+
+    sql: Annotated[str, Field(strict=True, min_length=1)]
+
+
 class Policy(_Model):
     """All that the steward declares about one dataset."""
 
@@ -354,10 +373,17 @@ class Policy(_Model):
         AfterValidator(_named),
         WrapSerializer(_plain),
     ]
+    views: Annotated[
+        Mapping[str, Annotated[View, BeforeValidator(_read_view)]],
+        BeforeValidator(_empty_if_null),
+        AfterValidator(_named),
+        WrapSerializer(_plain),
+    ] = Names()
 
     @model_validator(mode="after")
     def _consistent(self) -> Policy:
         _checked(self, policy_mistakes(self.budget, self.limits, self.defaults, self.tables))
+        _checked(self, view_mistakes(self.views, self.tables))
         limits = _fill(self.limits, epsilon=self.budget.epsilon, delta=self.budget.delta)
         defaults = _fill(
             self.defaults,
@@ -373,6 +399,11 @@ class Policy(_Model):
     def keep(self) -> timedelta | None:
         """How old an answer may be that is given again, where any is; None: of any age."""
         return self.replay.keep if isinstance(self.replay, Replay) else None
+
+    @property
+    def view_queries(self) -> dict[str, str]:
+        """The SQL of each view."""
+        return {name: view.sql for name, view in self.views.items()}
 
     def rows_per_unit(self, table: str) -> int:
         """How many rows of one unit count; one where each unit has one row."""

@@ -103,7 +103,7 @@ def _drawn(
     rows, name = len(table.keys), table.priced.bounded.release.name
     times = max(FEWEST, min(DRAWS, MOST_VALUES // max(1, rows)))
     shown = finisher.numbers(plan, name, tabulate(table, bars), expressions)
-    drawn = finisher.numbers(plan, name, tabulate(table, bars, draw(table, times)), expressions)
+    drawn = finisher.numbers(plan, name, tabulate(table, bars, draw(table, times), times=times), expressions)
     return [
         ends_of(values.reshape(times, rows), value, confidence, together=together)
         for values, value in zip(drawn, shown, strict=True)

@@ -83,7 +83,7 @@ def _repeated(
     draws, fitted = fit_draws(plan, released, drawn_), fit_tables(plan, released)
     for name, table in fitted.items():
         parts = zip(draws[name], box(table, confidence, noises), strict=True)
-        columns[name] = tabulate(table, bars[name], [np.concatenate(part) for part in parts])
+        columns[name] = tabulate(table, bars[name], [np.concatenate(part) for part in parts], times=TIMES + 2)
     for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES + 2)):
         if identity is not None:
             _record(rows, plan, identity, drawn, time)

@@ -8,7 +8,8 @@ release is planned, bounded, priced and emitted again, and it is the stored one 
 its noisy table is a private answer to what is asked now, at no cost to the dataset.
 **Proof.** Reading some columns and rows of a released table is post-processing. The relation and the keys are the same
 (`dpsql.plan.canonical`), so the stored statistics are sums over the same rows in the same groups, bounded by the same
-policy; COUNT, SUM and AVG of one argument are functions of its two statistics (`dpsql.release.estimate`).
+policy; COUNT, SUM and AVG of one argument are functions of its two statistics (`dpsql.release.estimate`). A value that
+was chosen (MEDIAN, MIN, MODE, …) answers the same aggregate and no other.
 
 **Theorem (groups).** Let the filter asked now have a further conjunct E that reads nothing but public keys, TRUE on
 every key that is listed now. Then the rows of each listed group are the same with and without E.
@@ -41,6 +42,7 @@ from dpsql.expressions.expression import Call, Column, Expression, columns_of
 from dpsql.expressions.types import BOOLEAN, Kind
 from dpsql.expressions.write import order, read, write
 from dpsql.plan.canonical import describe_relation, split, without, write_aggregate
+from dpsql.plan.choosing import chooses
 from dpsql.plan.plan import Release
 from dpsql.plan.relation import Aggregate, Item, Relation
 from dpsql.release.noise import Released
@@ -103,14 +105,14 @@ def might_cover(asked: Priced, recipe: Recipe) -> bool:
     portion, wanted = portion_of(recipe), asked.portion
     if portion.mechanism != wanted.mechanism or portion.whole < wanted.whole or portion.tail < asked.tail:
         return False
-    made = [json.dumps(argument) for _, argument, _ in recipe["aggregates"]]
+    made = [json.dumps(argument) for _, argument, *_ in recipe["aggregates"]]
     arguments = [None if a.argument is None else write(a.argument) for a in asked.bounded.release.aggregates]
     return all(argument is None or json.dumps(argument) in made for argument in arguments)
 
 
 def readable(relation: Relation, recipe: Recipe) -> bool:
     """Are there all columns that the earlier release read?"""
-    written = [argument for _, argument, _ in recipe["aggregates"] if argument is not None] + list(recipe["keys"])
+    written = [argument for _, argument, *_ in recipe["aggregates"] if argument is not None] + list(recipe["keys"])
     return all(relation.offers(read(each)) for each in written)
 
 
@@ -123,12 +125,15 @@ def made_again(asked: Priced, relation: Relation, recipe: Recipe, max_public_key
         release,
         source=relation,
         keys=tuple(Item(names[order(key)], key) for key in keys),
-        aggregates=tuple(
-            Aggregate(function, None if argument is None else read(argument), distinct)
-            for function, argument, distinct in recipe["aggregates"]
-        ),
+        aggregates=tuple(map(_read_aggregate, recipe["aggregates"])),
     )
     return price_release(bound(earlier, portion.mechanism, max_public_keys), portion)
+
+
+def _read_aggregate(written: Sequence[Any]) -> Aggregate:
+    """The inverse of `write_aggregate`."""
+    function, argument, distinct, *at = written
+    return Aggregate(function, None if argument is None else read(argument), distinct, *map(Fraction, at))
 
 
 def covers(asked: Priced, made: Priced) -> bool:
@@ -151,8 +156,8 @@ def part_of(asked: Priced, earlier: Released) -> Released:
         keys = list(product(*(key.values or () for key in wanted.keys)))
         rows = [at[key] for key in keys]
     bounded = replace(had, release=wanted.release, keys=wanted.keys, sources=sources)
-    noisy = tuple(values[rows] for values in earlier.noisy)
-    return Released(replace(earlier.priced, bounded=bounded), tuple(keys), noisy)
+    noisy, chosen = tuple(v[rows] for v in earlier.noisy), tuple(cells[rows] for cells in earlier.chosen)
+    return Released(replace(earlier.priced, bounded=bounded), tuple(keys), noisy, chosen=chosen)
 
 
 def _source(aggregate: Aggregate, had: Bounded) -> Source | None:
@@ -166,7 +171,9 @@ def _source(aggregate: Aggregate, had: Bounded) -> Source | None:
 
 
 def _tells(had: Bounded, source: Source, aggregate: Aggregate) -> bool:
-    """Do the statistics of another aggregate tell this one too?"""
+    """Do the statistics of another aggregate tell this one too? A choice tells nothing but itself."""
+    if source.form == "choice" or chooses(aggregate):
+        return False
     argument = had.arguments[had.statistics[source.first].part.argument]
     if source.form in ("count", "pair", "centred") and aggregate.function == "count" and aggregate.argument is None:
         return argument.expression is None or not (argument.domain.nullable or argument.domain.nan)

@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.allocate import Bill, Funds, Portion, Priced, equally, price_release, spend
+from dpsql.budget.allocate import Bill, Funds, Portion, Priced, equally, parts_of, price_release, spend
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteLaplace
 from dpsql.release.bars import Draw
@@ -365,7 +365,7 @@ def _said(size: float, relative: bool) -> str:
 def _imagined(table: Released, part: Fraction, side: int, confidence: float) -> Released:
     """The same values with so much for each share; averages stand on as few (−1) or many (1) rows as may be."""
     bounded = replace(table.priced.bounded, selection=None)
-    priced = price_release(bounded, Portion(table.priced.portion.mechanism, parts=(part,) * len(bounded.shares)))
+    priced = price_release(bounded, Portion(table.priced.portion.mechanism, parts=(part,) * parts_of(bounded)))
     reals = [values * step(table.priced, i) for i, values in enumerate(table.noisy)]
     for source in {s for s in bounded.sources if s.form in ("pair", "centred")}:
         width = hypot(*(count_width(each, source, confidence) for each in (table.priced, priced)))
@@ -373,7 +373,7 @@ def _imagined(table: Released, part: Fraction, side: int, confidence: float) -> 
         for index in (source.first, source.first + 1):
             reals[index] = reals[index] * kept
     steps = tuple(np.rint(values / step(priced, i)).astype(np.int64) for i, values in enumerate(reals))
-    return Released(priced, table.keys, steps)
+    return Released(priced, table.keys, steps, chosen=table.chosen)
 
 
 def _counts(table: Released, source: Source) -> Floats:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Priced
 from dpsql.expressions.types import Kind
+from dpsql.release.choosing import chosen_values
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.statistics import Source
 
@@ -18,10 +19,22 @@ Numbers = NDArray[np.float64] | NDArray[np.int64]
 Noisy = NDArray[np.number[Any]]
 
 
-def estimates(priced: Priced, noisy: Sequence[Noisy], *, nonnegative: bool = False) -> list[Numbers]:
-    """One array per aggregate of the release, in its order. NaN where an average has no count to stand on."""
-    made = []
+def estimates(
+    priced: Priced,
+    noisy: Sequence[Noisy],
+    chosen: Sequence[NDArray[np.int64]] | int = (),
+    *,
+    nonnegative: bool = False,
+) -> list[NDArray[Any]]:
+    """One array per aggregate of the release, in its order. NaN where an average has no count to stand on.
+
+    In place of the chosen cells a number of rows may stand, for which no choice is known.
+    """
+    made: list[NDArray[Any]] = []
     for aggregate, source in zip(priced.bounded.release.aggregates, priced.bounded.sources, strict=True):
+        if source.form == "choice":
+            made.append(chosen_values(priced, source, aggregate, chosen))
+            continue
         values = estimate(priced, source, aggregate.function, noisy)
         if aggregate.function == "count" and nonnegative:
             values = np.maximum(values, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from dpsql.mechanisms import DiscreteLaplace, Noise
 from dpsql.plan.plan import Plan
 from dpsql.plan.relation import Filter, Relation, UnitGroup
 from dpsql.plan.released import released_in
+from dpsql.release.choosing import choice_notes, rank_error
 from dpsql.release.estimate import step
 from dpsql.release.intervals import half_width, interval
 from dpsql.release.noise import Released
@@ -57,12 +58,35 @@ class StatisticPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ChoicePlan:
+    """One choice per group among `cells` public values; `sensitivity` and `scale` count rows (or units) of its rank."""
+
+    name: str
+    sensitivity: float
+    cells: int
+    lowest: Any
+    highest: Any
+    origin: tuple[str, ...]
+    mechanism: str
+    scale: float
+    _errors: Callable[[float], float]
+
+    def expected_error(self, confidence: float = 0.95) -> float:
+        """How far off the rank may be: in rows, for MIN and MAX in units."""
+        return self._errors(1 - confidence)
+
+
+@dataclass(frozen=True, slots=True)
 class AggregatePlan:
-    """An aggregate as it was asked for, with its error bar where that is known in advance (not for averages)."""
+    """An aggregate as it was asked for, with its error bar where that is known in advance (not for averages).
+
+    A chosen value has an error in its `rank`, in rows or units.
+    """
 
     text: str
     statistics: tuple[str, ...]
     error: float | None
+    rank: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +111,7 @@ class ReleasePlan:
     groups: int | None
     threshold: float | None
     sql: str
+    choices: tuple[ChoicePlan, ...] = ()
     stage: int = 1
 
 
@@ -151,6 +176,10 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
     statistics = tuple(_statistic(priced, i) for i in range(len(bounded.statistics)))
     aggregates = []
     for index, (aggregate, source) in enumerate(zip(bounded.release.aggregates, bounded.sources, strict=True)):
+        if source.form == "choice":
+            rank = rank_error(priced, source.first)
+            aggregates.append(AggregatePlan(str(aggregate), (bounded.choices[source.first].name,), None, rank))
+            continue
         names = tuple(bounded.statistics[i].name for i in source.statistics)
         aggregates.append(AggregatePlan(str(aggregate), names, half_width(priced, index, 0.95)))
     groups = None
@@ -170,15 +199,16 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
         groups,
         cut,
         sql,
+        tuple(_choice(priced, i) for i in range(len(priced.chosen))),
     )
 
 
 def _expected(priced: Priced, index: int, confidence: float, n: float | None) -> float | None:
     """A count or sum has one half width; an average that of an imagined release of n rows around the middle."""
     width = half_width(priced, index, confidence)
-    if width is not None or n is None:
-        return width
     source = priced.bounded.sources[index]
+    if width is not None or n is None or source.form == "choice":
+        return width
     it = priced.bounded.arguments[priced.bounded.statistics[source.first].part.argument]
     side = n * float(it.width * it.grid) / 2
     pair = (n, 0.0) if source.form == "centred" else (side, side)
@@ -200,6 +230,23 @@ def first_error(releases: Sequence[Priced], mechanism: str) -> ErrorBar | None:
 
 def _key(key: Key) -> KeyPlan:
     return KeyPlan(str(key.expression), key.values, key.domain.origin)
+
+
+def _choice(priced: Priced, number: int) -> ChoicePlan:
+    chosen = priced.chosen[number]
+    histogram = priced.bounded.histograms[chosen.choice.histogram]
+    unit, grid = chosen.choice.parts * histogram.one, histogram.grid
+    return ChoicePlan(
+        chosen.choice.name,
+        chosen.choice.sensitivity(histogram.most) / unit,
+        grid.cells,
+        grid.value(0),
+        grid.value(grid.cells - 1),
+        grid.domain.origin,
+        "exponential",
+        float(chosen.law.scale) / unit,
+        lambda missed: rank_error(priced, number, missed),
+    )
 
 
 def _statistic(priced: Priced, index: int) -> StatisticPlan:
@@ -236,6 +283,7 @@ def _rows(count: int) -> str:
 def _cut(bounded: Bounded) -> list[str]:
     """Counts and sums per unit are known by how many rows of a unit count; where that is used, it is said."""
     expressions = [a.expression for a in bounded.arguments if a.expression is not None]
+    expressions += [histogram.grid.expression for histogram in bounded.histograms]
     expressions += [key.expression for key in bounded.keys]
     limits = {column for e in expressions for column in columns_of(e) if _per_unit(bounded.release.source, column)}
     rows = _base(bounded.release.source)
@@ -275,12 +323,14 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
         bounded = priced.bounded
         if bounded.release.name in measured:
             continue
-        for argument in bounded.arguments:
+        clamped = [h.grid.argument for h in bounded.histograms if h.grid.argument is not None]
+        for argument in (*bounded.arguments, *clamped):
             if argument.expression is not None and argument.declared and argument.lower != argument.upper:
                 low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))
                 notes.append(f"values of {_short(str(argument.expression))} outside [{low:g}, {high:g}] are clamped")
-        notes += _cut(bounded)
-        if bounded.weight is not None and bounded.weight.terms:
+        notes += [*choice_notes(priced), *_cut(bounded)]
+        weighed = any(histogram.term is not None for histogram in bounded.histograms)
+        if weighed or (bounded.weight is not None and bounded.weight.terms):
             rows = bounded.release.source.rows_per_unit
             notes.append(f"a unit with more than {_rows(rows)} of {bounded.release.table} is weighed down to {rows}")
         notes += _different(bounded)

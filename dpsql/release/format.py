@@ -52,7 +52,16 @@ def _release(release: ReleasePlan) -> list[str]:
             f"  {statistic.name}: a row adds {statistic.bounds.lower:g} to {statistic.bounds.upper:g} ({origin}); "
             f"sensitivity {statistic.sensitivity:.6g}, {statistic.mechanism} scale {statistic.scale:.6g}"
         )
+    for choice in release.choices:
+        origin = ", ".join(choice.origin) or "the query"
+        lines.append(
+            f"  {choice.name}: one of {choice.cells} values, {choice.lowest} to {choice.highest} ({origin}); "
+            f"sensitivity {choice.sensitivity:.6g} in rank, {choice.mechanism} scale {choice.scale:.6g}"
+        )
     for aggregate in release.aggregates:
+        if aggregate.rank is not None:
+            lines.append(f"  {aggregate.text}: rank ± {aggregate.rank:.3g} (95%)")
+            continue
         error = "depends on the count" if aggregate.error is None else f"± {aggregate.error:.6g} (95%)"
         lines.append(f"  {aggregate.text}: {error}")
     return lines

@@ -98,7 +98,8 @@ def form_of(node: exp.Expr, priced: Priced) -> Known | None:
     """What an expression over `_a0, _a1, …` is; None if it is neither linear nor a quotient of linear forms."""
     match node:
         case exp.Column() if node.name.startswith("_a"):
-            return aggregate_form(priced, int(node.name[2:]))
+            index = int(node.name[2:])
+            return None if priced.bounded.sources[index].form == "choice" else aggregate_form(priced, index)
         case exp.Literal() if not node.is_string:
             return Form(float(node.name), {}, nonnegative=True)
         case exp.Paren():

@@ -32,7 +32,9 @@ def interval(released: Released, index: int, confidence: float) -> tuple[Numbers
 
 
 def half_width(priced: Priced, index: int, confidence: float) -> float | None:
-    """The half width that every row will have, known before the data is touched; None for averages."""
+    """The half width that every row will have, known before the data is touched; None for averages and choices."""
+    if priced.bounded.sources[index].form == "choice":
+        return None
     form = aggregate_form(priced, index)
     if isinstance(form, Quotient):
         return None

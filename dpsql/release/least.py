@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from functools import partial
 
-from dpsql.budget.allocate import Bill, Funds, Portion, Portions, price_release, spend
+from dpsql.budget.allocate import Bill, Funds, Portion, Portions, parts_of, price_release, spend
 from dpsql.errors import BudgetExceeded, UnsupportedQuery
 from dpsql.plan.plan import Plan
 from dpsql.release.intervals import half_width
@@ -123,7 +123,7 @@ def _meet(
 def _meets(releases: Sequence[Bounded], need: _Need, prices: dict[Place, Fraction], funds: Funds) -> bool:
     bounded = releases[need.release]
     spare = next(iter(prices.values()))
-    portions = tuple(prices.get((need.release, i), spare) for i in range(len(bounded.shares)))
+    portions = tuple(prices.get((need.release, i), spare) for i in range(parts_of(bounded)))
     return _width(bounded, need, portions, funds) <= need.within.size
 
 
@@ -136,10 +136,7 @@ def _width(bounded: Bounded, need: _Need, portions: tuple[Fraction, ...], funds:
 
 def _filled(releases: Sequence[Bounded], prices: dict[Place, Fraction]) -> Portions:
     mean = sum(prices.values(), Fraction(0)) / len(prices)
-    return tuple(
-        tuple(prices.get((number, i), mean) for i in range(len(r.shares) + (r.selection is not None)))
-        for number, r in enumerate(releases)
-    )
+    return tuple(tuple(prices.get((number, i), mean) for i in range(parts_of(r))) for number, r in enumerate(releases))
 
 
 def _scaled(portions: Portions, factor: Fraction) -> Portions:

@@ -2,8 +2,10 @@
 
 **Theorem.** The released table is a function of (exact + noise) alone: for public keys one noisy integer per key and
 statistic; for private keys those of the keys whose noisy weight reaches the threshold, with fresh noise for every value
-shown. **Proof.** The only uses of `exact` below are `exact + sample` and the comparison of such a sum with the
-threshold; keys come from the query and the policy, or have passed the threshold; their order is that of the keys.
+shown; and of one cell per key and choice, which the exponential mechanism has chosen.
+**Proof.** The only uses of `exact` below are `exact + sample`, the comparison of such a sum with the threshold, and
+scores, which only the mechanism reads; keys come from the query and the policy, or have passed the threshold; their
+order is that of the keys.
 **Checked by** `tests/unit/release/test_noise.py`, and a test that names every module that may import `Exact`.
 """
 
@@ -19,18 +21,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.allocate import Priced
+from dpsql.budget.allocate import Chosen, Priced
 from dpsql.engines.base import Exact
 from dpsql.expressions.expression import Value
 from dpsql.mechanisms import DiscreteLaplace
 from dpsql.sensitivity.bound import MAX_RELEASED
+from dpsql.sensitivity.choice import scored
 
 Noisy = NDArray[np.number[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A noisy table: keys, and one array of noisy integers per statistic, in steps of its noise grid.
+    """A noisy table: keys, an array of noisy integers per statistic, in steps of its noise grid, and chosen cells.
 
     Fitted values (`dpsql.release.fit`) are no integers; their error is `spread` times that of the noise drawn.
     """
@@ -39,6 +42,7 @@ class Released:
     keys: tuple[tuple[Value, ...], ...]
     noisy: tuple[Noisy, ...]
     spread: tuple[float, ...] = ()
+    chosen: tuple[NDArray[np.int64], ...] = ()
 
     def stretch(self, confidence: float) -> Sequence[float]:
         """By how much the half width of each statistic's noise is to be multiplied at that confidence.
@@ -61,7 +65,21 @@ def add_noise(priced: Priced, exact: Exact) -> Released:
     for values, noised in zip(exact.values, priced.noised, strict=True):
         kept = values if shown is None else values[shown]
         noisy.append(kept + noised.noise.sample(len(kept)))
-    return Released(priced, keys, tuple(noisy))
+    places = np.arange(len(exact.keys)) if shown is None else shown
+    chosen = tuple(_choose(priced, exact, each, places) for each in priced.chosen)
+    return Released(priced, keys, tuple(noisy), chosen=chosen)
+
+
+def _choose(priced: Priced, exact: Exact, chosen: Chosen, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One cell for each of these groups; in an empty one every cell is as likely as any other."""
+    size = priced.bounded.histograms[chosen.choice.histogram].grid.cells
+    weights = exact.histograms[chosen.choice.histogram]
+    cells = np.empty(len(places), np.int64)
+    for number, place in enumerate(places):
+        runs = scored(chosen.choice, chosen.law, size, *weights.of(int(place)))
+        run, offset = chosen.law.choose(runs.sizes, runs.scores)
+        cells[number] = runs.starts[run] + offset
+    return cells
 
 
 def public_table(priced: Priced) -> Released:

@@ -79,9 +79,10 @@ class Result:
         """For every noisy output column, `<name>_low` and `<name>_high`, row by row as in `df()`.
 
         Counts, sums, averages, and sums and quotients of them have the law of their noise; any other expression is
-        computed again over resampled noise. With `simultaneous`, all intervals of one column hold together with that
-        confidence: over all released groups, also where HAVING or LIMIT picked some of them by their values (for what
-        mixes groups: over the rows of the answer). The intervals cover the noise; `notes` names what they do not.
+        computed again over resampled noise. A chosen value (MEDIAN, MIN, …) has none (NaN): `notes` tell of its rank.
+        With `simultaneous`, all intervals of one column hold together with that confidence: over all released groups,
+        also where HAVING or LIMIT picked some of them by their values (for what mixes groups: over the rows of the
+        answer). The intervals cover the noise; `notes` names what they do not.
         """
         import pandas as pd
 
@@ -96,7 +97,9 @@ class Result:
 
     def ends(self, columns: list[int], confidence: float, draw: Draw = resampled, *, together: bool = False) -> Ends:
         """Both ends of the intervals of these noisy columns; `draw` resamples the noise where that is needed."""
-        found = self._by_row(columns, confidence, draw, together)
+        nothing = np.full(len(self), np.nan)
+        found = {i: (nothing, nothing) for i in columns if self._plan.outputs[i].chosen}
+        found |= self._by_row([i for i in columns if i not in found], confidence, draw, together)
         found |= {i: ends for i in columns if i not in found and (ends := self._direct(i, confidence, together))}
         return found | resampled_intervals(
             self._finisher, self._plan, self._released, self._bars, self._table,

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from dpsql.budget.allocate import Priced
+from dpsql.budget.allocate import Chosen, Priced
 from dpsql.expressions.write import read_value, write_value
 from dpsql.release.noise import Released
 
@@ -18,14 +18,29 @@ def fingerprint(priced: Priced, sql: str, version: str, dataset: str) -> bytes:
     noise = [(type(n.noise).__name__, str(n.noise.scale), n.shift) for n in priced.noised]
     selection = None if priced.selection is None else (str(priced.selection.noise.scale), priced.threshold)
     keys = [None if k.values is None else [write_value(v) for v in k.values] for k in priced.bounded.keys]
-    text = json.dumps([dataset, version, sql, noise, selection, keys], ensure_ascii=True)
+    parts: list[object] = [dataset, version, sql, noise, selection, keys]
+    if priced.chosen:
+        parts.append([_choice(priced, chosen) for chosen in priced.chosen])
+    text = json.dumps(parts, ensure_ascii=True)
     return hashlib.sha256(text.encode()).digest()
 
 
+def _choice(priced: Priced, chosen: Chosen) -> list[object]:
+    """What makes two choices the same: the kind, the law, and the grid."""
+    choice = chosen.choice
+    grid = priced.bounded.histograms[choice.histogram].grid
+    values = None if grid.values is None else [write_value(v) for v in grid.values]
+    ends = [choice.histogram, choice.kind, str(choice.at), str(chosen.law.scale), grid.lower, grid.upper, grid.width]
+    return [*ends, values]
+
+
 def pack(released: Released) -> bytes:
-    """Keys and noisy integers as JSON; public keys are not stored, the policy has them."""
+    """Keys, noisy integers and chosen cells as JSON; public keys are not stored, the policy has them."""
     keys = None if released.priced.bounded.public else [[write_value(v) for v in key] for key in released.keys]
-    return json.dumps({"keys": keys, "noisy": [values.tolist() for values in released.noisy]}).encode()
+    stored = {"keys": keys, "noisy": [values.tolist() for values in released.noisy]}
+    if released.chosen:
+        stored["chosen"] = [cells.tolist() for cells in released.chosen]
+    return json.dumps(stored).encode()
 
 
 def unpack(payload: bytes, priced: Priced) -> Released:
@@ -35,4 +50,5 @@ def unpack(payload: bytes, priced: Priced) -> Released:
         keys = tuple(product(*(key.values or () for key in priced.bounded.keys)))
     else:
         keys = tuple(tuple(read_value(v) for v in key) for key in stored["keys"])
-    return Released(priced, keys, tuple(np.array(values, dtype=np.int64) for values in stored["noisy"]))
+    noisy, chosen = (tuple(np.array(v, dtype=np.int64) for v in stored.get(n, ())) for n in ("noisy", "chosen"))
+    return Released(priced, keys, noisy, chosen=chosen)

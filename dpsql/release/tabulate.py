@@ -17,18 +17,20 @@ def tabulate(
     bars: Mapping[str, NDArray[Any]] | None = None,
     noisy: Sequence[Noisy] | None = None,
     *,
+    times: int = 1,
     nonnegative: bool = False,
 ) -> dict[str, Any]:
-    """Keys, estimated aggregates and their bars; with `noisy`, those of other draws, as many times over as they hold.
+    """Keys, estimated aggregates and their bars; with `noisy`, those of that many other draws, one after the other.
 
     The bars stay as they were shown: an answer that they choose (HAVING DP_LOW(n) > 100) is chosen in every draw.
+    Chosen values are not drawn again: there they are NULL, and whatever is computed from them has no interval.
     """
     values = released.noisy if noisy is None else [draw.reshape(-1) for draw in noisy]
     rows = len(released.keys)
-    times = len(values[0]) // rows if values and rows else 1
     columns: dict[str, Any] = {"_row": np.arange(rows * times, dtype=np.int64)}
     for index, key in enumerate(released.priced.bounded.keys):
         columns[key.name] = [row[index] for row in released.keys] * times
-    made = estimates(released.priced, values, nonnegative=nonnegative)
+    chosen = released.chosen if noisy is None else rows * times
+    made = estimates(released.priced, values, chosen, nonnegative=nonnegative)
     columns |= {f"_a{i}": estimate for i, estimate in enumerate(made)}
     return columns | {name: np.tile(values, times) for name, values in (bars or {}).items()}

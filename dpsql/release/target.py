@@ -80,8 +80,16 @@ def reachable(plan: Plan) -> tuple[Output, ...]:
 
 
 def read_goals(accuracy: Accuracy, outputs: Sequence[Output]) -> tuple[Goal, ...]:
-    """The goals of a query; a name that is no column with noise is refused, never passed over."""
-    noisy = [(i, output.name) for i, output in enumerate(outputs) if output.noisy]
+    """The goals of a query; a name that is no column with noise is refused, never passed over.
+
+    One target for all columns is about those that have an error bar: not about chosen values.
+    """
+    noisy = [(i, output.name) for i, output in enumerate(outputs) if output.noisy and not output.chosen]
+    chosen = [output.name for output in outputs if output.chosen]
+    if not noisy and chosen:
+        raise InterfaceError(
+            f"a chosen value such as {chosen[0]} is off in its rank, not by ±", hint="leave accuracy out, give epsilon="
+        )
     if not noisy:
         raise InterfaceError("no column of this query carries noise", hint="leave accuracy out")
     if not isinstance(accuracy, Mapping):

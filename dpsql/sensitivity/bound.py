@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpsql.bounds import infer
 from dpsql.bounds.domain import Domain, intersect
 from dpsql.errors import PolicyError
+from dpsql.plan.choosing import chooses
 from dpsql.plan.plan import Release
 from dpsql.plan.relate import known_of, unbounded
+from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.argument import Argument
+from dpsql.sensitivity.choice import Choice, Histogram
+from dpsql.sensitivity.choices import lay_out_choices
 from dpsql.sensitivity.claim import Claim, one_coordinate
 from dpsql.sensitivity.distinct import distinct_cap
 from dpsql.sensitivity.keys import Key, make_keys
@@ -46,6 +50,8 @@ class Bounded:
     sources: tuple[Source, ...]
     weight: Weight | None
     selection: Selection | None
+    histograms: tuple[Histogram, ...] = ()
+    choices: tuple[Choice, ...] = ()
 
     @property
     def public(self) -> bool:
@@ -73,8 +79,23 @@ def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
             assert aggregate.argument is not None
             raise unbounded(aggregate.function, aggregate.argument)
         domains.append(domain)
-    layout = lay_out(release.aggregates, domains, mechanism, _caps(release, domains, keys))
-    return with_rule(release, keys, layout, mechanism)
+    asked = list(zip(release.aggregates, domains, strict=True))
+    added = [(a, d) for a, d in asked if not chooses(a)]
+    ranges = [d for _, d in added]
+    plain = replace(release, aggregates=tuple(a for a, _ in added))
+    layout = lay_out(plain.aggregates, ranges, mechanism, _caps(plain, ranges, keys))
+    return _with_choices(with_rule(release, keys, layout, mechanism), asked)
+
+
+def _with_choices(bounded: Bounded, asked: Sequence[tuple[Aggregate, Domain | None]]) -> Bounded:
+    """The release with the choices among what is asked beside its statistics."""
+    choosing = [(a, d) for a, d in asked if d is not None and chooses(a)]
+    if not choosing:
+        return bounded
+    histograms, choices, numbers = lay_out_choices(bounded.release, choosing, bounded.rule)
+    added, chosen = iter(bounded.sources), (Source("choice", number) for number in numbers)
+    sources = tuple(next(chosen) if chooses(a) else next(added) for a, _ in asked)
+    return replace(bounded, sources=sources, histograms=histograms, choices=choices)
 
 
 def _caps(release: Release, domains: Sequence[Domain | None], keys: tuple[Key, ...]) -> list[int | None]:

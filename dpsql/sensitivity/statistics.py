@@ -16,7 +16,7 @@ from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.argument import Argument, counted, summed
 from dpsql.sensitivity.halves import Nested, pairs_of
 
-Form = Literal["count", "sum", "pair", "centred", "units", "distinct", "nested"]
+Form = Literal["count", "sum", "pair", "centred", "units", "distinct", "nested", "choice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an aggregate's answer comes from: a form, and its first statistic."""
+    """Where an aggregate's answer comes from: a form, and its first statistic; of a choice, its number."""
 
     form: Form
     first: int

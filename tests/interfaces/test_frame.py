@@ -201,6 +201,26 @@ def test_all_columns_at_once(people: Any) -> None:
     assert people.drop("amount").count().columns == ("user_id", "age", "tip", "region", "name", "when", "member")
 
 
+def test_chosen_values_and_descriptions() -> None:
+    frame = protected(epsilon=1000)
+    try:
+        frame.explain().amount.median()
+    except dpsql.UnsupportedQuery:
+        pytest.skip("this planner does not choose values yet")
+    answers = [
+        frame.amount.median(),
+        frame.amount.min(),
+        frame.amount.max(),
+        frame.groupby("region")["amount"].median(),
+    ]
+    assert all(0 <= value <= 100 for answer in answers for value in answer.df().iloc[:, -1])
+    assert frame.amount.quantile([0.25, 0.5]).columns == ("0.25", "0.5")
+    described = frame.describe().df()
+    assert described["column"].tolist() == ["age", "amount"] and described.columns[1:].tolist() == [
+        "count", "mean", "std", "min", "25%", "50%", "75%", "max"
+    ]  # fmt: skip
+
+
 # the same plan as SQL -----------------------------------------------------------------------------------------------
 
 SAME = {
@@ -508,6 +528,15 @@ def test_a_ledger_in_a_file_lasts(tmp_path: Path) -> None:
     later = protected(epsilon=3, ledger=tmp_path / "people.ledger")
     assert later.budget().dataset.spent.epsilon == pytest.approx(1)
     assert "in memory" not in repr(later) and "private frame df of people" in repr(later)
+
+
+def test_bounds_may_be_left_to_a_private_search() -> None:
+    data = pd.DataFrame({"u": np.arange(3000), "x": np.linspace(0, 100, 3000)})
+    frame = data.dp.protect(unit="u", bounds={"x": "auto"}, max_rows_per_unit="auto", epsilon=100)
+    assert frame.to_sql().mean() == "SELECT AVG(x) AS x FROM df"
+    answer = frame.x.mean()
+    assert any("found by a private search" in note for note in answer.notes)
+    assert float(answer) == pytest.approx(50, abs=5)
 
 
 def test_private_keys_need_a_delta() -> None:

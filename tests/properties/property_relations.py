@@ -126,3 +126,54 @@ TIED: tuple[Shape, ...] = (
     column("SELECT i.oid, i.kind, lag(i.x) OVER (PARTITION BY i.oid ORDER BY i.n) AS w FROM items i"),
 )  # fmt: skip
 """Windows whose ORDER BY leaves ties: DuckDB itself may give any of several answers, dpsql gives one."""
+
+
+def _mark(test: str, table: str = "orders o", alias: str = "o") -> Shape:
+    """A condition with a subquery, as a column of each row."""
+    listed = ", ".join(f"{alias}.{c}" for c in ("x", "n", "kind", "note"))
+    return Shape(f"(SELECT {listed}, {test} AS m FROM {table}) AS u", ("u.x", "u.n"), ("u.m", "u.kind", "u.m"))
+
+
+_ITEM = "EXISTS (SELECT 1 FROM items i WHERE i.oid = o.oid AND i.n > o.n)"
+MARKS: tuple[Shape, ...] = (
+    _mark(_ITEM),
+    _mark(f"CASE WHEN {_ITEM} THEN 'yes' WHEN o.n > 3 THEN 'big' ELSE o.kind END"),
+    _mark(f"NOT {_ITEM} AND o.n > 1"),
+    _mark("EXISTS (SELECT 1 FROM orders o WHERE o.id = p.id AND o.kind = 'a')", "people p", "p"),
+    _mark("p.id IN (SELECT id FROM orders WHERE n > 3)", "people p", "p"),
+    _mark("o.id NOT IN (SELECT id FROM people WHERE n > 3)"),
+    _mark("o.kind IN (SELECT i.kind FROM items i WHERE i.oid = o.oid)"),
+    _mark("o.kind NOT IN (SELECT i.kind FROM items i WHERE i.oid = o.oid)"),
+    _mark("o.note IN (SELECT i.note FROM items i WHERE i.oid = o.oid)"),
+    _mark("o.note NOT IN (SELECT i.note FROM items i WHERE i.oid = o.oid) IS NULL"),
+    _mark("o.kind IN (SELECT kind FROM prices WHERE price > 1)"),
+    _mark("o.kind NOT IN (SELECT kind FROM prices)"),
+    _mark("(o.note IN (SELECT kind FROM prices WHERE price > 100)) IS NULL"),
+    _mark("v.store IN (SELECT store FROM stores WHERE size > 1)", "visits v", "v"),
+    _mark("o.n = ANY (SELECT price FROM prices)"),
+    _mark(f"{_ITEM} OR o.id IN (SELECT id FROM people WHERE kind = 'b')"),
+    Shape("orders o", ("o.x", "o.n"), ("o.kind",), f"{_ITEM} OR o.n = 2"),
+    Shape("people p, orders o", ("o.x", "p.n"), ("o.kind",), "p.id = o.id AND (o.n > 5 OR o.kind IN (SELECT kind FROM items i WHERE i.oid = o.oid))"),
+    Shape("orders o", ("o.x", "o.n"), ("o.kind",), "CASE WHEN o.kind = 'a' THEN EXISTS (SELECT 1 FROM items i WHERE i.oid = o.oid) ELSE o.id IN (SELECT id FROM people) END"),
+    Shape("visits v", ("v.x", "v.n"), ("v.kind",), "v.n > 4 OR EXISTS (SELECT 1 FROM stores s WHERE s.store = v.store AND s.size < v.n)"),
+    Shape("orders o", ("o.x", f"CASE WHEN {_ITEM} THEN o.x END", f"CASE WHEN {_ITEM} THEN 1 ELSE 0 END"), ("o.kind", f"CASE WHEN {_ITEM} THEN 1 ELSE 0 END")),
+    column(f"SELECT o.id, o.kind, count_if({_ITEM}) AS w FROM orders o GROUP BY o.id, o.kind"),
+    column(f"SELECT o.id, {_ITEM} AS kind, sum(o.n) FILTER (WHERE o.n > 1 OR {_ITEM}) AS w FROM orders o GROUP BY o.id, 2"),
+    column(f"SELECT DISTINCT o.id, o.kind, CASE WHEN {_ITEM} THEN 3 END AS w FROM orders o"),
+    column(f"SELECT o.id, o.kind, row_number() OVER (PARTITION BY o.id ORDER BY o.oid) + CASE WHEN {_ITEM} THEN 1 ELSE 0 END AS w FROM orders o"),
+)  # fmt: skip
+
+_PO = ("p.x", "o.n"), ("o.kind", "p.kind")
+BRACKETS: tuple[Shape, ...] = (
+    Shape("(people p JOIN orders o ON p.id = o.id) JOIN items i ON i.oid = o.oid", *_PO),
+    Shape("people p JOIN (orders o JOIN items i ON i.oid = o.oid) ON p.id = o.id", *_PO),
+    Shape("people p LEFT JOIN (orders o JOIN items i ON i.oid = o.oid) ON p.id = o.id AND p.n < i.n", *_PO),
+    Shape("people p LEFT JOIN orders o JOIN items i ON i.oid = o.oid ON p.id = o.id", *_PO),
+    Shape("(people p LEFT JOIN orders o ON p.id = o.id) LEFT JOIN (items i JOIN prices q ON i.kind = q.kind) ON i.oid = o.oid", *_PO),
+    Shape("((orders o)) JOIN (people p) ON p.id = o.id", *_PO),
+    Shape("(orders o JOIN stores s USING (store)) FULL JOIN people p ON p.id = o.id", *_PO),
+    Shape("people p ANTI JOIN (orders o JOIN items i ON i.oid = o.oid) ON o.id = p.id", ("p.x",), ("p.kind",)),
+    Shape("(SELECT id, x FROM people) AS p NATURAL JOIN (SELECT id, n, kind FROM orders) AS o", ("x", "n"), ("kind",)),
+    Shape("(SELECT id, n, kind FROM orders) AS o NATURAL LEFT JOIN (SELECT id, x FROM people) AS p", ("x", "n"), ("kind",)),
+    Shape("(SELECT id, n, kind FROM orders) AS o NATURAL FULL JOIN (SELECT id, n, x FROM people) AS p", ("x", "n"), ("kind",)),
+)  # fmt: skip

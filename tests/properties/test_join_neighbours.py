@@ -127,7 +127,7 @@ class Bug:
 
 
 BUGS = (
-    Bug("joined on another column", _any_column, "SELECT count(*) FROM people p JOIN orders o ON p.note = o.note", 2),
+    Bug("joined on another column", _any_column, "SELECT count(*) FROM people p JOIN items i ON p.note = i.note", 2),
     Bug("EXISTS on another column", _any_column, "SELECT count(*) FROM people p WHERE EXISTS (SELECT 1 FROM orders o WHERE o.note = p.note)", 2),
     Bug("outer join on another column", _any_column, "SELECT count(*) FROM people p LEFT JOIN orders o ON p.note = o.note", 2),
     Bug("owner taken from another table", _own_column_as_owner, "SELECT count(*) FROM items"),

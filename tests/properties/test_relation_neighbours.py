@@ -12,7 +12,7 @@ import pytest
 from property_checks import compare, compare_equal, traced
 from property_joins import join_database, join_policy, search_joins, without
 from property_queries import Query
-from property_relations import SETS, TIED, WINDOWS
+from property_relations import BRACKETS, MARKS, SETS, TIED, WINDOWS
 from property_world import Row
 
 import dpsql
@@ -22,11 +22,12 @@ from dpsql.plan.window import Windowed
 
 join: Any = import_module("dpsql.plan.join")
 refusals: Any = import_module("dpsql.plan.join_refusals")
+mark: Any = import_module("dpsql.plan.mark")
 relate: Any = import_module("dpsql.plan.relate")
 relate_sets: Any = import_module("dpsql.plan.relate_sets")
 set_operations: Any = import_module("dpsql.plan.set_operations")
 Patch = pytest.MonkeyPatch
-SHAPES = (*SETS, *WINDOWS, *TIED)
+SHAPES = (*SETS, *WINDOWS, *TIED, *MARKS, *BRACKETS)
 CHUNKS, PAIRS = 4, 24
 
 
@@ -100,6 +101,11 @@ def _whole_rows_compared(patch: Patch) -> None:
         patch.setattr(module, "share_owner", lambda *args: True)
 
 
+def _anybodys_rows(patch: Patch) -> None:
+    for module in (join, refusals, mark):
+        patch.setattr(module, "share_owner", lambda *args: True)
+
+
 def _rows_twice(patch: Patch) -> None:
     for module in (relate_sets, set_operations):
         patch.setattr(module, "shared_rows", lambda parts: False)
@@ -138,6 +144,7 @@ BUGS = (
     Bug("the owner of one side dropped", _owner_of_a_side, "SELECT count(*) FROM (SELECT id, n FROM people UNION ALL SELECT id, n FROM orders) AS u"),
     Bug("INTERSECT without the unit", _whole_rows_compared, "SELECT count(*) FROM (SELECT kind, n FROM people INTERSECT SELECT kind, n FROM orders) AS u"),
     Bug("EXCEPT without the unit", _whole_rows_compared, "SELECT count(*) FROM (SELECT kind FROM people EXCEPT SELECT kind FROM orders WHERE x > 5) AS u"),
+    Bug("a mark that other people's rows set", _anybodys_rows, "SELECT count(*) FILTER (WHERE EXISTS (SELECT 1 FROM orders o WHERE o.kind = p.kind AND o.x > 5)) FROM people p"),
     Bug("a row that is a unit read twice", _rows_twice, "SELECT count(*) FROM (SELECT n FROM visits UNION ALL SELECT n FROM visits) AS u"),
     Bug("ties left to the engine", _ties_left, f"SELECT sum(x) FROM ({_NUMBERED.format('')}) AS u WHERE rn = 1"),
     Bug("ties of lag left to the engine", _ties_left, "SELECT sum(w) FROM (SELECT id, x, lag(x) OVER (PARTITION BY id ORDER BY store) AS w FROM orders) AS u"),

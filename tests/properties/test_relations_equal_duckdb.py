@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from property_joins import Shape, join_database, join_policy, join_world, write
-from property_relations import SETS, WINDOWS
+from property_relations import BRACKETS, MARKS, SETS, WINDOWS
 from property_world import Database
 from test_equals_duckdb import EPSILON, differences
 
@@ -20,7 +20,9 @@ def worlds() -> Iterator[list[Database]]:
         yield [one, two]
 
 
-@pytest.mark.parametrize("shape", (*SETS, *WINDOWS), ids=lambda shape: f"{shape.source} {shape.where}".strip())
+@pytest.mark.parametrize(
+    "shape", (*SETS, *WINDOWS, *MARKS, *BRACKETS), ids=lambda shape: f"{shape.source} {shape.where}".strip()
+)
 def test_it_equals_duckdb(shape: Shape, worlds: list[Database]) -> None:
     rng = random.Random(str(shape))
     for database in worlds:

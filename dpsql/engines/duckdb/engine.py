@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ import duckdb
 import numpy as np
 
 from dpsql.budget.allocate import Priced
-from dpsql.engines.base import Engine, Exact, PublicRows
+from dpsql.engines.base import Engine, Exact, PublicRows, Weights
 from dpsql.engines.duckdb.emit import emit
+from dpsql.engines.duckdb.histogram import emit_histogram
 from dpsql.engines.duckdb.literals import quote
 from dpsql.engines.duckdb.public import PublicReader
 from dpsql.engines.duckdb.released import placed
@@ -27,6 +29,7 @@ from dpsql.expressions.types import Kind, from_engine
 from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
+from dpsql.sensitivity.bound import Bounded
 
 log = logging.getLogger("dpsql.steward")
 
@@ -95,7 +98,12 @@ class DuckDBEngine(Engine):
         return self._connection
 
     def emit(self, release: Priced, salt: bytes | None) -> str:
-        return emit(release, self._schema, "<secret salt>" if salt is None else salt.hex())
+        return ";\n".join(self._statements(release, "<secret salt>" if salt is None else salt.hex()))
+
+    def _statements(self, release: Priced, salt: str) -> list[str]:
+        """The query of the statistics and of the selection, if there are any, and one for each histogram."""
+        totals = [emit(release, self._schema, salt)] if release.noised or release.selection is not None else []
+        return totals + [emit_histogram(release.bounded, h, self._schema) for h in release.bounded.histograms]
 
     def run(
         self,
@@ -104,14 +112,14 @@ class DuckDBEngine(Engine):
         contents: Mapping[str, Content] | None = None,
         seconds: float | None = None,
     ) -> Exact:
-        text = self.emit(release, salt)
+        statements = self._statements(release, salt.hex())
         try:
             with (
                 self._running() as cursor,
                 placed(cursor, release.bounded.release.source, contents or {}),
                 stopped_after(seconds, cursor),
             ):
-                return _exact(release, cursor.execute(text))
+                return _exact(release, cursor, statements)
         except Exception as problem:
             log.error("a release failed: %s", type(problem).__name__)
             log.debug("the engine said: %s", problem)
@@ -262,14 +270,27 @@ def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str
     return schema
 
 
-def _exact(release: Priced, cursor: duckdb.DuckDBPyConnection) -> Exact:
-    """The result as integers; for public keys every key is there, with zero where the engine had no row."""
+def _exact(release: Priced, cursor: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> Exact:
+    """The results as integers."""
     bounded = release.bounded
-    if not bounded.public:
-        return _private(release, cursor)
-    size = 1
-    for key in bounded.keys:
-        size *= len(key.values or ())
+    split = len(statements) - len(bounded.histograms)
+    totals = cursor.execute(statements[0]) if split else None
+    if bounded.public:
+        exact = _public(bounded, totals)
+    else:
+        assert totals is not None
+        exact = _private(release, totals)
+    places = {_identity(key): i for i, key in enumerate(exact.keys)}
+    histograms = [_weights(bounded, cursor.execute(text), places) for text in statements[split:]]
+    return replace(exact, histograms=tuple(histograms))
+
+
+def _public(bounded: Bounded, cursor: duckdb.DuckDBPyConnection | None) -> Exact:
+    """Every public key is there, with zero where the engine had no row."""
+    keys = tuple(product(*(key.values or () for key in bounded.keys)))
+    if cursor is None:
+        return Exact(keys, (), None)
+    size = len(keys)
     columns = cursor.fetchnumpy()
     codes = np.asarray(columns["g"], dtype=np.int64) if bounded.keys else np.zeros(1, dtype=np.int64)
     values = []
@@ -277,8 +298,26 @@ def _exact(release: Priced, cursor: duckdb.DuckDBPyConnection) -> Exact:
         total = np.zeros(size, dtype=np.int64)
         total[codes] = np.asarray(columns[f"z{number}"], dtype=np.int64)
         values.append(total)
-    keys = tuple(product(*(key.values or () for key in bounded.keys)))
     return Exact(keys, tuple(values), None)
+
+
+def _weights(bounded: Bounded, cursor: duckdb.DuckDBPyConnection, places: Mapping[tuple[str, ...], int]) -> Weights:
+    """A histogram, sorted by group and cell; private keys that are no candidates are left out."""
+    if bounded.public:
+        columns = cursor.fetchnumpy()
+        cells, weights = (np.asarray(columns[name], dtype=np.int64) for name in ("cell", "h"))
+        groups = np.asarray(columns["g"], dtype=np.int64) if bounded.keys else np.zeros(len(cells), dtype=np.int64)
+    else:
+        rows = [(places.get(_identity(row[:-2])), *row[-2:]) for row in cursor.fetchall()]
+        found = np.array([row for row in rows if row[0] is not None], dtype=np.int64).reshape(-1, 3)
+        groups, cells, weights = found[:, 0], found[:, 1], found[:, 2]
+    order = np.lexsort((cells, groups))
+    return Weights(groups[order], cells[order], weights[order])
+
+
+def _identity(key: Sequence[Any]) -> tuple[str, ...]:
+    """A key by which it is found again: NaN is equal to itself here."""
+    return tuple(f"{type(value).__name__} {value!r}" for value in key)
 
 
 def _private(release: Priced, cursor: duckdb.DuckDBPyConnection) -> Exact:

@@ -14,7 +14,8 @@ from math import prod
 
 from dpsql.engines.duckdb.literals import literal
 from dpsql.engines.duckdb.source import From, one_zero
-from dpsql.expressions.types import DOUBLE, Kind
+from dpsql.expressions.expression import Value
+from dpsql.expressions.types import DOUBLE, Kind, Type
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.keys import Key
 
@@ -32,13 +33,13 @@ class Coded:
     joins: str
     conditions: tuple[str, ...]
 
-    def mapped(self, totals: str, sums: Sequence[str]) -> str:
-        """Totals by raw keys as totals by code."""
+    def mapped(self, totals: str, sums: Sequence[str], kept: Sequence[str] = ()) -> str:
+        """Totals by raw keys (and the columns that are kept) as totals by code."""
         if self.code is None:
             return totals
         where = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
-        listed = ", ".join([f"CAST({self.code} AS INTEGER) AS g", *(f"sum({name}) AS {name}" for name in sums)])
-        return f"SELECT {listed} FROM ({totals}){self.joins}{where} GROUP BY g"
+        listed = ", ".join([f"CAST({self.code} AS INTEGER) AS g", *kept, *(f"sum({name}) AS {name}" for name in sums)])
+        return f"SELECT {listed} FROM ({totals}){self.joins}{where} GROUP BY {', '.join(['g', *kept])}"
 
     def in_rows(self, rows: str) -> tuple[str, tuple[str, ...]]:
         """Rows with the code in place of the keys: in pairs of unit and group a raw value is not yet a group."""
@@ -92,6 +93,10 @@ def _code(index: int, key: Key, source: From) -> tuple[str, str, str]:
     if len(values) <= INLINE:
         branches = " ".join(f"WHEN {literal(v, type_)} THEN {i}" for i, v in enumerate(values))
         return f"CASE {value} {branches} END", f"k{index}", ""
+    return value, f"d{index}.i", f" LEFT JOIN {lookup(values, type_)} AS d{index} ON k{index} = d{index}.v"
+
+
+def lookup(values: Sequence[Value], type_: Type) -> str:
+    """A table of values `v`, each once, and their positions `i`."""
     rows = ", ".join(f"({literal(v, type_)}, {i})" for i, v in enumerate(values))
-    lookup = f"(SELECT v, min(i) AS i FROM (VALUES {rows}) AS l(v, i) GROUP BY v)"
-    return value, f"d{index}.i", f" LEFT JOIN {lookup} AS d{index} ON k{index} = d{index}.v"
+    return f"(SELECT v, min(i) AS i FROM (VALUES {rows}) AS l(v, i) GROUP BY v)"

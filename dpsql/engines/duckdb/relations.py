@@ -20,6 +20,7 @@ from dpsql.errors import InternalError
 from dpsql.expressions.expression import Expression, columns_of
 from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
 from dpsql.plan.join import Exists, Inner, Outer, Part, first_of
+from dpsql.plan.mark import Marked
 from dpsql.plan.relation import Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
 from dpsql.plan.released import ReleasedScan
 from dpsql.plan.set_operations import UnionAll, owner_types
@@ -60,6 +61,8 @@ def relation_sql(
             below = relation_sql(source, needed | columns_of(condition), schema, name or JOIN, owned=owned)
             test = _exists(inner, condition, below, schema, f"{name or JOIN}e", negated=relation.negated)
             return From(below.source, (*below.where, test), below.columns, below.unit)
+        case Marked(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
+            return _marked(relation, source, (inner, condition), needed, schema, name, owned)
         case UnionAll():
             return _union(relation, needed, schema, name, owned)
         case Windowed(source=Relation() as source):
@@ -259,6 +262,8 @@ def _distance(relation: Relation) -> int:
             return _distance(source)
         case UnitGroup(source=Relation() as source) | Exists(source=Relation() as source):
             return _distance(source)
+        case Windowed(source=Relation() as source) | Marked(source=Relation() as source):
+            return _distance(source)
         case UnionAll(parts=parts):
             return max(map(_distance, parts))
     return 0
@@ -301,3 +306,23 @@ def _exists(part: Part, condition: Expression, below: From, schema: Schema, name
     side = _nested(plain, plain.columns, name)
     test = From("", (), {**below.columns, **side.columns}, None).render(condition)
     return f"{'NOT ' if negated else ''}EXISTS (SELECT 1 FROM {side.source} WHERE {test})"
+
+
+def _marked(
+    relation: Marked,
+    source: Relation,
+    test: tuple[Part, Expression],
+    needed: frozenset[str],
+    schema: Schema,
+    name: str,
+    owned: bool,
+) -> From:
+    """The rows, in brackets, with their mark."""
+    inner, condition = test
+    inside = _inside(name) or JOIN
+    read = columns_of(condition) if relation.mark in needed else frozenset()
+    below = relation_sql(source, (needed | read) - {relation.mark}, schema, inside, owned=owned)
+    made = {f.name: below.columns[f.name] for f in source.fields if f.name in needed}
+    if relation.mark in needed:
+        made[relation.mark] = _exists(inner, condition, below, schema, f"{inside}m", negated=False)
+    return _nested(below, made, name)

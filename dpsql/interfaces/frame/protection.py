@@ -34,7 +34,7 @@ _KINDS = {
     Stored.BOOLEAN: Kind.BOOLEAN, Stored.TEXT: Kind.TEXT, Stored.DATE: Kind.TIME, Stored.TIMESTAMP: Kind.TIME,
     Stored.INTEGER: Kind.NUMBER, Stored.DECIMAL: Kind.NUMBER, Stored.DOUBLE: Kind.NUMBER,
 }  # fmt: skip
-Bounds = Mapping[str, tuple[Any, Any]]
+Bounds = Mapping[str, tuple[Any, Any] | str]
 Values = Mapping[str, Iterable[Any]]
 
 
@@ -118,7 +118,11 @@ class Protection:
             listed = [(each, type_, Domain()) for each, type_ in zip(found.columns, found.types, strict=True)]
         order = {each: i for i, each in enumerate(connection._engine.schema()[name.lower()])}
         listed.sort(key=lambda each: order[each[0]])
-        return {each: _field(each, type_, domain, notes.get(each, ""), each == unit) for each, type_, domain in listed}
+        searched = {each for each, said in self._tables[name].spec.get("columns", {}).items() if "bounds" in said}
+        return {
+            each: _field(each, type_, domain, notes.get(each, ""), unit=each == unit, searched=each in searched)
+            for each, type_, domain in listed
+        }
 
     def _policy(self, specs: dict[str, dict[str, Any]], engine: DuckDBEngine) -> Policy:
         for name, spec in specs.items():
@@ -144,7 +148,7 @@ def protect(
     bounds: Bounds | None = None,
     values: Values | None = None,
     delta: float | Decimal = 0,
-    max_rows_per_unit: int | None = None,
+    max_rows_per_unit: int | str | None = None,
     max_groups_per_unit: int | None = None,
     name: str | None = None,
     ledger: str | os.PathLike[str] | None = None,
@@ -155,7 +159,8 @@ def protect(
 
     `unit` is the column that names the person behind each row ("row" if every row is another person). `epsilon` is the
     budget of all answers together; a verb takes a tenth of it unless it says `epsilon=`. `bounds` and `values` say what
-    is known of the columns without looking. `name` is the account: the same name is the same account, in this process
+    is known of the columns without looking; "auto" in place of bounds, or of `max_rows_per_unit`, has them found by a
+    private search, which is charged once. `name` is the account: the same name is the same account, in this process
     or, with `ledger` (a file), for ever. `called` is the table's name in `.sql(…)`. With `beside` the table joins the
     account of another private frame, and can be merged with it on the unit.
     """
@@ -204,6 +209,9 @@ def _account(
 def _declared(bounds: Bounds, values: Values) -> dict[str, dict[str, Any]]:
     columns: dict[str, dict[str, Any]] = {}
     for name, ends in bounds.items():
+        if ends == "auto":
+            columns[name] = {"bounds": "auto"}
+            continue
         if isinstance(ends, str) or not hasattr(ends, "__len__") or len(ends) != 2:
             raise InterfaceError(f"the bounds of {name} are two ends", hint=f'write bounds={{"{name}": (0, 100)}}')
         columns[name] = {"min": _plain(ends[0]), "max": _plain(ends[1])}
@@ -229,8 +237,8 @@ def _columns(declared: Mapping[str, Any], stored: Mapping[str, str], unit: str) 
     return {name: declared.get(name, {}) for name, type_ in stored.items() if from_engine(type_) is not None}
 
 
-def _field(name: str, type_: Type, domain: Domain, note: str, unit: bool) -> Field:
+def _field(name: str, type_: Type, domain: Domain, note: str, *, unit: bool, searched: bool) -> Field:
     kind = _KINDS.get(type_.kind, Kind.TEXT)
-    bounded = domain.lower is not None and domain.upper is not None
+    bounded = searched or (domain.lower is not None and domain.upper is not None)
     countable = kind is Kind.BOOLEAN or (kind is Kind.NUMBER and bounded and not unit)
     return Field(column(name), kind, note, countable, domain)

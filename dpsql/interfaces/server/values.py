@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
@@ -13,6 +14,7 @@ from dpsql.interfaces.server.wire import BINARY, Malformed
 BOOL, INT8, INT2, INT4, TEXT, FLOAT4, FLOAT8 = 16, 20, 21, 23, 25, 700, 701
 VARCHAR, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, NUMERIC, BPCHAR, UNKNOWN = 1043, 1082, 1083, 1114, 1184, 1700, 1042, 705
 EPOCH = datetime(2000, 1, 1)
+_REST = re.compile(r"(\d\d:\d\d(:\d\d(\.\d{1,6})?)?)? ?([+-]\d\d(:?\d\d)?|Z)?")
 SIZES = {BOOL: 1, INT2: 2, INT4: 4, INT8: 8, FLOAT4: 4, FLOAT8: 8, DATE: 4, TIME: 8, TIMESTAMP: 8, TIMESTAMPTZ: 8}
 _DUCKDB = {
     "BOOLEAN": BOOL, "TINYINT": INT2, "UTINYINT": INT2, "SMALLINT": INT2, "USMALLINT": INT4, "INTEGER": INT4,
@@ -129,13 +131,28 @@ def _read_numeric(data: bytes) -> Decimal:
     return -total if sign else total
 
 
+def _day(text: str) -> date:
+    """A date; a time or an offset behind it is left out, as PostgreSQL does (pgjdbc sends `2024-06-01 +00`)."""
+    day, _, rest = text.strip().replace("T", " ").partition(" ")
+    if rest and _REST.fullmatch(rest) is None:
+        raise ValueError(text)
+    return date.fromisoformat(day)
+
+
 def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("T", " "))
+    """A timestamp without a zone: an offset is left out."""
+    return datetime.fromisoformat(text.strip().replace("T", " ")).replace(tzinfo=None)
+
+
+def _moment_in_utc(text: str) -> datetime:
+    """A timestamp with a zone, read in UTC."""
+    moment = datetime.fromisoformat(text.strip().replace("T", " "))
+    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
 _READ_TEXT: dict[int, Callable[[str], Parameter]] = {
     BOOL: _read_bool, INT2: int, INT4: int, INT8: int, FLOAT4: float, FLOAT8: float, NUMERIC: Decimal,
-    DATE: date.fromisoformat, TIME: time.fromisoformat, TIMESTAMP: _moment, TIMESTAMPTZ: _moment,
+    DATE: _day, TIME: time.fromisoformat, TIMESTAMP: _moment, TIMESTAMPTZ: _moment_in_utc,
 }  # fmt: skip
 _READ_BINARY: dict[int, Callable[[bytes], Parameter]] = {
     BOOL: lambda d: struct.unpack("!?", d)[0],

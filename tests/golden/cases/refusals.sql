@@ -16,9 +16,9 @@ SELECT avg(weight * 2) FROM orders
 ---
 SELECT sum(amount / fee) FROM orders
 ---
-SELECT max(amount) FROM orders
+SELECT max(weight) FROM orders
 ---
-SELECT median(amount) FROM orders
+SELECT arg_max(amount, qty) FROM orders
 ---
 SELECT sum(DISTINCT amount) FROM orders
 ---

@@ -1,0 +1,60 @@
+"""The choices of a release: which histograms they need, and which rule bounds what a unit adds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpsql.bounds.domain import Domain
+from dpsql.plan.choosing import no_grid, no_single_values
+from dpsql.plan.plan import Release
+from dpsql.plan.relation import Aggregate
+from dpsql.sensitivity.choice import Choice, Histogram, Kept, choice_of
+from dpsql.sensitivity.grid import Grid, make_grid
+from dpsql.sensitivity.weight import WEIGHT_BITS, Term
+
+_KEPT: dict[str, Kept] = {"min": "least", "max": "greatest"}
+
+
+def lay_out_choices(
+    release: Release, asked: Sequence[tuple[Aggregate, Domain]], rule: str
+) -> tuple[tuple[Histogram, ...], tuple[Choice, ...], tuple[int, ...]]:
+    """Histograms and choices, each once, and for each aggregate the number of its choice."""
+    histograms: list[Histogram] = []
+    choices: dict[tuple[object, ...], Choice] = {}
+    numbers = []
+    for aggregate, domain in asked:
+        grid = _grid(aggregate, domain)
+        made = histogram(release, grid, _KEPT.get(aggregate.function, "rows"), rule)
+        if made not in histograms:
+            histograms.append(made)
+        choice = choice_of(aggregate, histograms.index(made))
+        same = (choice.histogram, choice.kind, choice.at)
+        choices.setdefault(same, choice)
+        numbers.append(list(choices).index(same))
+    return tuple(histograms), tuple(choices.values()), tuple(numbers)
+
+
+def _grid(aggregate: Aggregate, domain: Domain) -> Grid:
+    assert aggregate.argument is not None
+    grid = make_grid(aggregate.argument, domain)
+    if grid is None:
+        raise no_grid(aggregate)
+    if aggregate.function == "mode" and not grid.exact:
+        raise no_single_values(aggregate)
+    return grid
+
+
+def histogram(release: Release, grid: Grid, kept: Kept, rule: str) -> Histogram:
+    """The histogram under the rule of its release.
+
+    **Theorem.** One unit adds at most `most` to all cells of all groups together.
+    **Proof.** Rules `row` and `single_row`: a unit is one row, in one group and one cell. Otherwise its n rows with a
+    value each add W with W·n ≤ rows_per_unit; or each of its g groups has one extreme, and adds W with
+    W·g ≤ groups_per_unit; where all keys are attributes of the unit there is one group, so no weight is needed. W is
+    rounded down to units of 2^-WEIGHT_BITS (`dpsql.sensitivity.weight`).
+    """
+    if rule in ("row", "single_row") or (rule == "one_group" and kept != "rows"):
+        return Histogram(grid, kept, None, 1, 1)
+    cap = release.source.rows_per_unit if kept == "rows" else release.groups_per_unit
+    term = Term("count" if kept == "rows" else "groups", None, cap)
+    return Histogram(grid, kept, term, 1 << WEIGHT_BITS, cap << WEIGHT_BITS)

@@ -1,0 +1,115 @@
+"""Chosen values through the whole flow: one query for all of them, replay, parts of earlier releases, price, refusals."""
+
+from __future__ import annotations
+
+import math
+
+import duckdb
+import pytest
+
+import dpsql
+
+POLICY = {
+    "dataset": "shop",
+    "budget": {"epsilon": 100, "delta": 1e-6},
+    "limits": {"epsilon": 10},
+    "defaults": {"epsilon": 1, "delta": 1e-8},
+    "tables": {
+        "visits": {
+            "unit": "row",
+            "columns": {"minutes": {"min": 0, "max": 120}, "page": {"values": ["home", "shop"]}, "agent": {}},
+        }
+    },
+}
+
+
+def connect(rows: int = 2_000, **policy: object) -> dpsql.Connection:
+    database = duckdb.connect()
+    database.execute(
+        "CREATE TABLE visits AS SELECT (i * 7919) % 121 AS minutes, CASE WHEN i % 3 = 0 THEN 'home' ELSE 'shop' END "
+        f"AS page, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END AS agent FROM range({rows}) AS t(i)"
+    )
+    return dpsql.connect(database, policy=POLICY | policy, ledger=":memory:")
+
+
+def test_median_min_max_and_a_count_in_one_query() -> None:
+    with connect() as db:
+        result = db.query("SELECT median(minutes), min(minutes), max(minutes), count(*) FROM visits", epsilon=10)
+        [(median, low, high, count)] = result.fetchall()
+        assert result.types == ("DOUBLE", "BIGINT", "BIGINT", "BIGINT")
+        assert 0 <= low <= 120 and 0 <= high <= 120 and 0 <= median <= 120
+        assert abs(count - 2_000) < 500
+        ends = result.intervals()
+        assert math.isnan(ends["median(minutes)_low"][0]) and ends["count(*)_low"][0] < count
+        assert any("median(minutes) is a value whose rank is off" in note for note in result.notes)
+        assert any("the value below which about" in note for note in result.notes)
+
+
+def test_an_empty_table_has_an_answer_of_the_same_shape() -> None:
+    with connect(0) as empty, connect() as full:
+        sql = "SELECT page, median(minutes), mode(page) FROM visits GROUP BY page"
+        one, two = empty.query(sql), full.query(sql)
+        assert [row[0] for row in one.fetchall()] == [row[0] for row in two.fetchall()]
+        assert all(0 <= row[1] <= 120 and row[2] in ("home", "shop") for row in one.fetchall())
+        assert (one.types, one.cost, one.notes) == (two.types, two.cost, two.notes)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_a_choice_is_replayed_in_every_spelling(mechanism: str) -> None:
+    with connect() as db:
+        first = db.query("SELECT page, median(minutes) AS m FROM visits GROUP BY page", mechanism=mechanism)
+        for spelt in ("quantile_cont(minutes, 0.5)", "percentile_cont(0.5) WITHIN GROUP (ORDER BY minutes)"):
+            again = db.query(f"SELECT page, {spelt} AS m FROM visits GROUP BY 1 ORDER BY m", mechanism=mechanism)
+            assert again.replayed and set(again.fetchall()) == set(first.fetchall())
+        assert not db.query(
+            "SELECT page, quantile_cont(minutes, 0.4) FROM visits GROUP BY 1", mechanism=mechanism
+        ).replayed
+
+
+def test_a_part_of_an_earlier_release_is_the_same_choice_and_no_other_aggregate_is_told_by_it() -> None:
+    with connect() as db:
+        first = db.query("SELECT page, median(minutes), max(minutes), sum(minutes) FROM visits GROUP BY page")
+        part = db.query("SELECT page, max(minutes) FROM visits GROUP BY page")
+        assert part.replayed and part.fetchall() == [(row[0], row[2]) for row in first.fetchall()]
+        home = db.query("SELECT page, median(minutes) FROM visits WHERE page = 'home' GROUP BY page")
+        assert home.replayed and home.fetchall() == [first.fetchall()[0][:2]]
+        for other in ("min(minutes)", "mode(minutes)", "quantile_disc(minutes, 0.5)", "count(*)", "avg(minutes)"):
+            assert not db.query(f"SELECT page, {other} FROM visits GROUP BY page").replayed, other
+
+
+def test_a_choice_costs_what_was_asked_and_is_pure_where_all_noise_is() -> None:
+    with connect(budget={"epsilon": 2}, limits={"epsilon": 2}, defaults={"epsilon": 1}) as db:
+        cost = db.query("SELECT median(minutes), count(*) FROM visits", epsilon=1, delta=0).cost
+        assert (cost.epsilon, cost.delta) == (1.0, 0.0)
+        db.query("SELECT mode(page) FROM visits", epsilon=1, delta=0)
+        with pytest.raises(dpsql.BudgetExceeded):
+            db.query("SELECT min(minutes) FROM visits", epsilon=0.01, delta=0)
+
+
+def test_private_groups_are_chosen_for_only_where_they_are_shown() -> None:
+    with connect() as db:
+        rows = db.query("SELECT agent, median(minutes) FROM visits GROUP BY agent", epsilon=10).fetchall()
+        assert {row[0] for row in rows} <= {"a", "b"}
+        assert all(0 <= row[1] <= 120 for row in rows)
+
+
+def test_an_accuracy_is_about_columns_with_error_bars() -> None:
+    with connect() as db:
+        with pytest.raises(dpsql.Error, match="off in its rank"):
+            db.query("SELECT median(minutes) AS m FROM visits", accuracy=5)
+        with pytest.raises(dpsql.Error, match="no column m with noise"):
+            db.query("SELECT count(*) AS n, median(minutes) AS m FROM visits", accuracy={"m": 5})
+        result = db.query("SELECT count(*) AS n, median(minutes) AS m FROM visits", accuracy={"n": 50})
+        ends = result.intervals()
+        assert ends["n_high"][0] - ends["n_low"][0] <= 100
+
+
+def test_explain_tells_the_grid_and_the_rank() -> None:
+    with connect() as db:
+        plan = db.explain("SELECT median(minutes) FROM visits", epsilon=1, mechanism="laplace")
+        [choice] = plan.releases[0].choices
+        assert (choice.mechanism, choice.cells, choice.lowest, choice.highest) == ("exponential", 121, 0, 120)
+        assert choice.sensitivity == 0.5 and choice.scale == 1.0
+        assert choice.expected_error(0.95) == pytest.approx(math.log(121 / 0.05), abs=0.5)
+        assert plan.expected_error() == {"median(minutes)": None}
+        assert "one of 121 values, 0 to 120" in str(plan)
