@@ -132,3 +132,21 @@ def test_what_another_analyst_searched_for_is_shown_only_after_it_was_counted() 
 def test_a_cast_to_a_type_of_postgresql_alone_is_refused_and_no_crash(visits: dpsql.Connection, cast: str) -> None:
     with pytest.raises(dpsql.Error, match="cast|round"):
         visits.explain(f"SELECT count(*) FROM visits WHERE {cast}", dialect="postgres")
+
+
+@pytest.mark.parametrize(
+    "sql", ["count(*), count(*) FILTER (WHERE x > 5)", "avg(x)", "sum(x), sum(x) FILTER (WHERE x > 5)"]
+)
+def test_the_floor_is_counted_in_every_coordinate_of_a_share(visits: dpsql.Connection, sql: str) -> None:
+    """Flooring to a coarser grid costs a step in each coordinate: of a joint claim, in those of all its statistics."""
+    [priced] = visits.prepare(f"SELECT {sql} FROM visits", 1, 0, "laplace").bill.releases
+    [(share, claim)] = priced.bounded.shares
+    assert len(share) == 2
+    assert claim.reach == sum(priced.bounded.statistics[i].claim.reach for i in share)
+
+
+def test_a_released_table_that_is_not_unique_by_its_key_is_never_looked_up(visits: dpsql.Connection) -> None:
+    """GROUP BY means the stored column, SELECT shows another under its name: that is noticed before the rows are read."""
+    inner = "SELECT id % 7 AS id, count(*) AS c FROM stores GROUP BY id"
+    with pytest.raises(dpsql.Error, match="not unique"):
+        visits.query(f"SELECT count(*) FROM visits v JOIN ({inner}) n ON round(v.x)::INTEGER = n.id", epsilon=1)
