@@ -116,10 +116,15 @@ def _secured(plain: socket.socket, host: str, certificate: Path | None) -> ssl.S
     if plain.recv(1) != b"S":
         raise OperationalError("the server does not offer TLS", hint="is this a dpsql server?")
     try:
-        context = ssl.create_default_context(cafile=None if certificate is None else str(certificate))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = certificate is None and host not in LOCAL
-        if certificate is None and host in LOCAL:
+        if certificate is not None:
+            context.load_verify_locations(certificate)
+        elif host in LOCAL:
             context.verify_mode = ssl.CERT_NONE
+        else:
+            context.load_default_certs()
         return context.wrap_socket(plain, server_hostname=host)
     except ssl.SSLCertVerificationError:
         raise OperationalError(

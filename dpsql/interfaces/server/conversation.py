@@ -25,7 +25,7 @@ from dpsql.interfaces.server.calls import Results, answer, read_words
 from dpsql.interfaces.server.faults import fault_of
 from dpsql.interfaces.server.relay import Answer, Bound, Relay
 from dpsql.interfaces.server.statements import Kind, Statement, TooMany, split
-from dpsql.interfaces.server.values import SIZES, TEXT, decode, encoder, oid_of
+from dpsql.interfaces.server.values import SIZES, TEXT, data_rows, decode, oid_of
 from dpsql.interfaces.server.wire import Body, Fault, Malformed, Shown
 from dpsql.parse import Asked, read_setting
 
@@ -342,9 +342,7 @@ class Conversation:
             result = db.query(statement.text, portal.values or None)
             left = "" if result.cost.rho == 0 else f"; left: {_left(db)}"
             shown = _shown(result.columns, result.types, formats)
-            encoders = [encoder(column.oid, column.format) for column in shown]
-            rows = [wire.data_row([e(v) for e, v in zip(encoders, row, strict=True)]) for row in result.fetchall()]
-            return result, left, rows
+            return result, left, data_rows(result.fetchall(), [(column.oid, column.format) for column in shown])
 
         result, left, rows = await self._worked(statement, task)
         self.counters.count("dpsql_queries_total")
@@ -535,8 +533,8 @@ def _with_formats(description: bytes, formats: Sequence[int]) -> bytes:
 
 
 def _chunks(rows: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Rows by the hundred, with their number, so that neither a row nor the whole answer is one write."""
-    while part := list(islice(rows, 256)):
+    """Rows by the thousand, with their number, so that neither a row nor the whole answer is one write."""
+    while part := list(islice(rows, 1024)):
         yield b"".join(part), len(part)
 
 
