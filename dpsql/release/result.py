@@ -177,4 +177,8 @@ class Result:
         return result_html(self)
 
     def __str__(self) -> str:
-        return f"{self.df()}\ncost: {'free (replayed)' if self.replayed else self.cost}"
+        from dpsql.release.show_text import result_text
+
+        return result_text(self)
+
+    __repr__ = __str__
