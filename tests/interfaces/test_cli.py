@@ -603,3 +603,9 @@ def test_bounds_prints_what_searches_found_and_searches_on_demand(town: Path) ->
         found.exit_code == 0 and "tables.people.columns.note: " in found.output and "not searched" not in found.output
     )
     assert run("bounds", town).output == found.output
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_two_columns_may_have_one_name(town: Path, form: str) -> None:
+    said = run("query", town, "SELECT count(*), count(*) FROM people", "--analyst", "ana", "--format", form)
+    assert said.exit_code == 0, said.output
