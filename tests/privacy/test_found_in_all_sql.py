@@ -150,3 +150,28 @@ def test_a_released_table_that_is_not_unique_by_its_key_is_never_looked_up(visit
     inner = "SELECT id % 7 AS id, count(*) AS c FROM stores GROUP BY id"
     with pytest.raises(dpsql.Error, match="not unique"):
         visits.query(f"SELECT count(*) FROM visits v JOIN ({inner}) n ON round(v.x)::INTEGER = n.id", epsilon=1)
+
+
+def test_a_units_own_total_keeps_to_the_range_that_its_type_promises() -> None:
+    """What is added up over units needs no clamp, for the total of a unit was clamped to what the policy counts."""
+    data = duckdb.connect()
+    data.execute("CREATE TABLE t AS SELECT 1::INTEGER AS u, 10::INTEGER AS n FROM range(100)")
+    tables = {"t": {"unit": "u", "max_rows_per_unit": 2, "columns": {"u": {}, "n": {"min": 0, "max": 10}}}}
+    with connect(data, tables) as db:
+        sql = "SELECT sum(s) FROM (SELECT u, sum(n) AS s FROM t GROUP BY u)"
+        [release] = dpsql.audit.trace(db, sql, salt=b"salt", mechanism="laplace")
+    assert release.rule == "single_row"
+    assert release.statistics[0].values == (release.statistics[0].l1,) == (20,)
+
+
+def test_what_is_one_value_of_a_unit_on_each_side_is_none_in_their_union() -> None:
+    data = duckdb.connect()
+    for name, key in (("a", "x"), ("b", "y")):
+        data.execute(f"CREATE TABLE {name}(u INTEGER PRIMARY KEY, k VARCHAR)")
+        data.execute(f"INSERT INTO {name} VALUES (1, '{key}')")
+    tables = {name: {"unit": "u", "unique": True, "columns": {"u": {}, "k": {"values": ["x", "y"]}}} for name in "ab"}
+    with connect(data, tables) as db:
+        sql = "SELECT k, count(*) FROM (SELECT u, k FROM a UNION ALL SELECT u, k FROM b) GROUP BY k"
+        [release] = dpsql.audit.trace(db, sql, salt=b"salt", mechanism="laplace")
+    assert release.rule == "clip"
+    assert sum(release.statistics[0].values) <= (release.statistics[0].l1 or 0)
