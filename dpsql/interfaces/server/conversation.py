@@ -19,6 +19,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dpsql.budget import FREE
 from dpsql.errors import Error
 from dpsql.interfaces.server import faults, values, wire
 from dpsql.interfaces.server.calls import Results, answer, read_words
@@ -349,7 +350,8 @@ class Conversation:
         self.counters.count("dpsql_replays_total", float(result.cost.rho == 0))
         portal.description = wire.row_description(_shown(result.columns, result.types, formats))
         portal.rows = iter(rows)
-        said = "replayed: free" if result.replayed else f"cost: {result.cost}{left}"
+        free = "replayed: free" if result.replayed else "free"
+        said = free if result.cost == FREE else f"cost: {result.cost}{left}"
         notices = [
             Fault(said, "00000", severity="NOTICE"),
             *(Fault(note, "00000", severity="NOTICE") for note in result.notes),
