@@ -1,4 +1,4 @@
-"""An answer as text, for `print`, the prompt and notebooks without HTML: no number without its error bar."""
+"""An answer as text, for `print`, the Python prompt and notebooks without HTML: no number without its error bar."""
 
 from __future__ import annotations
 

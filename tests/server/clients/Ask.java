@@ -39,7 +39,7 @@ public class Ask {
             try (Statement cursor = db.createStatement()) {
                 cursor.setFetchSize(2);
                 int count = 0;
-                try (ResultSet rows = cursor.executeQuery("SELECT category, count(*) AS n, avg(amount) FROM orders GROUP BY category")) {
+                try (ResultSet rows = cursor.executeQuery("SELECT category, count(*) AS n FROM orders WHERE amount > 7 GROUP BY category")) {
                     while (rows.next()) {
                         count++;
                     }
