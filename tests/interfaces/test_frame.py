@@ -313,12 +313,44 @@ def test_merge_with_a_public_table(people: Any) -> None:
         (lambda f, o: f.merge(f, on="user_id"), "with itself"),
         (lambda f, o: f.merge(protected(epsilon=1), on="user_id"), "different ledgers"),
         (lambda f, o: f.merge(ORDERS, on="user_id"), "would count as public"),
+        (lambda f, o: f.merge(ORDERS[["user_id"]], on="user_id"), "rows about the same people"),
+        (lambda f, o: f.merge(o, on="user_id").merge(ORDERS.copy(), on="user_id"), "rows about the same people"),
+        (
+            lambda f, o: f.rename({"user_id": "u"}).merge(ORDERS.copy(), left_on="u", right_on="user_id"),
+            "the same people",
+        ),
         (lambda f, o: f.merge(o, left_on="age", right_on="price").size(), "not by their owner"),
     ],
 )
 def test_a_merge_that_cannot_be(people: Any, orders: Any, merge: Any, said: str) -> None:
     with pytest.raises(dpsql.Error, match=said):
         merge(people, orders)
+
+
+def test_the_hint_of_a_plain_merge_on_the_unit_works(people: Any) -> None:
+    other = ORDERS.copy()
+    with pytest.raises(dpsql.Error) as refused:
+        people.merge(other, on="user_id")
+    written = str(refused.value.hint).removeprefix("protect it beside: ").partition(";")[0]
+    names = {"other": other, "frame": people}
+    exec(written, names)
+    assert people.merge(names["other"], on="user_id").explain().size() is not None
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        (lambda f: f.isna(), "frame.age.isna"),
+        (lambda f: f.astype(str), "one column at a time"),
+        (lambda f: f.groupby("region").describe(), "agg"),
+        (lambda f: f.assign(z=DATA.age), "columns of the same private frame"),
+        (lambda f: f.assign(z=lambda g: DATA.age), "columns of the same private frame"),
+    ],
+)
+def test_what_is_not_a_verb_of_frames_says_what_to_write(people: Any, verb: Any, said: str) -> None:
+    with pytest.raises(dpsql.Error) as refused:
+        verb(people)
+    assert said in str(refused.value.hint)
 
 
 # misuse -----------------------------------------------------------------------------------------------------------------
@@ -427,6 +459,7 @@ SHOWN: dict[str, Callable[[Any], Any]] = {
     "protection": lambda f: repr(f._view.protection), "mask": lambda f: repr(f.age > 3), "copy": lambda f: repr(copy.copy(f)),
     "deepcopy": lambda f: repr(copy.deepcopy(f)), "filtered": lambda f: repr(f[f.age > 30]), "in": lambda f: "age" in f,
     "text functions": lambda f: repr(f.name.str), "dates": lambda f: repr(f.when.dt), "slots": lambda f: [repr(getattr(f, s)) for s in f.__slots__],
+    "tables": lambda f: f._view.protection._tables,
 }  # fmt: skip
 
 

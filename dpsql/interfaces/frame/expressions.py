@@ -42,6 +42,8 @@ def constant(value: Any) -> exp.Expr:
     """A Python, NumPy or pandas scalar as a literal."""
     if type(value).__module__ == "numpy" and hasattr(value, "item"):
         value = value.item() if type(value).__name__ != "datetime64" else value.astype("datetime64[us]").item()
+    if hasattr(value, "__len__") and not isinstance(value, str):
+        raise _no_constant(value)
     if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
         raise InterfaceError("nothing equals a missing value", hint="use .isna() or .notna()")
     match value:
@@ -57,7 +59,11 @@ def constant(value: Any) -> exp.Expr:
             return exp.Literal.string(value.isoformat(sep=" "))
         case date():
             return exp.Literal.string(value.isoformat())
-    raise InterfaceError(
+    raise _no_constant(value)
+
+
+def _no_constant(value: object) -> InterfaceError:
+    return InterfaceError(
         f"a {type(value).__name__} cannot stand in a private query",
         hint="use numbers, text, dates, booleans, or columns of the same private frame",
     )

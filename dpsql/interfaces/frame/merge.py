@@ -23,7 +23,7 @@ def merged(
         raise InterfaceError("merge on which column?", hint='write on="user_id"')
     if how not in _SIDES:
         raise InterfaceError(f"merge how={how!r} is not supported", hint="use inner or left")
-    right = _right(left, other)
+    right = _right(left, other, left_on, right_on)
     if set(left.tables) & set(right.tables):
         raise InterfaceError(
             "a frame cannot be merged with itself",
@@ -41,9 +41,18 @@ def merged(
                    where=where)  # fmt: skip
 
 
-def _right(left: View, other: Any) -> View:
+def _right(left: View, other: Any, left_on: str, right_on: str) -> View:
     view = getattr(other, "_view", None)
     if not isinstance(view, View):
+        key = _qualified(left).field(left_on).expression
+        on_the_unit = isinstance(key, exp.Column) and left.protection.unit(key.table) == key.name
+        if on_the_unit and not left.protection.protects(other):
+            raise InterfaceError(
+                f"a plain table that is merged on the unit {left_on} has rows about the same people, and they would "
+                "count as public",
+                hint=f"protect it beside: other = other.dp.protect(unit='{right_on}', called='other', beside=frame); "
+                "then merge that",
+            )
         name = left.protection.public(other)
         return View(left.protection, (name,), (), left.protection.fields(name))
     if view.protection is not left.protection:

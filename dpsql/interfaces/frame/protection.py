@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -42,9 +42,9 @@ Values = Mapping[str, Iterable[Any]]
 class Declared:
     """A table, what the policy says of it, and the caller's own object, by which it is known again."""
 
-    table: Any
+    table: Any = field(repr=False)
     spec: Mapping[str, Any]
-    origin: Any
+    origin: Any = field(repr=False)
 
 
 class Protection:
@@ -84,6 +84,15 @@ class Protection:
         name = f"public_{sum(1 for each in self._tables.values() if each.spec.get('public')) + 1}"
         self.add(name, Declared(read_table(table), {"public": True}, table))
         return name
+
+    def protects(self, table: Any) -> bool:
+        """Whether this very object was protected here."""
+        return any(each.origin is table and not each.spec.get("public") for each in self._tables.values())
+
+    def unit(self, name: str) -> str | None:
+        """The column of a private table that names its unit."""
+        said = self._tables[name].spec.get("unit")
+        return None if said == "row" else said
 
     def connection(self, tables: Iterable[str]) -> Connection:
         """The door to these tables."""
