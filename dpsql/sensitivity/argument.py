@@ -67,8 +67,8 @@ def summed(expression: Expression, domain: Domain) -> Argument:
     """An argument that is added up; its domain is bounded.
 
     Integers and decimals are exact; everything else is rounded to the power-of-two grid on which the larger bound
-    has ROW_BITS bits. The row is clamped first, so a wrong bound costs accuracy, never privacy. Where the type
-    has no value between the bounds, all rows are clamped to the next one above.
+    has ROW_BITS bits. The row is clamped first, so a wrong bound costs accuracy, never privacy. Bounds between which
+    the type has no value leave the one above them, to which every row is clamped.
     """
     assert domain.lower is not None and domain.upper is not None
     low, high = Fraction(domain.lower), Fraction(domain.upper)
