@@ -50,7 +50,7 @@ from dpsql.plan.relate import filtered, projected, unit_grouped
 from dpsql.plan.relate_joins import existing
 from dpsql.plan.relate_sets import distinct_rows, set_operation, without_owner, without_people
 from dpsql.plan.relation import Aggregate, Item, Relation
-from dpsql.plan.scalars import takes_one_row
+from dpsql.plan.scalars import repeats_rows, takes_one_row
 from dpsql.plan.scope import Correlated, Named, Scope, named, scope_of
 from dpsql.plan.sets import Keys, made_family, union_of
 from dpsql.plan.values import Value, find_values, join_above, looked_up, reads_values
@@ -179,7 +179,7 @@ class _Builder:
             raise refuse(f"{node.key.upper()} is not supported", node, hint="write a SELECT", reason="clause")
         if isinstance(made, Private):
             return made
-        return replace(made, around=ctes, key=() if takes_one_row(node) else made.key)
+        return replace(made, around=ctes, key=() if takes_one_row(node) else None if repeats_rows(node) else made.key)
 
     def _with(self, node: exp.Expr, ctes: Mapping[str, Made]) -> Mapping[str, Made]:
         with_ = node.args.get("with_")

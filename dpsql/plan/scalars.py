@@ -88,6 +88,13 @@ def takes_one_row(query: exp.Expr) -> bool:
     return isinstance(limit, exp.Limit) and limit.expression is not None and limit.expression.name == "1"
 
 
+def repeats_rows(query: exp.Query) -> bool:
+    """UNNEST in its SELECT list? Then a row, and its key, may stand there several times."""
+    return any(
+        isinstance(node, exp.Explode | exp.UDTF) for item in query.selects for node in item.walk(prune=_is_query)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Correlation:
     """The equalities by which a subquery hangs on the row around it, and what else its WHERE says."""

@@ -64,3 +64,34 @@ def test_an_argument_is_never_made_with_its_ends_in_the_wrong_order() -> None:
     assert (made.lower, made.upper) == (1, 1)
     with pytest.raises(dpsql.Error, match="invariant"):
         Argument(column, made.domain, 1, 0, made.grid)
+
+
+# rows that are repeated ------------------------------------------------------------------------------------------------
+
+
+def test_unnest_leaves_no_key_of_a_nested_result() -> None:
+    """One row, or one per group, was relied on though UNNEST makes several: it was noticed after the charge only."""
+    data = duckdb.connect()
+    data.execute("CREATE TABLE t AS SELECT i AS id, 'a' AS kind FROM range(5) AS r(i)")
+    columns = {"kind": {"values": ["a", "b"]}}
+    for unit in ("row", "id"):
+        policy = {
+            "dataset": "d",
+            "budget": {"epsilon": 1e9, "delta": 1e-6},
+            "defaults": {"max_rows_per_unit": 1},
+            "tables": {"t": {"unit": unit, "columns": columns}},
+        }
+        with dpsql.connect(data, policy=policy, ledger=":memory:", steward=True) as db:
+            for sql in (
+                "SELECT count(*) FROM t, (SELECT unnest([1, 2, 3]) AS a)",
+                "SELECT count(*) FROM t, (SELECT unnest([count(*), 2, 3]) AS a FROM t)",
+                "SELECT count(*) FROM t, (SELECT unnest(l) AS a FROM (SELECT [1, 2] AS l))",
+                "SELECT count(*) FROM t JOIN (SELECT kind, unnest([count(*), 2]) AS a FROM t GROUP BY kind) USING (kind)",
+            ):
+                if unit == "row":
+                    with pytest.raises(dpsql.UnsupportedQuery, match="multiply"):
+                        db.explain(sql, epsilon=1.0)
+                    continue
+                *_, release = dpsql.audit.trace(db, sql, salt=b"salt", epsilon=1.0, mechanism="laplace")
+                [counted] = release.statistics
+                assert counted.l1 is not None and 0 < sum(counted.values) <= 5 * counted.l1
