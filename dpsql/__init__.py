@@ -27,6 +27,7 @@ from dpsql.interfaces.accessor import register as _register
 
 if TYPE_CHECKING:
     from dpsql import audit
+    from dpsql.interfaces.connect import connect
     from dpsql.interfaces.dbapi_types import (
         BINARY,
         DATETIME,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from dpsql.policy import Policy
     from dpsql.release.result import Result
     from dpsql.release.target import Within
-    from dpsql.session import Connection, connect
+    from dpsql.session import Connection
 
 apilevel = "2.0"
 threadsafety = 2
@@ -56,7 +57,7 @@ paramstyle = "qmark"
 __version__ = "0.1.0"
 
 _LAZY = {
-    "connect": ("dpsql.session", "connect"), "Connection": ("dpsql.session", "Connection"),
+    "connect": ("dpsql.interfaces.connect", "connect"), "Connection": ("dpsql.session", "Connection"),
     "Policy": ("dpsql.policy", "Policy"), "Result": ("dpsql.release.result", "Result"), "audit": ("dpsql.audit", None),
     "Within": ("dpsql.release.target", "Within"), "protect": ("dpsql.interfaces.frame.protection", "protect"),
     "PrivateFrame": ("dpsql.interfaces.frame.frame", "PrivateFrame"),

@@ -41,14 +41,13 @@ DATES = Found(date(1970, 1, 1), date(2100, 12, 31))
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """The catalogue with what was found, the releases that this rests on, and what is still to be searched for.
+    """The catalogue with what was found, and what is still to be searched for.
 
     A subject that is missing has a stand-in there, so that all else that could refuse the query does so first.
     """
 
     catalog: Catalog
     found: Mapping[Subject, Found]
-    stored: tuple[Stored, ...] = ()
     missing: tuple[Subject, ...] = ()
 
     @property
@@ -59,7 +58,11 @@ class Knowledge:
 
 @dataclass(frozen=True, slots=True)
 class Searches:
-    """The searches of one session. `seen` makes the analyst's catalogue of a policy, `whole` is the steward's."""
+    """The searches of one session. `seen` makes the analyst's catalogue of a policy, `whole` is the steward's.
+
+    `owed` tells of another's release whether it is still to be counted against this analyst's cap: until it is, what it
+    found is as unknown to them as if nobody had searched.
+    """
 
     policy: Policy
     ledger: Ledger
@@ -67,6 +70,7 @@ class Searches:
     seen: Callable[[Policy], Catalog]
     whole: Callable[[], Catalog]
     archive: Callable[[], Archive]
+    owed: Callable[[Stored], bool]
     describe: Describe = not_described
 
     def knowledge(self, tree: exp.Query, catalog: Catalog, mechanism: str) -> Knowledge:
@@ -75,12 +79,11 @@ class Searches:
         if not needed:
             return Knowledge(catalog, {})
         read = {subject: self.read(subject) for subject in needed}
-        known = {subject: made for subject, made in read.items() if made is not None}
+        known = {s: made for s, made in read.items() if made is not None and not any(map(self.owed, made[1]))}
         found = {subject: self._told(subject, what) for subject, (what, _) in known.items()}
         missing = tuple(subject for subject in needed if subject not in known)
-        stored = tuple(each for _, kept in known.values() for each in kept)
         standing_in = {subject: self._stand_in(subject) for subject in missing}
-        return Knowledge(self.seen(self.policy.with_found(found | standing_in)), found, stored, missing)
+        return Knowledge(self.seen(self.policy.with_found(found | standing_in)), found, missing)
 
     def search(self, subject: Subject) -> tuple[Plan, Bill]:
         """The search as a plan at the policy's price for one; the same for every query and every analyst."""

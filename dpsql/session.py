@@ -85,7 +85,6 @@ class Draft:
     checks: tuple[Check, ...] = ()
     left: Fraction | None = None
     missing: tuple[Subject, ...] = ()
-    searched: tuple[Stored, ...] = ()
     notes: tuple[str, ...] = ()
 
     def at(self, bill: Bill) -> Prepared:
@@ -180,10 +179,9 @@ class Connection(Pep249Errors):
         if accuracy is None and (again := self._again(asked)) is not None:
             return again
         draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
-        paid = self._search(draft)
+        paid, counted = self._search(draft)
         if draft.missing:
             draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
-        counted = [note for each in draft.searched for note in self._counted(each)]
         if goals:
             result = self._answer_as_exactly(draft, goals, nonnegative)
         else:
@@ -220,6 +218,9 @@ class Connection(Pep249Errors):
     @in_turn
     def describe(self, sql: str, parameters: Parameters | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names and types of the answer's columns. Touches no private data and spends nothing."""
+        kept = self._recent.get(repr((sql, meaning(parameters), Asked(), self.asked, False, False)))
+        if kept is not None and kept.version == self.data_version():
+            return kept.result.columns, kept.result.types
         draft, _ = self._draft(sql, Asked(), None, parameters=parameters)
         return tuple(output.name for output in draft.plan.outputs), draft.types
 
@@ -269,7 +270,8 @@ class Connection(Pep249Errors):
             checks = checks_of(bounded, chosen) if clipped else ()
             types = self._finisher.check(plan)
             draft = Draft(said, plan, bounded, epsilon, delta, chosen, types, checks)
-            draft = replace(draft, missing=known.missing, searched=known.stored, notes=known.notes)
+            if plan.releases:
+                draft = replace(draft, missing=known.missing, notes=known.notes)
             return draft, () if accuracy is None else read_goals(accuracy, reachable(plan))
 
     def _priced(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
@@ -294,7 +296,7 @@ class Connection(Pep249Errors):
             with suppress(BudgetExceeded):
                 draft = self._fitted(draft)
         if draft.missing:
-            prepared, search = self._priced(draft, ()), self._search_cost(draft)
+            prepared, search = self._priced(draft, ()), self._search_cost(draft, draft.missing)
             total = draft.funds.plus(prepared.bill.cost, search)
             return replace(prepared, total=total), before(draft.missing, search)
         said = ", ".join(map(str, goals))
@@ -304,17 +306,19 @@ class Connection(Pep249Errors):
         remark = f"at most: a pilot ({pilot}, or more), or an earlier release, shows what {said} takes"
         return self._priced(draft, ()), remark
 
-    def _search(self, draft: Draft) -> Cost:
-        """Search for what the query needs and nobody searched for; refused as a whole if the query cannot follow."""
-        if not draft.missing:
-            return FREE
-        bills = [draft.within(draft.most).bill, *(self.searches.search(subject)[1] for subject in draft.missing)]
-        charges = [charge for bill in bills if (charge := charge_of(bill.releases)) is not None]
-        cost = self._search_cost(draft)
-        self._ledger.afford(self._request(draft.sql, reduce(add, charges), cost, ()))
-        for subject in draft.missing:
-            self.search(subject)
-        return cost
+    def _search(self, draft: Draft) -> tuple[Cost, Sequence[str]]:
+        """Search for what the query needs; refused as a whole if the query cannot follow.
+
+        What somebody else searched for is shown, like any other release, only after it was counted.
+        """
+        new = [subject for subject in draft.missing if self.searches.read(subject) is None]
+        if new:
+            bills = [draft.within(draft.most).bill, *(self.searches.search(subject)[1] for subject in new)]
+            charges = [charge for bill in bills if (charge := charge_of(bill.releases)) is not None]
+            self._ledger.afford(self._request(draft.sql, reduce(add, charges), self._search_cost(draft, new), ()))
+        made = [made for subject in draft.missing if (made := self.search(subject)) is not None]
+        counted = [note for _, stored in made for each in stored for note in self._counted(each)]
+        return self._search_cost(draft, new), counted
 
     def search(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
         """Search for the bounds of one subject, unless somebody did: charged as any release is."""
@@ -323,8 +327,8 @@ class Connection(Pep249Errors):
             self._release(Prepared(f"a private search: {subject}", plan, bill, ()))
         return self.searches.read(subject)
 
-    def _search_cost(self, draft: Draft) -> Cost:
-        bills = [self.searches.search(subject)[1] for subject in draft.missing]
+    def _search_cost(self, draft: Draft, subjects: Sequence[Subject]) -> Cost:
+        bills = [self.searches.search(subject)[1] for subject in subjects]
         return reduce(draft.funds.plus, (bill.cost for bill in bills), FREE)
 
     def _again(self, asked: str) -> Result | None:
@@ -367,6 +371,7 @@ class Connection(Pep249Errors):
                 *made.notes,
                 *top_notes(prepared.plan),
                 *inner_notes(prepared.plan),
+                *prepared.plan.notes,
                 *([NOBODY] if _hidden(released) else []),
                 *([FITTED] if any(each.spread for each in fitted.values()) else []),
             ),
@@ -634,6 +639,7 @@ class Connection(Pep249Errors):
             lambda policy: self._catalog_of(policy, self.analyst),
             lambda: self._whole_catalog,
             lambda: self._archive(self._ledger.salt()),
+            lambda stored: self._ledger.owed(stored, self.analyst, self.purpose),
             self._finisher.check,
         )
 
@@ -642,10 +648,11 @@ class Connection(Pep249Errors):
         return Finisher(self._read_public)
 
     def _look_again(self) -> None:
-        """Where others may write, what was known about public tables and constraints is asked anew for each query."""
+        """Where others may write, what was known about tables and constraints is asked anew for each query."""
         if self._engine.live:
-            self._engine.public.forget()
+            self._engine.look_again()
             self.__dict__.pop("_catalog", None)
+            self.__dict__.pop("_whole_catalog", None)
             self._finisher.forget()
 
     def _read_public(self, name: str) -> PublicRows:
@@ -671,6 +678,7 @@ class Connection(Pep249Errors):
                 *notes_of(prepared.bill.releases, prepared.checks),
                 *inner_notes(prepared.plan),
                 *top_notes(prepared.plan),
+                *prepared.plan.notes,
             ),
             remark,
             prepared.plan,

@@ -157,6 +157,10 @@ class Ledger(ABC):
         """For each sub-plan, the releases of it that are not older than `keep`."""
 
     @abstractmethod
+    def owed(self, stored: Stored, analyst: str | None, purpose: str | None = None) -> bool:
+        """Was another's release not yet counted against the analyst's own cap?"""
+
+    @abstractmethod
     def replayed(
         self,
         entry: int,

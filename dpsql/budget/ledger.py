@@ -188,6 +188,11 @@ class SqliteLedger(Ledger):
         time = max(now(), self._book.at or now())
         return (kept for kept in releases if time - datetime.fromisoformat(kept.told()["at"]) <= keep)
 
+    def owed(self, stored: Stored, analyst: str | None, purpose: str | None = None) -> bool:
+        """See `Ledger`."""
+        with self._reading():
+            return bool(self._owes(stored.entry, (analyst, purpose), stored.number))
+
     def replayed(
         self,
         entry: int,

@@ -128,6 +128,8 @@ class BudgetStatus:
     def __str__(self) -> str:
         return "\n".join([*(f"{name}, {account}" for name, account in self.accounts()), *self.notes()])
 
+    __repr__ = __str__
+
 
 def budget_status(
     standings: Sequence[Standing | None],

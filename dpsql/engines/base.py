@@ -81,6 +81,10 @@ class Engine(ABC):
     def live(self) -> bool:
         """May somebody write to the tables, or alter them, while they are open here?"""
 
+    @abstractmethod
+    def look_again(self) -> None:
+        """Forget what was known of the tables, their types and the rows of public ones: somebody may have written."""
+
     @property
     @abstractmethod
     def public(self) -> PublicData:

@@ -100,3 +100,13 @@ def from_engine(name: str) -> Type | None:
         width, scale = int(match[1]), int(match[2])
         return decimal(-(10**width) + 1, 10**width - 1, scale)
     return _OTHERS.get(name)
+
+
+def sql_type(type_: Type) -> str:
+    """DuckDB's name for the type of a key, or of a column, in an answer."""
+    if type_.kind is Kind.INTEGER:
+        return "BIGINT" if INT64[0] <= type_.lower and type_.upper <= INT64[1] else "HUGEINT"
+    if type_.kind is Kind.DECIMAL:
+        return f"DECIMAL(18,{type_.scale})"
+    names = {Kind.BOOLEAN: "BOOLEAN", Kind.DOUBLE: "DOUBLE", Kind.DATE: "DATE", Kind.TIMESTAMP: "TIMESTAMP"}
+    return names.get(type_.kind, "VARCHAR")

@@ -276,7 +276,7 @@ def bounds(
     from dpsql.interfaces import steward
 
     with waiting("searching"), _connect(db, policy, ledger, None, steward=True) as session:
-        lines = steward.found(session, search=search)
+        lines = list(steward.found(session, search=search))
     for line in lines:
         typer.echo(line)
 

@@ -32,12 +32,7 @@ _MARKS = {"verified": "✓", "information": "i", "violated": "✗", "error": "�
 
 def error_bars(result: Result) -> list[Ends | None]:
     """For each column its interval in each row; None for a column without noise."""
-    bars = result.intervals(CONFIDENCE)
-    return [_ends(bars, name) if f"{name}_low" in bars else None for name in result.columns]
-
-
-def _ends(bars: Any, name: str) -> Ends:
-    return list(zip(bars[f"{name}_low"].tolist(), bars[f"{name}_high"].tolist(), strict=True))
+    return result.bars(CONFIDENCE)
 
 
 def column_cells(values: Sequence[Any], ends: Ends | None) -> list[str]:

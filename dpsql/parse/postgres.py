@@ -67,7 +67,7 @@ def _kind(node: exp.Expr | None, aliases: Aliases) -> str | None:
         case exp.Literal():
             return None if node.is_string else "real" if not node.name.isdigit() else "whole"
         case exp.Cast():
-            name = node.to.this.name
+            name = _type_name(node)
             return "whole" if name in _WHOLE else "real" if name in _REAL else None
         case exp.Count() | exp.Length() | exp.StrPosition() | exp.DateDiff() | exp.CountIf():
             return "whole"
@@ -90,6 +90,11 @@ def _kind(node: exp.Expr | None, aliases: Aliases) -> str | None:
             default = node.args.get("default")
             return _mixed([r for r in [*results, default] if r is not None and not isinstance(r, exp.Null)], aliases)
     return None
+
+
+def _type_name(cast: exp.Cast) -> str:
+    """The type that is cast to; a name that is no type here says nothing."""
+    return cast.to.this.name if isinstance(cast.to.this, exp.DataType.Type) else ""
 
 
 def _mixed(parts: list[exp.Expr], aliases: Aliases) -> str | None:
@@ -130,13 +135,13 @@ def _round(node: exp.Expr, aliases: Aliases) -> exp.Expr | None:
 def _numeric(node: exp.Expr, aliases: Aliases) -> bool:
     """Is it evidently exact in PostgreSQL?"""
     parts = [p for p in node.walk() if isinstance(p, exp.Cast | exp.Literal | exp.Column | exp.Func)]
-    casts = [p for p in parts if isinstance(p, exp.Cast) and p.to.this.name in _REAL]
+    casts = [p for p in parts if isinstance(p, exp.Cast) and _type_name(p) in _REAL]
     return _kind(node, aliases) == "whole" or any(c.meta.get("numeric") for c in casts)
 
 
 def _cast(node: exp.Expr, aliases: Aliases) -> exp.Expr | None:
     assert isinstance(node, exp.Cast)
-    name, sizes = node.to.this.name, node.to.expressions
+    name, sizes = _type_name(node), node.to.expressions
     if name == "DECIMAL" and not sizes:
         node.set("to", exp.DataType.build("double"))
         node.meta["numeric"] = True

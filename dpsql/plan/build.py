@@ -30,6 +30,7 @@ from dpsql.plan.clauses import (
     title_of,
     unaliased,
 )
+from dpsql.plan.extremes import answered_by_policy, constants
 from dpsql.plan.finishing import check_finishing
 from dpsql.plan.from_clause import Joined, Source, apart, distinct, read_from
 from dpsql.plan.group import Grouping, has_aggregate
@@ -42,6 +43,7 @@ from dpsql.plan.nested import Describe, Nesting, closed, not_described
 from dpsql.plan.normal import conjunction, normal
 from dpsql.plan.outputs import grouped_places, key_places, open_output, release_output, united
 from dpsql.plan.plan import Bar, Family, Output, Plan, Release
+from dpsql.plan.probe import columns_of, is_probe, no_rows, with_rows
 from dpsql.plan.public_keys import public_values
 from dpsql.plan.read_windows import with_windows
 from dpsql.plan.relate import filtered, projected, unit_grouped
@@ -62,20 +64,27 @@ def build(query: exp.Query, catalog: Catalog, describe: Describe = not_described
 
     `describe` tells the types of a nested query's columns; it knows its text only, and no row.
     """
+    if is_probe(query):
+        return _probed(with_rows(query), catalog, describe)
+    builder, made = _walked(query, catalog, describe, top=True)
+    if isinstance(made, Private):
+        raise _lists_rows(made, query)
+    return builder.plan(made)
+
+
+def _probed(query: exp.Query, catalog: Catalog, describe: Describe) -> Plan:
+    """The columns of a query and no rows: of those that could not be listed, too."""
+    builder, made = _walked(query, catalog, describe, top=False)
+    if isinstance(made, Private):
+        return no_rows(*columns_of(made))
+    return no_rows(made.columns, describe(builder.plan(made)))
+
+
+def _walked(query: exp.Query, catalog: Catalog, describe: Describe, *, top: bool) -> tuple[_Builder, Made]:
     builder = _Builder(catalog, _names(query), nesting=Nesting(describe))
     _reserved(query)
     with one_query():
-        made = builder.query(query.copy(), {}, top=True)
-    if isinstance(made, Private):
-        raise _lists_rows(made, query)
-    assert isinstance(made.node, exp.Query)
-    tables = {*builder.public, *(release.name for release in builder.releases)}
-    trees = [made.node, *(bar.expression for release in builder.releases for bar in release.bars)]
-    for tree in trees:
-        check_finishing(tree, tables)
-    public = sorted(builder.public & {table.name for tree in trees for table in tree.find_all(exp.Table)})
-    families, nested = tuple(builder.families), tuple(builder.nesting.made)
-    return Plan(tuple(builder.releases), made.node, tuple(public), made.outputs, made.row, families, nested)
+        return builder, builder.query(query.copy(), {}, top=top)
 
 
 def columns_of_query(query: exp.Query, catalog: Catalog) -> list[tuple[str, str | None]]:
@@ -141,6 +150,18 @@ class _Builder:
     families: list[Family] = field(default_factory=list)
     nesting: Nesting = field(default_factory=Nesting)
     shadowed: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+    def plan(self, made: Open) -> Plan:
+        """The plan of what the walk made."""
+        assert isinstance(made.node, exp.Query)
+        tables = {*self.public, *(release.name for release in self.releases)}
+        trees = [made.node, *(bar.expression for release in self.releases for bar in release.bars)]
+        for tree in trees:
+            check_finishing(tree, tables)
+        public = sorted(self.public & {table.name for tree in trees for table in tree.find_all(exp.Table)})
+        families, nested, notes = tuple(self.families), tuple(self.nesting.made), tuple(dict.fromkeys(self.notes))
+        return Plan(tuple(self.releases), made.node, tuple(public), made.outputs, made.row, families, nested, notes)
 
     # queries ------------------------------------------------------------------------------------------------------
 
@@ -204,6 +225,9 @@ class _Builder:
         sources = [(span_of(s), *self._source(s, ctes)) for s in from_items(node)]
         tables = tuple(t for _, _, made in sources if isinstance(made, Private) for t in made.tables)
         if tables:
+            self.notes += (notes := answered_by_policy(node, sources))
+            if notes and (known := constants(node)) is not None:
+                return known
             return self._private_select(node, sources, tables, ctes, top=top)
         return self._open_select(node, sources, ctes)
 

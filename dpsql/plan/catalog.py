@@ -216,7 +216,8 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
         domain = _domain(f"{name}.{stored_name}", spec, type_)
         if spec.values_from is not None:
             domain = intersect(domain, _referred(f"{name}.{stored_name}", spec, type_, policy, schema, public))
-        fields.append(Field(stored_name, type_, domain, attribute=owner == UNIT or single, owner=owner))
+        attribute = owner == UNIT or single
+        fields.append(Field(stored_name, type_, domain, attribute, owner, ends=_ends(spec, type_)))
     rows = 1 if declared.by_row else policy.rows_per_unit(name)
     unique = tuple(f.name for f in fields if fold(f.name) in keys)
     owners = path[-1].table if path else name
@@ -241,6 +242,13 @@ def _domain(where: str, spec: Column, type_: Type) -> Domain:
     origin = (declared,) if low is not None or high is not None else ()
     mine = interval(low, high, nullable=spec.nulls, nan=known.nan and spec.nulls, origin=origin)
     return intersect(known, mine)
+
+
+def _ends(spec: Column, type_: Type) -> tuple[Value, Value] | None:
+    """What the policy answers to MIN and MAX of a column, if it does."""
+    if spec.minmax is None or spec.min is None or spec.max is None:
+        return None
+    return _as_kind(spec.min, type_), _as_kind(spec.max, type_)
 
 
 def _referred(where: str, spec: Column, type_: Type, policy: Policy, schema: Schema, public: PublicData) -> Domain:

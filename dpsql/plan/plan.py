@@ -91,7 +91,7 @@ class Plan:
     """The whole query. `row` is the release or family whose row number the finishing SQL carries as its last column.
 
     `nested` are the queries whose answers its releases read. A release reads only those whose own releases stand before
-    it, so that they can be made in this order.
+    it, so that they can be made in this order. `notes` say what the answer is not, where the text alone decides it.
     """
 
     releases: tuple[Release, ...]
@@ -101,6 +101,7 @@ class Plan:
     row: str | None
     families: tuple[Family, ...] = ()
     nested: tuple[Nested, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def family(self, name: str) -> Family:
         """The family of that name; a release is one of its own."""

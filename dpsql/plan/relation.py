@@ -13,7 +13,7 @@ from fractions import Fraction
 from dpsql.bounds.domain import Domain
 from dpsql.bounds.known import Known
 from dpsql.errors import InternalError
-from dpsql.expressions.expression import Column, Expression, columns_of
+from dpsql.expressions.expression import Column, Expression, Value, columns_of
 from dpsql.expressions.types import BOOLEAN, Kind, Type
 
 UNIT = "unit"
@@ -27,7 +27,7 @@ class Field:
 
     `owner` labels how the value determines the owner: UNIT if it is the owner, `table.key` if it is a key of that
     table, whose row has the same owner (a verified foreign key); None if it tells nothing. `padded`: an outer join
-    may have put NULL in its place, which tells nothing either.
+    may have put NULL in its place, which tells nothing either. `ends` are what the policy answers to MIN and MAX.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Field:
     attribute: bool = False
     owner: str | None = None
     padded: bool = False
+    ends: tuple[Value, Value] | None = field(default=None, compare=False, repr=False)
 
     @property
     def unit(self) -> bool:

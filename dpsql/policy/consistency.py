@@ -45,6 +45,14 @@ def column_mistakes(column: Column) -> list[Mistake]:
                 "delete `bounds: auto`, or else min, max and values",
             )
         ]
+    if column.minmax is not None and len(bounded) < 2:
+        return [
+            Mistake(
+                ("minmax",),
+                "`minmax: policy` answers MIN and MAX with the declared min and max, and they are not declared",
+                "declare both, as in {min: 2020-01-01, max: 2026-12-31, minmax: policy}, or delete `minmax`",
+            )
+        ]
     if column.values is not None and bounded:
         return [
             Mistake(

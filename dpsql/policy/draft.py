@@ -114,7 +114,7 @@ def _table(relation: Relation, guess: Guess) -> Iterator[str]:
     yield f"  {_scalar(relation.name)}:"
     yield from _unit(guess)
     yield "    columns:"
-    yield from _columns(relation)
+    yield from _columns(relation, guess.column)
 
 
 def _unit(guess: Owner) -> Iterator[str]:
@@ -131,19 +131,16 @@ def _unit(guess: Owner) -> Iterator[str]:
         yield "    # max_rows_per_unit: 50   # a unit with more is weighed down to so many; fewer means less noise"
 
 
-def _columns(relation: Relation) -> Iterator[str]:
+def _columns(relation: Relation, unit: str | None = None) -> Iterator[str]:
     for column, data_type in relation.columns.items():
         kind = family(data_type)
         if kind is None or not column.isprintable():
             yield f"      # {_comment(ascii(column))}: left out, {_type(data_type)} is not supported"
             continue
         name = _scalar(column)
-        yield f"      {name}: {{}}   # {_type(data_type)}"
-        note = f"   # {_type(data_type)}: fill in from what you know, not from the data"
-        if kind in _BOUNDED:
-            yield f"      # {name}: {{min: ?, max: ?}}{note}"
-        elif kind in _LISTED:
-            yield f"      # {name}: {{values: [?]}}{note}"
+        declared = "{min: ?, max: ?}" if kind in _BOUNDED else "{values: [?]}" if kind in _LISTED else ""
+        note = f": or {declared}, from what you know, not from the data" if declared and column != unit else ""
+        yield f"      {name}: {{}}   # {_type(data_type)}{note}"
 
 
 def _type(data_type: str) -> str:

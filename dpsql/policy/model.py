@@ -136,6 +136,13 @@ def _read_auto(value: object) -> object:
     return value
 
 
+def _read_minmax(value: object) -> object:
+    """`policy`: MIN and MAX are answered with the declared bounds."""
+    if value not in (None, "policy"):
+        raise wrong(f"{show(value)} does not say who answers MIN and MAX", "write `minmax: policy`, or delete it")
+    return value
+
+
 def _read_rows(value: object) -> int | str | None:
     """How many rows of a unit count, or `auto` for a private search."""
     return "auto" if value == "auto" else None if value is None else read_count(value)
@@ -181,6 +188,7 @@ class Column(_Model):
     values_from: Annotated[str | None, Field(exclude=True)] = None
     bounds: Annotated[Literal["auto"] | None, BeforeValidator(_read_auto)] = None
     nulls: Flag = True
+    minmax: Annotated[Literal["policy"] | None, BeforeValidator(_read_minmax)] = None
 
     @model_validator(mode="before")
     @classmethod

@@ -183,6 +183,8 @@ class Explanation:
 
         return format_explanation(self)
 
+    __repr__ = __str__
+
 
 def release_plan(priced: Priced, sql: str) -> ReleasePlan:
     """The public description of a priced release."""

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.engines.base import PublicRows
 from dpsql.errors import ParseError
-from dpsql.expressions.types import INT64, Kind, Type
+from dpsql.expressions.types import Kind, sql_type
 from dpsql.plan.choosing import chooses, chosen_type
 from dpsql.plan.plan import Bar, Plan, Release
 from dpsql.plan.relation import Aggregate
@@ -249,13 +249,3 @@ def aggregate_type(aggregate: Aggregate) -> str:
         return sql_type(chosen_type(aggregate))
     whole = aggregate.argument is not None and aggregate.argument.type.kind is Kind.INTEGER
     return "BIGINT" if aggregate.function == "count" or (aggregate.function == "sum" and whole) else "DOUBLE"
-
-
-def sql_type(type_: Type) -> str:
-    """The type of a key in the answer."""
-    if type_.kind is Kind.INTEGER:
-        return "BIGINT" if INT64[0] <= type_.lower and type_.upper <= INT64[1] else "HUGEINT"
-    if type_.kind is Kind.DECIMAL:
-        return f"DECIMAL(18,{type_.scale})"
-    names = {Kind.BOOLEAN: "BOOLEAN", Kind.DOUBLE: "DOUBLE", Kind.DATE: "DATE", Kind.TIMESTAMP: "TIMESTAMP"}
-    return names.get(type_.kind, "VARCHAR")

@@ -97,6 +97,15 @@ class Result:
         frame.columns = pd.Index([f"{self.columns[i]}_{'high' if end else 'low'}" for i, end in columns])
         return frame
 
+    def bars(self, confidence: float = 0.95) -> list[list[tuple[float, float]] | None]:
+        """For each column, by its place (two may have one name), the interval in each row; None if it has no noise."""
+        noisy = [i for i, output in enumerate(self._plan.outputs) if output.noisy]
+        found = self.ends(noisy, confidence)
+        return [
+            list(zip(*(end.tolist() for end in found[i]), strict=True)) if i in found else None
+            for i in range(len(self.columns))
+        ]
+
     def ends(self, columns: list[int], confidence: float, draw: Draw = resampled, *, together: bool = False) -> Ends:
         """Both ends of the intervals of these noisy columns; `draw` resamples the noise where that is needed."""
         nothing = np.full(len(self), np.nan)
@@ -192,4 +201,8 @@ class Result:
         return result_html(self)
 
     def __str__(self) -> str:
-        return f"{self.df()}\ncost: {'free (replayed)' if self.replayed else self.cost}"
+        from dpsql.release.show_text import result_text
+
+        return result_text(self)
+
+    __repr__ = __str__

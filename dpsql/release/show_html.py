@@ -20,12 +20,10 @@ MOST_ROWS = 60
 def result_html(result: Result) -> str:
     """The table with an error bar beside every noisy value, what it cost, and what is left."""
     rows = result.fetchall()
-    bars = result.intervals(0.95)
     heads, cells = [], []
-    for index, name in enumerate(result.columns):
+    for index, (name, ends) in enumerate(zip(result.columns, result.bars(), strict=True)):
         values = [row[index] for row in rows[:MOST_ROWS]]
-        if f"{name}_low" in bars:
-            ends = zip(bars[f"{name}_low"].tolist(), bars[f"{name}_high"].tolist(), strict=True)
+        if ends is not None:
             heads.append(element("th", text(name), "n") + element("th", "±", "e dim"))
             cells.append([_noisy(value, *end) for value, end in zip(values, ends, strict=False)])
         else:

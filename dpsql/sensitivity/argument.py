@@ -34,7 +34,7 @@ class Argument:
         **Proof.** A row adds at most 2⁵⁰ to Σ and β is at most 2⁵¹; a weight adds 30 bits: 2·2⁵⁰·2³⁰·2⁴⁴ + 2⁵¹·2³⁰·2⁴⁴
         is below 2¹²⁷. **Checked by** `tests/privacy/test_found_by_review.py`, with the widest bounds that are taken.
         """
-        if self.magnitude > 2**50:
+        if self.magnitude > 2**50 or self.lower > self.upper:
             raise InternalError("plan invariant broken: an argument that does not fit its grid")
 
     @property
@@ -67,7 +67,8 @@ def summed(expression: Expression, domain: Domain) -> Argument:
     """An argument that is added up; its domain is bounded.
 
     Integers and decimals are exact; everything else is rounded to the power-of-two grid on which the larger bound
-    has ROW_BITS bits. The row is clamped first, so a wrong bound costs accuracy, never privacy.
+    has ROW_BITS bits. The row is clamped first, so a wrong bound costs accuracy, never privacy. Bounds between which
+    the type has no value leave the one above them, to which every row is clamped.
     """
     assert domain.lower is not None and domain.upper is not None
     low, high = Fraction(domain.lower), Fraction(domain.upper)
@@ -75,7 +76,8 @@ def summed(expression: Expression, domain: Domain) -> Argument:
         return Argument(expression, domain, ceil(low), max(ceil(low), floor(high)), Fraction(1))
     scale = 10**expression.type.scale
     if expression.type.kind is Kind.DECIMAL and max(abs(low), abs(high)) * scale < 2**50:
-        return Argument(expression, domain, ceil(low * scale), floor(high * scale), Fraction(1, scale))
+        first = ceil(low * scale)
+        return Argument(expression, domain, first, max(first, floor(high * scale)), Fraction(1, scale))
     grid = _power_of_two(max(abs(low), abs(high)))
     return Argument(expression, domain, round(low / grid), round(high / grid), grid)
 

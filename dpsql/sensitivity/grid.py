@@ -77,7 +77,7 @@ def make_grid(expression: Expression, domain: Domain) -> Grid | None:
     if not type_.numeric:
         return None
     argument = summed(expression, domain)
-    return _spaced(expression, domain, argument, argument.lower, max(argument.lower, argument.upper))
+    return _spaced(expression, domain, argument, argument.lower, argument.upper)
 
 
 def _spaced(expression: Expression, domain: Domain, argument: Argument | None, lower: int, upper: int) -> Grid | None:

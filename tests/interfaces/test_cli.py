@@ -591,3 +591,21 @@ def test_the_shell_takes_settings_in_sql(town: Path) -> None:
     )
     assert "epsilon = 0.125" in done.stdout and "cost: ε = 0.125" in done.stdout and "cost: ε = 0.5" in done.stdout
     assert done.returncode == 1 and "up to 1, not 9" in done.stderr
+
+
+def test_bounds_prints_what_searches_found_and_searches_on_demand(town: Path) -> None:
+    policy = town.parent / "policy.yaml"
+    policy.write_text(POLICY.replace("note: {}", "note: {bounds: auto}"))
+    before = run("bounds", town)
+    assert before.exit_code == 0 and "tables.people.columns.note: not searched for yet" in before.output
+    found = run("bounds", town, "--search")
+    assert (
+        found.exit_code == 0 and "tables.people.columns.note: " in found.output and "not searched" not in found.output
+    )
+    assert run("bounds", town).output == found.output
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_two_columns_may_have_one_name(town: Path, form: str) -> None:
+    said = run("query", town, "SELECT count(*), count(*) FROM people", "--analyst", "ana", "--format", form)
+    assert said.exit_code == 0, said.output

@@ -91,6 +91,22 @@ def test_values_of_the_data_are_escaped_everywhere(db: Any) -> None:
     assert html.element("p", "", title='"><script>') == '<p title="&quot;&gt;&lt;script&gt;"></p>'
 
 
+def test_the_prompt_shows_values_with_bars_cost_and_notes(db: Any) -> None:
+    answer = db.query(SQL)
+    assert repr(answer) == str(answer)
+    lines = str(answer).splitlines()
+    assert lines[0].split() == ["region", "n", "age"] and "\x07" not in str(answer)
+    for line, row in zip(lines[1:], answer.fetchall(), strict=False):
+        assert f"{row[1]:,} ± " in line
+    assert "± is the 95% error bar of the noise" in lines and "cost: ε = 1" in str(answer) and "notes: " in lines[-1]
+    assert "cost: free (replayed)" in str(db.query(SQL))
+    assert "±" not in str(db.query("SELECT 1 AS one")) and "one" in repr(db.query("SELECT 1 AS one"))
+    assert "more rows" in str(db.query("SELECT age, count(*) AS n FROM people GROUP BY age"))
+    twice = db.query("SELECT count(*), count(*) FROM people")
+    assert str(twice).count(" ± ") == 2 and Page(twice._repr_html_()).words.count("± ") >= 2
+    assert repr(db.explain(SQL)) == str(db.explain(SQL)) and repr(db.budget()) == str(db.budget())
+
+
 def test_a_long_answer_is_cut(db: Any) -> None:
     page = Page(db.query("SELECT age, count(*) AS n FROM people GROUP BY age")._repr_html_())
     assert "more rows" in page.words and sum(tag == "tr" for tag, _ in page.seen) < 70

@@ -10,6 +10,11 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.budget import open_ledger
+from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.policy import load_policy
+from dpsql.policy.auto import Subject
+from dpsql.session import Connection
 
 BUDGET = {"epsilon": 10_000, "delta": 1e-6}
 VISITS = {
@@ -58,3 +63,90 @@ def test_a_bar_whose_width_overflows_on_some_rows_is_refused(visits: dpsql.Conne
     with pytest.raises(dpsql.Error, match="1e15"):
         visits.explain(f"SELECT count(*) FROM visits WHERE bar(x, {ends}) = 'x'")
     assert visits.explain("SELECT count(*) FROM visits WHERE bar(x, -1e15, 1e15, 100) = 'x'").releases
+
+
+AUTO = {"t": {"unit": "u", "unique": True, "columns": {"x": {"bounds": "auto"}, "y": {"bounds": "auto"}, "b": {}}}}
+
+
+def live(unit: str = "INTEGER PRIMARY KEY") -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE t(u {unit}, x DOUBLE, y DOUBLE, b TINYINT)")
+    connection.execute("INSERT INTO t SELECT i, i % 50, 5, 1 FROM range(1000) r(i)")
+    return connection
+
+
+def test_a_search_does_not_rely_on_a_constraint_that_is_gone() -> None:
+    """The steward's catalogue, over which searches are planned, was remembered while others could alter tables."""
+    data = live()
+    with connect(data, AUTO) as db:
+        plan, _ = db.searches.search(Subject("t", "y"))
+        assert all("UnitGroup" not in repr(release.source) for release in plan.releases)
+        data.execute("DROP TABLE t")
+        data.execute(
+            "CREATE TABLE t AS SELECT (i // 10)::INTEGER AS u, 1.0 AS x, 5.0 AS y, 1::TINYINT AS b FROM range(90) r(i)"
+        )
+        db.explain("SELECT count(*) FROM t")
+        plan, _ = db.searches.search(Subject("t", "y"))
+        assert all("UnitGroup" in repr(release.source) for release in plan.releases)
+
+
+def test_a_column_whose_type_was_altered_is_clamped_as_what_it_is_now() -> None:
+    """A TINYINT needs no clamp to [-128, 127]; the BIGINT that it became does."""
+    data = live("INTEGER")
+    with connect(data, {"t": {"unit": "row", "columns": {"b": {"min": -128, "max": 127}}}}) as db:
+        sql = "SELECT sum(abs(b)) FROM t"
+        [before] = dpsql.audit.trace(db, sql, salt=b"salt", mechanism="laplace")
+        data.execute("ALTER TABLE t ALTER b TYPE BIGINT")
+        data.execute("UPDATE t SET b = 100000 WHERE u = 3")
+        [after] = dpsql.audit.trace(db, sql, salt=b"salt", mechanism="laplace")
+    moved = abs(before.statistics[0].values[0] - after.statistics[0].values[0])
+    assert moved <= (before.statistics[0].l1 or 0)
+
+
+def test_what_another_analyst_searched_for_is_shown_only_after_it_was_counted() -> None:
+    policy = {
+        "dataset": "d",
+        "budget": {**BUDGET, "analysts": {"ana": {"epsilon": 100}, "ben": {"epsilon": 100}}},
+        "defaults": {"search": 10},
+        "tables": {"t": {"unit": "u", "columns": {"x": {"bounds": "auto"}}}},
+    }
+    data, sql, ledger = live(), "SELECT sum(x) FROM t", open_ledger(":memory:", "d")
+    ana, ben = (
+        Connection(DuckDBEngine(data), load_policy(policy), ledger, who, steward=False) for who in ("ana", "ben")
+    )
+    for each in (ana, ben):
+        each.data_version = lambda: "one"  # type: ignore[method-assign]
+    found = ana.explain(sql).releases[0].statistics[0].bounds
+    ana.query(sql, epsilon=1)
+    assert ana.explain(sql).releases[0].statistics[0].bounds != found
+    assert ben.explain(sql).releases[0].statistics[0].bounds == found
+    assert ben.budget().analyst.spent.epsilon == 0  # type: ignore[union-attr]
+    answer = ben.query(sql, epsilon=1)
+    assert ben.explain(sql).releases[0].statistics[0].bounds == ana.explain(sql).releases[0].statistics[0].bounds
+    assert any("counted once" in note for note in answer.notes)
+    again = ben.query("SELECT sum(x) + 1 FROM t", epsilon=1)
+    assert not any("counted once" in note for note in again.notes)
+
+
+@pytest.mark.parametrize("cast", ["x::regclass = 5", "round(x::mood) > 1", "x::public.mood > 1"])
+def test_a_cast_to_a_type_of_postgresql_alone_is_refused_and_no_crash(visits: dpsql.Connection, cast: str) -> None:
+    with pytest.raises(dpsql.Error, match=r"cast|round"):
+        visits.explain(f"SELECT count(*) FROM visits WHERE {cast}", dialect="postgres")
+
+
+@pytest.mark.parametrize(
+    "sql", ["count(*), count(*) FILTER (WHERE x > 5)", "avg(x)", "sum(x), sum(x) FILTER (WHERE x > 5)"]
+)
+def test_the_floor_is_counted_in_every_coordinate_of_a_share(visits: dpsql.Connection, sql: str) -> None:
+    """Flooring to a coarser grid costs a step in each coordinate: of a joint claim, in those of all its statistics."""
+    [priced] = visits.prepare(f"SELECT {sql} FROM visits", 1, 0, "laplace").bill.releases
+    [(share, claim)] = priced.bounded.shares
+    assert len(share) == 2
+    assert claim.reach == sum(priced.bounded.statistics[i].claim.reach for i in share)
+
+
+def test_a_released_table_that_is_not_unique_by_its_key_is_never_looked_up(visits: dpsql.Connection) -> None:
+    """GROUP BY means the stored column, SELECT shows another under its name: that is noticed before the rows are read."""
+    inner = "SELECT id % 7 AS id, count(*) AS c FROM stores GROUP BY id"
+    with pytest.raises(dpsql.Error, match="not unique"):
+        visits.query(f"SELECT count(*) FROM visits v JOIN ({inner}) n ON round(v.x)::INTEGER = n.id", epsilon=1)

@@ -81,6 +81,13 @@ class DuckDBEngine(Engine):
     def live(self) -> bool:
         return self._file is None and not self._frames
 
+    def look_again(self) -> None:
+        with self._running() as cursor:
+            found = _describe(cursor, views=self._frames)
+        self._schema.clear()
+        self._schema.update(found)
+        self._public.forget()
+
     @property
     def public(self) -> PublicReader:
         return self._public

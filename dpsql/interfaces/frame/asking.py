@@ -48,5 +48,8 @@ def in_frame_terms() -> Iterator[None]:
         raise
     except Error as refusal:
         if "needs delta" in refusal.message:
-            refusal.hint = "list the values, values={…: […]} in protect, or protect with a delta, such as delta=1e-6"
+            refusal.hint = (
+                "list the values of a text, values={…: […]} in protect, or the ends of a number or date, "
+                "bounds={…: (first, last)}; or protect with a delta, such as delta=1e-6"
+            )
         raise

@@ -16,7 +16,7 @@ from dpsql.interfaces.frame.asking import Mode, Price, ask
 from dpsql.interfaces.frame.column import PrivateColumn
 from dpsql.interfaces.frame.expressions import Kind, constant
 from dpsql.interfaces.frame.groups import Groups, read_keys
-from dpsql.interfaces.frame.hidden import Hidden, PrivateRows, hint_for
+from dpsql.interfaces.frame.hidden import Hidden, PrivateRows, hint_for, of_a_column
 from dpsql.interfaces.frame.merge import merged
 from dpsql.interfaces.frame.view import Field, View
 from dpsql.parse import parse_query
@@ -90,7 +90,7 @@ class PrivateFrame(Hidden):
         hint = hint_for(name)
         if hint is not None:
             raise PrivateRows(f".{name} would show private rows", hint=hint)
-        raise self._view.unknown(name)
+        raise of_a_column(name, "a private frame") or self._view.unknown(name)
 
     def __getitem__(self, key: Any) -> Any:
         """A column by name, some columns by a list of names, or the rows where a mask holds."""

@@ -77,6 +77,8 @@ class Groups(Hidden):
             raise AttributeError(name)
         if name in self._view.fields:
             return self[name]
+        if name == "describe":
+            raise PrivateRows("groups have no .describe", hint=".agg(['count', 'mean', 'std', 'min', 'median', 'max'])")
         hint = hint_for(name) or ("ask for an aggregate: .agg(…)" if name in ("filter", "nth", "ngroup") else None)
         if hint is not None or name in ("groups", "indices", "get_group"):
             raise PrivateRows(f".{name} of groups would show private rows", hint=hint or "ask .size()")

@@ -52,12 +52,25 @@ _WAYS_OUT: dict[str, tuple[str, ...]] = {
     "use .dropna()": ("drop_nulls",),
     "ask one pair: frame.age.corr(frame.amount)": ("corr", "cov", "corrwith"),
 }  # fmt: skip
+_PER_COLUMN = {
+    "ask a column: frame.age.isna().sum(), frame.age.count()": ("isna", "isnull", "notna", "notnull", "any", "all"),
+    "one column at a time: .assign(age=frame.age.clip(18, 99)), and so with .astype and .round": (
+        "astype", "convert_dtypes", "round", "clip", "abs", "fillna", "map", "where", "mask", "isin", "between",
+    ),
+}  # fmt: skip
+_OF_COLUMNS = {name: hint for hint, names in _PER_COLUMN.items() for name in names}
 _HINTS = {name: hint for hint, names in _WAYS_OUT.items() for name in names}
 
 
 def hint_for(name: str) -> str | None:
     """The way out of an attribute of pandas that would show rows; None if it is not one."""
     return _HINTS.get(name)
+
+
+def of_a_column(name: str, what: str) -> PrivateRows | None:
+    """The way out of a verb of pandas that is here one of columns only; None if it is not one."""
+    hint = _OF_COLUMNS.get(name)
+    return None if hint is None else PrivateRows(f"{what} has no .{name}", hint=hint)
 
 
 class Hidden:

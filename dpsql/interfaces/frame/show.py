@@ -75,9 +75,10 @@ def _title(view: View) -> str:
         elif table.by_row:
             owners.append(f"each row of {name} is its own unit")
         else:
-            owners.append(
-                f"the unit of {name} is {table.unit_column}, of whom up to {policy.rows_per_unit(name)} rows count"
-            )
+            most = policy.rows_per_unit(name)
+            count = "1 row counts" if most == 1 else f"up to {most} rows count"
+            fewer = "" if table.max_rows_per_unit else " (unless max_rows_per_unit= says fewer: that is less noise)"
+            owners.append(f"the unit of {name} is {table.unit_column}, of whom {count}{fewer}")
     kept = "" if protection.durable else "; the ledger is in memory and ends with this process"
     where = " and ".join(condition.sql("duckdb") for condition in view.where)
     called = "" if protection.name == NAMELESS else f" of {protection.name}"

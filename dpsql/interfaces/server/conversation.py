@@ -1,7 +1,8 @@
 """One client, from its first message to its last: the protocol's states, and what each statement is answered with.
 
 **Theorem.** Parse, Bind and Describe release nothing; one Execute (or one statement of a simple query) asks dpsql once.
-**Proof.** The only call of `Connection.query` is in `_query`, which `_execute` and `_simple` reach once a statement;
+**Proof.** `Connection.query` is called in `_query` and (for the Python door) in `_call` only, which `_execute` and
+`_simple` reach once a statement;
 a portal keeps its answer, so that fetching the rest of it asks nobody. Everything else calls `describe` or `explain`,
 which touch no data. **Checked by** `tests/server/test_protocol.py`.
 """
@@ -20,10 +21,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dpsql.errors import Error
 from dpsql.interfaces.server import faults, values, wire
+from dpsql.interfaces.server.calls import Results, answer, read_words
 from dpsql.interfaces.server.faults import fault_of
 from dpsql.interfaces.server.relay import Answer, Bound, Relay
 from dpsql.interfaces.server.statements import Kind, Statement, TooMany, split
-from dpsql.interfaces.server.values import SIZES, TEXT, decode, encoder, oid_of
+from dpsql.interfaces.server.values import SIZES, TEXT, data_rows, decode, oid_of
 from dpsql.interfaces.server.wire import Body, Fault, Malformed, Shown
 from dpsql.parse import Asked, read_setting
 
@@ -98,6 +100,7 @@ class Conversation:
     settings: dict[str, str] = field(default_factory=dict)
     prepared: dict[str, Prepared] = field(default_factory=dict)
     portals: dict[str, Portal] = field(default_factory=dict)
+    results: Results = field(default_factory=Results)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     _skipping: bool = False
 
@@ -267,6 +270,8 @@ class Conversation:
             return None if answer.description is None else _with_formats(answer.description, bound.results)
         if statement.kind is Kind.SESSION and statement.word == "explain":
             return wire.row_description([Shown("QUERY PLAN", TEXT)])
+        if statement.kind is Kind.CALL:
+            return wire.row_description([Shown("dpsql", TEXT)])
         if statement.kind is not Kind.QUERY:
             return None
         names, types = await self._worked(statement, lambda db: db.describe(statement.text, given or None))
@@ -323,6 +328,8 @@ class Conversation:
                 await self._from_catalogue(statement.text, portal)
             case Kind.BOTH:
                 raise Stop(faults.BOTH)
+            case Kind.CALL:
+                await self._call(statement, portal)
             case _:
                 await self._query(statement, portal)
         return portal
@@ -335,9 +342,7 @@ class Conversation:
             result = db.query(statement.text, portal.values or None)
             left = "" if result.cost.rho == 0 else f"; left: {_left(db)}"
             shown = _shown(result.columns, result.types, formats)
-            encoders = [encoder(column.oid, column.format) for column in shown]
-            rows = [wire.data_row([e(v) for e, v in zip(encoders, row, strict=True)]) for row in result.fetchall()]
-            return result, left, rows
+            return result, left, data_rows(result.fetchall(), [(column.oid, column.format) for column in shown])
 
         result, left, rows = await self._worked(statement, task)
         self.counters.count("dpsql_queries_total")
@@ -351,6 +356,17 @@ class Conversation:
         ]
         portal.tail = b"".join(notice.encode() for notice in notices)
         portal.tag = wire.complete(f"SELECT {len(rows)}")
+
+    async def _call(self, statement: Statement, portal: Portal) -> None:
+        """A call of the Python door; what it refuses points into the SQL inside it."""
+
+        def task(db: Connection) -> str:
+            return answer(db, statement.word, read_words(statement.text), self.results)
+
+        text = await self._worked(Statement("", 0, Kind.CALL), task)
+        self.counters.count("dpsql_calls_total")
+        portal.description = wire.row_description([Shown("dpsql", TEXT)])
+        portal.rows, portal.tag = iter([wire.data_row([text.encode()])]), wire.complete("SELECT 1")
 
     async def _from_catalogue(self, sql: str, portal: Portal) -> None:
         answer = await self._asked_catalogue(sql, portal.prepared.types, portal.bound)
@@ -517,8 +533,8 @@ def _with_formats(description: bytes, formats: Sequence[int]) -> bytes:
 
 
 def _chunks(rows: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Rows by the hundred, with their number, so that neither a row nor the whole answer is one write."""
-    while part := list(islice(rows, 256)):
+    """Rows by the thousand, with their number, so that neither a row nor the whole answer is one write."""
+    while part := list(islice(rows, 1024)):
         yield b"".join(part), len(part)
 
 

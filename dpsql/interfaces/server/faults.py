@@ -32,7 +32,7 @@ _PARSE = {"there is no table": "42P01", "there is no column": "42703", "is ambig
 def fault_of(error: Error, start: int = 0) -> Fault:
     """The error of a statement that begins at `start` in what the client sent."""
     position = None if error.span is None else start + error.span.start + 1
-    return Fault(error.message, _state(error), error.hint, position)
+    return Fault(error.message, _state(error), error.hint, position, kind=type(error).__name__)
 
 
 def _state(error: Error) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ITERATIONS = 4096
 _NONCE = re.compile(r"[\x21-\x2b\x2d-\x7e]{8,200}")
@@ -120,6 +120,42 @@ class Exchange:
         if not (right and same and self.known and len(proof) == 32):
             raise Refused("the password is wrong")
         return b"v=" + base64.b64encode(_hmac(self.verifier.server, signed))
+
+
+@dataclass(slots=True)
+class Proof:
+    """The client's side of one try: it proves the password, and asks the same of the server."""
+
+    password: str
+    nonce: str = field(default_factory=lambda: base64.b64encode(secrets.token_bytes(18)).decode())
+    _server: bytes = b""
+
+    @property
+    def first(self) -> bytes:
+        """The client's first message."""
+        return f"n,,n=,r={self.nonce}".encode()
+
+    def last(self, challenge: bytes) -> bytes:
+        """The proof, for the server's challenge."""
+        text = _ascii(challenge)
+        found = re.fullmatch(r"r=([^,]+),s=([A-Za-z0-9+/=]+),i=(\d{1,7})", text)
+        if found is None or not found[1].startswith(self.nonce) or len(found[1]) <= len(self.nonce):
+            raise Refused("the server's challenge is not SCRAM")
+        if int(found[3]) < ITERATIONS:
+            raise Refused("the server asks for too few iterations")
+        salted = hashlib.pbkdf2_hmac("sha256", prepared(self.password), base64.b64decode(found[2]), int(found[3]))
+        client, bare = _hmac(salted, b"Client Key"), f"c=biws,r={found[1]}"
+        signed = f"n=,r={self.nonce},{text},{bare}".encode()
+        signature = _hmac(hashlib.sha256(client).digest(), signed)
+        self._server = _hmac(_hmac(salted, b"Server Key"), signed)
+        proof = bytes(a ^ b for a, b in zip(client, signature, strict=True))
+        return f"{bare},p={base64.b64encode(proof).decode()}".encode()
+
+    def check(self, final: bytes) -> None:
+        """The server knows the password too, or it is another's."""
+        said = final.partition(b"v=")[2]
+        if not self._server or not hmac.compare_digest(said, base64.b64encode(self._server)):
+            raise Refused("the server does not know the password")
 
 
 def _ascii(data: bytes) -> str:

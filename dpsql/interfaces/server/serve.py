@@ -173,6 +173,8 @@ class Server:
         self._seats[number] = seat
         self.metrics.count("dpsql_connections_total")
         try:
+            if len(self._seats) > 2 * self.limits.connections:
+                return  # more strangers than could ever log in: not even a word to them
             await self._serve(seat, reader, writer)
         except asyncio.CancelledError:
             await self._farewell(writer, faults.SHUTTING_DOWN)

@@ -15,6 +15,8 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from dpsql.interfaces.server.calls import NAMES
+
 MOST_STATEMENTS = 100
 _CATALOGUE = ("pg_catalog", "information_schema")
 _WORDS = {
@@ -34,6 +36,7 @@ class Kind(Enum):
     CATALOGUE = "catalogue"
     QUERY = "query"
     BOTH = "both"
+    CALL = "call"
     EMPTY = "empty"
 
 
@@ -62,6 +65,9 @@ def split(sql: str, tables: Collection[str]) -> list[Statement]:
         if len(found) == MOST_STATEMENTS:
             raise TooMany
         start, end = part[0].start, part[-1].end + 1
+        if (called := _call(part)) is not None:
+            found.append(Statement(part[5].text, start, Kind.CALL, called))
+            continue
         found.append(Statement(sql[start:end], start, *_kind(part, tables)))
     return found or [Statement("", 0, Kind.EMPTY)]
 
@@ -77,6 +83,14 @@ def _parts(tokens: list[Token]) -> Iterator[list[Token]]:
             part.append(token)
     if part:
         yield part
+
+
+def _call(tokens: list[Token]) -> str | None:
+    """The name in `SELECT dpsql.name('…')`, if it is that and no more; the statement's text is what stands inside."""
+    words = [token.text.lower() for token in tokens[:8]]
+    if len(words) != 7 or words[:3] != ["select", "dpsql", "."] or (words[4], words[6]) != ("(", ")"):
+        return None
+    return words[3] if words[3] in NAMES and tokens[5].token_type is TokenType.STRING else None
 
 
 def _kind(tokens: list[Token], tables: Collection[str]) -> tuple[Kind, str]:

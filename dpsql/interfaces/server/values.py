@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
-from dpsql.interfaces.server.wire import BINARY, Malformed
+from dpsql.interfaces.server.wire import BINARY, Malformed, data_row
 
 BOOL, INT8, INT2, INT4, TEXT, FLOAT4, FLOAT8 = 16, 20, 21, 23, 25, 700, 701
 VARCHAR, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, NUMERIC, BPCHAR, UNKNOWN = 1043, 1082, 1083, 1114, 1184, 1700, 1042, 705
 EPOCH = datetime(2000, 1, 1)
+NULL = b"\xff\xff\xff\xff"
+_REST = re.compile(r"(\d\d:\d\d(:\d\d(\.\d{1,6})?)?)? ?([+-]\d\d(:?\d\d)?|Z)?")
 SIZES = {BOOL: 1, INT2: 2, INT4: 4, INT8: 8, FLOAT4: 4, FLOAT8: 8, DATE: 4, TIME: 8, TIMESTAMP: 8, TIMESTAMPTZ: 8}
 _DUCKDB = {
     "BOOLEAN": BOOL, "TINYINT": INT2, "UTINYINT": INT2, "SMALLINT": INT2, "USMALLINT": INT4, "INTEGER": INT4,
@@ -30,10 +34,31 @@ def oid_of(type_: str) -> int:
     return NUMERIC if type_.startswith("DECIMAL") else _DUCKDB.get(type_, TEXT)
 
 
-def encoder(oid: int, format_: int) -> Callable[[Any], bytes | None]:
-    """How the values of one column are written."""
-    write = _BINARY.get(oid, _text) if format_ == BINARY else _text
-    return lambda value: None if value is None else write(value)
+def encoded(values: Iterable[Any], oid: int, format_: int) -> list[bytes]:
+    """The values of one column as they stand in rows: each with its length before it."""
+    if format_ == BINARY and oid in _FIXED:
+        pack, size = struct.Struct(f"!i{_FIXED[oid]}").pack, SIZES[oid]
+        return [NULL if value is None else pack(size, value) for value in values]
+    if format_ == BINARY and oid in _BINARY:
+        written = [None if value is None else _BINARY[oid](value) for value in values]
+    else:
+        written = _AS_TEXT.get(oid, _texts)(values)
+    few = _LENGTHS
+    return [
+        NULL if data is None else (few[len(data)] if len(data) < 256 else len(data).to_bytes(4)) + data
+        for data in written
+    ]
+
+
+def data_rows(rows: Sequence[Sequence[Any]], types: Sequence[tuple[int, int]]) -> list[bytes]:
+    """Rows as messages, column by column: of each the type and the format."""
+    if not rows or not types:
+        return [data_row(())] * len(rows)
+    columns = [encoded(column, *type_) for column, type_ in zip(zip(*rows, strict=True), types, strict=True)]
+    head = len(types).to_bytes(2)
+    bodies = list(map(b"".join, zip(*columns, strict=True)))
+    heads = {size: b"D" + (size + 6).to_bytes(4) + head for size in set(map(len, bodies))}
+    return [heads[len(body)] + body for body in bodies]
 
 
 def _text(value: Any) -> bytes:
@@ -47,6 +72,33 @@ def _text(value: Any) -> bytes:
             return value.isoformat(" ").encode()
         case _:
             return str(value).replace("\0", "").encode("utf-8", "replace")
+
+
+def _texts(values: Iterable[Any]) -> list[bytes | None]:
+    return [
+        None if v is None else v.encode("utf-8", "replace") if type(v) is str and "\0" not in v else _text(v)
+        for v in values
+    ]
+
+
+def _whole(values: Iterable[Any]) -> list[bytes | None]:
+    return [None if v is None else str(v).encode() for v in values]
+
+
+def _floats(values: Iterable[Any]) -> list[bytes | None]:
+    return [None if v is None else repr(v).encode() if isfinite(v) else _text(v) for v in values]
+
+
+def _days(values: Iterable[Any]) -> list[bytes | None]:
+    """Dates repeat, so each is written once."""
+    listed = list(values)
+    written = {day: None if day is None else day.isoformat().encode() for day in set(listed)}
+    return [written[day] for day in listed]
+
+
+_AS_TEXT = {INT2: _whole, INT4: _whole, INT8: _whole, FLOAT4: _floats, FLOAT8: _floats, DATE: _days}
+_LENGTHS = [size.to_bytes(4) for size in range(256)]
+_FIXED = {INT2: "h", INT4: "i", INT8: "q", FLOAT4: "f", FLOAT8: "d"}
 
 
 def _numeric(value: Any) -> bytes:
@@ -76,11 +128,6 @@ def _microseconds(value: datetime) -> int:
 
 _BINARY: dict[int, Callable[[Any], bytes]] = {
     BOOL: lambda v: b"\1" if v else b"\0",
-    INT2: lambda v: struct.pack("!h", v),
-    INT4: lambda v: struct.pack("!i", v),
-    INT8: lambda v: struct.pack("!q", v),
-    FLOAT4: lambda v: struct.pack("!f", v),
-    FLOAT8: lambda v: struct.pack("!d", v),
     NUMERIC: _numeric,
     DATE: lambda v: struct.pack("!i", (v - EPOCH.date()).days),
     TIME: lambda v: struct.pack("!q", (datetime.combine(date(2000, 1, 1), v) - EPOCH) // timedelta(microseconds=1)),
@@ -129,13 +176,28 @@ def _read_numeric(data: bytes) -> Decimal:
     return -total if sign else total
 
 
+def _day(text: str) -> date:
+    """A date; a time or an offset behind it is left out, as PostgreSQL does (pgjdbc sends `2024-06-01 +00`)."""
+    day, _, rest = text.strip().replace("T", " ").partition(" ")
+    if rest and _REST.fullmatch(rest) is None:
+        raise ValueError(text)
+    return date.fromisoformat(day)
+
+
 def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("T", " "))
+    """A timestamp without a zone: an offset is left out."""
+    return datetime.fromisoformat(text.strip().replace("T", " ")).replace(tzinfo=None)
+
+
+def _moment_in_utc(text: str) -> datetime:
+    """A timestamp with a zone, read in UTC."""
+    moment = datetime.fromisoformat(text.strip().replace("T", " "))
+    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
 _READ_TEXT: dict[int, Callable[[str], Parameter]] = {
     BOOL: _read_bool, INT2: int, INT4: int, INT8: int, FLOAT4: float, FLOAT8: float, NUMERIC: Decimal,
-    DATE: date.fromisoformat, TIME: time.fromisoformat, TIMESTAMP: _moment, TIMESTAMPTZ: _moment,
+    DATE: _day, TIME: time.fromisoformat, TIMESTAMP: _moment, TIMESTAMPTZ: _moment_in_utc,
 }  # fmt: skip
 _READ_BINARY: dict[int, Callable[[bytes], Parameter]] = {
     BOOL: lambda d: struct.unpack("!?", d)[0],

@@ -157,11 +157,13 @@ class Fault:
     position: int | None = None
     severity: str = "ERROR"
     detail: str | None = field(default=None)
+    kind: str | None = None
 
     def encode(self) -> bytes:
         """ErrorResponse, or NoticeResponse for what is no error."""
         fields = {"S": self.severity, "V": self.severity, "C": self.state, "M": self.text, "D": self.detail,
-                  "H": self.hint, "P": None if self.position is None else str(self.position)}  # fmt: skip
+                  "H": self.hint, "P": None if self.position is None else str(self.position),
+                  "R": self.kind}  # fmt: skip
         parts = [key.encode() + zero(value) for key, value in fields.items() if value]
         kind = b"N" if self.severity in ("NOTICE", "WARNING", "INFO") else b"E"
         return message(kind, *parts, b"\0")

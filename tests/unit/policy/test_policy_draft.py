@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -112,16 +113,22 @@ def test_columns_exist_without_bounds(shop: Draft, policy: Policy) -> None:
     for table in policy.tables.values():
         for column in (table.columns or {}).values():
             assert (column.min, column.max, column.values) == (None, None, None)
-    note = "fill in from what you know, not from the data"
-    assert f"# amount: {{min: ?, max: ?}}   # DECIMAL(10,2): {note}" in shop.policy
-    assert f"# placed: {{min: ?, max: ?}}   # DATE: {note}" in shop.policy
-    assert f"# tier: {{values: [?]}}   # ENUM: {note}" in shop.policy
+    note = "from what you know, not from the data"
+    assert f"amount: {{}}   # DECIMAL(10,2): or {{min: ?, max: ?}}, {note}" in shop.policy
+    assert f"placed: {{}}   # DATE: or {{min: ?, max: ?}}, {note}" in shop.policy
+    assert f"tier: {{}}   # ENUM: or {{values: [?]}}, {note}" in shop.policy
     assert "# 'tags': left out, VARCHAR[] is not supported" in shop.policy
 
 
 def test_every_numeric_column_has_its_placeholder(shop: Draft) -> None:
     for column in ("age", "amount", "quantity", "pay"):
-        assert shop.policy.count(f"# {column}: {{min: ?, max: ?}}") == 1
+        assert len(re.findall(rf"{column}: {{}}   # .*: or {{min: \?, max: \?}}", shop.policy)) == 1
+
+
+def test_a_column_stands_once_and_the_unit_asks_for_no_bounds(shop: Draft) -> None:
+    orders = shop.policy[shop.policy.index("  orders:") :].split("\n\n")[0]
+    assert len(re.findall(r"^[ #]*amount:", orders, re.M)) == 1
+    assert re.search(r"^      customer_id: {}   # \w+$", orders, re.M)
 
 
 def test_the_draft_holds_no_observed_value(shop: Draft) -> None:

@@ -1,0 +1,130 @@
+"""What the Python door asks of a server: `SELECT dpsql.query('<json>')`, also explain, intervals, settle and budget.
+
+It is the same connection with the same rights: a call reaches the methods of `Connection` that any door has, once. What
+an answer's error bars need stays with the server, for the last few answers of each client.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import InterfaceError
+from dpsql.interfaces.server.packed import pack, unpack
+from dpsql.parse import Asked
+
+if TYPE_CHECKING:
+    from dpsql.release.result import Result
+    from dpsql.session import Connection
+
+MOST_RESULTS, MOST_ROWS = 8, 20_000
+NAMES = ("query", "explain", "intervals", "settle", "budget", "tables")
+_ASKING = {"epsilon", "delta", "mechanism", "dialect", "accuracy", "clipped", "nonnegative"}
+
+
+@dataclass(slots=True)
+class Results:
+    """The last answers of one client; of large ones the last only."""
+
+    kept: dict[int, Result] = field(default_factory=dict)
+    numbers: count[int] = field(default_factory=lambda: count(1))
+
+    def keep(self, result: Result) -> int:
+        """Remember an answer; its number."""
+        number = next(self.numbers)
+        self.kept[number] = result
+        while len(self.kept) > MOST_RESULTS or (len(self.kept) > 1 and sum(map(len, self.kept.values())) > MOST_ROWS):
+            self.kept.pop(next(iter(self.kept)))
+        return number
+
+    def find(self, number: object) -> Result:
+        """An answer by its number, while it is kept."""
+        found = self.kept.get(number) if isinstance(number, int) else None
+        if found is None:
+            raise InterfaceError("the server has let go of this answer", hint="ask the query again: it is replayed")
+        return found
+
+
+def read_words(text: str) -> dict[str, Any]:
+    """The JSON of a call."""
+    try:
+        words = unpack({"map": list(json.loads(text).items())})
+    except (ValueError, AttributeError, RecursionError):
+        words = None
+    if not isinstance(words, dict):
+        raise InterfaceError("this is not a call of dpsql", hint="connect with dpsql.connect('dpsql://…')")
+    return words
+
+
+def answer(db: Connection, name: str, words: dict[str, Any], results: Results) -> str:
+    """The answer of one call, as JSON."""
+    given = words.get("asked") or ()
+    db.asked = Asked(*given) if isinstance(given, tuple) and len(given) <= 4 else Asked()
+    try:
+        return json.dumps(_CALLS[name](db, words, results))
+    except (TypeError, KeyError):
+        raise InterfaceError("this call has words that are not known", hint="use the same version of dpsql") from None
+
+
+def _query(db: Connection, words: dict[str, Any], results: Results) -> dict[str, Any]:
+    result = db.query(words["sql"], words.get("parameters"), **_asking(words))
+    rows = [[pack(value) for value in row] for row in result.fetchall()]
+    return {
+        "number": results.keep(result), "columns": result.columns, "types": result.types, "rows": rows,
+        "cost": asdict(result.cost), "replayed": result.replayed, "mechanism": result.mechanism,
+        "notes": result.notes, "clipped": [[pack(v) for v in asdict(each).values()] for each in result.clipped],
+        "noisy": [output.noisy for output in result._plan.outputs],
+    }  # fmt: skip
+
+
+def _explain(db: Connection, words: dict[str, Any], _: Results) -> dict[str, Any]:
+    made = db.explain(words["sql"], words.get("parameters"), **_asking(words))
+    return {
+        "cost": asdict(made.cost), "mechanism": made.mechanism, "columns": made.columns, "types": made.types,
+        "notes": made.notes, "remark": made.remark, "finishing": made.finishing, "sql": made.sql, "text": str(made),
+        "alternatives": {name: asdict(each.cost) for name, each in made.alternatives.items()},
+    }  # fmt: skip
+
+
+def _asking(words: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in words.items() if name in _ASKING}
+
+
+def _intervals(_: Connection, words: dict[str, Any], results: Results) -> dict[str, Any]:
+    frame = results.find(words["number"]).intervals(words["confidence"], simultaneous=bool(words["simultaneous"]))
+    columns = [frame.iloc[:, i] for i in range(frame.shape[1])]
+    return {
+        "columns": list(frame.columns),
+        "dtypes": [str(column.dtype) for column in columns],
+        "values": [[pack(value) for value in column] for column in columns],
+    }
+
+
+def _settle(db: Connection, *_: object) -> dict[str, Any]:
+    db.ask(db.asked)
+    return {}
+
+
+def _budget(db: Connection, *_: object) -> dict[str, Any]:
+    def packed(part: Any) -> Any:
+        return {key: packed(each) for key, each in part.items()} if isinstance(part, dict) else pack(part)
+
+    made: dict[str, Any] = packed(asdict(db.budget()))
+    return made
+
+
+def _tables(db: Connection, *_: object) -> dict[str, Any]:
+    from dpsql.interfaces.tables import visible_tables
+
+    listed = visible_tables(db)
+    return {table.name: [[c.name, c.type, c.note] for c in table.columns] for table in listed}
+
+
+_CALLS: dict[str, Callable[[Connection, dict[str, Any], Results], dict[str, Any]]] = {
+    "query": _query, "explain": _explain, "intervals": _intervals, "settle": _settle, "budget": _budget,
+    "tables": _tables,
+}  # fmt: skip
+assert tuple(_CALLS) == NAMES
