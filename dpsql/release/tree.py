@@ -22,7 +22,7 @@ taken).
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from math import log1p, sqrt
 from statistics import NormalDist
 from typing import Any
@@ -113,7 +113,7 @@ def _variances(height: int) -> tuple[float, ...]:
     return tuple(made)
 
 
-@cache
+@lru_cache(maxsize=16)
 def _deviations(height: int, at: Fraction) -> Floats:
     """The deviation of e(x) for every leaf x."""
     leaves, variances = np.arange(BRANCHES**height), _variances(height)
