@@ -14,6 +14,7 @@ from dpsql.parse import Asked
 from dpsql.release.contents import Contents
 from dpsql.release.noise import Released, public_table
 from dpsql.sensitivity.choice import scored
+from dpsql.sensitivity.tree import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -145,6 +146,17 @@ def _release(db: Connection, priced: Priced, salt: bytes, contents: Contents) ->
             )
         )
     groups = len(exact.keys)
+    grown = [
+        [counted(tree, noised.shift, *exact.histograms[tree.histogram].of(place)) for place in range(groups)]
+        for tree, noised in zip(bounded.trees, priced.trees, strict=True)
+    ]
+    nodes = tuple(np.array(n, np.int64).reshape(groups, t.nodes) for n, t in zip(grown, bounded.trees, strict=True))
+    for tree, noised, values in zip(bounded.trees, priced.trees, nodes, strict=True):
+        claim, kind = noised.joint, kinds[type(noised.noise).__name__ == "DiscreteLaplace"]
+        norms, grid = (claim.l0, claim.linf, claim.l1, claim.l2), Fraction(2**noised.shift, tree.one)
+        statistics.append(
+            StatisticTrace(tree.name, tuple(values.reshape(-1).tolist()), *norms, grid, kind, noised.noise.scale)
+        )
     scores = [_scores(priced, each, exact.histograms[each.choice.histogram], groups) for each in priced.chosen]
     statistics += scores
     joint = tuple(
@@ -158,7 +170,9 @@ def _release(db: Connection, priced: Priced, salt: bytes, contents: Contents) ->
     )
     best = [np.array(each.values, dtype=object).reshape(groups, -1) for each in scores] if groups else []
     cells = tuple(np.array([row.argmin() for row in table], dtype=np.int64) for table in best)
-    shown = Released(priced, exact.keys, exact.values, chosen=cells or (np.zeros(0, np.int64),) * len(scores))
+    shown = Released(
+        priced, exact.keys, exact.values, chosen=cells or (np.zeros(0, np.int64),) * len(scores), trees=nodes
+    )
     return ReleaseTrace(bounded.rule, exact.keys, tuple(statistics), joint), shown
 
 

@@ -1,8 +1,8 @@
 """Share the price of a query among its statistics: a mechanism, a grid and a scale for each, and the charge.
 
-Every share of the query (a statistic, a pair of statistics with a joint bound, a choice, a selection of keys) gets an
-equal part of ρ (Gaussian) or ε (Laplace), unless an accuracy asks for other portions. Everything here is a function of
-the query, the policy and the asked price or portions.
+Every share of the query (a statistic, a pair of statistics with a joint bound, a choice, a tree, a selection of keys)
+gets an equal part of ρ (Gaussian) or ε (Laplace), unless an accuracy asks for other portions. Everything here is a
+function of the query, the policy and the asked price or portions.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What a query gives to one release: so much ε or ρ to each of its shares and choices, and last to its selection.
+    """What a query gives to one release: ε or ρ for each of its shares, choices and trees, and last for its selection.
 
     `whole` is the price of the query, `tail` the δ of a threshold; `exact` where no less accurate answer will do.
     """
@@ -72,6 +72,7 @@ class Priced:
     selection: Noised | None = None
     threshold: int | None = None
     chosen: tuple[Chosen, ...] = ()
+    trees: tuple[Noised, ...] = ()
 
     @property
     def tail(self) -> Fraction:
@@ -85,8 +86,8 @@ class Priced:
 
     @property
     def free(self) -> bool:
-        """Nothing private is shown: public keys, no statistic, no choice."""
-        return not self.noised and self.selection is None and not self.chosen
+        """Nothing private is shown: public keys, no statistic, no choice, no tree."""
+        return not (self.noised or self.selection or self.chosen or self.trees)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +178,8 @@ def equally(releases: Sequence[Bounded], price: Fraction) -> Portions:
 
 
 def parts_of(release: Bounded) -> int:
-    """How many portions a release takes: one for each share and each choice, and one for a selection of keys."""
-    return len(release.shares) + len(release.choices) + (release.selection is not None)
+    """How many portions a release takes: one for each share, choice and tree, and one for a selection of keys."""
+    return len(release.shares) + len(release.choices) + len(release.trees) + (release.selection is not None)
 
 
 def _priced(releases: Sequence[Bounded], portions: Portions, funds: Funds, *, exact: bool) -> tuple[Priced, ...]:
@@ -193,12 +194,13 @@ def price_release(release: Bounded, portion: Portion) -> Priced:
     """The noise of one release, by its portion and its bounds alone: a release that was made can be priced again."""
     noised = _noise_of(release, portion.parts, portion.mechanism)
     chosen = _chosen(release, portion.parts[len(release.shares) :], portion.mechanism)
+    trees = _trees(release, portion.parts[len(release.shares) + len(release.choices) :], portion.mechanism)
     if release.selection is None:
-        return Priced(release, noised, portion, chosen=chosen)
+        return Priced(release, noised, portion, chosen=chosen, trees=trees)
     claim = release.selection.claim
     noise = _noise(claim, portion.parts[-1], portion.mechanism)
     cut = threshold(noise, release.selection.weights, float_down(portion.tail))
-    return Priced(release, noised, portion, Noised(noise, 0, claim, claim), cut, chosen)
+    return Priced(release, noised, portion, Noised(noise, 0, claim, claim), cut, chosen, trees)
 
 
 def _chosen(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> tuple[Chosen, ...]:
@@ -208,6 +210,15 @@ def _chosen(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) ->
         epsilon = each if mechanism == "laplace" else _root(8 * each)
         spread = choice.spread(release.histograms[choice.histogram].most)
         made.append(Chosen(choice, Exponential.for_epsilon(spread, epsilon), spread))
+    return tuple(made)
+
+
+def _trees(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> tuple[Noised, ...]:
+    """The noise of every node of each tree, scaled to the joint claim of all of its levels."""
+    made = []
+    for tree, each in zip(release.trees, portions, strict=False):
+        noise, shift = _scale(tree.claim, each, mechanism)
+        made.append(Noised(noise, shift, tree.claim.coarser(shift), tree.claim.coarser(shift)))
     return tuple(made)
 
 
@@ -285,8 +296,9 @@ class _Loss:
 
 
 def _losses(priced: Sequence[Priced]) -> list[_Loss]:
-    """Each share's noise with the joint claim that it covers, each choice's, and each selection's."""
+    """Each share's noise with the joint claim that it covers, each tree's, each choice's, and each selection's."""
     noises = [p.noised[share[0]] for p in priced for share, _ in p.bounded.shares]
+    noises += [noised for p in priced for noised in p.trees]
     noises += [p.selection for p in priced if p.selection is not None]
     chosen = [_Loss(c.law.rho(c.spread), c.law.epsilon(c.spread)) for p in priced for c in p.chosen]
     return [*(_loss(noised.noise, noised.joint) for noised in noises), *chosen]

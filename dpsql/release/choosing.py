@@ -14,21 +14,54 @@ from dpsql.expressions.expression import Value
 from dpsql.expressions.types import DOUBLE, TIMESTAMP, Type
 from dpsql.plan.choosing import chosen_type
 from dpsql.plan.relation import Aggregate
+from dpsql.release.noise import Released
+from dpsql.release.tree import quantile_cells, quantile_ends, rank_width
 from dpsql.sensitivity.choice import MISSED, reach
+from dpsql.sensitivity.grid import Grid
 from dpsql.sensitivity.statistics import Source
+
+Cells = Sequence[NDArray[np.int64]]
 
 
 def chosen_values(
-    priced: Priced, source: Source, aggregate: Aggregate, chosen: Sequence[NDArray[np.int64]] | int
+    priced: Priced, source: Source, aggregate: Aggregate, chosen: Cells | int, trees: Cells = ()
 ) -> NDArray[Any]:
     """The value of each chosen cell, in the type that the aggregate has; for a number of rows, as many NULLs.
 
     A choice has no law around the chosen value from which it could be drawn again.
     """
-    type_ = chosen_type(aggregate)
     if isinstance(chosen, int):
-        return np.full(chosen, np.nan) if type_ == DOUBLE else np.full(chosen, None, object)
-    grid, cells = priced.bounded.histograms[priced.bounded.choices[source.first].histogram].grid, chosen[source.first]
+        double = chosen_type(aggregate) == DOUBLE
+        return np.full(chosen, np.nan) if double else np.full(chosen, None, object)
+    if source.form == "choice":
+        return _values(grid_of(priced, source), chosen[source.first], aggregate)
+    assert aggregate.at is not None
+    grid = grid_of(priced, source)
+    cells = quantile_cells(priced.bounded.trees[source.first], grid.cells, trees[source.first], aggregate.at)
+    return _values(grid, cells, aggregate)
+
+
+def chosen_ends(released: Released, index: int, confidence: float) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Between which values the true quantile lies, row by row; None where nothing tells, or they are no numbers."""
+    priced, aggregate = released.priced, released.priced.bounded.release.aggregates[index]
+    source = priced.bounded.sources[index]
+    if source.form != "tree" or aggregate.at is None or not chosen_type(aggregate).numeric:
+        return None
+    tree, grid, number = priced.bounded.trees[source.first], grid_of(priced, source), source.first
+    low, high = quantile_ends(tree, priced.trees[number], grid.cells, released.trees[number], aggregate.at, confidence)
+    half = 0.0 if grid.exact else float(grid.step) / 2
+    return _values(grid, low, aggregate).astype(float) - half, _values(grid, high, aggregate).astype(float) + half
+
+
+def grid_of(priced: Priced, source: Source) -> Grid:
+    """The grid among whose cells a source chooses."""
+    bounded = priced.bounded
+    made = bounded.choices[source.first] if source.form == "choice" else bounded.trees[source.first]
+    return bounded.histograms[made.histogram].grid
+
+
+def _values(grid: Grid, cells: NDArray[np.int64], aggregate: Aggregate) -> NDArray[Any]:
+    type_ = chosen_type(aggregate)
     values = {int(cell): _as(grid.value(int(cell)), type_) for cell in np.unique(cells)}
     made = np.empty(len(cells), np.float64 if type_ == DOUBLE else object)
     made[:] = [values[int(cell)] for cell in cells]
@@ -65,4 +98,18 @@ def choice_notes(priced: Priced) -> list[str]:
             case _:
                 text = f"a value whose rank is off (95%) by no more than about {off} rows"
         notes.append(f"{choice.name} is {text}")
-    return notes
+    return notes + [
+        f"{aggregate} is from a tree of counts: its rank is off (95%) by no more than about "
+        f"{max(1, round(rank_of(priced, index)))} rows"
+        for index, aggregate in enumerate(priced.bounded.release.aggregates)
+        if priced.bounded.sources[index].form == "tree"
+    ]
+
+
+def rank_of(priced: Priced, index: int, missed: float = MISSED) -> float:
+    """The same for an aggregate of the release, whether it is a choice or comes from a tree."""
+    source, at = priced.bounded.sources[index], priced.bounded.release.aggregates[index].at
+    if source.form == "choice":
+        return rank_error(priced, source.first, missed)
+    assert at is not None
+    return rank_width(priced.bounded.trees[source.first], priced.trees[source.first], at, 1 - missed)

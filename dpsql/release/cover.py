@@ -157,7 +157,8 @@ def part_of(asked: Priced, earlier: Released) -> Released:
         rows = [at[key] for key in keys]
     bounded = replace(had, release=wanted.release, keys=wanted.keys, sources=sources)
     noisy, chosen = tuple(v[rows] for v in earlier.noisy), tuple(cells[rows] for cells in earlier.chosen)
-    return Released(replace(earlier.priced, bounded=bounded), tuple(keys), noisy, chosen=chosen)
+    trees = tuple(nodes[rows] for nodes in earlier.trees)
+    return Released(replace(earlier.priced, bounded=bounded), tuple(keys), noisy, chosen=chosen, trees=trees)
 
 
 def _source(aggregate: Aggregate, had: Bounded) -> Source | None:
@@ -172,7 +173,7 @@ def _source(aggregate: Aggregate, had: Bounded) -> Source | None:
 
 def _tells(had: Bounded, source: Source, aggregate: Aggregate) -> bool:
     """Do the statistics of another aggregate tell this one too? A choice tells nothing but itself."""
-    if source.form == "choice" or chooses(aggregate):
+    if source.chosen or chooses(aggregate):
         return False
     argument = had.arguments[had.statistics[source.first].part.argument]
     if source.form in ("count", "pair", "centred") and aggregate.function == "count" and aggregate.argument is None:

@@ -373,7 +373,7 @@ def _imagined(table: Released, part: Fraction, side: int, confidence: float) -> 
         for index in (source.first, source.first + 1):
             reals[index] = reals[index] * kept
     steps = tuple(np.rint(values / step(priced, i)).astype(np.int64) for i, values in enumerate(reals))
-    return Released(priced, table.keys, steps, chosen=table.chosen)
+    return Released(priced, table.keys, steps, chosen=table.chosen, trees=table.trees)
 
 
 def _counts(table: Released, source: Source) -> Floats:

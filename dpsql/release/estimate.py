@@ -23,6 +23,7 @@ def estimates(
     priced: Priced,
     noisy: Sequence[Noisy],
     chosen: Sequence[NDArray[np.int64]] | int = (),
+    trees: Sequence[NDArray[np.int64]] = (),
     *,
     nonnegative: bool = False,
 ) -> list[NDArray[Any]]:
@@ -32,8 +33,8 @@ def estimates(
     """
     made: list[NDArray[Any]] = []
     for aggregate, source in zip(priced.bounded.release.aggregates, priced.bounded.sources, strict=True):
-        if source.form == "choice":
-            made.append(chosen_values(priced, source, aggregate, chosen))
+        if source.chosen:
+            made.append(chosen_values(priced, source, aggregate, chosen, trees))
             continue
         values = estimate(priced, source, aggregate.function, noisy)
         if aggregate.function == "count" and nonnegative:

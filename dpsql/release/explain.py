@@ -16,7 +16,7 @@ from dpsql.mechanisms import DiscreteLaplace, Noise
 from dpsql.plan.plan import Plan
 from dpsql.plan.relation import Filter, Relation, UnitGroup
 from dpsql.plan.released import released_in
-from dpsql.release.choosing import choice_notes, rank_error
+from dpsql.release.choosing import choice_notes, rank_error, rank_of
 from dpsql.release.estimate import step
 from dpsql.release.intervals import half_width, interval
 from dpsql.release.noise import Released
@@ -77,6 +77,19 @@ class ChoicePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class TreePlan:
+    """Noisy counts of all cells of a tree, from which many quantiles come; claims and scale count rows."""
+
+    name: str
+    height: int
+    cells: int
+    l1: float
+    l2: float
+    mechanism: str
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
 class AggregatePlan:
     """An aggregate as it was asked for, with its error bar where that is known in advance (not for averages).
 
@@ -113,6 +126,7 @@ class ReleasePlan:
     sql: str
     choices: tuple[ChoicePlan, ...] = ()
     stage: int = 1
+    trees: tuple[TreePlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +192,9 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
     statistics = tuple(_statistic(priced, i) for i in range(len(bounded.statistics)))
     aggregates = []
     for index, (aggregate, source) in enumerate(zip(bounded.release.aggregates, bounded.sources, strict=True)):
-        if source.form == "choice":
-            rank = rank_error(priced, source.first)
-            aggregates.append(AggregatePlan(str(aggregate), (bounded.choices[source.first].name,), None, rank))
+        if source.chosen:
+            made = bounded.choices[source.first] if source.form == "choice" else bounded.trees[source.first]
+            aggregates.append(AggregatePlan(str(aggregate), (made.name,), None, rank_of(priced, index)))
             continue
         names = tuple(bounded.statistics[i].name for i in source.statistics)
         aggregates.append(AggregatePlan(str(aggregate), names, half_width(priced, index, 0.95)))
@@ -202,6 +216,7 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
         cut,
         sql,
         tuple(_choice(priced, i) for i in range(len(priced.chosen))),
+        trees=tuple(_tree(priced, i) for i in range(len(priced.trees))),
     )
 
 
@@ -209,7 +224,7 @@ def _expected(priced: Priced, index: int, confidence: float, n: float | None) ->
     """A count or sum has one half width; an average that of an imagined release of n rows around the middle."""
     width = half_width(priced, index, confidence)
     source = priced.bounded.sources[index]
-    if width is not None or n is None or source.form == "choice":
+    if width is not None or n is None or source.chosen:
         return width
     it = priced.bounded.arguments[priced.bounded.statistics[source.first].part.argument]
     side = n * float(it.width * it.grid) / 2
@@ -249,6 +264,14 @@ def _choice(priced: Priced, number: int) -> ChoicePlan:
         float(chosen.law.scale) / unit,
         lambda missed: rank_error(priced, number, missed),
     )
+
+
+def _tree(priced: Priced, number: int) -> TreePlan:
+    tree, noised = priced.bounded.trees[number], priced.trees[number]
+    unit, laplace = 2**noised.shift / tree.one, isinstance(noised.noise, DiscreteLaplace)
+    cells = priced.bounded.histograms[tree.histogram].grid.cells
+    l1, l2, scale = (float(x) * unit for x in (noised.joint.l1, noised.joint.l2, noised.noise.scale))
+    return TreePlan(tree.name, tree.height, cells, l1, l2, "laplace" if laplace else "gaussian", scale)
 
 
 def _statistic(priced: Priced, index: int) -> StatisticPlan:

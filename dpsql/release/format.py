@@ -58,6 +58,12 @@ def _release(release: ReleasePlan) -> list[str]:
             f"  {choice.name}: one of {choice.cells} values, {choice.lowest} to {choice.highest} ({origin}); "
             f"sensitivity {choice.sensitivity:.6g} in rank, {choice.mechanism} scale {choice.scale:.6g}"
         )
+    for tree in release.trees:
+        norm = tree.l1 if tree.mechanism == "laplace" else tree.l2
+        lines.append(
+            f"  {tree.name}: counts of {tree.cells} values on {tree.height} level{'s' * (tree.height > 1)}; "
+            f"sensitivity {norm:.6g} in all, {tree.mechanism} scale {tree.scale:.6g}"
+        )
     for aggregate in release.aggregates:
         if aggregate.rank is not None:
             lines.append(f"  {aggregate.text}: rank ± {aggregate.rank:.3g} (95%)")

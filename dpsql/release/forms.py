@@ -99,7 +99,7 @@ def form_of(node: exp.Expr, priced: Priced) -> Known | None:
     match node:
         case exp.Column() if node.name.startswith("_a"):
             index = int(node.name[2:])
-            return None if priced.bounded.sources[index].form == "choice" else aggregate_form(priced, index)
+            return None if priced.bounded.sources[index].chosen else aggregate_form(priced, index)
         case exp.Literal() if not node.is_string:
             return Form(float(node.name), {}, nonnegative=True)
         case exp.Paren():

@@ -33,7 +33,7 @@ def interval(released: Released, index: int, confidence: float) -> tuple[Numbers
 
 def half_width(priced: Priced, index: int, confidence: float) -> float | None:
     """The half width that every row will have, known before the data is touched; None for averages and choices."""
-    if priced.bounded.sources[index].form == "choice":
+    if priced.bounded.sources[index].chosen:
         return None
     form = aggregate_form(priced, index)
     if isinstance(form, Quotient):

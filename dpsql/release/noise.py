@@ -2,7 +2,8 @@
 
 **Theorem.** The released table is a function of (exact + noise) alone: for public keys one noisy integer per key and
 statistic; for private keys those of the keys whose noisy weight reaches the threshold, with fresh noise for every value
-shown; and of one cell per key and choice, which the exponential mechanism has chosen.
+shown; of one cell per key and choice, which the exponential mechanism has chosen; and of one noisy integer per key and
+node of a tree.
 **Proof.** The only uses of `exact` below are `exact + sample`, the comparison of such a sum with the threshold, and
 scores, which only the mechanism reads; keys come from the query and the policy, or have passed the threshold; their
 order is that of the keys.
@@ -21,19 +22,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.allocate import Chosen, Priced
+from dpsql.budget.allocate import Chosen, Noised, Priced
 from dpsql.engines.base import Exact
 from dpsql.expressions.expression import Value
 from dpsql.mechanisms import DiscreteLaplace
 from dpsql.sensitivity.bound import MAX_RELEASED
 from dpsql.sensitivity.choice import scored
+from dpsql.sensitivity.tree import Tree, counted
 
 Noisy = NDArray[np.number[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A noisy table: keys, an array of noisy integers per statistic, in steps of its noise grid, and chosen cells.
+    """A noisy table: keys, an array of noisy integers per statistic, in steps of its noise grid, chosen cells, and
+    the noisy nodes of each tree, one row per key.
 
     Fitted values (`dpsql.release.fit`) are no integers; their error is `spread` times that of the noise drawn.
     """
@@ -43,6 +46,7 @@ class Released:
     noisy: tuple[Noisy, ...]
     spread: tuple[float, ...] = ()
     chosen: tuple[NDArray[np.int64], ...] = ()
+    trees: tuple[NDArray[np.int64], ...] = ()
 
     def stretch(self, confidence: float) -> Sequence[float]:
         """By how much the half width of each statistic's noise is to be multiplied at that confidence.
@@ -67,7 +71,19 @@ def add_noise(priced: Priced, exact: Exact) -> Released:
         noisy.append(kept + noised.noise.sample(len(kept)))
     places = np.arange(len(exact.keys)) if shown is None else shown
     chosen = tuple(_choose(priced, exact, each, places) for each in priced.chosen)
-    return Released(priced, keys, tuple(noisy), chosen=chosen)
+    trees = tuple(
+        _grow(exact, tree, each, places) for tree, each in zip(priced.bounded.trees, priced.trees, strict=True)
+    )
+    return Released(priced, keys, tuple(noisy), chosen=chosen, trees=trees)
+
+
+def _grow(exact: Exact, tree: Tree, noised: Noised, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The noisy nodes of a tree, one row for each of these groups."""
+    nodes = [
+        counted(tree, noised.shift, *exact.histograms[tree.histogram].of(int(place))) + noised.noise.sample(tree.nodes)
+        for place in places
+    ]
+    return np.array(nodes, dtype=np.int64).reshape(len(places), tree.nodes)
 
 
 def _choose(priced: Priced, exact: Exact, chosen: Chosen, places: NDArray[np.int64]) -> NDArray[np.int64]:

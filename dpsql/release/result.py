@@ -14,8 +14,9 @@ from dpsql.errors import InterfaceError
 from dpsql.plan.plan import Plan
 from dpsql.release.bars import Bars, Draw, row_ends
 from dpsql.release.bootstrap import Ends, resampled_intervals
+from dpsql.release.choosing import chosen_ends
 from dpsql.release.clipped import Clipped
-from dpsql.release.finish import Finisher, Table
+from dpsql.release.finish import Finisher, Table, direct_index
 from dpsql.release.fit import fit_tables
 from dpsql.release.intervals import half_width
 from dpsql.release.noise import Released, resampled
@@ -79,7 +80,8 @@ class Result:
         """For every noisy output column, `<name>_low` and `<name>_high`, row by row as in `df()`.
 
         Counts, sums, averages, and sums and quotients of them have the law of their noise; any other expression is
-        computed again over resampled noise. A chosen value (MEDIAN, MIN, …) has none (NaN): `notes` tell of its rank.
+        computed again over resampled noise. A chosen value (MEDIAN, MIN, …) has none (NaN),
+        unless it is one of so many quantiles that a tree of counts answers them all: `notes` tell of its rank.
         With `simultaneous`, all intervals of one column hold together with that confidence: over all released groups,
         also where HAVING or LIMIT picked some of them by their values (for what mixes groups: over the rows of the
         answer). The intervals cover the noise; `notes` names what they do not.
@@ -107,7 +109,8 @@ class Result:
     def ends(self, columns: list[int], confidence: float, draw: Draw = resampled, *, together: bool = False) -> Ends:
         """Both ends of the intervals of these noisy columns; `draw` resamples the noise where that is needed."""
         nothing = np.full(len(self), np.nan)
-        found = {i: (nothing, nothing) for i in columns if self._plan.outputs[i].chosen}
+        chosen = [i for i in columns if self._plan.outputs[i].chosen]
+        found: Ends = {i: self._chosen(i, confidence, together) or (nothing, nothing) for i in chosen}
         found |= self._by_row([i for i in columns if i not in found], confidence, draw, together)
         found |= {i: ends for i in columns if i not in found and (ends := self._direct(i, confidence, together))}
         return found | resampled_intervals(
@@ -136,6 +139,18 @@ class Result:
             ))  # fmt: skip
         each = [[np.concatenate(side)[at] for side in zip(*ends, strict=True)] for ends in zip(*found, strict=True)]
         return {i: (low, high) for i, (low, high) in zip(formulas, each, strict=True)}
+
+    def _chosen(self, index: int, confidence: float, together: bool) -> tuple[Any, Any] | None:
+        """The interval of a quantile from a tree, where each row of the answer tells which row was released."""
+        formula = self._plan.outputs[index].formula
+        place = None if formula is None or formula[0] != self._plan.row else direct_index(formula[1])
+        if formula is None or place is None or formula[0] not in self._released:
+            return None
+        released = self._released[formula[0]]
+        each = confidence ** (1 / max(1, len(released.keys))) if together else confidence
+        ends = chosen_ends(released, place, each)
+        rows = np.array([row[-1] for row in self._table.rows], dtype=np.int64)
+        return None if ends is None else (ends[0][rows], ends[1][rows])
 
     def _direct(self, index: int, confidence: float, together: bool) -> tuple[Any, Any] | None:
         """The exact interval of a column that is one aggregate of one release, unchanged, in an answer of its own.

@@ -21,6 +21,8 @@ def fingerprint(priced: Priced, sql: str, version: str, dataset: str) -> bytes:
     parts: list[object] = [dataset, version, sql, noise, selection, keys]
     if priced.chosen:
         parts.append([_choice(priced, chosen) for chosen in priced.chosen])
+    if priced.trees:
+        parts.append(["trees", *(_tree(priced, number) for number in range(len(priced.trees)))])
     text = json.dumps(parts, ensure_ascii=True)
     return hashlib.sha256(text.encode()).digest()
 
@@ -28,10 +30,20 @@ def fingerprint(priced: Priced, sql: str, version: str, dataset: str) -> bytes:
 def _choice(priced: Priced, chosen: Chosen) -> list[object]:
     """What makes two choices the same: the kind, the law, and the grid."""
     choice = chosen.choice
-    grid = priced.bounded.histograms[choice.histogram].grid
+    return [choice.histogram, choice.kind, str(choice.at), str(chosen.law.scale), *_grid(priced, choice.histogram)]
+
+
+def _tree(priced: Priced, number: int) -> list[object]:
+    """The same for a tree: its noise and its grid. Which quantiles are read from it is post-processing."""
+    tree, noised = priced.bounded.trees[number], priced.trees[number]
+    law = [type(noised.noise).__name__, str(noised.noise.scale), noised.shift]
+    return [tree.histogram, tree.height, *law, *_grid(priced, tree.histogram)]
+
+
+def _grid(priced: Priced, histogram: int) -> list[object]:
+    grid = priced.bounded.histograms[histogram].grid
     values = None if grid.values is None else [write_value(v) for v in grid.values]
-    ends = [choice.histogram, choice.kind, str(choice.at), str(chosen.law.scale), grid.lower, grid.upper, grid.width]
-    return [*ends, values]
+    return [grid.lower, grid.upper, grid.width, values]
 
 
 def pack(released: Released) -> bytes:
@@ -40,6 +52,8 @@ def pack(released: Released) -> bytes:
     stored = {"keys": keys, "noisy": [values.tolist() for values in released.noisy]}
     if released.chosen:
         stored["chosen"] = [cells.tolist() for cells in released.chosen]
+    if released.trees:
+        stored["trees"] = [nodes.tolist() for nodes in released.trees]
     return json.dumps(stored).encode()
 
 
@@ -51,4 +65,8 @@ def unpack(payload: bytes, priced: Priced) -> Released:
     else:
         keys = tuple(tuple(read_value(v) for v in key) for key in stored["keys"])
     noisy, chosen = (tuple(np.array(v, dtype=np.int64) for v in stored.get(n, ())) for n in ("noisy", "chosen"))
-    return Released(priced, keys, noisy, chosen=chosen)
+    sizes = [tree.nodes for tree in priced.bounded.trees]
+    trees = tuple(
+        np.array(v, dtype=np.int64).reshape(-1, size) for v, size in zip(stored.get("trees", ()), sizes, strict=True)
+    )
+    return Released(priced, keys, noisy, chosen=chosen, trees=trees)

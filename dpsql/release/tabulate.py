@@ -31,6 +31,6 @@ def tabulate(
     for index, key in enumerate(released.priced.bounded.keys):
         columns[key.name] = [row[index] for row in released.keys] * times
     chosen = released.chosen if noisy is None else rows * times
-    made = estimates(released.priced, values, chosen, nonnegative=nonnegative)
+    made = estimates(released.priced, values, chosen, released.trees, nonnegative=nonnegative)
     columns |= {f"_a{i}": estimate for i, estimate in enumerate(made)}
     return columns | {name: np.tile(values, times) for name, values in (bars or {}).items()}

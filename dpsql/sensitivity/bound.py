@@ -21,6 +21,7 @@ from dpsql.sensitivity.distinct import distinct_cap
 from dpsql.sensitivity.keys import Key, make_keys
 from dpsql.sensitivity.selection import Selection, select_keys
 from dpsql.sensitivity.statistics import Layout, Part, Source, lay_out
+from dpsql.sensitivity.tree import Tree
 from dpsql.sensitivity.weight import WEIGHT_BITS, Term, Weight
 
 MAX_RELEASED = 2**20
@@ -52,6 +53,7 @@ class Bounded:
     selection: Selection | None
     histograms: tuple[Histogram, ...] = ()
     choices: tuple[Choice, ...] = ()
+    trees: tuple[Tree, ...] = ()
 
     @property
     def public(self) -> bool:
@@ -84,18 +86,19 @@ def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
     ranges = [d for _, d in added]
     plain = replace(release, aggregates=tuple(a for a, _ in added))
     layout = lay_out(plain.aggregates, ranges, mechanism, _caps(plain, ranges, keys))
-    return _with_choices(with_rule(release, keys, layout, mechanism), asked)
+    return _with_choices(with_rule(release, keys, layout, mechanism), asked, mechanism)
 
 
-def _with_choices(bounded: Bounded, asked: Sequence[tuple[Aggregate, Domain | None]]) -> Bounded:
-    """The release with the choices among what is asked beside its statistics."""
+def _with_choices(bounded: Bounded, asked: Sequence[tuple[Aggregate, Domain | None]], mechanism: str) -> Bounded:
+    """The release with the choices and trees of what is asked beside its statistics."""
     choosing = [(a, d) for a, d in asked if d is not None and chooses(a)]
     if not choosing:
         return bounded
-    histograms, choices, numbers = lay_out_choices(bounded.release, choosing, bounded.rule)
-    added, chosen = iter(bounded.sources), (Source("choice", number) for number in numbers)
+    groups = _size(bounded.keys) if bounded.public else None
+    made = lay_out_choices(bounded.release, choosing, bounded.rule, groups, mechanism)
+    added, chosen = iter(bounded.sources), iter(made.sources)
     sources = tuple(next(chosen) if chooses(a) else next(added) for a, _ in asked)
-    return replace(bounded, sources=sources, histograms=histograms, choices=choices)
+    return replace(bounded, sources=sources, histograms=made.histograms, choices=made.choices, trees=made.trees)
 
 
 def _caps(release: Release, domains: Sequence[Domain | None], keys: tuple[Key, ...]) -> list[int | None]:

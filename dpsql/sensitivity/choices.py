@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dpsql.bounds.domain import Domain
 from dpsql.plan.choosing import no_grid, no_single_values
@@ -10,15 +11,30 @@ from dpsql.plan.plan import Release
 from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.choice import Choice, Histogram, Kept, choice_of
 from dpsql.sensitivity.grid import Grid, make_grid
+from dpsql.sensitivity.statistics import Source
+from dpsql.sensitivity.tree import Tree, plant
 from dpsql.sensitivity.weight import WEIGHT_BITS, Term
 
 _KEPT: dict[str, Kept] = {"min": "least", "max": "greatest"}
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """All that is chosen in a release, and where each of its aggregates that choose has its answer."""
+
+    histograms: tuple[Histogram, ...]
+    choices: tuple[Choice, ...]
+    trees: tuple[Tree, ...]
+    sources: tuple[Source, ...]
+
+
 def lay_out_choices(
-    release: Release, asked: Sequence[tuple[Aggregate, Domain]], rule: str
-) -> tuple[tuple[Histogram, ...], tuple[Choice, ...], tuple[int, ...]]:
-    """Histograms and choices, each once, and for each aggregate the number of its choice."""
+    release: Release, asked: Sequence[tuple[Aggregate, Domain]], rule: str, groups: int | None, mechanism: str
+) -> Chosen:
+    """Histograms, choices and trees, each once, and for each aggregate its choice or its tree.
+
+    `groups` is the number of public groups, None if they are private.
+    """
     histograms: list[Histogram] = []
     choices: dict[tuple[object, ...], Choice] = {}
     numbers = []
@@ -31,7 +47,22 @@ def lay_out_choices(
         same = (choice.histogram, choice.kind, choice.at)
         choices.setdefault(same, choice)
         numbers.append(list(choices).index(same))
-    return tuple(histograms), tuple(choices.values()), tuple(numbers)
+    return _with_trees(
+        tuple(histograms), list(choices.values()), numbers, plant(histograms, list(choices.values()), groups, mechanism)
+    )
+
+
+def _with_trees(
+    histograms: tuple[Histogram, ...], choices: Sequence[Choice], numbers: Sequence[int], trees: Sequence[Tree]
+) -> Chosen:
+    """The choices that are left beside the trees."""
+    grown = {tree.histogram: place for place, tree in enumerate(trees)}
+    left = [c for c in choices if c.kind != "quantile" or c.histogram not in grown]
+    sources = [
+        Source("choice", left.index(c)) if c in left else Source("tree", grown[c.histogram])
+        for c in (choices[number] for number in numbers)
+    ]
+    return Chosen(histograms, tuple(left), tuple(trees), tuple(sources))
 
 
 def _grid(aggregate: Aggregate, domain: Domain) -> Grid:

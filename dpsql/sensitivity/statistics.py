@@ -16,7 +16,7 @@ from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.argument import Argument, counted, summed
 from dpsql.sensitivity.halves import Nested, pairs_of
 
-Form = Literal["count", "sum", "pair", "centred", "units", "distinct", "nested", "choice"]
+Form = Literal["count", "sum", "pair", "centred", "units", "distinct", "nested", "choice", "tree"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an aggregate's answer comes from: a form, and its first statistic; of a choice, its number."""
+    """Where an aggregate's answer comes from: a form, and its first statistic; of a choice or a tree, its number."""
 
     form: Form
     first: int
+
+    @property
+    def chosen(self) -> bool:
+        """Is it a value of a public grid, and no number computed from statistics?"""
+        return self.form in ("choice", "tree")
 
     @property
     def statistics(self) -> range:
