@@ -49,6 +49,13 @@ class RemoteResult(Result):
         assert self._bars_of is not None
         return self._bars_of(confidence, simultaneous)
 
+    def bars(self, confidence: float = 0.95) -> list[list[tuple[float, float]] | None]:
+        """For each column, by its place, the interval in each row; None if it has no noise."""
+        asked = self.intervals(confidence)
+        ends = [asked.iloc[:, place].astype(float).tolist() for place in range(asked.shape[1])]
+        pairs = iter(zip(ends[::2], ends[1::2], strict=True))
+        return [list(zip(*next(pairs), strict=True)) if output.noisy else None for output in self._plan.outputs]
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteExplanation:
