@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -14,6 +14,7 @@ from dpsql.errors import Error, InterfaceError
 from dpsql.interfaces.frame.aggregates import DESCRIBED, aggregate, named
 from dpsql.interfaces.frame.asking import Mode, Price, ask
 from dpsql.interfaces.frame.column import PrivateColumn
+from dpsql.interfaces.frame.each import EachColumn
 from dpsql.interfaces.frame.expressions import Kind, constant
 from dpsql.interfaces.frame.groups import Groups, read_keys
 from dpsql.interfaces.frame.hidden import Hidden, PrivateRows, hint_for, of_a_column
@@ -22,7 +23,7 @@ from dpsql.interfaces.frame.view import Field, View
 from dpsql.parse import parse_query
 
 
-class PrivateFrame(Hidden):
+class PrivateFrame(EachColumn, Hidden):
     """Rows that belong to people, behind a budget. Made by `df.dp.protect(…)` or `dpsql.protect(table, …)`."""
 
     __slots__ = ("_view",)
@@ -199,42 +200,6 @@ class PrivateFrame(Hidden):
         """How many rows there are."""
         return self._view.ask(self._view.select([named(exp.Count(this=exp.Star()), "size")]), price)
 
-    def count(self, **price: Unpack[Price]) -> Any:
-        """How many values of each column are not missing."""
-        return self._each("count", price)
-
-    def mean(self, **price: Unpack[Price]) -> Any:
-        """The average of each column that has bounds."""
-        return self._each("mean", price)
-
-    def sum(self, **price: Unpack[Price]) -> Any:
-        """The sum of each column that has bounds."""
-        return self._each("sum", price)
-
-    def std(self, ddof: int = 1, **price: Unpack[Price]) -> Any:
-        """The standard deviation of each column that has bounds."""
-        return self._each("std", price, ddof)
-
-    def var(self, ddof: int = 1, **price: Unpack[Price]) -> Any:
-        """The variance of each column that has bounds."""
-        return self._each("var", price, ddof)
-
-    def median(self, **price: Unpack[Price]) -> Any:
-        """The middle value of each column that has bounds."""
-        return self._each("median", price)
-
-    def min(self, **price: Unpack[Price]) -> Any:
-        """The smallest value of each column that has bounds."""
-        return self._each("min", price)
-
-    def max(self, **price: Unpack[Price]) -> Any:
-        """The largest value of each column that has bounds."""
-        return self._each("max", price)
-
-    def nunique(self, **price: Unpack[Price]) -> Any:
-        """How many different values each column has."""
-        return self._each("nunique", price)
-
     def describe(self, **price: Unpack[Price]) -> Any:
         """Count, mean, standard deviation, ends and quartiles of each column that has bounds: one row for each."""
         numbers = [(n, f) for n, f in self._numbers().items() if f.kind is Kind.NUMBER]
@@ -272,10 +237,11 @@ class PrivateFrame(Hidden):
         """How many values of a column lie in each bin."""
         return self[column].hist(bins, **price)
 
-    def _each(self, name: str, price: Price, ddof: int = 1) -> Any:
-        chosen = self._view.fields if name in ("count", "nunique") else self._numbers()
-        items = [named(aggregate(name, f.expression, f.kind, ddof), title) for title, f in chosen.items()]
-        return self._view.ask(self._view.select(items), price)
+    def _chosen(self) -> Mapping[str, Field]:
+        return self._view.fields
+
+    def _ask(self, items: Sequence[exp.Expr], price: Price) -> Any:
+        return self._view.ask(self._view.select(list(items)), price)
 
     def _numbers(self) -> dict[str, Field]:
         chosen = {name: field for name, field in self._view.fields.items() if field.countable}

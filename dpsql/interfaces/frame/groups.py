@@ -12,6 +12,7 @@ from dpsql.errors import InterfaceError
 from dpsql.interfaces.frame.aggregates import aggregate, in_order, named, quantile
 from dpsql.interfaces.frame.asking import Mode, Price
 from dpsql.interfaces.frame.column import PrivateColumn
+from dpsql.interfaces.frame.each import EachColumn
 from dpsql.interfaces.frame.expressions import inside
 from dpsql.interfaces.frame.hidden import Hidden, PrivateRows, hint_for
 from dpsql.interfaces.frame.view import Field, View
@@ -39,7 +40,7 @@ def read_keys(view: View, by: Any) -> dict[str, exp.Expr]:
     return keys
 
 
-class Groups(Hidden):
+class Groups(EachColumn, Hidden):
     """Private rows in groups. `alone`: one column was chosen by its name, so a list of aggregates names the answer."""
 
     __slots__ = ("_alone", "_dropna", "_fields", "_keys", "_sort", "_view")
@@ -104,42 +105,6 @@ class Groups(Hidden):
         """How many rows each group has."""
         return self._ask([named(exp.Count(this=exp.Star()), "size")], price)
 
-    def count(self, **price: Unpack[Price]) -> Any:
-        """How many values are not missing in each group."""
-        return self._each("count", price)
-
-    def mean(self, **price: Unpack[Price]) -> Any:
-        """The average in each group."""
-        return self._each("mean", price)
-
-    def sum(self, **price: Unpack[Price]) -> Any:
-        """The sum in each group."""
-        return self._each("sum", price)
-
-    def std(self, ddof: int = 1, **price: Unpack[Price]) -> Any:
-        """The standard deviation in each group."""
-        return self._each("std", price, ddof)
-
-    def var(self, ddof: int = 1, **price: Unpack[Price]) -> Any:
-        """The variance in each group."""
-        return self._each("var", price, ddof)
-
-    def median(self, **price: Unpack[Price]) -> Any:
-        """The middle value in each group."""
-        return self._each("median", price)
-
-    def min(self, **price: Unpack[Price]) -> Any:
-        """The smallest value in each group."""
-        return self._each("min", price)
-
-    def max(self, **price: Unpack[Price]) -> Any:
-        """The largest value in each group."""
-        return self._each("max", price)
-
-    def nunique(self, **price: Unpack[Price]) -> Any:
-        """How many different values there are in each group."""
-        return self._each("nunique", price)
-
     def quantile(self, q: float | Sequence[float] = 0.5, **price: Unpack[Price]) -> Any:
         """One quantile or several of each group."""
         shares = [q] if isinstance(q, int | float) else list(q)
@@ -181,11 +146,6 @@ class Groups(Hidden):
             named(aggregate(each, field.expression, field.kind), name if single else f"{name}_{_title(each)}")
             for each in asked
         ]
-
-    def _each(self, name: str, price: Price, ddof: int = 1) -> Any:
-        chosen = self._chosen() if name in ("count", "nunique") else self._numbers()
-        items = [named(aggregate(name, f.expression, f.kind, ddof), title) for title, f in chosen.items()]
-        return self._ask(items, price)
 
     def _chosen(self) -> Mapping[str, Field]:
         if self._fields is not None:

@@ -95,7 +95,6 @@ class Conversation:
     send: Callable[[bytes], Any]
     counters: Counters
     seconds: float
-    most_bytes: int
     status: str = "I"
     asked: Asked = field(default_factory=Asked)
     settings: dict[str, str] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpsql.interfaces.server.shadow import READER
-from dpsql.interfaces.server.wire import PROTOCOL, Body, Malformed, message, read_message, zero
+from dpsql.interfaces.server.wire import PROTOCOL, Malformed, message, read_message, zero
 
 MOST_ANSWER = 16 * 2**20
 CONNECTIONS = 4
@@ -130,11 +130,3 @@ def _bind(bound: Bound) -> bytes:
         len(bound.values).to_bytes(2), *values,
         len(bound.results).to_bytes(2), *(struct.pack("!h", f) for f in bound.results),
     )  # fmt: skip
-
-
-def fields_of(error: bytes) -> dict[str, str]:
-    """The fields of an ErrorResponse."""
-    body, found = Body(error[5:]), dict[str, str]()
-    while (key := body.take(1)) != b"\0":
-        found[key.decode()] = body.text()
-    return found

@@ -234,9 +234,7 @@ class Server:
             async with asyncio.timeout(self.limits.write):
                 await writer.drain()
 
-        return Conversation(
-            user, names, relay, self._desk.work, send, self.metrics, self.limits.statement, self.limits.message
-        )
+        return Conversation(user, names, relay, self._desk.work, send, self.metrics, self.limits.statement)
 
     def _greeting(self, seat: Seat, shadow: Shadow, said: Mapping[str, str]) -> bytes:
         statuses = {

@@ -41,7 +41,6 @@ class Described:
     name: str
     columns: tuple[tuple[str, str, str], ...]
     about: str
-    view: bool = False
 
 
 class Shadow:
