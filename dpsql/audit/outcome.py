@@ -1,0 +1,46 @@
+"""What a check of the audit gives: figures, what it found, and what is worth a plot. Plain values, for any report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Figure = str | int | float
+Progress = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that breaks the promise: what was seen, and what shows it again."""
+
+    what: str
+    again: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points worth a plot; `limit` is what they must stay below."""
+
+    title: str
+    x: str
+    y: str
+    points: tuple[tuple[str | float, float], ...]
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of one check. It passes if it found nothing."""
+
+    check: str
+    figures: tuple[tuple[str, Figure], ...]
+    findings: tuple[Finding, ...] = ()
+    series: tuple[Series, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Nothing was found."""
+        return not self.findings
