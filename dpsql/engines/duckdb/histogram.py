@@ -57,7 +57,8 @@ def _cell(grid: Grid, value: str) -> str:
     **Theorem.** Whatever is stored, this is NULL or a whole number in [0, cells), and no step can raise.
     **Proof.** Numbers are clamped to [lower, upper], NULL and NaN to NULL (`dpsql.engines.duckdb.clamp`). Moments are
     moved to the nearer end before they are subtracted, so infinities are gone, and CASE keeps NULL from `least`, which
-    would take it for the other end. The width is a positive constant.
+    would take it for the other end. The width is a positive constant. Differences of whole numbers are taken in
+    128 bits: those of two ends of a type do not fit into the type.
     **Checked by** `tests/properties/test_choices.py`, on rows with NULL, NaN, infinities and values out of bounds.
     """
     type_ = grid.expression.type
@@ -67,8 +68,8 @@ def _cell(grid: Grid, value: str) -> str:
         branches = " ".join(f"WHEN {literal(v, type_)} THEN {i}" for i, v in enumerate(grid.values))
         return f"CASE {value} {branches} END"
     if grid.argument is not None:
-        steps = f"{clamped(grid.argument, value)} - ({grid.lower})"
-        return f"({steps})" if grid.width == 1 else f"(({steps}) // {grid.width})"
+        steps = f"({clamped(grid.argument, value)})::HUGEINT - ({grid.lower})"
+        return f"(({steps}) // {grid.width})::BIGINT"
     low, high = (literal(value_at(place, type_), type_) for place in (grid.lower, grid.upper))
     inside = f"greatest(least({value}, {high}), {low})"
     count = f"({inside} - {low})" if type_.kind is Kind.DATE else f"(epoch_us({inside}) - ({grid.lower}))"
