@@ -29,7 +29,7 @@ def drawn(rng: random.Random) -> World:
         world = World.made("kinds", made, world.tables)
     if rng.random() < 0.4:
         world = with_extreme(world, rng) or world
-    return settled(world, rng)
+    return world
 
 
 def part_of(world: World, rng: random.Random) -> World:
@@ -39,7 +39,7 @@ def part_of(world: World, rng: random.Random) -> World:
     rows = [unit for unit in units if isinstance(unit, RowUnit)]
     chosen = {*rng.sample(own, min(len(own), FEW_UNITS)), *rng.sample(rows, min(len(rows), FEW_ROWS))}
     small = world.keeping(lambda owner: owner is None or owner in chosen)
-    return settled(with_extreme(small, rng) or small, rng)
+    return with_extreme(small, rng) or small
 
 
 def settled(world: World, rng: random.Random) -> World:

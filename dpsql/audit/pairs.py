@@ -88,8 +88,8 @@ class Case:
     def other(self) -> World:
         """The other database of the pair."""
         if self.kind == ORDER:
-            return self.world.without_unowned().reordered(random.Random(1))  # noqa: S311
-        return self.world.lacking(self.gone).reordered(random.Random(1))  # noqa: S311
+            return self.world.without_unowned().reordered(random.Random(1))
+        return self.world.lacking(self.gone).reordered(random.Random(1))
 
 
 MOVED, ORDER, SEEN, ANSWERED = "moved", "order", "seen", "answered"
@@ -113,7 +113,9 @@ def _traced(case: Case, one: Connection, two: Connection) -> list[str]:
     return compare(larger, smaller, paid(case.query)).violations
 
 
-def _differs(look: Callable[[Connection, Query], tuple[object, ...]]) -> Callable[[Case, Connection, Connection], list[str]]:
+def _differs(
+    look: Callable[[Connection, Query], tuple[object, ...]],
+) -> Callable[[Case, Connection, Connection], list[str]]:
     def told(case: Case, one: Connection, two: Connection) -> list[str]:
         return differences(look(one, case.query), look(two, case.query))
 
