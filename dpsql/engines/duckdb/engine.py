@@ -46,9 +46,13 @@ Source = str | os.PathLike[str] | duckdb.DuckDBPyConnection | Mapping[str, Any]
 
 
 class DuckDBEngine(Engine):
-    """A database file (opened read-only), the caller's own connection, or a set of frames and files."""
+    """A database file (opened read-only), the caller's own connection, or a set of frames and files.
 
-    def __init__(self, source: Source) -> None:
+    `still` says of a connection that nobody else writes through it.
+    """
+
+    def __init__(self, source: Source, *, still: bool = False) -> None:
+        self._still = still
         self._frames, self._lock = isinstance(source, Mapping), threading.Lock()
         if isinstance(source, duckdb.DuckDBPyConnection):
             self._connection, self._label, self._file = source.cursor(), f"connection:{uuid4()}", None
@@ -78,7 +82,7 @@ class DuckDBEngine(Engine):
 
     @property
     def live(self) -> bool:
-        return self._file is None and not self._frames
+        return self._file is None and not self._frames and not self._still
 
     def look_again(self) -> None:
         with self._running() as cursor:
