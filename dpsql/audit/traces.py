@@ -10,20 +10,19 @@ import numpy as np
 
 from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Value
-from dpsql.parse import Asked
 from dpsql.release.contents import Contents
 from dpsql.release.noise import Released, public_table
 from dpsql.sensitivity.choice import scored
 from dpsql.sensitivity.tree import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from decimal import Decimal
 
     from dpsql.budget.allocate import Chosen, Priced
     from dpsql.engines.base import Weights
     from dpsql.plan.released import Content
-    from dpsql.session import Connection
+    from dpsql.session import Connection, Prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,8 @@ def trace(
     this database's own without noise. The claims of the outer releases are about neighbours that read the same results:
     take them from one database with `nested`, and give them to both.
     """
-    return [made for made, _ in _run(db, sql, salt, Asked(epsilon, delta, mechanism), clipped, dict(released or {}))]
+    prepared = db.prepare(sql, epsilon, delta, mechanism, clipped=clipped)
+    return traced(db, prepared, salt=salt, released=released)[0]
 
 
 def nested(
@@ -83,31 +83,32 @@ def nested(
     mechanism: str | None = None,
 ) -> dict[str, Content]:
     """What the nested queries of a query give on this database without noise; for `trace(…, released=…)`."""
-    made: dict[str, Content] = {}
-    for _, contents in _run(db, sql, salt, Asked(epsilon, delta, mechanism), False, made):
-        made |= contents.made
-    return made
+    return traced(db, db.prepare(sql, epsilon, delta, mechanism), salt=salt)[1]
 
 
-def _run(
-    db: Connection, sql: str, salt: bytes, asked: Asked, clipped: bool, given: dict[str, Content]
-) -> Iterator[tuple[ReleaseTrace, Contents]]:
-    """Each release of the query in turn, over what those before it give without noise, or over what is given."""
+def traced(
+    db: Connection, prepared: Prepared, *, salt: bytes, released: Mapping[str, Content] | None = None
+) -> tuple[list[ReleaseTrace], dict[str, Content]]:
+    """A query that is prepared already, and what its nested queries gave (or were given).
+
+    Where two databases have the same schema, policy and public rows, one plan serves both: it depends on nothing else.
+    """
     if not db.steward:
         raise PolicyError(
             "a trace shows exact values: it is for the steward only", hint="open the connection with steward=True"
         )
-    prepared = db.prepare(sql, asked.epsilon, asked.delta, asked.mechanism, clipped=clipped)
-    contents = Contents(db._finisher, prepared.plan.nested, dict(given))
+    contents = Contents(db._finisher, prepared.plan.nested, dict(released or {}))
     tables: dict[str, Released] = {}
+    made = []
     for priced in prepared.bill.releases:
         name = priced.bounded.release.name
         if priced.free:
             tables[name] = public_table(priced)
             continue
         contents.complete(tables)
-        traced, tables[name] = _release(db, contents.filled(priced), salt, contents)
-        yield traced, contents
+        shown, tables[name] = _release(db, contents.filled(priced), salt, contents)
+        made.append(shown)
+    return made, dict(contents.made)
 
 
 def _release(db: Connection, priced: Priced, salt: bytes, contents: Contents) -> tuple[ReleaseTrace, Released]:

@@ -6,7 +6,7 @@ Two worlds are neighbours if they differ in one unit: all rows that it owns in a
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
@@ -79,14 +79,18 @@ class World:
 
     def without(self, unit: Unit) -> World:
         """The neighbour: all rows of one unit are gone."""
-        named = _canonical(unit)
-        return self.keeping(lambda owner: owner != named)
+        return self.lacking([unit])
+
+    def lacking(self, units: Iterable[Unit]) -> World:
+        """All rows of some units are gone."""
+        named = {_canonical(unit) for unit in units}
+        return self.keeping(lambda owner: owner is None or owner not in named)
 
     def without_unowned(self) -> World:
         """The same without the rows that nobody owns: dpsql must not tell it from this one."""
         return self.keeping(lambda owner: owner is not None)
 
-    def keeping(self, wanted: Any) -> World:
+    def keeping(self, wanted: Callable[[Unit | None], bool]) -> World:
         """The rows of private tables whose owner is wanted, and all public ones."""
         tables = dict(self.tables)
         for name, owners in self.owners.items():
