@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,7 @@ class Noise(ABC):
         """P[Z <= x] up to rounding, as precise in both tails."""
         return self.survival(-x)
 
+    @lru_cache(maxsize=1024)  # noqa: B019 (laws are small values)
     def half_width(self, confidence: float) -> int:
         """The smallest w with P[|Z| <= w] >= confidence, for 0 < confidence < 1.
 
