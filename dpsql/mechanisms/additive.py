@@ -92,7 +92,7 @@ def rational(value: Any) -> Fraction:
     if isinstance(value, Integral):
         return Fraction(int(value))
     if isinstance(value, Rational):
-        return Fraction(value)
+        return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, float | np.floating | Decimal) and math.isfinite(value):
         return Fraction(value if isinstance(value, Decimal) else float(value))
     raise ProgrammingError("noise is added to finite numbers", hint="settle missing values before")
@@ -124,13 +124,13 @@ def missed_by_each(beta: float, k: int) -> float:
     return -math.expm1(math.log1p(-float(probability(beta, "beta"))) / k)
 
 
-def least(holds: Callable[[float], bool]) -> float:
+def least(holds: Callable[[float], bool], what: str = "epsilon", hint: str = "allow a larger error") -> float:
     """About the least positive number at which a monotone predicate holds; it does hold there."""
     low, high = 2.0**-10, 2.0**-10
     while not holds(high):
         low, high = high, high * 2
         if high > 2**20:
-            raise ProgrammingError("no epsilon is enough for that", hint="allow a larger error")
+            raise ProgrammingError(f"no {what} is enough for that", hint=hint)
     while low == high and low > 2**-20:
         low, high = (low / 2, high / 2) if holds(low / 2) else (low / 2, high)
     for _ in range(36):

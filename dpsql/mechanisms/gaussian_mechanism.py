@@ -100,7 +100,8 @@ def textbook_sigma(form: Form, sensitivity: Number, epsilon: Number, delta: Numb
     """The σ of the continuous law."""
     size, rate, chance = float(exact(sensitivity)), float(exact(epsilon)), float(exact(delta))
     if form == "analytic":
-        return size * least(lambda sigma: gaussian_delta(1.0, sigma, rate) <= chance)
+        enough = partial(_meets, rate=rate, chance=chance)
+        return size * least(enough, "sigma that can be drawn", "ask for a larger epsilon or delta")
     if form not in ("classical", "lecture"):
         raise ProgrammingError(f"there is no form {form!r}", hint="analytic, classical or lecture")
     if not 0 < rate <= 1:
@@ -110,6 +111,10 @@ def textbook_sigma(form: Form, sensitivity: Number, epsilon: Number, delta: Numb
     if form == "lecture" and chance > math.exp(-rate / 4):
         raise ProgrammingError(f"the lecture form fails for a delta as large as {chance:g}", hint='use form="analytic"')
     return size * math.sqrt(2 * math.log((1.25 if form == "classical" else 1) / chance)) / rate
+
+
+def _meets(sigma: float, *, rate: float, chance: float) -> bool:
+    return gaussian_delta(1.0, sigma, rate) <= chance
 
 
 def _enough(scale: Fraction, *, steps: Fraction, touched: int, epsilon: Fraction, delta: float) -> bool:

@@ -77,16 +77,16 @@ class Response(ABC):
 
     def release(self, truth: Hashable) -> Hashable:
         """One person's answer."""
-        return self.values[int(self.answers(np.array([self._code(truth)]))[0])]
+        return self.values[int(self.answers(np.array([self.place(truth)]))[0])]
 
     def release_all(self, truths: Iterable[Hashable]) -> list[Hashable]:
         """Everyone's answers; each is drawn independently."""
-        places = self.answers(np.array([self._code(truth) for truth in truths], dtype=np.int64))
+        places = self.answers(np.array([self.place(truth) for truth in truths], dtype=np.int64))
         return [self.values[place] for place in places.tolist()]
 
     def law(self, truth: Hashable) -> FiniteLaw:
         """The probability of each answer."""
-        place = self._code(truth)
+        place = self.place(truth)
         return FiniteLaw({v: self.truth if i == place else self.lie for i, v in enumerate(self.values)})
 
     def estimate(self, answers: Iterable[Hashable], beta: float = 0.05) -> dict[Hashable, Share]:
@@ -110,7 +110,8 @@ class Response(ABC):
         wanted = float(positive(alpha, "alpha"))
         return math.ceil(math.log(2 / float(probability(beta, "beta"))) / 2 * (self.factor / wanted) ** 2)
 
-    def _code(self, truth: Hashable) -> int:
+    def place(self, truth: Hashable) -> int:
+        """The place of a truth among the values."""
         if truth not in self.values:
             raise ProgrammingError("an answer is not among the values", hint="list every value that there is")
         return self.values.index(truth)

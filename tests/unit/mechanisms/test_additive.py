@@ -111,7 +111,7 @@ def test_wrong_questions_are_refused() -> None:
         Laplace(1, 1, touched=0)
     with pytest.raises(ProgrammingError, match="more than can be drawn"):
         Laplace(1, 1e-13)
-    with pytest.raises(ProgrammingError, match="more than can be drawn"):
+    with pytest.raises(ProgrammingError, match="no sigma that can be drawn"):
         Gaussian(1, 0, 1e-9)
     with pytest.raises(ProgrammingError, match="no form"):
         Gaussian(1, 1, 1e-6, form="best")  # type: ignore[arg-type]

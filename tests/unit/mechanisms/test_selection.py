@@ -39,7 +39,7 @@ def test_every_pair_of_neighbours_meets_epsilon(mechanism: Exponential | NoisyMa
         for change in product(moves, repeat=3):
             there = mechanism.law("abc", [s + c for s, c in zip(scores, change, strict=True)])
             assert delta_between(here, there, mechanism.epsilon).low == 0
-            worst = max(worst, max(abs(math.log(here.masses[i] / there.masses[i])) for i in range(3)))
+            worst = max(worst, *(abs(math.log(here.masses[i] / there.masses[i])) for i in range(3)))
     assert worst > 0.5 * float(mechanism.epsilon)
 
 
