@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dpsql.budget import UNIT, delta_for, epsilon_for, rho_for
 from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.convert import delta_for, epsilon_for, rho_for
+from dpsql.mechanisms.exact import UNIT
 
 KNOWN = {0.5: 0.00664, 1: 0.02436, 2: 0.08815, 3: 0.18507, 5: 0.46307, 8: 1.0524}
 EPSILONS = st.floats(1e-6, 100)

@@ -7,8 +7,8 @@ from decimal import MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
-from dpsql.budget.exact import UNIT, Number, positive, units_up
 from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.exact import UNIT, Number, positive, units_up
 
 
 def pure_rho(epsilon: Number) -> Fraction:
@@ -51,7 +51,7 @@ def laplace_rho(l1: int, scale: Fraction) -> Fraction:
     K(d) never exceeds ε·tanh(ε/2) at ε = d/scale, the price of every ε-DP mechanism, and meets it at d = 1.
 
     **Requires** integer data, an L1 bound in the same steps as the scale, noise of exactly this law.
-    **Checked by** tests/unit/budget/test_price.py: numeric Rényi divergences over many orders, scales and
+    **Checked by** tests/unit/mechanisms/test_price.py: numeric Rényi divergences over many orders, scales and
     vectors.
 
     >>> [round(float(laplace_rho(steps, Fraction(steps))), 4) for steps in (1, 2, 50)]

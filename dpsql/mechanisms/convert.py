@@ -10,7 +10,7 @@ Soundness does not rest on finding the best order: it is sought in floats, then 
 very order in 80 digits (`ln` and `exp` of `decimal` are correctly rounded) and moved to the safe side by more
 than their error.
 
-Checked by: tests/unit/budget/test_convert.py (published values, brute force over orders, the exact δ of
+Checked by: tests/unit/mechanisms/test_convert.py (published values, brute force over orders, the exact δ of
 Gaussian noise).
 """
 
@@ -22,8 +22,8 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
-from dpsql.budget.exact import UNIT, Number, exact, float_up, positive, probability, units_down
 from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.exact import UNIT, Number, exact, float_up, positive, probability, units_down
 
 _DIGITS = 80
 _ERROR = Decimal(10) ** -70
