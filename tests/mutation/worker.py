@@ -229,6 +229,7 @@ def _recorded(items: list[pytest.Item]) -> Job:
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
+        os.setsid()
         os.close(reads)
         _record(items, writes)
     os.close(writes)
