@@ -1,22 +1,14 @@
-"""Window functions over one unit's rows as DuckDB SQL, in an order that no engine can choose."""
+"""Window functions over one unit's rows as SQL, in an order that no engine can choose."""
 
 from __future__ import annotations
 
-from dpsql.engines.duckdb.expressions import sql
-from dpsql.engines.duckdb.physical import physical
-from dpsql.engines.duckdb.source import From, one_zero
-from dpsql.engines.duckdb.unit_aggregates import unit_aggregate
+from dpsql.engines.sql.physical import physical
+from dpsql.engines.sql.source import From
+from dpsql.engines.sql.unit_aggregates import unit_aggregate
 from dpsql.expressions.expression import Column, Expression
-from dpsql.expressions.types import DOUBLE, Type
+from dpsql.expressions.types import Type
 from dpsql.expressions.typing import call
 from dpsql.plan.window import CHOSEN, Ordering, Over, Windowed
-
-NAN = "CAST('nan' AS DOUBLE)"
-
-
-def settled(value: str, type_: Type) -> str:
-    """A value that is the same wherever it is equal: of zeros and of NaNs DOUBLE has several."""
-    return f"CASE WHEN isnan({value}) THEN {NAN} ELSE {one_zero(value)} END" if type_ == DOUBLE else value
 
 
 def window_sql(over: Over, type_: Type, relation: Windowed, below: From) -> str:
@@ -35,7 +27,7 @@ def window_sql(over: Over, type_: Type, relation: Windowed, below: From) -> str:
 def _operand(expression: Expression, type_: Type, below: From) -> str:
     """An operand in the type of the result."""
     wide = expression if physical(expression.type) == physical(type_) else call("coalesce", type_, expression)
-    return settled(sql(wide, below.columns.__getitem__), type_)
+    return below.dialect.settled(below.render(wide), type_)
 
 
 def _window(over: Over, relation: Windowed, below: From) -> str:
@@ -54,7 +46,7 @@ def _way(ordering: Ordering) -> str:
 def _ordered(expression: Expression, below: From) -> str:
     """What is compared; columns are settled already."""
     value = below.render(expression)
-    return value if isinstance(expression, Column) else settled(value, expression.type)
+    return value if isinstance(expression, Column) else below.dialect.settled(value, expression.type)
 
 
 def _frame(over: Over) -> str:

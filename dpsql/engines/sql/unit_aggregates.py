@@ -1,12 +1,11 @@
-"""Aggregates over one unit's rows as DuckDB SQL."""
+"""Aggregates over one unit's rows as SQL."""
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from dpsql.bounds import infer
-from dpsql.engines.duckdb.clamp import clamped
-from dpsql.engines.duckdb.source import From, one_zero
+from dpsql.engines.sql.clamp import clamped
+from dpsql.engines.sql.dialect import Dialect
+from dpsql.engines.sql.source import From
 from dpsql.expressions.types import DOUBLE, INT64, Kind, Type
 from dpsql.plan.relate import known_of
 from dpsql.plan.relation import Aggregate, Relation
@@ -20,19 +19,19 @@ def unit_aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: F
     """
     if aggregate.argument is None:
         return f"count(*){over}"
-    value = below.render(aggregate.argument)
+    value, dialect = below.render(aggregate.argument), below.dialect
     if aggregate.function in ("count", "min", "max"):
-        value = one_zero(value) if aggregate.argument.type == DOUBLE else value
+        value = dialect.one_zero(value) if aggregate.argument.type == DOUBLE else value
         return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{value}){over}"
     argument = summed(aggregate.argument, infer(aggregate.argument, known_of(source))) if _on_grid(aggregate) else None
-    added = value if argument is None else clamped(argument, value)
-    total = f"sum({'DISTINCT ' if aggregate.distinct else ''}{added}){over}"
-    grid = Fraction(1) if argument is None else argument.grid
+    added = value if argument is None else clamped(dialect, argument, value)
+    total = dialect.total(added, over, distinct=aggregate.distinct)
+    scaled = "" if argument is None or argument.grid == 1 else f" * {dialect.double(float(argument.grid))}"
     if aggregate.function == "avg":
-        return f"(CAST({total} AS DOUBLE) / count({added}){over}{_scaled(grid)})"
+        return f"({dialect.cast(total, 'DOUBLE')} / count({added}){over}{scaled})"
     if type_ == DOUBLE:
-        return f"(CAST({total} AS DOUBLE){_scaled(grid)})"
-    return _into(total, type_)
+        return f"({dialect.cast(total, 'DOUBLE')}{scaled})"
+    return _into(dialect, total, type_)
 
 
 def _on_grid(aggregate: Aggregate) -> bool:
@@ -41,21 +40,20 @@ def _on_grid(aggregate: Aggregate) -> bool:
     return type_ == DOUBLE or (type_.kind is Kind.INTEGER and not (INT64[0] <= type_.lower and type_.upper <= INT64[1]))
 
 
-def _scaled(grid: Fraction) -> str:
-    return "" if grid == 1 else f" * {float(grid)!r}::DOUBLE"
-
-
-def _into(total: str, type_: Type) -> str:
-    """The total clamped to its type's range; NULL stays NULL (least and greatest would make it a bound)."""
+def _into(dialect: Dialect, total: str, type_: Type) -> str:
+    """The total within its type's range; NULL stays NULL (least and greatest would make it a bound)."""
     if type_.kind is Kind.DECIMAL:
-        low, high = (_decimal(x, type_.scale) for x in (type_.lower, type_.upper))
+        low, high = (
+            dialect.cast(_decimal(x, type_.scale), f"DECIMAL(38,{type_.scale})") for x in (type_.lower, type_.upper)
+        )
         stored = f"DECIMAL(18,{type_.scale})"
     else:
         low, high = str(type_.lower), str(type_.upper)
         stored = "BIGINT" if INT64[0] <= type_.lower and type_.upper <= INT64[1] else "HUGEINT"
-    return f"CAST(CASE WHEN {total} > {high} THEN {high} WHEN {total} < {low} THEN {low} ELSE {total} END AS {stored})"
+    inside = f"CASE WHEN {total} > {high} THEN {high} WHEN {total} < {low} THEN {low} ELSE {total} END"
+    return dialect.cast(inside, stored)
 
 
 def _decimal(unscaled: int, scale: int) -> str:
     sign, digits = "-" if unscaled < 0 else "", str(abs(unscaled)).rjust(scale + 1, "0")
-    return f"CAST({sign}{digits[:-scale]}.{digits[-scale:]} AS DECIMAL(38,{scale}))"
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}"

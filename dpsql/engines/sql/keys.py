@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from math import prod
 
-from dpsql.engines.duckdb.literals import literal
-from dpsql.engines.duckdb.source import From, one_zero
+from dpsql.engines.sql.dialect import Dialect
+from dpsql.engines.sql.source import From
 from dpsql.expressions.expression import Value
 from dpsql.expressions.types import DOUBLE, Kind, Type
 from dpsql.sensitivity.bound import Bounded
@@ -32,22 +32,30 @@ class Coded:
     code: str | None
     joins: str
     conditions: tuple[str, ...]
+    dialect: Dialect
 
     def mapped(self, totals: str, sums: Sequence[str], kept: Sequence[str] = ()) -> str:
         """Totals by raw keys (and the columns that are kept) as totals by code."""
         if self.code is None:
             return totals
         where = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
-        listed = ", ".join([f"CAST({self.code} AS INTEGER) AS g", *kept, *(f"sum({name}) AS {name}" for name in sums)])
-        return f"SELECT {listed} FROM ({totals}){self.joins}{where} GROUP BY {', '.join(['g', *kept])}"
+        listed = ", ".join([f"{self._code} AS g", *kept, *(f"sum({name}) AS {name}" for name in sums)])
+        return f"SELECT {listed} FROM ({totals}) AS q{self.joins}{where} GROUP BY {', '.join(['g', *kept])}"
 
-    def in_rows(self, rows: str) -> tuple[str, tuple[str, ...]]:
-        """Rows with the code in place of the keys: in pairs of unit and group a raw value is not yet a group."""
+    def in_rows(self, rows: str, others: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """Rows with the code in place of the keys, beside their other columns.
+
+        In pairs of unit and group a raw value is not yet a group.
+        """
         if self.code is None:
             return rows, self.names
         where = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
-        left_out = f" EXCLUDE ({', '.join(self.names)})"
-        return f"SELECT r.*{left_out}, CAST({self.code} AS INTEGER) AS g FROM ({rows}) AS r{self.joins}{where}", ("g",)
+        listed = ", ".join([*others, f"{self._code} AS g"])
+        return f"SELECT {listed} FROM ({rows}) AS r{self.joins}{where}", ("g",)
+
+    @property
+    def _code(self) -> str:
+        return self.dialect.cast(self.code or "0", "INTEGER")
 
 
 def code_keys(bounded: Bounded, source: From) -> Coded:
@@ -55,7 +63,7 @@ def code_keys(bounded: Bounded, source: From) -> Coded:
     names = tuple(f"k{i}" for i in range(len(bounded.keys)))
     if not bounded.keys or not bounded.public:
         listed = tuple(f"{_shown(k, source)} AS {n}" for k, n in zip(bounded.keys, names, strict=True))
-        return Coded(listed, names, None, "", ())
+        return Coded(listed, names, None, "", (), source.dialect)
     listed_, codes, joins, conditions = [], [], "", []
     for index, key in enumerate(bounded.keys):
         row, code, join = _code(index, key, source)
@@ -67,36 +75,38 @@ def code_keys(bounded: Bounded, source: From) -> Coded:
             conditions.append(f"{code} IS NOT NULL")
         step = prod(len(k.values or ()) for k in bounded.keys[index + 1 :])
         codes.append(f"{code} * {step}" if step != 1 else code)
-    return Coded(tuple(listed_), names, " + ".join(codes), joins, tuple(conditions))
+    return Coded(tuple(listed_), names, " + ".join(codes), joins, tuple(conditions), source.dialect)
 
 
 def _shown(key: Key, source: From) -> str:
     """A private key as it will be read; dates that a calendar cannot hold are NULL, so that reading never fails."""
     value, type_ = source.render(key.expression), key.expression.type
     if type_ == DOUBLE:
-        return one_zero(value)
+        return source.dialect.one_zero(value)
     if not type_.temporal:
         return value
     low, high = (datetime.min, datetime.max) if type_.kind is Kind.TIMESTAMP else (date.min, date.max)
-    return f"CASE WHEN {value} BETWEEN {literal(low, type_)} AND {literal(high, type_)} THEN {value} END"
+    first, last = (source.dialect.literal(end, type_) for end in (low, high))
+    return f"CASE WHEN {value} BETWEEN {first} AND {last} THEN {value} END"
 
 
 def _code(index: int, key: Key, source: From) -> tuple[str, str, str]:
     """The key of a row; its position in the list (NULL if it is not there); and the lookup that this may need."""
-    value, type_ = source.render(key.expression), key.expression.type
+    value, type_, dialect = source.render(key.expression), key.expression.type, source.dialect
     values = [v for v in key.values or () if v is not None]
     if not values:
-        return "CAST(NULL AS INTEGER)", f"k{index}", ""
+        return dialect.cast("NULL", "INTEGER"), f"k{index}", ""
     if key.contiguous:
-        low, high = (literal(v, type_) for v in (values[0], values[-1]))
-        return f"CASE WHEN {value} BETWEEN {low} AND {high} THEN CAST({value} - {low} AS INTEGER) END", f"k{index}", ""
+        low, high = (dialect.literal(v, type_) for v in (values[0], values[-1]))
+        above = dialect.days(value, low) if type_.kind is Kind.DATE else f"{value} - {low}"
+        return f"CASE WHEN {value} BETWEEN {low} AND {high} THEN {dialect.cast(above, 'INTEGER')} END", f"k{index}", ""
     if len(values) <= INLINE:
-        branches = " ".join(f"WHEN {literal(v, type_)} THEN {i}" for i, v in enumerate(values))
+        branches = " ".join(f"WHEN {dialect.literal(v, type_)} THEN {i}" for i, v in enumerate(values))
         return f"CASE {value} {branches} END", f"k{index}", ""
-    return value, f"d{index}.i", f" LEFT JOIN {lookup(values, type_)} AS d{index} ON k{index} = d{index}.v"
+    return value, f"d{index}.i", f" LEFT JOIN {lookup(dialect, values, type_)} AS d{index} ON k{index} = d{index}.v"
 
 
-def lookup(values: Sequence[Value], type_: Type) -> str:
+def lookup(dialect: Dialect, values: Sequence[Value], type_: Type) -> str:
     """A table of values `v`, each once, and their positions `i`."""
-    rows = ", ".join(f"({literal(v, type_)}, {i})" for i, v in enumerate(values))
+    rows = ", ".join(f"({dialect.literal(v, type_)}, {i})" for i, v in enumerate(values))
     return f"(SELECT v, min(i) AS i FROM (VALUES {rows}) AS l(v, i) GROUP BY v)"

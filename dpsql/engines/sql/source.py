@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpsql.engines.duckdb.expressions import sql
+from dpsql.engines.sql.dialect import Dialect
 from dpsql.expressions.expression import Expression
 
 
@@ -17,17 +17,13 @@ class From:
     where: tuple[str, ...]
     columns: Mapping[str, str]
     unit: str | None
+    dialect: Dialect
 
     def render(self, expression: Expression) -> str:
         """An expression over a row of this relation."""
-        return sql(expression, self.columns.__getitem__)
+        return self.dialect.sql(expression, self.columns.__getitem__)
 
     @property
     def conditions(self) -> str:
         """The WHERE clause, or nothing."""
         return f" WHERE {' AND '.join(self.where)}" if self.where else ""
-
-
-def one_zero(value: str) -> str:
-    """A DOUBLE without negative zero: grouping takes both for one value, and would show that of some row."""
-    return f"CASE WHEN {value} = 0 THEN CAST('0.0' AS DOUBLE) ELSE {value} END"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dpsql.engines.duckdb.physical import physical, shared
-from dpsql.engines.duckdb.rule import Emit, Rule
+from dpsql.engines.sql.physical import physical, shared
+from dpsql.engines.sql.rule import Emit, Rule
 from dpsql.expressions.expression import Call
 
 _SIGNS = {

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpsql.engines.duckdb.keys import Coded
-from dpsql.engines.duckdb.literals import literal
-from dpsql.engines.duckdb.source import From, one_zero
-from dpsql.expressions.types import DOUBLE, TEXT
+from dpsql.engines.sql.dialect import Dialect
+from dpsql.engines.sql.keys import Coded
+from dpsql.engines.sql.source import From
+from dpsql.expressions.types import DOUBLE
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.statistics import Part
 
@@ -32,27 +32,30 @@ def _pairs(bounded: Bounded, part: Part, source: From, keys: Coded, *, owned: bo
     expression = bounded.arguments[part.argument].expression
     assert expression is not None
     value = source.render(expression)
-    value = one_zero(value) if expression.type == DOUBLE else value
+    value = source.dialect.one_zero(value) if expression.type == DOUBLE else value
     listed = [*([f"{source.unit} AS u"] if owned else []), *keys.listed, f"{value} AS x"]
     rows = f"SELECT DISTINCT {', '.join(listed)} FROM {source.source}{source.conditions}"
-    coded, names = keys.in_rows(f"SELECT * FROM ({rows}) WHERE x IS NOT NULL")
-    return f"SELECT DISTINCT {', '.join([*(['u'] if owned else []), *names, 'x'])} FROM ({coded})"
+    owner = ["u"] if owned else []
+    coded, names = keys.in_rows(f"SELECT * FROM ({rows}) AS d WHERE x IS NOT NULL", [*owner, "x"])
+    return f"SELECT DISTINCT {', '.join([*owner, *names, 'x'])} FROM ({coded}) AS c"
 
 
 def _total(part: Part, pairs: str, keys: Coded, salt: str, *, owned: bool) -> str:
     names = shown_names(keys)
-    kept = pairs if not owned else _kept(pairs, names, part.row, salt)
+    kept = pairs if not owned else _kept(keys.dialect, pairs, names, part.row, salt)
     grouped = f" GROUP BY {', '.join(names)}" if names else ""
-    return f"SELECT {', '.join([*names, f'count(DISTINCT x) AS c{part.argument}'])} FROM ({kept}){grouped}"
+    return f"SELECT {', '.join([*names, f'count(DISTINCT x) AS c{part.argument}'])} FROM ({kept}) AS k{grouped}"
 
 
-def _kept(pairs: str, names: Sequence[str], cap: int, salt: str) -> str:
+def _kept(dialect: Dialect, pairs: str, names: Sequence[str], cap: int, salt: str) -> str:
     """At most `cap` pairs of each unit, those of the least hash."""
-    listed = ", ".join([*names, "x"])
-    place = f"row_number() OVER (PARTITION BY u ORDER BY hash({literal(salt, TEXT)}, u, {listed}), {listed})"
+    listed = [*names, "x"]
+    order = ", ".join([dialect.scrambled(salt, ["u", *listed]), *listed])
+    many = "SELECT 1 FROM many WHERE many.u = p.u"
     return (
-        f"WITH p AS MATERIALIZED ({pairs}), many AS (SELECT u FROM p GROUP BY u HAVING count(*) > {cap}), "
-        f"chosen AS (SELECT {listed}, {place} AS place FROM p SEMI JOIN many USING (u)) "
-        f"SELECT {listed} FROM p ANTI JOIN many USING (u) "
-        f"UNION ALL SELECT {listed} FROM chosen WHERE place <= {cap}"
+        f"WITH p AS {dialect.kept}({pairs}), many AS (SELECT u FROM p GROUP BY u HAVING count(*) > {cap}), "
+        f"chosen AS (SELECT {', '.join(listed)}, row_number() OVER (PARTITION BY u ORDER BY {order}) AS place "
+        f"FROM p WHERE EXISTS ({many})) "
+        f"SELECT {', '.join(listed)} FROM p WHERE NOT EXISTS ({many}) "
+        f"UNION ALL SELECT {', '.join(listed)} FROM chosen WHERE place <= {cap}"
     )
