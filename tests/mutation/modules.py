@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-_PACKAGES = ("mechanisms", "sensitivity", "bounds", "engines/duckdb")
+_PACKAGES = ("mechanisms", "sensitivity", "bounds", "engines/sql", "engines/duckdb")
 _BUDGET = (
     "account accountant admission allocate book chain clock convert durable event exact head ledger line price store "
     "window"
