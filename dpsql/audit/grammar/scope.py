@@ -146,7 +146,7 @@ def _column(name: str, type_: str, spec: Column, stored: Stored, column: str, *,
         return Scope()
     seen = [row[stored.place(column)] for row in stored.rows[:6]] if public else []
     literals = {name: tuple(_literal(each, known) for each in _some(type_, spec, [s for s in seen if s is not None]))}
-    bounded = (spec.min is not None and spec.max is not None) or public or bool(spec.values and known.numeric)
+    bounded = spec.min is not None and spec.max is not None or public or bool(spec.values and known.numeric)
     if known.kind is Kind.BOOLEAN:
         return Scope(flags=(name,), literals=literals)
     if known.kind is Kind.TEXT:
