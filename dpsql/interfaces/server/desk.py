@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 THREADS = 8
+MOST_PER_ACCOUNT = THREADS // 2
+"""Threads that one account may keep busy: the others are for everybody else."""
 
 
 class Desk:
@@ -26,10 +28,13 @@ class Desk:
         self._idle: dict[tuple[str, str | None], list[Connection]] = defaultdict(list)
         self._lock = threading.Lock()
         self._generation = 0
+        self._turns: dict[str, asyncio.Semaphore] = {}
 
     async def work(self, user: User, task: Callable[[Connection], T]) -> T:
         """Run a task with a connection of the user's account, in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, user, task)
+        turn = self._turns.setdefault(user.analyst, asyncio.Semaphore(MOST_PER_ACCOUNT))
+        async with turn:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, user, task)
 
     def _run(self, user: User, task: Callable[[Connection], T]) -> T:
         account = (user.analyst, user.purpose)
