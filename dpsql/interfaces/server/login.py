@@ -81,7 +81,7 @@ class Door:
     throttle: Throttle
     cancel: Callable[[int, bytes], None]
     full: Callable[[], bool]
-    refused: Callable[[], None]
+    refused: Callable[[str], None]
     pepper: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
     async def enter(self, line: Line) -> tuple[User, dict[str, str]] | None:
@@ -136,7 +136,7 @@ class Door:
             try:
                 await self._authenticate(line, exchange)
             except Refused:
-                self.refused()
+                self.refused(line.address)
                 await self.throttle.failed(line.address, name)
                 raise SentAway(faults.WRONG_PASSWORD) from None
         if user is None or self.users.get(name) != user:

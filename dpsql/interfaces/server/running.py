@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import Error, InterfaceError
 from dpsql.interfaces.server.certificate import own_certificate, tls_context
-from dpsql.interfaces.server.journal import note
+from dpsql.interfaces.server.journal import failed, note
 from dpsql.interfaces.server.limits import Limits
 from dpsql.interfaces.server.serve import Connect, Server, checked, folder_of
 from dpsql.interfaces.server.users import User, read_users
@@ -90,6 +90,11 @@ async def _reload(place: Place, server: Server) -> None:
         problems().print("not reloaded: what is served stays as it was")
         complain(error)
         return
-    await server.reload(way, users)
+    try:
+        await server.reload(way, users)
+    except Exception as failure:
+        failed(failure)
+        problems().print("reloaded only in part: start the server anew")
+        return
     note("reloaded")
     screen().print("reloaded policy and users")

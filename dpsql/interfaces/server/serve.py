@@ -28,6 +28,7 @@ from dpsql.interfaces.server.throttle import Throttle
 from dpsql.interfaces.server.users import User
 from dpsql.interfaces.server.views import View, Views
 from dpsql.interfaces.server.wire import Fault, Malformed
+from dpsql.interfaces.tables import visible_tables
 
 if TYPE_CHECKING:
     from dpsql.session import Connection
@@ -72,7 +73,7 @@ class Server:
         self.metrics = Metrics(gauges)
         self._door = Door(
             dataset, dict(users), tls, self.limits, Throttle(self.limits.failures), self._cancel, self._full,
-            lambda: self.metrics.count("dpsql_wrong_passwords_total"),
+            self._refused,
         )  # fmt: skip
         if secret is not None:
             self._door.pepper = pepper_of(secret)
@@ -97,13 +98,13 @@ class Server:
 
         Queries under way end under the policy that they began with. A user whose entry was changed is sent away.
         """
-        self._door.users = dict(users)
         self._desk.reload(connect)
+        await self._views.renew(users.values())
+        self._door.users = dict(users)
         for seat in self._seats.values():
             if seat.user is not None and seat.user != users.get(seat.user.name):
                 seat.reason = faults.CHANGED
                 seat.task.cancel()
-        await self._views.renew(users.values())
         for seat in list(self._seats.values()):
             if seat.conversation is not None and seat.user == users.get(seat.conversation.asking.user.name):
                 view = await self._views.of(seat.conversation.asking.user)
@@ -202,6 +203,11 @@ class Server:
         if seat is not None and secrets.compare_digest(seat.secret, secret) and seat.conversation is not None:
             seat.conversation.asking.cancelled.set()
 
+    def _refused(self, address: str) -> None:
+        """A wrong password: the name is not written down, as people type passwords for names."""
+        self.metrics.count("dpsql_wrong_passwords_total")
+        note("login refused", address=address)
+
     def _full(self) -> bool:
         return len(self._seats) > self.limits.connections
 
@@ -223,10 +229,11 @@ def _port(listener: asyncio.Server) -> int:
 
 
 def checked(users: Mapping[str, User], connect: Connect) -> None:
-    """Every user has an account in the policy: looked at before the first of them is there."""
+    """Every user has an account in the policy, and its tables are there: looked at before the first client comes."""
     for user in users.values():
         try:
-            connect(user.analyst, user.purpose).close()
+            with connect(user.analyst, user.purpose) as db:
+                visible_tables(db)
         except Error as problem:
             raise type(problem)(f"the user {user.name}: {problem.message}", hint=problem.hint) from None
 
