@@ -167,6 +167,30 @@ def test_what_is_cancelled_before_its_turn_is_never_begun(small: Inside, monkeyp
         one.close()
 
 
+def test_two_tabs_that_ask_at_once_are_charged_once(small: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the first of them is cancelled while it runs."""
+    for number, cancelled in ((51, False), (52, True)):
+        one, two, before = client(small), client(small), small.spent()
+        sql = f"SELECT kind, count(*) FROM people WHERE age > {number} GROUP BY kind"
+        with held(monkeypatch, f"age > {number}", charged=True) as gate:
+            one.send(query(sql))
+            assert gate.arrived.wait(30)
+            two.send(query(sql))
+            if cancelled:
+                _cancel(small, one.key)
+            gate.leave.set()
+            seen = [each.until_ready() for each in (one, two)]
+        assert any(b"replayed: free" in body for _, body in seen[1])
+        rows = [[body for kind, body in each if kind == b"D"] for each in seen]
+        assert faults(seen[0]) == ["57014"] if cancelled else rows[0] == rows[1]
+        after = small.spent()
+        assert after > before
+        one.ask(query(sql))
+        assert small.spent() == after
+        one.close()
+        two.close()
+
+
 def test_another_account_is_served_while_one_keeps_its_threads_busy(
     small: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:

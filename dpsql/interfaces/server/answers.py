@@ -59,6 +59,7 @@ class Answers:
 
     async def _query(self, statement: Statement, portal: Portal) -> Reply:
         asked, formats = self.commands.session.asked, portal.bound.results
+        same = (statement.text, repr(portal.values), asked)
 
         def task(db: Connection) -> tuple[bytes, list[bytes], bytes, bool]:
             db.asked = asked
@@ -68,7 +69,7 @@ class Answers:
             said = b"".join(notice.encode() for notice in notices(result, db))
             return wire.row_description(columns), rows, said, result.cost == FREE
 
-        description, rows, said, free = await self.asking.run("query", task, statement.start)
+        description, rows, said, free = await self.asking.run("query", task, statement.start, same)
         self.asking.counters.count("dpsql_queries_total")
         self.asking.counters.count("dpsql_replays_total", float(free))
         held = self.asking.room.rows(self.asking.user.analyst, rows)
@@ -80,7 +81,7 @@ class Answers:
         def task(db: Connection) -> str:
             return calls.answer(db, statement.word, calls.read_words(statement.text), self.results)
 
-        text = await self.asking.run(statement.word, task)
+        text = await self.asking.run(statement.word, task, same=statement.text)
         self.asking.counters.count("dpsql_calls_total")
         rows = self.asking.room.rows(self.asking.user.analyst, [wire.data_row([text.encode()])])
         return Reply(wire.complete("SELECT 1"), one_text("dpsql"), rows)

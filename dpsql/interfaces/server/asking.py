@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -34,17 +34,17 @@ class Asking:
     """The way from one client to dpsql. `work` runs a task in a thread, with a connection of the user's account."""
 
     user: User
-    work: Callable[[User, Callable[[Connection], Any]], Any]
+    work: Callable[[User, Callable[[Connection], Any], Hashable], Any]
     room: Room
     counters: Counters
     seconds: float
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run(self, what: str, task: Callable[[Connection], T], start: int = 0) -> T:
+    async def run(self, what: str, task: Callable[[Connection], T], start: int = 0, same: Hashable = None) -> T:
         """Do a task for a statement that begins at `start`. Nobody waits for one that goes on too long.
 
         One that is given up before its turn came is not begun, so it charges nothing; one that has begun ends by
-        itself, and what it charged is stored for a replay.
+        itself, and what it charged is stored for a replay. Tasks that are the `same` wait for each other.
         """
         self.cancelled.clear()
         begun, given_up = time.monotonic(), Event()
@@ -55,7 +55,7 @@ class Asking:
             self.room.check(self.user.analyst)
             return task(db)
 
-        working: asyncio.Future[T] = asyncio.ensure_future(self.work(self.user, turn))
+        working: asyncio.Future[T] = asyncio.ensure_future(self.work(self.user, turn, same))
         stopping = asyncio.ensure_future(self.cancelled.wait())
         outcome = "00000"
         try:
