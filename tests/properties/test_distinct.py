@@ -25,7 +25,7 @@ from test_equals_duckdb import EPSILON, answer
 
 from dpsql.audit.compare import compare, compare_equal
 from dpsql.audit.grammar.query import Query
-from dpsql.engines.duckdb import distinct
+from dpsql.engines.sql import distinct
 from dpsql.errors import Error
 
 Patch = pytest.MonkeyPatch
@@ -162,15 +162,17 @@ def test_the_cap_is_the_least_that_is_known(sql: str, cap: int) -> None:
 
 
 def _no_cap(patch: Patch) -> None:
-    patch.setattr(distinct, "_kept", lambda pairs, names, cap, salt: pairs)
+    patch.setattr(distinct, "_kept", lambda dialect, pairs, names, cap, salt: pairs)
 
 
 def _distinct_before_the_cap(patch: Patch) -> None:
     original: Any = distinct._kept
 
-    def kept(pairs: str, names: Any, cap: int, salt: str) -> str:
+    def kept(dialect: Any, pairs: str, names: Any, cap: int, salt: str) -> str:
         listed = ", ".join([*names, "x"])
-        return str(original(f"SELECT min(u) AS u, {listed} FROM ({pairs}) GROUP BY {listed}", names, cap, salt))
+        return str(
+            original(dialect, f"SELECT min(u) AS u, {listed} FROM ({pairs}) GROUP BY {listed}", names, cap, salt)
+        )
 
     patch.setattr(distinct, "_kept", kept)
 

@@ -18,8 +18,8 @@ from dpsql import session
 from dpsql.audit import trace
 from dpsql.audit.compare import compare
 from dpsql.audit.grammar.query import Query
-from dpsql.budget.exact import UNIT
 from dpsql.errors import Error
+from dpsql.mechanisms.exact import UNIT
 from dpsql.release.fit import fit_draws, fit_tables
 from dpsql.release.noise import add_noise
 

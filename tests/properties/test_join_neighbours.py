@@ -15,7 +15,7 @@ from property_world import Row, traced
 import dpsql
 from dpsql.audit.compare import compare
 from dpsql.audit.grammar.query import Query
-from dpsql.engines.duckdb import relations
+from dpsql.engines.sql import relations
 from dpsql.plan.relation import Field, Scan
 
 join: Any = import_module("dpsql.plan.join")

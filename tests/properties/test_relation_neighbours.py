@@ -16,7 +16,7 @@ from property_world import Row, traced
 import dpsql
 from dpsql.audit.compare import compare, compare_equal
 from dpsql.audit.grammar.query import Query
-from dpsql.engines.duckdb import relations, windows
+from dpsql.engines.sql import relations, windows
 from dpsql.plan.relation import Relation
 from dpsql.plan.window import Windowed
 
