@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from dpsql.expressions.expression import Value
 from dpsql.parse import Asked
 from dpsql.release.contents import Contents
 from dpsql.release.noise import Released, public_table
+from dpsql.release.tabulate import tabulate
 from dpsql.sensitivity.choice import scored
 from dpsql.sensitivity.tree import counted
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from dpsql.budget.allocate import Chosen, Priced
     from dpsql.engines.base import Weights
     from dpsql.plan.released import Content
-    from dpsql.session import Connection
+    from dpsql.session import Connection, Prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +90,29 @@ def nested(
     return made
 
 
-def _run(
-    db: Connection, sql: str, salt: bytes, asked: Asked, clipped: bool, given: dict[str, Content]
-) -> Iterator[tuple[ReleaseTrace, Contents]]:
-    """Each release of the query in turn, over what those before it give without noise, or over what is given."""
+def exact_answer(db: Connection, prepared: Prepared, *, salt: bytes) -> list[tuple[Any, ...]]:
+    """The rows that a query would have without noise, by the product's own estimators and finishing SQL."""
+    _for_the_steward(db)
+    contents, tables = Contents(db._finisher, prepared.plan.nested, {}), dict[str, Released]()
+    for priced in prepared.bill.releases:
+        name = priced.bounded.release.name
+        contents.complete(tables)
+        tables[name] = public_table(priced) if priced.free else _release(db, contents.filled(priced), salt, contents)[1]
+    return db._finisher.run(prepared.plan, {name: tabulate(table) for name, table in tables.items()}).rows
+
+
+def _for_the_steward(db: Connection) -> None:
     if not db.steward:
         raise PolicyError(
             "a trace shows exact values: it is for the steward only", hint="open the connection with steward=True"
         )
+
+
+def _run(
+    db: Connection, sql: str, salt: bytes, asked: Asked, clipped: bool, given: dict[str, Content]
+) -> Iterator[tuple[ReleaseTrace, Contents]]:
+    """Each release of the query in turn, over what those before it give without noise, or over what is given."""
+    _for_the_steward(db)
     prepared = db.prepare(sql, asked.epsilon, asked.delta, asked.mechanism, clipped=clipped)
     contents = Contents(db._finisher, prepared.plan.nested, dict(given))
     tables: dict[str, Released] = {}
