@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from dpsql.audit.database import Row, Stored
+from dpsql.audit.database import Row, Stored, load
 from dpsql.audit.world import World
+from dpsql.session import Connection, connect
 
 UNITS = 24
 FIRST_ID = 7340017
@@ -93,3 +98,19 @@ def _others() -> dict[str, Stored]:
     regions = tuple((i, f"store {i}", REGIONS[i % 4], i * 10) for i in range(12))
     stores = Stored({"store": "INTEGER PRIMARY KEY", "name": "VARCHAR", "area": "VARCHAR", "size": "INTEGER"}, regions)
     return {"stores": stores, "ghosts": Stored({"id": "INTEGER", "name": "VARCHAR"}, ((FIRST_ID, "zqxgh"),))}
+
+
+@contextmanager
+def stored() -> Iterator[Path]:
+    """The world as a database file, which is described once and not anew for each query."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "canaries.duckdb"
+        with load(world().tables) as raw:
+            raw.execute(f"ATTACH '{path}' AS kept")
+            raw.execute("COPY FROM DATABASE memory TO kept")
+        yield path
+
+
+def opened(path: Path, *, steward: bool = False) -> Connection:
+    """A connection to the file, with a ledger in memory and replay off."""
+    return connect(path, policy={**policy(), "replay": False}, ledger=":memory:", steward=steward)

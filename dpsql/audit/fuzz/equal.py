@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from dpsql.audit.database import load
-from dpsql.audit.fuzz.canaries import world
+from dpsql.audit.fuzz.canaries import opened, world
 from dpsql.audit.traces import exact_answer
 from dpsql.plan.choosing import chooses
 from dpsql.session import Prepared
@@ -33,9 +34,9 @@ class Unequal(Exception):
 class Reference:
     """The steward's connection to the canaries, and a database of the columns that exist for the analyst."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         whole = world()
-        self.db = whole.open(steward=True)
+        self.db = opened(path, steward=True)
         tables = {name: each for name, each in whole.tables.items() if name != "ghosts"}
         people = tables["people"]
         seen = {column: type_ for column, type_ in people.columns.items() if column != "secret"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dpsql.expressions.functions.table import FUNCTIONS
 
 _SLOT = re.compile(r"\{(\w+)\}")
 _LETTER = re.compile(r"(?<![\w'])[abc](?![\w'(])")
-DEEPEST = 5
+DEEPEST = 4
 
 PRODUCTIONS: dict[str, tuple[str, ...]] = {
     "query": (
@@ -89,22 +89,44 @@ PRODUCTIONS: dict[str, tuple[str, ...]] = {
 FORMS = tuple(form for function in FUNCTIONS.values() for form in function.written)
 
 
+COLUMNS: dict[str, frozenset[str]] = {
+    "people": frozenset({"id", "age", "region", "income", "vip", "note", "born"}),
+    "orders": frozenset({"person", "number", "amount", "price", "qty", "kind", "placed", "remark"}),
+    "visits": frozenset({"duration", "page"}),
+    "stores": frozenset({"store", "name", "area", "size"}),
+    "c": frozenset({"n", "k"}),
+    "s": frozenset({"n", "t"}),
+}
+_TABLE = re.compile(rf"\b(?:FROM|JOIN|,) \(?(?:main\.)?\"?({'|'.join(COLUMNS)})\b")
+
+
 @dataclass(slots=True)
 class Grammar:
-    """Draws sentences."""
+    """Draws sentences. Names are mostly those of the tables in FROM; one sentence in eight takes any."""
 
     rng: random.Random
-    extra: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    scope: frozenset[str] = frozenset()
 
     def sentence(self, word: str = "query", depth: int = 0) -> str:
         """One way to say it."""
         if word == "function":
-            return _LETTER.sub(lambda _: self.sentence(self.rng.choice(("number", "text", "any")), depth + 2), self.form())
-        choices = PRODUCTIONS[word]
-        flat = [each for each in choices if "{" not in each] if depth > DEEPEST else []
-        chosen = self.rng.choice(flat or (choices[:3] if depth > DEEPEST else choices))
-        return _SLOT.sub(lambda slot: self.sentence(slot[1], depth + 1), chosen)
+            inner = lambda _: self.sentence(self.rng.choice(("number", "text", "any")), depth + 2)  # noqa: E731
+            return _LETTER.sub(inner, self.rng.choice(FORMS))
+        chosen = self._chosen(PRODUCTIONS[word], depth)
+        if "{from}" in chosen:
+            chosen = chosen.replace("{from}", self.sentence("from", depth + 1))
+        before, tables = self.scope, _TABLE.findall(chosen)
+        if tables:
+            self.scope = frozenset().union(*(COLUMNS[table] for table in tables)) if self.rng.random() < 0.88 else frozenset()
+        made = _SLOT.sub(lambda slot: self.sentence(slot[1], depth + 1), chosen)
+        self.scope = before
+        return made
 
-    def form(self) -> str:
-        """A function as it is written over the letters a, b, c."""
-        return self.rng.choice(FORMS)
+    def _chosen(self, choices: tuple[str, ...], depth: int) -> str:
+        """What is short where it is deep, and what is in scope."""
+        known = [each for each in choices if not self.scope or each not in _NAMES or each in self.scope]
+        flat = [each for each in known if "{" not in each] if depth > DEEPEST else []
+        return self.rng.choice(flat or (known[:3] if depth > DEEPEST else known) or choices)
+
+
+_NAMES = frozenset().union(*COLUMNS.values())

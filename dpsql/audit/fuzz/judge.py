@@ -10,15 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING
 
-from dpsql.audit.fuzz.canaries import CANARY, world
+from dpsql.audit.fuzz.canaries import CANARY, opened, stored
 from dpsql.audit.fuzz.equal import Reference, Unequal
 from dpsql.audit.outcome import Finding
 from dpsql.errors import EngineError, Error, InternalError
-
-if TYPE_CHECKING:
-    from dpsql.session import Connection
 
 SECONDS = 2.0
 """The most that one statement may take of a processor."""
@@ -49,8 +45,9 @@ class Judge:
     listener: Listener = field(default_factory=Listener)
 
     def __post_init__(self) -> None:
-        self.db: Connection = world().open()
-        self.reference = Reference()
+        self._stored = stored()
+        path = self._stored.__enter__()
+        self.db, self.reference = opened(path), Reference(path)
         logging.getLogger().addHandler(self.listener)
 
     def close(self) -> None:
@@ -58,6 +55,7 @@ class Judge:
         logging.getLogger().removeHandler(self.listener)
         self.db.close()
         self.reference.close()
+        self._stored.__exit__(None, None, None)
 
     def judge(self, sql: str, *, explain: bool) -> list[Finding]:
         """What is wrong with how the statement was taken: nothing, one hopes."""
