@@ -84,10 +84,12 @@ def _hints(sql: str) -> list[str]:
         tokens = tokenize(sql, dialect="duckdb")
     except TokenError:
         return []
-    bare = sql
+    pieces, end = list[str](), 0
     for token in tokens:
         if token.token_type is TokenType.STRING:
-            bare = bare[: token.start] + " " * (token.end + 1 - token.start) + bare[token.end + 1 :]
+            pieces.append(sql[end : token.start])
+            end = token.end + 1
+    bare = " ".join([*pieces, sql[end:]])
     comments = [comment for token in tokens for comment in token.comments]
     return [comment for comment in comments if comment.startswith("+") and f"/*{comment}*/" in bare]
 

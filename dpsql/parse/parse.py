@@ -91,7 +91,7 @@ def _read(sql: str, parameters: Parameters | None, name: str) -> list[exp.Expr]:
     dialect = Dialect.get_or_raise(name)
     tokens = bind(dialect.tokenize(sql), parameters)
     tokens = keep(tokens) if name == "postgres" else tokens
-    limit_tokens([token.text for token in tokens])
+    limit_tokens(tokens)
     return [s for s in dialect.parser().parse(tokens, sql) if s is not None and not isinstance(s, exp.Semicolon)]
 
 

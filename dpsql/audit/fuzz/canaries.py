@@ -61,7 +61,9 @@ def policy() -> dict[str, Any]:
 
 def world() -> World:
     """Every declared value occurs, so that no group is there only because it was declared."""
-    return World.made("canaries", policy(), {"people": _people(), "orders": _orders(), "visits": _visits(), **_others()})
+    return World.made(
+        "canaries", policy(), {"people": _people(), "orders": _orders(), "visits": _visits(), **_others()}
+    )
 
 
 def _people() -> Stored:
@@ -95,8 +97,8 @@ def _visits() -> Stored:
 
 
 def _others() -> dict[str, Stored]:
-    regions = tuple((i, f"store {i}", REGIONS[i % 4], i * 10) for i in range(12))
-    stores = Stored({"store": "INTEGER PRIMARY KEY", "name": "VARCHAR", "area": "VARCHAR", "size": "INTEGER"}, regions)
+    rows = tuple((i, f"store {i}", REGIONS[i], i * 10) for i in range(4))
+    stores = Stored({"store": "INTEGER PRIMARY KEY", "name": "VARCHAR", "area": "VARCHAR UNIQUE", "size": "INTEGER"}, rows)
     return {"stores": stores, "ghosts": Stored({"id": "INTEGER", "name": "VARCHAR"}, ((FIRST_ID, "zqxgh"),))}
 
 

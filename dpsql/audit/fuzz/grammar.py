@@ -117,7 +117,9 @@ class Grammar:
             chosen = chosen.replace("{from}", self.sentence("from", depth + 1))
         before, tables = self.scope, _TABLE.findall(chosen)
         if tables:
-            self.scope = frozenset().union(*(COLUMNS[table] for table in tables)) if self.rng.random() < 0.88 else frozenset()
+            self.scope = (
+                frozenset().union(*(COLUMNS[table] for table in tables)) if self.rng.random() < 0.88 else frozenset()
+            )
         made = _SLOT.sub(lambda slot: self.sentence(slot[1], depth + 1), chosen)
         self.scope = before
         return made

@@ -51,4 +51,3 @@ class Run:
         finally:
             judge.close()
         return judge
-
