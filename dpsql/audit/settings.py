@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpsql.audit.doors.sweep import Door as Forbidden
 from dpsql.audit.outcome import Outcome, Progress
 from dpsql.audit.world import World
 
@@ -27,6 +28,7 @@ class Settings:
     parts: int = 1
     resume: str | None = None
     doors: Mapping[str, Door] = field(default_factory=dict)
+    forbidden: Mapping[str, Forbidden] = field(default_factory=dict)
 
 
 Check = Callable[[Sequence[World], Settings, Progress], Outcome]

@@ -51,7 +51,6 @@ SELECT bit_or(id) FROM people
 SELECT product(age) FROM people
 SELECT entropy(note) FROM people
 SELECT approx_top_k(note, 3) FROM people
-SELECT approx_count_distinct(note) FROM people
 SELECT approx_quantile(age, 0.5) FROM people
 SELECT reservoir_quantile(age, 0.5) FROM people
 SELECT fsum(income) FROM people
