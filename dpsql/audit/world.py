@@ -6,16 +6,18 @@ Two worlds are neighbours if they differ in one unit: all rows that it owns in a
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsql.audit.database import Cell, Stored, load, text_of
+from dpsql.budget import open_ledger
+from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.policy import Policy, load_policy
 from dpsql.policy.model import ForeignKey
-from dpsql.session import Connection, connect
+from dpsql.session import Connection
 
 if TYPE_CHECKING:
     import os
@@ -79,14 +81,18 @@ class World:
 
     def without(self, unit: Unit) -> World:
         """The neighbour: all rows of one unit are gone."""
-        named = _canonical(unit)
-        return self.keeping(lambda owner: owner != named)
+        return self.lacking([unit])
+
+    def lacking(self, units: Iterable[Unit]) -> World:
+        """All rows of some units are gone."""
+        named = {_canonical(unit) for unit in units}
+        return self.keeping(lambda owner: owner is None or owner not in named)
 
     def without_unowned(self) -> World:
         """The same without the rows that nobody owns: dpsql must not tell it from this one."""
         return self.keeping(lambda owner: owner is not None)
 
-    def keeping(self, wanted: Any) -> World:
+    def keeping(self, wanted: Callable[[Unit | None], bool]) -> World:
         """The rows of private tables whose owner is wanted, and all public ones."""
         tables = dict(self.tables)
         for name, owners in self.owners.items():
@@ -130,8 +136,9 @@ class World:
 
     def open(self, *, steward: bool = False, analyst: str | None = None) -> Connection:
         """A connection to a copy of its own: a ledger in memory, a budget that never ends, replay off."""
-        raw = load(self.tables)
-        return connect(raw, policy=self.endless, ledger=":memory:", steward=steward, analyst=analyst)
+        engine, ledger = DuckDBEngine(load(self.tables), still=True), open_ledger(":memory:", self.policy.dataset)
+        name = None if steward else analyst or "analyst"
+        return Connection(engine, self.endless, ledger, name, steward=steward)
 
     @cached_property
     def endless(self) -> Policy:

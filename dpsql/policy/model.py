@@ -43,6 +43,7 @@ from dpsql.policy.scalars import (
     read_name,
     read_values,
     show,
+    to_decimal,
 )
 
 Item = TypeVar("Item")
@@ -179,6 +180,12 @@ class Caps(NamedTuple):
     every: str | None = None
 
 
+class Randomized(_Model):
+    """How the answers in a column were randomised before they came here: by randomized response with this ε."""
+
+    epsilon: Epsilon
+
+
 class Column(_Model):
     """What the steward knows of a column without looking at the data; all of it may be left out."""
 
@@ -189,6 +196,7 @@ class Column(_Model):
     bounds: Annotated[Literal["auto"] | None, BeforeValidator(_read_auto)] = None
     nulls: Flag = True
     minmax: Annotated[Literal["policy"] | None, BeforeValidator(_read_minmax)] = None
+    randomized: Randomized | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -323,6 +331,16 @@ def _read_seconds(value: object) -> int | None:
     return None if value is None else read_count(value)
 
 
+def _read_pad(value: object) -> float | None:
+    """A number of seconds above zero, and at most an hour."""
+    if value is None:
+        return None
+    seconds = float(to_decimal(value))  # type: ignore[arg-type]
+    if not 0 < seconds <= 3600:
+        raise ValueError(f"pad = {value} is no number of seconds between 0 and 3600")
+    return seconds
+
+
 class Limits(_Model):
     """The most that one query may ask for; inside a policy what is left out is the whole budget."""
 
@@ -330,6 +348,7 @@ class Limits(_Model):
     delta: Delta = Decimal("0.01")
     max_public_keys: Count = 100_000
     seconds: Annotated[int | None, BeforeValidator(_read_seconds)] = None
+    pad: Annotated[float | None, BeforeValidator(_read_pad)] = None
 
 
 class Defaults(_Model):
