@@ -122,6 +122,8 @@ def _long() -> list[str]:
         "SET dpsql.epsilon = " + "9" * HUGE,
         "SET " + " " * HUGE + "dpsql.epsilon",
         "(" * HUGE,
+        "SET a = x" + " " * 190_000 + "y; SELECT note FROM people",
+        "SELECT note FROM people " + "a," * 95_000,
         "'" * (HUGE + 1),
         '"' * (HUGE + 1),
         "$$" + "x" * HUGE,
