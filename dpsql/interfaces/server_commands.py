@@ -81,6 +81,7 @@ def serve(
     connections: Annotated[int, typer.Option("--max-connections")] = 300,
     idle: Annotated[float, typer.Option("--idle", help="Seconds until an idle client is sent away.")] = 3600,
     statement: Annotated[float, typer.Option("--statement", help="Seconds that one query may take.")] = 120,
+    isolate: Annotated[bool, typer.Option("--isolate", help="Open DB in a process of its own.")] = False,
 ) -> None:
     """Serve the dataset as a PostgreSQL server: for BI tools, editors, drivers and notebooks."""
     from dpsql.interfaces.server.serve import Limits
@@ -90,7 +91,7 @@ def serve(
     limits = Limits(connections=connections, idle=idle, statement=statement)
     chosen = policy or db.parent / "policy.yaml"
     pem = None if certificate is None and key is None else (certificate, key)
-    asyncio.run(_serve(db, chosen, ledger, file, host, port, steward_port, pem, limits))
+    asyncio.run(_serve(db, chosen, ledger, file, host, port, steward_port, pem, limits, isolate=isolate))
 
 
 async def _serve(
@@ -103,6 +104,8 @@ async def _serve(
     steward_port: int | None,
     pem: tuple[Path | None, Path | None] | None,
     limits: object,
+    *,
+    isolate: bool,
 ) -> None:
     from dpsql.interfaces.server.certificate import own_certificate, tls_context
     from dpsql.interfaces.server.serve import Limits, Server, checked, folder_of
@@ -110,6 +113,7 @@ async def _serve(
     from dpsql.policy import load_policy
 
     assert isinstance(limits, Limits)
+    held: list[Connection] = []
 
     def connector() -> Connect:
         loaded = load_policy(policy)
@@ -118,8 +122,14 @@ async def _serve(
         def connect(analyst: str, purpose: str | None) -> Connection:
             from dpsql.session import connect
 
-            return connect(db, policy=loaded, ledger=where, analyst=analyst, purpose=purpose, dialect="postgres")
+            return connect(
+                db, policy=loaded, ledger=where, analyst=analyst, purpose=purpose, dialect="postgres", isolate=isolate
+            )
 
+        if isolate:  # one connection is always there, so that the process is
+            from dpsql.session import connect as open_
+
+            held.append(open_(db, policy=loaded, ledger=where, steward=True, isolate=True))
         return connect
 
     known, connect = read_users(file), connector()
@@ -143,13 +153,21 @@ async def _serve(
             fresh, way = read_users(file), connector()
             checked(fresh, way)
         except Error as error:
+            for late in held[1:]:
+                late.close()
+            del held[1:]
             problems().print("not reloaded: what is served stays as it was")
             complain(error)
             return
         server.reload(way, fresh)
+        for old in held[:-1]:
+            old.close()
+        del held[:-1]
         screen().print("reloaded policy and users")
 
     loop.add_signal_handler(signal.SIGHUP, reload)
     await ended.wait()
     screen().print("shutting down: waiting for queries under way")
     await server.stop()
+    for each in held:
+        each.close()

@@ -41,6 +41,7 @@ from dpsql.policy.scalars import (
     read_every,
     read_flag,
     read_name,
+    read_size,
     read_values,
     show,
 )
@@ -323,6 +324,9 @@ def _read_seconds(value: object) -> int | None:
     return None if value is None else read_count(value)
 
 
+Size = Annotated[int | None, BeforeValidator(read_size)]
+
+
 class Limits(_Model):
     """The most that one query may ask for; inside a policy what is left out is the whole budget."""
 
@@ -330,6 +334,8 @@ class Limits(_Model):
     delta: Delta = Decimal("0.01")
     max_public_keys: Count = 100_000
     seconds: Annotated[int | None, BeforeValidator(_read_seconds)] = None
+    memory: Size = None
+    spill: Size = None
 
 
 class Defaults(_Model):

@@ -29,6 +29,7 @@ from dpsql.interfaces.server.statements import Kind, Statement, TooMany, split
 from dpsql.interfaces.server.values import SIZES, TEXT, data_rows, decode, oid_of
 from dpsql.interfaces.server.wire import Body, Fault, Malformed, Shown
 from dpsql.parse import Asked, read_setting
+from dpsql.steward_log import places
 
 if TYPE_CHECKING:
     from dpsql.interfaces.server.users import User
@@ -400,7 +401,7 @@ class Conversation:
             raise
         except Exception as failure:
             log.error("a query failed unexpectedly: %s", type(failure).__name__)
-            log.debug("where", exc_info=True)
+            log.debug("at %s", places(failure))
             raise Stop(faults.UNEXPECTED) from None
         finally:
             stopping.cancel()

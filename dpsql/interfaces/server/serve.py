@@ -27,6 +27,7 @@ from dpsql.interfaces.server.users import User
 from dpsql.interfaces.server.values import NAMES, oid_of
 from dpsql.interfaces.server.wire import Body, Fault, Malformed
 from dpsql.interfaces.tables import TableInfo, visible_tables
+from dpsql.steward_log import places
 
 if TYPE_CHECKING:
     from dpsql.session import Connection
@@ -185,7 +186,7 @@ class Server:
             self.metrics.count("dpsql_lost_total")
         except Exception as failure:
             log.error(json.dumps({"event": "failure", "kind": type(failure).__name__}))
-            log.debug("where", exc_info=True)
+            log.debug("at %s", places(failure))
             await self._farewell(writer, faults.UNEXPECTED)
         finally:
             self._seats.pop(number, None)
