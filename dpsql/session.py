@@ -646,7 +646,7 @@ class Connection(Pep249Errors):
 
     @cached_property
     def _finisher(self) -> Finisher:
-        return Finisher(self._read_public)
+        return Finisher(self._read_public, self.policy.limits.memory, self.policy.limits.seconds)
 
     def _look_again(self) -> None:
         """Where others may write, what was known about tables and constraints is asked anew for each query."""
