@@ -39,7 +39,7 @@ from dpsql.release.fit import fit_tables
 from dpsql.release.least import cheapest, foreseeable
 from dpsql.release.make import Made, Maker
 from dpsql.release.noise import Released, public_table
-from dpsql.release.recent import Kept, Recent
+from dpsql.release.recent import Few, Kept, Recent, reads_the_clock
 from dpsql.release.replay import Archive
 from dpsql.release.result import Result
 from dpsql.release.tabulate import tabulate
@@ -72,7 +72,7 @@ class Prepared:
         return self.bill.cost if self.total is None else self.total
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Draft:
     """A query before it has a price: planned and bounded, with the most that it may cost (`left`, if less)."""
 
@@ -96,6 +96,11 @@ class Draft:
         """The query at a price that is split equally."""
         releases = [*self.bounded, *(check.bounded for check in self.checks)]
         return self.at(allocate(releases, epsilon, self.delta, self.mechanism))
+
+    @cached_property
+    def split(self) -> Prepared:
+        """The query at the most that it may cost."""
+        return self.within(self.most)
 
     @property
     def funds(self) -> Funds:
@@ -146,7 +151,7 @@ class Connection(Pep249Errors):
         self.policy, self.analyst, self.purpose, self.steward = policy, analyst, purpose, steward
         self._engine, self._ledger, self.dialect = engine, ledger, known_dialect(dialect)
         self.asked = Asked()
-        self._recent = Recent()
+        self._recent, self._drafts = Recent(), Few[Draft]()
         self._turn = threading.RLock()
         self._closed = False
 
@@ -256,6 +261,9 @@ class Connection(Pep249Errors):
         """A keyword goes before a hint in the SQL, a hint before a setting, that before the policy's default."""
         self._open()
         self._look_again()
+        key = repr((sql, meaning(parameters), keywords, self.asked, self.dialect, clipped, self.data_version()))
+        if accuracy is None and (kept := self._drafts.get(key)) is not None:
+            return kept, ()
         if clipped and accuracy is not None:
             raise InterfaceError("clipped= and accuracy= are two questions", hint="ask with one, then with the other")
         with _about(sql):
@@ -273,13 +281,15 @@ class Connection(Pep249Errors):
             draft = Draft(said, plan, bounded, epsilon, delta, chosen, types, checks)
             if plan.releases:
                 draft = replace(draft, missing=known.missing, notes=known.notes)
+            if not (self._engine.live or known.found or known.missing or reads_the_clock(tree)):
+                self._drafts.keep(key, draft)
             return draft, () if accuracy is None else read_goals(accuracy, reachable(plan))
 
     def _priced(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
         """At the least price that meets the goals; without goals, at the asked price."""
         with _about(draft.sql):
             if not goals:
-                return draft.within(draft.most)
+                return draft.split
             return draft.at(cheapest(draft.bounded, draft.plan, goals, draft.funds))
 
     def _foresee(
@@ -314,7 +324,7 @@ class Connection(Pep249Errors):
         """
         new = [subject for subject in draft.missing if self.searches.read(subject) is None]
         if new:
-            bills = [draft.within(draft.most).bill, *(self.searches.search(subject)[1] for subject in new)]
+            bills = [draft.split.bill, *(self.searches.search(subject)[1] for subject in new)]
             charges = [charge for bill in bills if (charge := charge_of(bill.releases)) is not None]
             self._ledger.afford(self._request(draft.sql, reduce(add, charges), self._search_cost(draft, new), ()))
         made = [made for subject in draft.missing if (made := self.search(subject)) is not None]
@@ -349,7 +359,7 @@ class Connection(Pep249Errors):
         made = self._release(prepared)
         result = self._finished(prepared, made, nonnegative)
         if asked is not None and made.origins and not self._engine.live:
-            self._recent.keep(asked, Kept(result, made.version, made.origins), prepared.plan)
+            self._recent.offer(asked, Kept(result, made.version, made.origins), prepared.plan)
         return replace(result, notes=(*result.notes, *made.counted))
 
     def _finished(self, prepared: Prepared, made: Made, nonnegative: bool) -> Result:
@@ -472,7 +482,7 @@ class Connection(Pep249Errors):
         charges = [charge_of(bill.releases) for bill in (*stages.pilots, stages.at(stages.most))]
         whole = reduce(add, (charge for charge in charges if charge is not None))
         try:
-            self._ledger.afford(self._request(draft.sql, whole, draft.within(draft.most).bill.cost, ()))
+            self._ledger.afford(self._request(draft.sql, whole, draft.split.bill.cost, ()))
         except BudgetExceeded as refusal:
             if refusal.fits is None:
                 raise

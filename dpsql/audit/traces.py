@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpsql.audit.stepwise import Stepwise
 from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Value
-from dpsql.parse import Asked
 from dpsql.release.contents import Contents
 from dpsql.release.noise import Released, public_table
 from dpsql.sensitivity.choice import scored
 from dpsql.sensitivity.tree import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
     from decimal import Decimal
 
     from dpsql.budget.allocate import Chosen, Priced
     from dpsql.engines.base import Weights
     from dpsql.plan.released import Content
-    from dpsql.session import Connection
+    from dpsql.session import Connection, Prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class StatisticTrace:
     """One vector before noise; values and claims count steps of `grid`."""
 
     name: str
-    values: tuple[int, ...]
+    values: Sequence[int]
     l0: int | None
     linf: int | None
     l1: int | None
@@ -70,7 +70,8 @@ def trace(
     this database's own without noise. The claims of the outer releases are about neighbours that read the same results:
     take them from one database with `nested`, and give them to both.
     """
-    return [made for made, _ in _run(db, sql, salt, Asked(epsilon, delta, mechanism), clipped, dict(released or {}))]
+    prepared = db.prepare(sql, epsilon, delta, mechanism, clipped=clipped)
+    return traced(db, prepared, salt=salt, released=released)[0]
 
 
 def nested(
@@ -83,31 +84,32 @@ def nested(
     mechanism: str | None = None,
 ) -> dict[str, Content]:
     """What the nested queries of a query give on this database without noise; for `trace(…, released=…)`."""
-    made: dict[str, Content] = {}
-    for _, contents in _run(db, sql, salt, Asked(epsilon, delta, mechanism), False, made):
-        made |= contents.made
-    return made
+    return traced(db, db.prepare(sql, epsilon, delta, mechanism), salt=salt)[1]
 
 
-def _run(
-    db: Connection, sql: str, salt: bytes, asked: Asked, clipped: bool, given: dict[str, Content]
-) -> Iterator[tuple[ReleaseTrace, Contents]]:
-    """Each release of the query in turn, over what those before it give without noise, or over what is given."""
+def traced(
+    db: Connection, prepared: Prepared, *, salt: bytes, released: Mapping[str, Content] | None = None
+) -> tuple[list[ReleaseTrace], dict[str, Content]]:
+    """A query that is prepared already, and what its nested queries gave (or were given).
+
+    Where two databases have the same schema, policy and public rows, one plan serves both: it depends on nothing else.
+    """
     if not db.steward:
         raise PolicyError(
             "a trace shows exact values: it is for the steward only", hint="open the connection with steward=True"
         )
-    prepared = db.prepare(sql, asked.epsilon, asked.delta, asked.mechanism, clipped=clipped)
-    contents = Contents(db._finisher, prepared.plan.nested, dict(given))
+    contents = Contents(db._finisher, prepared.plan.nested, dict(released or {}))
     tables: dict[str, Released] = {}
+    made = []
     for priced in prepared.bill.releases:
         name = priced.bounded.release.name
         if priced.free:
             tables[name] = public_table(priced)
             continue
         contents.complete(tables)
-        traced, tables[name] = _release(db, contents.filled(priced), salt, contents)
-        yield traced, contents
+        shown, tables[name] = _release(db, contents.filled(priced), salt, contents)
+        made.append(shown)
+    return made, dict(contents.made)
 
 
 def _release(db: Connection, priced: Priced, salt: bytes, contents: Contents) -> tuple[ReleaseTrace, Released]:
@@ -168,11 +170,9 @@ def _release(db: Connection, priced: Priced, salt: bytes, contents: Contents) ->
         for share, _ in bounded.shares
         if len(share) > 1
     )
-    best = [np.array(each.values, dtype=object).reshape(groups, -1) for each in scores] if groups else []
-    cells = tuple(np.array([row.argmin() for row in table], dtype=np.int64) for table in best)
-    shown = Released(
-        priced, exact.keys, exact.values, chosen=cells or (np.zeros(0, np.int64),) * len(scores), trees=nodes
-    )
+    steps = [each.values for each in scores if isinstance(each.values, Stepwise)]
+    cells = tuple(np.array([each.best(place) for place in range(groups)], dtype=np.int64) for each in steps)
+    shown = Released(priced, exact.keys, exact.values, chosen=cells, trees=nodes)
     return ReleaseTrace(bounded.rule, exact.keys, tuple(statistics), joint), shown
 
 
@@ -182,10 +182,8 @@ def _scores(priced: Priced, chosen: Chosen, weights: Weights, groups: int) -> St
     Over all keys together the largest moves add up to no more than that.
     """
     histogram = priced.bounded.histograms[chosen.choice.histogram]
-    values: list[int] = []
-    for place in range(groups):
-        runs = scored(chosen.choice, chosen.law, histogram.grid.cells, *weights.of(place))
-        values += np.repeat(runs.scores, runs.sizes).tolist()
+    runs = [scored(chosen.choice, chosen.law, histogram.grid.cells, *weights.of(place)) for place in range(groups)]
+    values = Stepwise(tuple((tuple(each.scores.tolist()), tuple(each.sizes.tolist())) for each in runs))
     linf, grid = chosen.choice.sensitivity(histogram.most), Fraction(1, chosen.choice.parts * histogram.one)
     name = chosen.choice.name
-    return StatisticTrace(name, tuple(values), None, linf, None, None, grid, "exponential", chosen.law.scale)
+    return StatisticTrace(name, values, None, linf, None, None, grid, "exponential", chosen.law.scale)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from dpsql.budget.accountant import Caps, Spent, admits, limits, remaining
 from dpsql.budget.event import Charge, Cost
-from dpsql.budget.exact import UNIT, digits_down, exact
 from dpsql.errors import BudgetExceeded
+from dpsql.mechanisms.exact import UNIT, digits_down, exact
 
 
 class Account(NamedTuple):

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from dpsql.errors import Error
-from dpsql.interfaces import ledger_commands, server_commands
+from dpsql.interfaces import audit_command, ledger_commands, server_commands
 from dpsql.interfaces.terminal import complain, problems, screen, survive_any_encoding, waiting
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ app.add_typer(ledger_commands.app, name="ledger")
 app.add_typer(ledger_commands.data, name="data")
 app.add_typer(server_commands.users, name="user")
 app.command("serve")(server_commands.serve)
+app.command("audit")(audit_command.audit)
 
 
 class Format(StrEnum):

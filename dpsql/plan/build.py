@@ -421,6 +421,7 @@ class _Builder:
         row = name if top and node.args.get("distinct") is None else None
         if row is not None:
             finishing.append("expressions", exp.alias_(exp.column(ROW, table=name), "_row", quoted=True))
+        self.notes += group.notes
         family = made_family(name, releases, keys)
         for number, (release, chosen) in enumerate(zip(releases, sets, strict=True)):
             place = keys.sets.index(chosen)

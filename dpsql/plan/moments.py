@@ -28,6 +28,8 @@ PAIRS: dict[type[exp.Expr], str] = {
     exp.RegrCount: "regr_count", exp.RegrAvgx: "regr_avgx", exp.RegrAvgy: "regr_avgy",
     exp.RegrSxx: "regr_sxx", exp.RegrSxy: "regr_sxy", exp.RegrSyy: "regr_syy",
 }  # fmt: skip
+WIDEST = 10**150
+"""Bounds whose products are doubles still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,11 @@ def _variable(argument: exp.Expr, where: exp.Expr | None, call: exp.Expr, scope:
     domain = infer(made, known_of(scope.relation))
     if domain.lower is None or domain.upper is None:
         raise unbounded(name_of(call).lower(), made)
+    if max(abs(domain.lower), abs(domain.upper)) > WIDEST:
+        raise refuse(
+            f"the bounds of {made} are too wide for {name_of(call)}: its square is no number any more", call,
+            hint="clamp it: least(greatest(x, 0), 1000)", reason="aggregate",
+        )  # fmt: skip
     low, high = float(domain.lower), float(domain.upper)
     return _Variable(argument.sql("duckdb"), (low + high) / 2, (high - low) / 2 or 1.0)
 

@@ -110,7 +110,7 @@ def test_who_may_not_come_in(served: Served) -> None:
     for user, dataset, word in (("ana", "shop", "wrong"), ("nobody", "shop", "wrong")):
         with pytest.raises(dpsql.OperationalError, match=word):
             dpsql.connect(f"dpsql://{user}{at}/{dataset}", password="not this one")
-    with pytest.raises(dpsql.OperationalError, match="no database"):
+    with pytest.raises(dpsql.OperationalError, match='database "other" does not exist'):
         dpsql.connect(f"dpsql://ana{at}/other", password=PASSWORD)
     with pytest.raises(dpsql.OperationalError, match="no server"):
         dpsql.connect("dpsql://ana@127.0.0.1:1/shop", password=PASSWORD)

@@ -6,8 +6,7 @@ import os
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import product
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,21 +15,19 @@ import duckdb
 import numpy as np
 
 from dpsql.budget.allocate import Priced
-from dpsql.engines.base import Engine, Exact, PublicRows, Resources, Weights
-from dpsql.engines.duckdb.emit import emit
-from dpsql.engines.duckdb.histogram import emit_histogram
-from dpsql.engines.duckdb.literals import quote
+from dpsql.engines.base import Engine, Exact, PublicRows, Resources
+from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.open import open_file, open_frames, settle
 from dpsql.engines.duckdb.public import PublicReader
-from dpsql.engines.duckdb.relations import Schema
 from dpsql.engines.duckdb.released import placed
 from dpsql.engines.duckdb.stop import stopped_after
+from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.results import exact, statements
 from dpsql.errors import EngineError
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
-from dpsql.sensitivity.bound import Bounded
 from dpsql.steward_log import failed
 
 _AS_ARRAYS = {
@@ -42,11 +39,14 @@ Source = str | os.PathLike[str] | duckdb.DuckDBPyConnection | Mapping[str, Any]
 
 
 class DuckDBEngine(Engine):
-    """A database file (opened read-only), the caller's own connection, or a set of frames and files."""
+    """A database file (opened read-only), the caller's own connection, or a set of frames and files.
 
-    def __init__(self, source: Source, limits: Resources | None = None) -> None:
+    `still` says of a connection that nobody else writes through it.
+    """
+
+    def __init__(self, source: Source, limits: Resources | None = None, *, still: bool = False) -> None:
+        self._still, limits = still, limits or Resources()
         self._frames, self._lock = isinstance(source, Mapping), threading.Lock()
-        limits = limits or Resources()
         if isinstance(source, duckdb.DuckDBPyConnection):
             self._connection, self._label, self._file = source.cursor(), f"connection:{uuid4()}", None
         elif isinstance(source, Mapping):
@@ -56,7 +56,8 @@ class DuckDBEngine(Engine):
             self._connection, self._label = open_file(self._file, limits)
         settle(self._connection)
         self._schema = _describe(self._connection, views=self._frames)
-        self._public = PublicReader(self._running, self._schema, lasting=self.verifiable)
+        self._site = Site(self._schema, DUCKDB)
+        self._public = PublicReader(self._running, self._site, lasting=self.verifiable)
 
     def schema(self) -> Mapping[str, Mapping[str, str]]:
         return self._schema
@@ -74,7 +75,7 @@ class DuckDBEngine(Engine):
 
     @property
     def live(self) -> bool:
-        return self._file is None and not self._frames
+        return self._file is None and not self._frames and not self._still
 
     def keep_only(self, tables: Collection[str]) -> None:
         """From now on there are no other tables (by folded name) here."""
@@ -84,7 +85,7 @@ class DuckDBEngine(Engine):
     def public_reader(self, tables: Collection[str]) -> PublicReader:
         """One that knows these tables only."""
         known = {name: columns for name, columns in self._schema.items() if name in tables}
-        return PublicReader(self._running, known, lasting=self.verifiable)
+        return PublicReader(self._running, Site(known, DUCKDB), lasting=self.verifiable)
 
     def look_again(self) -> None:
         with self._running() as cursor:
@@ -103,7 +104,7 @@ class DuckDBEngine(Engine):
         return self._connection
 
     def emit(self, release: Priced, salt: bytes | None) -> str:
-        return readable(release, self._schema, salt)
+        return ";\n".join(statements(release, self._site, salt))
 
     def run(
         self,
@@ -112,14 +113,14 @@ class DuckDBEngine(Engine):
         contents: Mapping[str, Content] | None = None,
         seconds: float | None = None,
     ) -> Exact:
-        texts = statements(release, self._schema, salt.hex())
+        written = statements(release, self._site, salt)
         try:
             with (
                 self._running() as cursor,
                 placed(cursor, release.bounded.release.source, contents or {}),
                 stopped_after(seconds, cursor),
             ):
-                return _exact(release, cursor, texts)
+                return exact(release, partial(_ask, cursor), written)
         except Exception as problem:
             failed("a release failed", problem)
         raise EngineError
@@ -127,10 +128,10 @@ class DuckDBEngine(Engine):
     def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
         stored = self._schema[fold(table)]
         types = {column: "VARCHAR" if _is_text(stored[column]) else stored[column] for column in columns}
-        listed = [part for i, c in enumerate(columns) for part in _as_array(quote(c), types[c], i)]
+        listed = [part for i, c in enumerate(columns) for part in _as_array(DUCKDB.quote(c), types[c], i)]
         try:
             with self._running() as cursor:
-                read = cursor.execute(f"SELECT {', '.join(listed)} FROM {quote(table)}").fetchnumpy()
+                read = cursor.execute(f"SELECT {', '.join(listed)} FROM {DUCKDB.quote(table)}").fetchnumpy()
         except duckdb.Error as problem:
             failed("a public table cannot be read", problem)
             read = None
@@ -157,15 +158,8 @@ class DuckDBEngine(Engine):
             yield cursor
 
 
-def statements(release: Priced, schema: Schema, salt: str) -> list[str]:
-    """The query of the statistics and of the selection, if there are any, and one for each histogram."""
-    totals = [emit(release, schema, salt)] if release.noised or release.selection is not None else []
-    return totals + [emit_histogram(release.bounded, h, schema) for h in release.bounded.histograms]
-
-
-def readable(release: Priced, schema: Schema, salt: bytes | None) -> str:
-    """All of them as one text; without salt, a placeholder stands in its place."""
-    return ";\n".join(statements(release, schema, "<secret salt>" if salt is None else salt.hex()))
+def _ask(cursor: duckdb.DuckDBPyConnection, text: str) -> duckdb.DuckDBPyConnection:
+    return cursor.execute(text)
 
 
 def _as_array(column: str, type_: str, number: int) -> tuple[str, str]:
@@ -199,64 +193,3 @@ def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str
         if temporary or fold(table) not in hidden:
             schema.setdefault(fold(table), {})[column] = type_
     return schema
-
-
-def _exact(release: Priced, cursor: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> Exact:
-    """The results as integers."""
-    bounded = release.bounded
-    split = len(statements) - len(bounded.histograms)
-    totals = cursor.execute(statements[0]) if split else None
-    if bounded.public:
-        exact = _public(bounded, totals)
-    else:
-        assert totals is not None
-        exact = _private(release, totals)
-    places = {_identity(key): i for i, key in enumerate(exact.keys)}
-    histograms = [_weights(bounded, cursor.execute(text), places) for text in statements[split:]]
-    return replace(exact, histograms=tuple(histograms))
-
-
-def _public(bounded: Bounded, cursor: duckdb.DuckDBPyConnection | None) -> Exact:
-    """Every public key is there, with zero where the engine had no row."""
-    keys = tuple(product(*(key.values or () for key in bounded.keys)))
-    if cursor is None:
-        return Exact(keys, (), None)
-    size = len(keys)
-    columns = cursor.fetchnumpy()
-    codes = np.asarray(columns["g"], dtype=np.int64) if bounded.keys else np.zeros(1, dtype=np.int64)
-    values = []
-    for number in range(len(bounded.statistics)):
-        total = np.zeros(size, dtype=np.int64)
-        total[codes] = np.asarray(columns[f"z{number}"], dtype=np.int64)
-        values.append(total)
-    return Exact(keys, tuple(values), None)
-
-
-def _weights(bounded: Bounded, cursor: duckdb.DuckDBPyConnection, places: Mapping[tuple[str, ...], int]) -> Weights:
-    """A histogram, sorted by group and cell; private keys that are no candidates are left out."""
-    if bounded.public:
-        columns = cursor.fetchnumpy()
-        cells, weights = (np.asarray(columns[name], dtype=np.int64) for name in ("cell", "h"))
-        groups = np.asarray(columns["g"], dtype=np.int64) if bounded.keys else np.zeros(len(cells), dtype=np.int64)
-    else:
-        rows = [(places.get(_identity(row[:-2])), *row[-2:]) for row in cursor.fetchall()]
-        found = np.array([row for row in rows if row[0] is not None], dtype=np.int64).reshape(-1, 3)
-        groups, cells, weights = found[:, 0], found[:, 1], found[:, 2]
-    order = np.lexsort((cells, groups))
-    return Weights(groups[order], cells[order], weights[order])
-
-
-def _identity(key: Sequence[Any]) -> tuple[str, ...]:
-    """A key by which it is found again: NaN is equal to itself here."""
-    return tuple(f"{type(value).__name__} {value!r}" for value in key)
-
-
-def _private(release: Priced, cursor: duckdb.DuckDBPyConnection) -> Exact:
-    rows = cursor.fetchall()
-    width = len(release.bounded.keys)
-    rows.sort(key=lambda row: tuple((v is None, v != v, 0 if v != v else v) for v in row[:width]))
-    keys = tuple(row[:width] for row in rows)
-    statistics = len(release.bounded.statistics)
-    numbers = np.array([row[width:] for row in rows], dtype=np.int64).reshape(len(rows), 1 + statistics)
-    values = tuple(numbers[:, 1 + i] for i in range(statistics))
-    return Exact(keys, values, numbers[:, 0])

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from dpsql.engines.base import Resources
-from dpsql.engines.duckdb.literals import quote, text
+from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.errors import InterfaceError
 from dpsql.steward_log import failed
 
@@ -74,7 +74,7 @@ def open_frames(tables: Mapping[str, Any], limits: Resources) -> duckdb.DuckDBPy
             )
     files = [str(t) for t in tables.values() if isinstance(t, str | os.PathLike)]
     if files:
-        connection.execute(f"SET allowed_paths = [{', '.join(text(f) for f in files)}]")
+        connection.execute(f"SET allowed_paths = [{', '.join(DUCKDB.text(f) for f in files)}]")
     _lock(connection, limits, "")
     return connection
 
@@ -144,16 +144,16 @@ def _lock(connection: duckdb.DuckDBPyConnection, limits: Resources, mark: str) -
         settings |= {"temp_directory": _SPILLS[-1].name, "max_temp_directory_size": f"{limits.spill}B"}
     settings |= {"enable_external_access": False, "lock_configuration": True}
     for name, value in settings.items():
-        connection.execute(f"SET GLOBAL {name} = {text(str(value))}")
+        connection.execute(f"SET GLOBAL {name} = {DUCKDB.text(str(value))}")
 
 
 def _place(connection: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
     if isinstance(table, str | os.PathLike):
-        connection.execute(f"CREATE VIEW {quote(name)} AS SELECT * FROM read_parquet({text(str(table))})")
+        connection.execute(f"CREATE VIEW {DUCKDB.quote(name)} AS SELECT * FROM read_parquet({DUCKDB.text(str(table))})")
         _decode(connection, name)
     elif "object" in {str(type_) for type_ in getattr(table, "dtypes", ())}:
         connection.register("_incoming", table)
-        connection.execute(f"CREATE TABLE {quote(name)} AS SELECT * FROM _incoming")
+        connection.execute(f"CREATE TABLE {DUCKDB.quote(name)} AS SELECT * FROM _incoming")
         connection.unregister("_incoming")
     else:
         if hasattr(table, "validate"):
@@ -163,7 +163,7 @@ def _place(connection: duckdb.DuckDBPyConnection, name: str, table: Any) -> None
 
 def _decode(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     """Read all text once: bytes that are no text fail now, in the steward's sight, and not in some of the queries."""
-    described = connection.execute(f"DESCRIBE {quote(name)}").fetchall()
-    texts = [quote(column) for column, type_, *_ in described if type_ == "VARCHAR"]
+    described = connection.execute(f"DESCRIBE {DUCKDB.quote(name)}").fetchall()
+    texts = [DUCKDB.quote(column) for column, type_, *_ in described if type_ == "VARCHAR"]
     if texts:
-        connection.execute(f"SELECT count(*) FROM {quote(name)} WHERE hash({', '.join(texts)}) = 0").fetchall()
+        connection.execute(f"SELECT count(*) FROM {DUCKDB.quote(name)} WHERE hash({', '.join(texts)}) = 0").fetchall()

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpsql.budget.allocate import Priced
 from dpsql.engines import base
-from dpsql.engines.duckdb import relations as _every_relation  # noqa: F401  (so that each has its place in `kinds`)
+from dpsql.engines.sql import relations as _every_relation  # noqa: F401  (so that each has its place in `kinds`)
 from dpsql.errors import InternalError
 from dpsql.plan.released import Content
 

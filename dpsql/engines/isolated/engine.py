@@ -15,9 +15,11 @@ from typing import Any
 from dpsql.bounds.domain import Domain
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Engine, Exact, PublicRows, Resources
-from dpsql.engines.duckdb.engine import readable
+from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.isolated.codec import pack
 from dpsql.engines.isolated.process import EngineProcess
+from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.results import statements
 from dpsql.errors import InterfaceError
 from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Relation
@@ -71,7 +73,7 @@ class IsolatedEngine(Engine):
         return self._public
 
     def emit(self, release: Priced, salt: bytes | None) -> str:
-        return readable(release, self._schema, salt)
+        return ";\n".join(statements(release, Site(self._schema, DUCKDB), salt))
 
     def run(
         self,

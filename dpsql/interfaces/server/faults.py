@@ -41,13 +41,23 @@ def _state(error: Error) -> str:
     return next((state for kind, state in _STATES if isinstance(error, kind)), "XX000")
 
 
+def wrong_password(user: str) -> Fault:
+    """The same for a name that does not exist, in PostgreSQL's words: tools look for them to point at the field."""
+    said = f'password authentication failed for user "{user}"'
+    return Fault(said, "28P01", "the name or the password is wrong", severity="FATAL")
+
+
+def no_database(wrong: str, right: str) -> Fault:
+    """Another name than the dataset's, in PostgreSQL's words too."""
+    return Fault(f'database "{wrong}" does not exist', "3D000", f"it is called {right}", severity="FATAL")
+
+
 UNEXPECTED = Fault("the server failed unexpectedly; the steward's log says where", "XX000")
 CANCELLED = Fault("the query was cancelled; what it had charged stays charged", "57014", "ask again: it is replayed")
 TIMED_OUT = Fault("the query took longer than the steward allows", "57014", "ask for less at a time")
 SHUTTING_DOWN = Fault("the server is shutting down", "57P01", severity="FATAL")
 TOO_MANY = Fault("too many connections", "53300", "close some, or ask the steward for more", severity="FATAL")
 IDLE = Fault("the connection was idle for too long", "57P05", "connect again", severity="FATAL")
-WRONG_PASSWORD = Fault("the name or the password is wrong", "28P01", severity="FATAL")
 NEEDS_TLS = Fault("this server talks over TLS only", "28000", "connect with sslmode=require", severity="FATAL")
 IN_FAILED = Fault("the transaction failed, commands are ignored until it ends", "25P02", "send ROLLBACK")
 BOTH = Fault(

@@ -310,15 +310,11 @@ class Server:
         except Refused:
             self.metrics.count("dpsql_wrong_passwords_total")
             await asyncio.sleep(self.limits.failures)
-            await self._farewell(writer, faults.WRONG_PASSWORD)
+            await self._farewell(writer, faults.wrong_password(name))
             return None
         assert user is not None
         if said.get("database", name) != self.dataset:
-            wrong = said.get("database", name)
-            await self._farewell(
-                writer,
-                Fault(f'there is no database "{wrong}"', "3D000", f"it is called {self.dataset}", severity="FATAL"),
-            )
+            await self._farewell(writer, faults.no_database(said.get("database", name), self.dataset))
             return None
         return user, said
 

@@ -1,0 +1,139 @@
+"""One black-box audit: ask, choose events on one half of the runs, test them on the other; and Holm over all tests.
+
+**Theorem.** If every query keeps its promise, the chance that any of them is flagged is at most `level`.
+**Proof.** Runs are independent: each draws fresh noise, replay is off. An event is chosen by the first half of the runs
+only, so on the other half its p-value is valid (`dpsql.audit.blackbox.binomial`). Holm's procedure keeps the chance of
+any false rejection among all tests, of all queries and both directions, at the level, however they depend on each other.
+**Checked by** `tests/audit/test_blackbox.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from dpsql.audit.blackbox.binomial import Counts, lower_bound, p_value
+from dpsql.audit.blackbox.choose import Event, choose
+from dpsql.audit.blackbox.features import names_in, seen_in, tabulate, words_in
+from dpsql.audit.blackbox.observe import (
+    Observation,
+    Observe,
+    asked_often,
+    opened,
+    remember_integers,
+    through,
+    through_session,
+)
+from dpsql.audit.blackbox.promise import Limit, promised
+from dpsql.audit.settings import Door
+from dpsql.audit.world import Unit, World
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A question to a world with and without a unit. The price stands in the SQL, as a hint."""
+
+    name: str
+    world: World
+    unit: Unit
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The answers with and without the unit; which columns have noise; what was promised."""
+
+    sides: tuple[Sequence[Observation], Sequence[Observation]]
+    noisy: Sequence[bool]
+    limits: Sequence[Limit]
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """An event that was chosen before, and its counts on fresh runs."""
+
+    case: str
+    event: str
+    direction: str
+    limit: Limit
+    counts: Counts
+    slope: float
+    p: float
+
+    def lower(self, level: float) -> float:
+        """The least that the query costs, in the currency of its limit, with confidence 1 − level."""
+        return lower_bound(self.counts, self.limit, self.slope, level)
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """The tests of one case, and how long its runs took."""
+
+    case: Case
+    runs: int
+    tests: tuple[Tested, ...]
+    seconds: float
+
+
+def audit(case: Case, runs: int, told: Callable[[int], None], door: Door | None = None) -> Audited:
+    """Ask both neighbours so many times, through a door, or in this process; then test."""
+    started = perf_counter()
+    seen = asked(case, runs, told, door)
+    return Audited(case, runs, tested(case.name, seen), perf_counter() - started)
+
+
+def asked(case: Case, runs: int, told: Callable[[int], None], door: Door | None = None) -> Seen:
+    """All answers of both sides, with what was promised."""
+    with ExitStack() as stack:
+        observers = [_observer(each, door, stack) for each in (case.world, case.world.without(case.unit))]
+        with opened(case.world) as db:
+            limits, noisy = promised(db.prepare(case.sql)), [o.noisy for o in db.prepare(case.sql).plan.outputs]
+        return Seen(asked_often(observers[0], observers[1], case.sql, runs, told), noisy, limits)
+
+
+def _observer(world: World, door: Door | None, stack: ExitStack) -> Observe:
+    if door is not None:
+        return through(stack.enter_context(door(world)))
+    db = stack.enter_context(opened(world))
+    remember_integers(db)
+    return through_session(db)
+
+
+def tested(case: str, answers: Seen) -> tuple[Tested, ...]:
+    """Learn on a quarter of the runs, pick the events on the next, test them on the other half."""
+    seen = [[seen_in(each, answers.noisy) for each in side] for side in answers.sides]
+    runs = min(map(len, seen))
+    quarter, half = runs // 4, runs // 2
+    names = names_in([each for side in seen for each in side[:half]])
+    words = words_in([each for side in seen for each in side[:half]], names)
+    parts = [
+        (tabulate(seen[0][cut], names, words), tabulate(seen[1][cut], names, words))
+        for cut in (slice(0, quarter), slice(quarter, half), slice(half, runs))
+    ]
+    events = choose(parts[0], parts[1], answers.limits)
+    return tuple(_test(case, event, parts[2]) for event in events if event is not None)
+
+
+def _test(case: str, event: Event, fresh: tuple[object, object]) -> Tested:
+    hits = [event.happened(side) for side in fresh]  # type: ignore[arg-type]
+    likelier, other = hits if event.with_unit else hits[::-1]
+    counts = Counts(int(np.sum(likelier)), len(likelier), int(np.sum(other)), len(other))
+    direction = "with the unit" if event.with_unit else "without the unit"
+    p = p_value(counts, event.limit, event.slope)
+    return Tested(case, event.name, direction, event.limit, counts, event.slope, p)
+
+
+def refuted(tests: Sequence[Tested], level: float = LEVEL) -> list[Tested]:
+    """Holm: the smallest p-value against level/m, the next against level/(m − 1), … until one is too large."""
+    found: list[Tested] = []
+    for place, test in enumerate(sorted(tests, key=lambda test: test.p)):
+        if test.p > level / (len(tests) - place):
+            break
+        found.append(test)
+    return found

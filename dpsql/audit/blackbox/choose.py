@@ -1,0 +1,176 @@
+"""Choose the event that speaks most against a promise: statistics are learned on some runs, the event on others.
+
+What is chosen here is only a guess at what gives a breach away; the test on fresh runs is valid whatever was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.audit.blackbox.binomial import slope_of
+from dpsql.audit.blackbox.features import Table
+from dpsql.audit.blackbox.promise import Limit
+
+Floats = NDArray[np.float64]
+Hits = NDArray[np.bool_]
+Statistic = Callable[[Table], Floats]
+QUANTILES = np.concatenate([[0.01, 0.02, 0.035], np.linspace(0.05, 0.95, 37), [0.965, 0.98, 0.99]])
+BINS = np.linspace(0.1, 0.9, 9)
+CLEAR = 2.0
+MOST_FEATURES = 60
+_GRID = np.sin(np.linspace(0, np.pi / 2, 400)) ** 2
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that an answer shows or does not; on which side it should be likelier, against which promise."""
+
+    name: str
+    happened: Callable[[Table], Hits]
+    with_unit: bool
+    limit: Limit
+    slope: float
+
+
+def choose(
+    learn: tuple[Table, Table], pick: tuple[Table, Table], limits: Sequence[Limit]
+) -> tuple[Event | None, Event | None]:
+    """The best event for each direction: likelier with the unit, likelier without."""
+    best: dict[bool, tuple[float, Event]] = {}
+    curves = [(limit, limit.most(_GRID)) for limit in limits]
+    for name, happened in _events(learn, pick):
+        hits = [np.mean(happened(side)) for side in pick]
+        for with_unit in (True, False):
+            p, q = (hits[0], hits[1]) if with_unit else (hits[1], hits[0])
+            for limit, curve in curves:
+                score = _score(float(p), float(q), curve, len(next(iter(pick[0].numbers.values()))))
+                if with_unit not in best or score > best[with_unit][0]:
+                    q_smooth = min(max(float(q), 0.002), 0.998)
+                    best[with_unit] = (score, Event(name, happened, with_unit, limit, slope_of(limit, q_smooth)))
+    return (best[True][1] if True in best else None), (best[False][1] if False in best else None)
+
+
+def _score(p: float, q: float, curve: Floats, runs: int) -> float:
+    """About how many standard errors lie between what was seen and what the promise allows."""
+    p, q = (p * runs + 1) / (runs + 2), (q * runs + 1) / (runs + 2)
+    most = float(np.interp(q, _GRID, curve))
+    step = 0.01
+    slope = (float(np.interp(min(1, q + step), _GRID, curve)) - most) / step
+    return (p - most) / float(np.sqrt((p * (1 - p) + slope**2 * q * (1 - q)) / runs))
+
+
+def _events(learn: tuple[Table, Table], pick: tuple[Table, Table]) -> Iterator[tuple[str, Callable[[Table], Hits]]]:
+    for name, statistic in _statistics(learn):
+        values = np.concatenate([statistic(side) for side in pick])
+        known = values[~np.isnan(values)]
+        for cut in np.unique(np.quantile(known, QUANTILES)) if known.size else ():
+            yield f"{name} ≥ {cut:.6g}", _above(statistic, float(cut))
+            yield f"{name} < {cut:.6g}", _below(statistic, float(cut))
+    for name in learn[0].flags:
+        yield name, _flag(name, True)
+        yield f"not {name}", _flag(name, False)
+
+
+def _above(statistic: Statistic, cut: float) -> Callable[[Table], Hits]:
+    return lambda table: np.asarray(statistic(table) >= cut)
+
+
+def _below(statistic: Statistic, cut: float) -> Callable[[Table], Hits]:
+    return lambda table: np.asarray(statistic(table) < cut)
+
+
+def _flag(name: str, wanted: bool) -> Callable[[Table], Hits]:
+    return lambda table: np.asarray(table.flags[name] == wanted)
+
+
+def _statistics(learn: tuple[Table, Table]) -> Iterator[tuple[str, Statistic]]:
+    """Each number by itself; all of them weighed by how far apart their means are; and summed up log-likelihoods."""
+    clear = _clear(learn)
+    for name in clear[:MOST_FEATURES] or list(learn[0].numbers)[:MOST_FEATURES]:
+        yield name, _value(name)
+    if len(clear) > 1:
+        yield "weighed", _weighed(learn, clear[:MOST_FEATURES])
+    if len(clear) + len(learn[0].flags) > 1:
+        yield "likelihood", _likelihood(learn, clear[:MOST_FEATURES])
+
+
+def _value(name: str) -> Statistic:
+    return lambda table: table.numbers[name]
+
+
+def _clear(learn: tuple[Table, Table]) -> list[str]:
+    """Numbers whose means differ by more than chance, the clearest first."""
+    found = {}
+    for name, one in learn[0].numbers.items():
+        two = learn[1].numbers[name]
+        a, b = one[~np.isnan(one)], two[~np.isnan(two)]
+        if min(a.size, b.size) > 20:
+            spread = np.sqrt(a.var() / a.size + b.var() / b.size)
+            found[name] = abs(a.mean() - b.mean()) / spread if spread > 0 else 0.0
+    return sorted((name for name, t in found.items() if t > CLEAR), key=lambda name: -found[name])
+
+
+def _weighed(learn: tuple[Table, Table], names: Sequence[str]) -> Statistic:
+    """Fisher's linear discriminant; what is missing counts as the mean."""
+    one, two = (np.stack([side.numbers[name] for name in names]) for side in learn)
+    middle = np.nanmean(np.concatenate([one, two], axis=1), axis=1)
+    filled = [np.where(np.isnan(each), middle[:, None], each) for each in (one, two)]
+    spread = sum(np.cov(each).reshape(len(names), len(names)) for each in filled) / 2
+    scale = np.sqrt(np.diag(spread)) + 1e-300
+    correlation = spread / np.outer(scale, scale) + 0.05 * np.eye(len(names))
+    weights = np.linalg.solve(correlation, (filled[0].mean(axis=1) - filled[1].mean(axis=1)) / scale) / scale
+
+    def statistic(table: Table) -> Floats:
+        values = np.stack([table.numbers[name] for name in names])
+        return np.asarray(weights @ (np.where(np.isnan(values), middle[:, None], values) - middle[:, None]))
+
+    return statistic
+
+
+def _likelihood(learn: tuple[Table, Table], names: Sequence[str]) -> Statistic:
+    """The sum over features of log-ratios of how often their value's bin was seen on either side."""
+    edges = {name: _edges(learn, name) for name in names}
+    weights = {
+        name: _ratios([_binned(side.numbers[name], edges[name]) for side in learn], len(edges[name]) + 2)
+        for name in names
+    }
+    flags = {name: _ratios([side.flags[name].astype(np.int64) for side in learn], 2) for name in learn[0].flags}
+    kept = {name: ratio for name, ratio in flags.items() if ratio is not None}
+
+    def statistic(table: Table) -> Floats:
+        total = np.zeros(len(next(iter(table.numbers.values()))))
+        for name, ratio in weights.items():
+            if ratio is not None:
+                total += ratio[_binned(table.numbers[name], edges[name])]
+        for name, ratio in kept.items():
+            total += ratio[table.flags[name].astype(np.int64)]
+        return total
+
+    return statistic
+
+
+def _edges(learn: tuple[Table, Table], name: str) -> Floats:
+    values = np.concatenate([side.numbers[name] for side in learn])
+    return np.unique(np.quantile(values[~np.isnan(values)], BINS))
+
+
+def _binned(values: Floats, edges: Floats) -> NDArray[np.int64]:
+    """The number of the bin; one more for what is no number."""
+    bins = np.searchsorted(edges, values, side="right")
+    return np.where(np.isnan(values), len(edges) + 1, bins).astype(np.int64)
+
+
+def _ratios(sides: Sequence[NDArray[np.int64]], size: int) -> Floats | None:
+    """The log-ratio of each bin, smoothed; none where the sides differ by no more than chance."""
+    counts = [np.bincount(side, minlength=size) + 1.0 for side in sides]
+    shares = [count / count.sum() for count in counts]
+    apart = float((shares[0] * np.log(shares[0] / shares[1])).sum())
+    if apart * len(sides[0]) < size:
+        return None
+    return np.asarray(np.log(shares[0] / shares[1]))
+
+

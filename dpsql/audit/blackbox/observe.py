@@ -1,0 +1,112 @@
+"""What an analyst sees of one answer, and the questions asked again and again of two neighbours."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from dpsql.audit.database import load
+from dpsql.audit.settings import Ask
+from dpsql.audit.world import World
+from dpsql.errors import Error
+from dpsql.session import Connection, connect
+
+RECHECKED = 500
+"""Every so many runs the engine computes its integers anew, and they must be the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One answer: rows in their order, or the text of an error; and what else came with it."""
+
+    rows: tuple[tuple[Any, ...], ...]
+    error: str = ""
+    shape: str = ""
+
+
+Observe = Callable[[str], Observation]
+
+
+class Changed(AssertionError):
+    """The engine gave other integers for the same question: the noise is not all that is random."""
+
+
+def through(ask: Ask) -> Observe:
+    """What is seen through a door that gives rows, or raises."""
+
+    def observe(sql: str) -> Observation:
+        try:
+            return Observation(tuple(map(tuple, ask(sql))))
+        except Error as refused:
+            return Observation((), f"{type(refused).__name__}: {refused}")
+
+    return observe
+
+
+def through_session(db: Connection) -> Observe:
+    """The same in this process, with names, types and notes."""
+
+    def observe(sql: str) -> Observation:
+        try:
+            answer = db.query(sql)
+        except Error as refused:
+            return Observation((), f"{type(refused).__name__}: {refused}")
+        return Observation(tuple(answer.fetchall()), "", repr((answer.columns, answer.types, answer.notes)))
+
+    return observe
+
+
+@contextmanager
+def opened(world: World, *, steward: bool = False) -> Iterator[Connection]:
+    """A world as a database file, which nobody else writes to, so that a plan is made once."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "world.duckdb"
+        raw = load(world.tables)
+        raw.execute(f"ATTACH '{path}' AS copied; COPY FROM DATABASE memory TO copied; DETACH copied")
+        raw.close()
+        analyst = None if steward else next(iter(world.policy.budget.analysts), None)
+        with connect(path, policy=world.endless, ledger=":memory:", steward=steward, analyst=analyst) as db:
+            yield db
+
+
+def remember_integers(db: Connection) -> None:
+    """Let the engine compute the integers of a question once, and now and then again.
+
+    They are a function of the question and the rows, which stay; if they ever differ, `Changed` is raised. What reads
+    results of its own is computed each time. So a run costs its noise, its charge and its finishing.
+    """
+    engine, known, asked = db._engine, dict[str, Any](), dict[str, int]()
+    compute = engine.run
+
+    def run(release: Any, salt: bytes, contents: Any = None, seconds: float | None = None) -> Any:
+        if contents:
+            return compute(release, salt, contents, seconds)
+        text = engine.emit(release, salt)
+        asked[text] = asked.get(text, 0) + 1
+        if text not in known:
+            known[text] = compute(release, salt, contents, seconds)
+        elif asked[text] % RECHECKED == 0:
+            again = compute(release, salt, contents, seconds)
+            if pickle.dumps(again) != pickle.dumps(known[text]):
+                raise Changed("the same rows gave other integers")
+        return known[text]
+
+    setattr(engine, "run", run)  # noqa: B010 (a method of this one engine)
+
+
+def asked_often(
+    with_unit: Observe, without: Observe, sql: str, runs: int, told: Callable[[int], None]
+) -> tuple[Sequence[Observation], Sequence[Observation]]:
+    """So many answers of each side, in turn: whatever drifts with time drifts on both."""
+    seen: tuple[list[Observation], list[Observation]] = ([], [])
+    for number in range(runs):
+        for side, observe in zip(seen, (with_unit, without), strict=True):
+            side.append(observe(sql))
+        if number % 20 == 0:
+            told(number)
+    return seen

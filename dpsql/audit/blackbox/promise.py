@@ -1,0 +1,93 @@
+"""What a query was charged, as a limit on how much likelier any event may be on a neighbour.
+
+**Theorem.** Let a query be δ-approximate ρ-zCDP, or (ε, δ)-DP, and let E be any event of what the analyst sees. With p
+and q its probabilities on two neighbours, p ≤ `most(q)`.
+**Proof.** "E happened" is post-processing, so the two laws of that one bit obey the same promise. (ε, δ): p ≤ e^ε·q + δ,
+and for the complement 1 − q ≤ e^ε·(1 − p) + δ. ρ-zCDP: the Rényi divergence of order α of the bits, either way round, is
+at most αρ; the largest p inside all of these for some orders α is no less than the p that obeys all orders.
+δ-approximate: up to mass δ on either side, P = (1−δ)P' + δ…, where P', Q' obey it: p ≤ δ + (1−δ)p' and
+q' ≤ q/(1−δ), and the largest p' grows with q'.
+**Checked by** `tests/audit/test_blackbox.py`: the limits of Gaussian and Laplace laws lie inside, those of half the noise
+do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.budget.convert import epsilon_for
+
+if TYPE_CHECKING:
+    from dpsql.session import Prepared
+
+Floats = NDArray[np.float64]
+ORDERS = (1.0, 1.25, 1.6, 2.0, 3.0, 5.0, 9.0, 17.0, 33.0)
+_STEPS = 48
+_LEAST = 1e-300
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A promise in one currency: (value, slack)-DP for "epsilon", slack-approximate value-zCDP for "rho".
+
+    `conversion` is the δ at which the query's ρ stands for its ε.
+    """
+
+    kind: Literal["epsilon", "rho"]
+    value: float
+    slack: float
+    conversion: float = 0.0
+
+    def at(self, value: float) -> Limit:
+        """The same promise with another value."""
+        return replace(self, value=value)
+
+    def most(self, q: Floats) -> Floats:
+        """The largest probability on one side of an event that has probability q on the other."""
+        if self.kind == "epsilon":
+            grown = np.exp(self.value) * q + self.slack
+            return np.minimum(np.minimum(grown, 1 - np.exp(-self.value) * (1 - q - self.slack)), 1.0)
+        inner = np.minimum(q / (1 - self.slack), 1.0)
+        return np.minimum(self.slack + (1 - self.slack) * _largest(inner, self.value), 1.0)
+
+    def epsilon(self) -> float:
+        """The ε that the value amounts to, where there is a conversion."""
+        if self.kind == "epsilon" or self.conversion == 0:
+            return self.value
+        return epsilon_for(self.value, self.conversion)
+
+
+def promised(prepared: Prepared) -> tuple[Limit, ...]:
+    """All that was promised for the price of a query: ρ with the δ of its thresholds, and its (ε, δ)."""
+    cost = prepared.cost
+    slack = float(sum(priced.tail for priced in prepared.bill.releases))
+    gaussian = prepared.bill.mechanism == "gaussian"
+    pure = Limit("epsilon", cost.epsilon, cost.delta)
+    return Limit("rho", cost.rho, slack, cost.delta - slack if gaussian else 0.0), pure
+
+
+def _largest(q: Floats, rho: float) -> Floats:
+    """The largest p whose divergences from q, and of q from it, stay within the orders' limits; by bisection."""
+    low, high = q.copy(), np.ones_like(q)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        fits = np.ones(q.shape, np.bool_)
+        for order in ORDERS:
+            fits &= _divergence(middle, q, order) <= order * rho
+            fits &= _divergence(q, middle, order) <= order * rho
+        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+    return high
+
+
+def _divergence(p: Floats, q: Floats, order: float) -> Floats:
+    """The Rényi divergence of two bits; of order 1, the Kullback–Leibler divergence."""
+    ps, qs = np.stack([p, 1 - p]), np.stack([q, 1 - q])
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = np.log(np.maximum(ps, _LEAST)) - np.log(np.maximum(qs, _LEAST))
+        if order == 1:
+            return np.asarray((ps * ratio).sum(axis=0))
+        return np.asarray(np.log((ps * np.exp((order - 1) * ratio)).sum(axis=0)) / (order - 1))

@@ -1,0 +1,180 @@
+"""The columns that can be named at a place in a query, by what can be done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dpsql.audit.database import Stored, text_of
+from dpsql.audit.values import values_of
+from dpsql.audit.world import World
+from dpsql.expressions.types import Kind, Type, from_engine
+from dpsql.policy.model import Column, ForeignKey
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Names by kind. `finite` texts have declared values, `free` numbers no bounds, `levels` are few whole numbers.
+
+    `unit` names the owner, or the key that leads to it; `literals` are constants to compare a name with.
+    """
+
+    unit: str | None = None
+    numbers: tuple[str, ...] = ()
+    finite: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    moments: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+    literals: Mapping[str, tuple[str, ...]] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns, each once."""
+        every = (*self.numbers, *self.finite, *self.texts, *self.flags, *self.moments, *self.free, *self.levels)
+        return tuple(dict.fromkeys(every))
+
+    def under(self, alias: str) -> Scope:
+        """The same columns as a table's alias names them."""
+
+        def named(names: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(f"{alias}.{name}" for name in names)
+
+        literals = {f"{alias}.{name}": each for name, each in (self.literals or {}).items()}
+        return Scope(
+            None if self.unit is None else f"{alias}.{self.unit}",
+            *map(named, (self.numbers, self.finite, self.texts, self.flags, self.moments, self.free, self.levels)),
+            literals,
+        )
+
+    def plus(self, other: Scope) -> Scope:
+        """The columns of two relations side by side."""
+        return Scope(
+            self.unit or other.unit,
+            self.numbers + other.numbers,
+            self.finite + other.finite,
+            self.texts + other.texts,
+            self.flags + other.flags,
+            self.moments + other.moments,
+            self.free + other.free,
+            self.levels + other.levels,
+            {**(self.literals or {}), **(other.literals or {})},
+        )
+
+    def only(self, names: tuple[str, ...]) -> Scope:
+        """These columns of it."""
+
+        def kept(each: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(name for name in each if name in names)
+
+        kinds = (self.numbers, self.finite, self.texts, self.flags, self.moments, self.free, self.levels)
+        return Scope(self.unit if self.unit in names else None, *map(kept, kinds), self.literals)
+
+    def kind_of(self, name: str) -> str:
+        """In which of the kinds a column is, widest first: columns of one kind can be compared."""
+        kinds = {"text": self.texts, "flag": self.flags, "moment": self.moments}
+        return next((kind for kind, names in kinds.items() if name in names), "number")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A table of the policy, as a query may use it. `link` is the column that leads to its owner, and to what key."""
+
+    name: str
+    scope: Scope
+    public: bool = False
+    by_row: bool = False
+    link: tuple[str, str, str] | None = None
+
+    @property
+    def owned(self) -> bool:
+        """Whether its rows have owners that can be named."""
+        return not (self.public or self.by_row)
+
+
+def tables_of(world: World) -> tuple[Known, ...]:
+    """All tables of a world."""
+    return tuple(_known(world, name, stored) for name, stored in world.tables.items() if name in world.policy.tables)
+
+
+def quoted(name: str) -> str:
+    """A name as a person writes it, in quotes only if it needs them."""
+    plain = name.isascii() and name.isidentifier() and name.lower() == name
+    return name if plain and name not in RESERVED else '"' + name.replace('"', '""') + '"'
+
+
+RESERVED = {
+    "order",
+    "group",
+    "select",
+    "from",
+    "where",
+    "table",
+    "user",
+    "all",
+    "desc",
+    "asc",
+    "end",
+    "case",
+    "to",
+    "in",
+}
+
+
+def _known(world: World, name: str, stored: Stored) -> Known:
+    declared = world.policy.tables[name]
+    listed = declared.columns
+    columns = {c: t for c, t in stored.columns.items() if listed is None or c in listed}
+    specs = {c: (listed[c] if listed is not None else Column()) for c in columns}
+    scope = Scope(literals={})
+    unit = None if declared.unit_column is None else quoted(list(stored.columns)[stored.place(declared.unit_column)])
+    if declared.private:
+        columns = {c: t for c, t in columns.items() if quoted(c) != unit}
+    for column, type_ in columns.items():
+        scope = scope.plus(_column(quoted(column), type_, specs[column], stored, column, public=declared.public))
+    scope = replace(scope, unit=unit)
+    link = None
+    if isinstance(declared.unit, ForeignKey):
+        link = (unit or "", quoted(declared.unit.table), quoted(declared.unit.key))
+    return Known(quoted(name), scope, declared.public, declared.by_row, link)
+
+
+def _column(name: str, type_: str, spec: Column, stored: Stored, column: str, *, public: bool) -> Scope:
+    known = from_engine(type_)
+    if known is None:
+        return Scope()
+    seen = [row[stored.place(column)] for row in stored.rows[:6]] if public else []
+    literals = {name: tuple(_literal(each, known) for each in _some(type_, spec, [s for s in seen if s is not None]))}
+    bounded = spec.min is not None and spec.max is not None or public or bool(spec.values and known.numeric)
+    if known.kind is Kind.BOOLEAN:
+        return Scope(flags=(name,), literals=literals)
+    if known.kind is Kind.TEXT:
+        return Scope(texts=(name,), finite=(name, name) if spec.values or public else (), literals=literals)
+    if known.temporal:
+        return Scope(moments=(name,), literals=literals)
+    if not bounded:
+        return Scope(free=(name,), literals=literals)
+    few = known.kind is Kind.INTEGER and (public or spec.max is None or spec.min is None or _span(spec) <= 40)
+    return Scope(numbers=(name, name), levels=(name,) if few else (), literals=literals)
+
+
+def _span(spec: Column) -> float:
+    return float(spec.max) - float(spec.min)  # type: ignore[arg-type]
+
+
+def _some(type_: str, spec: Column, seen: list[object]) -> list[object]:
+    made = values_of(type_, spec)
+    inside = list(made.inside)
+    return [*seen, *inside[:: max(1, len(inside) // 5)], *made.edges]
+
+
+def _literal(value: object, type_: Type) -> str:
+    said = text_of(value) or ""
+    if type_.kind is Kind.TEXT:
+        return "'" + said.replace("'", "''").replace("\0", "") + "'"
+    if type_.kind is Kind.DATE:
+        return f"DATE '{said}'"
+    if type_.kind is Kind.TIMESTAMP:
+        return f"TIMESTAMP '{said}'"
+    return said.lower() if type_.kind is Kind.BOOLEAN else f"({said})" if said.startswith("-") else said

@@ -1,0 +1,171 @@
+"""Small worlds to search in: drawn afresh with each seed, or a few of the steward's units and one that goes too far."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dpsql.audit.database import Cell, Row, Stored
+from dpsql.audit.values import values_of
+from dpsql.audit.world import RowUnit, Unit, World
+from dpsql.audit.worlds import joins, kinds, kinds_policy, shop
+from dpsql.expressions.types import Kind, from_engine
+from dpsql.policy.auto import Found, Subject
+from dpsql.policy.model import Column, ForeignKey
+from dpsql.policy.names import Names
+
+FEW_UNITS, FEW_ROWS = 6, 8
+DRAWN = (kinds, kinds, joins, joins, shop)
+
+
+def drawn(rng: random.Random) -> World:
+    """A built-in world with rows of its own, and a policy with caps of its own."""
+    world = rng.choice(DRAWN)(rng)
+    if world.name == "kinds" and rng.random() < 0.5:
+        unit = rng.choice(("id", {"id": "people.id"}))
+        made = kinds_policy(rng.choice((1, 2, 4)), rng.choice((1, 2, 3)), unit)
+        world = World.made("kinds", made, world.tables)
+    if rng.random() < 0.4:
+        world = with_extreme(world, rng) or world
+    return world
+
+
+def part_of(world: World, rng: random.Random) -> World:
+    """A few units of a world, with the rows of nobody; and a unit that goes too far, where one can be made."""
+    units = world.units()
+    own = [unit for unit in units if not isinstance(unit, RowUnit)]
+    rows = [unit for unit in units if isinstance(unit, RowUnit)]
+    chosen = {*rng.sample(own, min(len(own), FEW_UNITS)), *rng.sample(rows, min(len(rows), FEW_ROWS))}
+    small = world.keeping(lambda owner: owner is None or owner in chosen)
+    return with_extreme(small, rng) or small
+
+
+def settled(world: World, rng: random.Random) -> World:
+    """The world with something found wherever the policy leaves bounds to a search: the search itself is apart."""
+    subjects = world.policy.searched()
+    if not subjects:
+        return world
+    policy = world.policy.with_found({subject: _found(world, subject, rng) for subject in subjects})
+    tables = {
+        name: table
+        if table.columns is None
+        else table.model_copy(update={"columns": Names({c: _declared(s) for c, s in table.columns.items()})})
+        for name, table in policy.tables.items()
+    }
+    return replace(world, policy=policy.model_copy(update={"tables": Names(tables)}))
+
+
+def _declared(column: Column) -> Column:
+    return column.model_copy(update={"bounds": None}) if column.bounds else column
+
+
+def _found(world: World, subject: Subject, rng: random.Random) -> Found:
+    if subject.column is None:
+        return Found(None, rng.choice((1, 2, 5)))
+    stored = next(t for name, t in world.tables.items() if name.casefold() == subject.table.casefold())
+    known = from_engine(list(stored.columns.values())[stored.place(subject.column)])
+    if known is not None and known.temporal:
+        values = values_of("DATE", Column())
+        return Found(*values.edges[:2])  # type: ignore[arg-type]
+    return Found(rng.choice((-5, 0)), rng.choice((1, 10)))
+
+
+# a unit that goes too far ---------------------------------------------------------------------------------------------
+
+
+def with_extreme(world: World, rng: random.Random) -> World | None:
+    """The world with one more unit: too many rows, at the bounds and beyond, in the groups of others."""
+    try:
+        return world.adding(_Extreme(world, rng).rows())
+    except _CannotBeMade:
+        return None
+
+
+class _CannotBeMade(Exception):
+    """A key of a type for which no fresh value is known."""
+
+
+class _Extreme:
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self.world, self.rng = world, rng
+        self.made: dict[str, list[Row]] = {}
+
+    def rows(self) -> dict[str, list[Row]]:
+        for name, stored in self.world.tables.items():
+            declared = self.world.policy.tables.get(name)
+            if declared is not None and declared.unit_column is not None:
+                self.made[name] = self._rows(name, stored)
+        return self.made
+
+    def _rows(self, name: str, stored: Stored) -> list[Row]:
+        declared = self.world.policy.tables[name]
+        place = stored.place(declared.unit_column or "")
+        if isinstance(declared.unit, ForeignKey):
+            parent = self.world._spelled(declared.unit.table)
+            key = self.world.tables[parent].place(declared.unit.key)
+            links: list[Cell] = [row[key] for row in self.made.get(parent, ()) if row[key] is not None]
+        else:
+            links = [self._fresh_unit()]
+        if not links:
+            return []
+        unique = _unique(stored)
+        many = 1 if place in unique else self.rng.choice((3, 6, 12))
+        return [self._row(name, stored, place, self.rng.choice(links), unique, i) for i in range(many)]
+
+    def _row(self, name: str, stored: Stored, place: int, link: Cell, unique: set[int], number: int) -> Row:
+        declared = self.world.policy.tables[name]
+        row: list[Cell] = []
+        for i, (column, type_) in enumerate(stored.columns.items()):
+            others = [each[i] for each in stored.rows[:20]]
+            spec = (declared.columns or {}).get(column) or Column()
+            if i == place:
+                row.append(link)
+            elif i in unique:
+                row.append(_fresh(type_, [each[i] for each in stored.rows], number))
+            elif others and self.rng.random() < 0.4:
+                row.append(self.rng.choice(others))
+            else:
+                row.append(values_of(type_, spec).extreme(self.rng))
+        return tuple(row)
+
+    def _fresh_unit(self) -> Cell:
+        for name, stored in self.world.tables.items():
+            declared = self.world.policy.tables.get(name)
+            if declared is not None and declared.unit_column and not isinstance(declared.unit, ForeignKey):
+                place = stored.place(declared.unit_column)
+                type_ = list(stored.columns.values())[place]
+                taken: list[Cell] = [u for u in self.world.units() if isinstance(u, str)]
+                return _fresh(type_, taken, 0)
+        raise _CannotBeMade
+
+
+def _unique(stored: Stored) -> set[int]:
+    """Places of the columns that a constraint makes unique."""
+    named = [re.fullmatch(r'(?:UNIQUE|PRIMARY KEY) \("?([^",)]+)"?\)', each) for each in stored.constraints]
+    return {stored.place(found[1]) for found in named if found}
+
+
+def _fresh(type_: str, taken: Sequence[Cell], number: int) -> Cell:
+    known = from_engine(type_)
+    if known is not None and known.kind is Kind.INTEGER:
+        return str(max([0, *(int(str(each)) for each in taken if each is not None)]) + 1 + number)
+    if type_.upper() == "VARCHAR":
+        return f"~{len(taken) + number}"
+    raise _CannotBeMade
+
+
+def neighbours_of(world: World, rng: random.Random, many: int) -> list[tuple[Sequence[Unit], World]]:
+    """Worlds without one unit, and without one row of each table whose rows are units: such tables never meet."""
+    units = world.units()
+    own = [unit for unit in units if not isinstance(unit, RowUnit)]
+    by_table: dict[str, list[RowUnit]] = {}
+    for unit in units:
+        if isinstance(unit, RowUnit):
+            by_table.setdefault(unit.table, []).append(unit)
+    made = []
+    for unit in rng.sample(own, min(len(own), many)) if own else [None] * many:
+        gone: list[Unit] = [rng.choice(rows) for rows in by_table.values()] + ([unit] if unit is not None else [])
+        made.append((tuple(gone), world.lacking(gone).reordered(rng)))
+    return made

@@ -1,0 +1,163 @@
+"""A world: a policy, and rows of which neighbours can be made.
+
+Two worlds are neighbours if they differ in one unit: all rows that it owns in all private tables.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dpsql.audit.database import Cell, Stored, load, text_of
+from dpsql.budget import open_ledger
+from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.policy import Policy, load_policy
+from dpsql.policy.model import ForeignKey
+from dpsql.session import Connection
+
+if TYPE_CHECKING:
+    import os
+
+    from dpsql.engines.duckdb.engine import Source
+
+HUGE = Decimal(10) ** 12
+
+
+class RowUnit(NamedTuple):
+    """A row that is a unit of its own: where it stands in its table."""
+
+    table: str
+    number: int
+
+
+Unit = object
+"""The text of a unit column's value, or a `RowUnit`."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A policy and its tables, parents before those that refer to them; `notes` say what was left out."""
+
+    name: str
+    policy: Policy
+    tables: Mapping[str, Stored]
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def made(cls, name: str, policy: Mapping[str, Any] | Policy, tables: Mapping[str, Stored]) -> World:
+        """A world from a policy as the steward writes it."""
+        return cls(name, load_policy(policy), tables)
+
+    @classmethod
+    def of(cls, database: Source, policy: str | os.PathLike[str] | Mapping[str, Any] | Policy) -> World:
+        """The steward's own database, copied into memory; of a large one some units (a note says so)."""
+        from dpsql.audit.copying import copied
+
+        return copied(database, load_policy(policy))
+
+    # units ------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def owners(self) -> Mapping[str, tuple[Unit | None, ...]]:
+        """For each private table the owner of each row, None where nobody is."""
+        return {name: self._owners(name) for name in self.tables if self._private(name)}
+
+    def units(self) -> Sequence[Unit]:
+        """All units that own a row, those of unit columns first."""
+        found = dict.fromkeys(unit for owners in self.owners.values() for unit in owners if unit is not None)
+        return sorted(found, key=lambda unit: (isinstance(unit, RowUnit), str(unit) if isinstance(unit, str) else unit))  # type: ignore[arg-type]
+
+    def rows_of(self, unit: Unit) -> dict[str, list[tuple[Cell, ...]]]:
+        """The rows of a unit, by table."""
+        named = _canonical(unit)
+        return {
+            name: [row for row, owner in zip(self.tables[name].rows, owners, strict=True) if owner == named]
+            for name, owners in self.owners.items()
+        }
+
+    def without(self, unit: Unit) -> World:
+        """The neighbour: all rows of one unit are gone."""
+        return self.lacking([unit])
+
+    def lacking(self, units: Iterable[Unit]) -> World:
+        """All rows of some units are gone."""
+        named = {_canonical(unit) for unit in units}
+        return self.keeping(lambda owner: owner is None or owner not in named)
+
+    def without_unowned(self) -> World:
+        """The same without the rows that nobody owns: dpsql must not tell it from this one."""
+        return self.keeping(lambda owner: owner is not None)
+
+    def keeping(self, wanted: Callable[[Unit | None], bool]) -> World:
+        """The rows of private tables whose owner is wanted, and all public ones."""
+        tables = dict(self.tables)
+        for name, owners in self.owners.items():
+            rows = self.tables[name].rows
+            kept = tuple(row for row, owner in zip(rows, owners, strict=True) if wanted(owner))
+            tables[name] = replace(self.tables[name], rows=kept)
+        return replace(self, tables=tables)
+
+    def adding(self, rows: Mapping[str, Iterable[tuple[Cell, ...]]]) -> World:
+        """The world with more rows."""
+        tables = {name: replace(table, rows=(*table.rows, *rows.get(name, ()))) for name, table in self.tables.items()}
+        return replace(self, tables=tables)
+
+    def reordered(self, rng: random.Random) -> World:
+        """The same rows in another order."""
+        mixed = {n: replace(t, rows=tuple(rng.sample(t.rows, len(t.rows)))) for n, t in self.tables.items()}
+        return replace(self, tables=mixed)
+
+    def _private(self, name: str) -> bool:
+        return name in self.policy.tables and self.policy.tables[name].private
+
+    def _owners(self, name: str) -> tuple[Unit | None, ...]:
+        declared, stored = self.policy.tables[name], self.tables[name]
+        if declared.by_row:
+            return tuple(RowUnit(name, number) for number in range(len(stored.rows)))
+        assert declared.unit_column is not None
+        place = stored.place(declared.unit_column)
+        cells = [_canonical(row[place]) for row in stored.rows]
+        if not isinstance(declared.unit, ForeignKey):
+            return tuple(cells)
+        parent = self._spelled(declared.unit.table)
+        key = self.tables[parent].place(declared.unit.key)
+        keys = [_canonical(row[key]) for row in self.tables[parent].rows]
+        owner = {k: unit for k, unit in zip(keys, self._owners(parent), strict=True) if k is not None}
+        return tuple(None if cell is None else owner.get(cell) for cell in cells)
+
+    def _spelled(self, table: str) -> str:
+        return next(name for name in self.tables if name.casefold() == table.casefold())
+
+    # doors ------------------------------------------------------------------------------------------------------------
+
+    def open(self, *, steward: bool = False, analyst: str | None = None) -> Connection:
+        """A connection to a copy of its own: a ledger in memory, a budget that never ends, replay off."""
+        engine, ledger = DuckDBEngine(load(self.tables), still=True), open_ledger(":memory:", self.policy.dataset)
+        name = None if steward else analyst or "analyst"
+        return Connection(engine, self.endless, ledger, name, steward=steward)
+
+    @cached_property
+    def endless(self) -> Policy:
+        """The policy without an end of the budget, and without replay; where it allows no δ there is none."""
+        delta = Decimal("0.5") if self.policy.budget.delta else Decimal(0)
+        caps = {"epsilon": HUGE, "delta": delta}
+        analysts = {
+            name: each.model_copy(update={**caps, "every": None, "purposes": type(each.purposes)()})
+            for name, each in self.policy.budget.analysts.items()
+        }
+        budget = self.policy.budget.model_copy(update={**caps, "analysts": type(self.policy.budget.analysts)(analysts)})
+        limits = self.policy.limits.model_copy(update=caps)
+        return self.policy.model_copy(update={"budget": budget, "limits": limits, "replay": False})
+
+    def script(self) -> str:
+        """SQL that makes the tables again."""
+        return ";\n".join(line for name, t in self.tables.items() for line in (t.create(name), t.insert(name)) if line)
+
+
+def _canonical(unit: Unit | None) -> Unit | None:
+    """One text for one value of a unit column."""
+    return unit if unit is None or isinstance(unit, RowUnit) else (text_of(unit) if str(unit) != "-0.0" else "0.0")

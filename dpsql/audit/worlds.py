@@ -1,0 +1,232 @@
+"""The built-in worlds: small, wild, and with every feature of a policy.
+
+`kinds` has one table of each kind of ownership, all with the same columns; `joins` has tables that are joined, along a
+foreign key and with public ones; `shop` has views, a search for bounds, and MIN and MAX that the policy answers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from dpsql.audit.database import Row, Stored
+from dpsql.audit.values import FIRST, LAST, Values, values_of
+from dpsql.audit.world import World
+from dpsql.policy.model import Column
+
+UNITS = 7
+BUDGET = {"epsilon": 10**6, "delta": "1e-3"}
+Columns = Mapping[str, tuple[str, dict[str, Any]]]
+
+
+def builtin_worlds(seed: int = 0) -> tuple[World, ...]:
+    """One of each, with rows that the seed draws."""
+    rng = random.Random(seed)
+    return kinds(rng), joins(rng), shop(rng)
+
+
+# kinds of ownership ---------------------------------------------------------------------------------------------------
+
+KINDS, SIZES = ("a", "b", "c", "d", "e", "f"), ("s", "m", "l")
+KIND_COLUMNS: Columns = {
+    "x": ("DOUBLE", {"min": -10, "max": 20}),
+    "debt": ("DOUBLE", {"min": -30, "max": -5}),
+    "n": ("INTEGER", {"min": -3, "max": 8}),
+    "amount": ("DECIMAL(10,2)", {"min": 0, "max": 50}),
+    "kind": ("VARCHAR", {"values": list(KINDS)}),
+    "size": ("VARCHAR", {"values": list(SIZES), "nulls": False}),
+    "flag": ("BOOLEAN", {}),
+    "day": ("DATE", {"min": FIRST, "max": LAST}),
+    "seen": ("TIMESTAMP", {"min": FIRST, "max": LAST}),
+    "level": ("INTEGER", {"min": 1, "max": 4, "nulls": False}),
+    "note": ("VARCHAR", {}),
+    "big": ("BIGINT", {}),
+    "huge": ("BIGINT", {"min": -(2**61), "max": 2**61}),
+    "wide": ("DOUBLE", {"min": -1e200, "max": 1e200}),
+    "fine": ("DECIMAL(38,10)", {"min": 0, "max": 1}),
+    "temp": ("FLOAT", {"min": -20, "max": 40}),
+    "mood": ("ENUM('bad', 'fine', 'good')", {"values": ["good", "bad"]}),
+}
+KIND_CONSTRAINTS = {"visits": (), "orders": (), "people": ("PRIMARY KEY (id)",), "members": ()}
+
+
+def kinds_policy(rows: int = 4, groups: int = 3, unit: object = "id") -> dict[str, Any]:
+    """`visits` by row, `orders` by a column or a path, `people` unique by a key, `members` only said to be so."""
+    columns = {name: dict(spec) for name, (_, spec) in KIND_COLUMNS.items()}
+    return {
+        "dataset": "kinds",
+        "budget": BUDGET,
+        "tables": {
+            "visits": {"unit": "row", "columns": columns},
+            "orders": {"unit": unit, "max_rows_per_unit": rows, "max_groups_per_unit": groups, "columns": columns},
+            "people": {"unit": "id", "unique": True, "columns": columns},
+            "members": {"unit": "id", "unique": True, "columns": columns},
+        },
+    }
+
+
+def kinds(rng: random.Random) -> World:
+    """Few units, some far over every bound, that share groups; rows without owner; nothing is obeyed."""
+    units = range(1, UNITS + 1)
+    draw = _drawing(KIND_COLUMNS, rng)
+    orders = [(unit, *draw()) for unit in units for _ in range(rng.choice((1, 2, 4, 5, 12, 25)))]
+    orders += [(None, *draw()) for _ in range(rng.randint(1, 6))]
+    rows: dict[str, list[Row]] = {
+        "people": [(unit, *draw()) for unit in units],
+        "visits": [(None, *draw()) for _ in range(9)],
+        "orders": orders,
+        "members": [(rng.choice([*units, None]), *draw()) for _ in range(14)],
+    }
+    types = {"id": "INTEGER", **{name: type_ for name, (type_, _) in KIND_COLUMNS.items()}}
+    tables = {name: Stored(types, tuple(each), KIND_CONSTRAINTS[name]) for name, each in rows.items()}
+    return World.made("kinds", kinds_policy(), tables)
+
+
+def _drawing(columns: Columns, rng: random.Random) -> Any:
+    made: list[Values] = [values_of(type_, Column(**spec)) for type_, spec in columns.values()]
+    return lambda: tuple(values.wild(rng) for values in made)
+
+
+# joins ----------------------------------------------------------------------------------------------------------------
+
+JOIN_COLUMNS: Columns = {
+    "x": ("DOUBLE", {"min": -5, "max": 10}),
+    "n": ("INTEGER", {"min": 0, "max": 6}),
+    "kind": ("VARCHAR", {"values": ["a", "b", "c"]}),
+    "note": ("VARCHAR", {}),
+    "store": ("VARCHAR", {}),
+}
+PUBLIC: dict[str, Stored] = {
+    "stores": Stored(
+        {"store": "VARCHAR", "region": "VARCHAR", "size": "INTEGER"},
+        (("s1", "north", 1), ("s2", "south", 2), ("s3", "north", 3), ("s4", None, None)),
+        ("PRIMARY KEY (store)",),
+    ),
+    "prices": Stored(
+        {"kind": "VARCHAR", "price": "INTEGER"},
+        (("a", 1), ("a", 3), ("b", 2), (None, 2), ("z", 9), ("b", None)),
+    ),
+}
+
+
+def joins_policy(rows: int = 4, groups: int = 3) -> dict[str, Any]:
+    """`items` belong to whoever owns their order; `stores` and `prices` are public."""
+    columns = {name: dict(spec) for name, (_, spec) in JOIN_COLUMNS.items()}
+    caps = {"max_rows_per_unit": rows, "max_groups_per_unit": groups}
+    return {
+        "dataset": "joins",
+        "budget": BUDGET,
+        "tables": {
+            "people": {"unit": "id", "unique": True, "columns": columns},
+            "orders": {"unit": "id", **caps, "columns": {"oid": {}, **columns}},
+            "items": {"unit": {"oid": "orders.oid"}, **caps, "columns": columns},
+            "visits": {"unit": "row", "columns": columns},
+            "stores": {"public": True},
+            "prices": {"public": True},
+        },
+    }
+
+
+def joins(rng: random.Random) -> World:
+    """Units with rows in some of the tables, and rows, orders and items that nobody owns."""
+    draw, stores = _drawing(JOIN_COLUMNS, rng), ("s1", "s2", "s3", "s4", "s9")
+
+    def row() -> Row:
+        return (*draw()[:-1], rng.choice((*stores, None)))
+
+    rows: dict[str, list[Row]] = {"people": [], "orders": [], "items": [], "visits": [row() for _ in range(8)]}
+    number = 100
+    for unit in (*range(1, UNITS), None):
+        if unit is not None and rng.random() < 0.8:
+            rows["people"].append((unit, *row()))
+        for _ in range(rng.choice((0, 1, 2, 5, 9))):
+            number += 1
+            order = number if rng.random() < 0.85 else None
+            rows["orders"].append((unit, order, *row()))
+            if order is not None:
+                rows["items"] += [(order, *row()) for _ in range(rng.choice((0, 1, 2, 3)))]
+    rows["items"] += [(None, *row()) for _ in range(3)]
+    types = {name: type_ for name, (type_, _) in JOIN_COLUMNS.items()}
+    tables = {
+        "people": Stored({"id": "INTEGER", **types}, tuple(rows["people"]), ("PRIMARY KEY (id)",)),
+        "orders": Stored({"id": "INTEGER", "oid": "BIGINT", **types}, tuple(rows["orders"]), ("UNIQUE (oid)",)),
+        "items": Stored(
+            {"oid": "BIGINT", **types}, tuple(rows["items"]), ("FOREIGN KEY (oid) REFERENCES orders (oid)",)
+        ),
+        "visits": Stored(types, tuple(rows["visits"])),
+        **PUBLIC,
+    }
+    return World.made("joins", joins_policy(), tables)
+
+
+# shop -----------------------------------------------------------------------------------------------------------------
+
+CUSTOMER_COLUMNS: Columns = {
+    "age": ("SMALLINT", {"min": 18, "max": 110, "minmax": "policy"}),
+    "income": ("DECIMAL(12,2)", {"min": 0, "max": 200000}),
+    "region": ("VARCHAR", {"values": ["north", "south", "east"]}),
+}
+BUYING_COLUMNS: Columns = {
+    "amount": ("DOUBLE", {"min": 0, "max": 500}),
+    "pieces": ("INTEGER", {"bounds": "auto"}),
+    "status": ("VARCHAR", {"values": ["paid", "open", "lost"]}),
+    "placed": ("TIMESTAMP", {"min": FIRST, "max": LAST}),
+    "product": ("INTEGER", {"values": {"from": "products.product"}}),
+}
+
+
+def shop_policy() -> dict[str, Any]:
+    """Views, bounds that are searched for, MIN and MAX by the policy, values from a public table."""
+    return {
+        "dataset": "shop",
+        "budget": BUDGET,
+        "defaults": {"max_rows_per_unit": 5, "max_groups_per_unit": 2},
+        "tables": {
+            "customers": {
+                "unit": "id",
+                "unique": True,
+                "columns": {name: dict(spec) for name, (_, spec) in CUSTOMER_COLUMNS.items()},
+            },
+            "buyings": {
+                "unit": {"customer": "customers.id"},
+                "columns": {name: dict(spec) for name, (_, spec) in BUYING_COLUMNS.items()},
+            },
+            "products": {"public": True},
+        },
+        "views": {
+            "paid": "SELECT customer, amount, placed, product FROM buyings WHERE status = 'paid'",
+            "spent": "SELECT customer, count(*) AS buyings, sum(amount) AS total FROM buyings GROUP BY customer",
+        },
+    }
+
+
+def shop(rng: random.Random) -> World:
+    """Customers with too many buyings, buyings of nobody, products that do not exist."""
+    customer, buying = (
+        _drawing(CUSTOMER_COLUMNS, rng),
+        _drawing({k: v for k, v in BUYING_COLUMNS.items() if k != "product"}, rng),
+    )
+    units = range(1, UNITS)
+    bought = [u for u in units for _ in range(rng.choice((0, 1, 3, 6, 14)))] + [None] * 3
+    rows = [(unit, *buying(), rng.choice((1, 2, 3, 4, 9, None))) for unit in bought]
+    tables = {
+        "customers": Stored(
+            {"id": "BIGINT", **_types(CUSTOMER_COLUMNS)}, tuple((u, *customer()) for u in units), ("PRIMARY KEY (id)",)
+        ),
+        "buyings": Stored(
+            {"customer": "BIGINT", **_types(BUYING_COLUMNS)},
+            tuple(rows),
+            ("FOREIGN KEY (customer) REFERENCES customers (id)",),
+        ),
+        "products": Stored(
+            {"product": "INTEGER", "label": "VARCHAR", "price": "DECIMAL(6,2)"},
+            ((1, "pen", "1.20"), (2, "ink", "7.00"), (3, "pad", None), (4, None, "2.50")),
+            ("PRIMARY KEY (product)",),
+        ),
+    }
+    return World.made("shop", shop_policy(), tables)
+
+
+def _types(columns: Columns) -> dict[str, str]:
+    return {name: type_ for name, (type_, _) in columns.items()}
