@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import dpsql
+from dpsql.release import finish
 from dpsql.release.short_texts import with_short_texts
 
 TOO_MUCH = "above the aggregate the query takes more time or memory than there is for it"
@@ -77,3 +78,19 @@ def test_every_function_that_replaces_is_guarded_wherever_it_stands() -> None:
     text = with_short_texts(parse_one("SELECT replace(replace(s, 'a', regexp_replace(s, 'b', 'c')), 'd', 'e')"))
     assert text.upper().count("_REPLACE(") == 3
     assert with_short_texts(parse_one("replace(s, 'a', 'b')")) == "_REPLACE(s, 'a', 'b')"
+
+
+def test_an_answer_with_too_many_values_is_not_held(db: dpsql.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(db.query("SELECT i, s FROM p")) == 2000
+    monkeypatch.setattr(finish, "VALUES", 3999)
+    with pytest.raises(dpsql.ParseError) as ended:
+        db.query("SELECT s, i FROM p")
+    assert ended.value.message == TOO_MUCH
+
+
+def test_the_policys_limits_hold_for_finishing_too_and_are_locked(db: dpsql.Connection) -> None:
+    asked = "SELECT current_setting('max_execution_time'), current_setting('memory_limit')"
+    assert db._finisher._connection.execute(asked).fetchall() == [(1000, "286.1 MiB")]
+    usual = finish.Finisher(db._read_public)
+    assert usual._connection.execute(asked).fetchall() == [(60_000, "1.8 GiB")]
+    usual.close()

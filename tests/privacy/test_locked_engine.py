@@ -81,10 +81,11 @@ def test_nothing_gets_in_or_out_and_no_setting_moves(engine: DuckDBEngine, state
 
 
 def test_the_limits_are_in_force_on_every_cursor(engine: DuckDBEngine) -> None:
-    asked = ["memory_limit", "temp_directory", "lock_configuration", "enable_external_access", "TimeZone"]
+    asked = ["memory_limit", "temp_directory", "lock_configuration", "enable_external_access", "TimeZone",
+             "python_enable_replacements", "autoload_known_extensions", "allow_community_extensions"]  # fmt: skip
     with engine._running() as cursor:
         found = cursor.execute("SELECT " + ", ".join(f"current_setting('{name}')" for name in asked)).fetchall()
-    assert found == [("953.6 MiB", "", True, False, "Etc/UTC")]
+    assert found == [("953.6 MiB", "", True, False, "Etc/UTC", False, False, False)]
 
 
 def test_a_spill_goes_to_a_private_directory_with_a_limit(tmp_path: Path) -> None:
