@@ -49,7 +49,7 @@ from dpsql.search import Searches, before
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check, checks_of
-from dpsql.turns import in_turn
+from dpsql.turns import at_a_multiple, in_turn
 
 if TYPE_CHECKING:
     from dpsql.interfaces.dbapi import Cursor
@@ -159,6 +159,7 @@ class Connection(Pep249Errors):
 
     @in_turn
     @patiently("asking the database")
+    @at_a_multiple(lambda self: self.policy.limits.pad)
     def query(
         self,
         sql: str,

@@ -1,8 +1,9 @@
-"""One thread at a time: what lets threads share a connection (PEP 249's thread safety level 2)."""
+"""When a method runs and returns: one thread at a time (PEP 249's thread safety level 2), at padded times."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -28,3 +29,31 @@ def in_turn(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
             return method(self, *args, **kwargs)
 
     return waited
+
+
+def at_a_multiple(
+    pad: Callable[[S], float | None],
+) -> Callable[[Callable[Concatenate[S, P], R]], Callable[Concatenate[S, P], R]]:
+    """Let a method return, or raise, only when a whole multiple of so many seconds has passed since it was called.
+
+    **Theorem.** Who sees only when the reply comes learns in which bucket the work ended, and no more: nothing at all
+    where the work on both neighbours surely ends in the same bucket. **Proof.** The reply's time is a function of the
+    bucket. **Not promised**: work that ends near the edge of a bucket still shows a little; a busy machine, a shared
+    cache and what other processes see are other channels; a wait ends a little late, by an amount that does not depend
+    on the work. **Checked by** `tests/audit/test_timing.py`.
+    """
+
+    def decorate(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+        @wraps(method)
+        def padded(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            started = time.monotonic()
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                bucket = pad(self)
+                if bucket:
+                    time.sleep((started - time.monotonic()) % bucket)
+
+        return padded
+
+    return decorate

@@ -11,8 +11,8 @@ from dpsql.audit.compare import compare, compare_equal
 from dpsql.audit.grammar.query import Query
 from dpsql.audit.traces import ReleaseTrace, traced
 from dpsql.audit.world import Unit, World
-from dpsql.budget.convert import rho_for
 from dpsql.errors import EngineError, Error
+from dpsql.mechanisms.convert import rho_for
 from dpsql.plan.released import Content
 from dpsql.session import Connection, Prepared
 

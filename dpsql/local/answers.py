@@ -81,7 +81,7 @@ class Answers:
         elif float(before[0][0]) != float(said[0]) or before[0][1] != said[1]:
             raise ProgrammingError(
                 f"{question} was asked before, with epsilon = {before[0][0]} and the values {before[0][1]}",
-                hint='ask it like that again; another question="…" gets another answer, whose epsilon adds to the first',
+                hint='ask it like that again; another question="…" gets another answer, whose epsilon adds up',
             )
 
     def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:

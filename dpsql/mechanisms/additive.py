@@ -107,7 +107,7 @@ def fine_grid(sensitivity: Fraction, scale: float, most: int) -> Fraction:
     if step * 1024 <= sensitivity:
         return step
     halvings = math.frexp(most * float(sensitivity) / scale)[1] - 1
-    return sensitivity / 2 ** max(0, min(10, halvings))
+    return sensitivity / (1 << max(0, min(10, halvings)))
 
 
 def coordinates(touched: int | None) -> int:

@@ -7,8 +7,9 @@ whatever the number of candidates; scale Δ/ε is enough where all scores move i
 + 2D on: its own score fell by at most D and no other rose by more. (If all rise, others rise by at most D and i not
 at all: r + D; if all fall, i falls by at most D: again r + D.) For discrete Laplace P[Z ≥ r + s] ≥ e^(−s/scale)·P[Z ≥
 r] for all r and s ≥ 0. Average over the others.
-**Theorem (utility).** With probability at least 1 − β the winner is worse than the best by at most 2w, where all
-noises lie in [−w, w] with probability 1 − β. **Proof.** best − w ≤ its noisy score ≤ the winner's ≤ winner + w.
+**Theorem (utility).** With probability at least 1 − β the winner is worse than the best by at most a + b, where the
+noise of the best is below −a with probability β/2 at most, and some noise is above b with probability β/2 at most.
+**Proof.** best − a ≤ its noisy score ≤ the winner's ≤ winner + b.
 **Checked by** `tests/unit/mechanisms/test_selection.py`.
 """
 
@@ -24,7 +25,7 @@ import numpy as np
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.additive import fine_grid, least, missed_by_each
 from dpsql.mechanisms.divergence import FiniteLaw
-from dpsql.mechanisms.exact import Number, positive
+from dpsql.mechanisms.exact import Number, positive, probability
 from dpsql.mechanisms.exponential_mechanism import Quality, T, candidates_of, scored
 from dpsql.mechanisms.laplace import LIMIT, DiscreteLaplace
 from dpsql.mechanisms.laplace_mechanism import laplace_noise
@@ -76,7 +77,9 @@ class NoisyMax:
 
     def accuracy(self, beta: float, size: int) -> float:
         """The α with P[the winner of `size` candidates is worse than the best by more than α] ≤ β."""
-        return float(2 * self.noise.reach(missed_by_each(beta, candidates_of(size))) * self.step)
+        below = self.noise.reach(float(probability(beta, "beta")))
+        above = self.noise.reach(2 * missed_by_each(beta / 2, candidates_of(size)))
+        return float((below + above) * self.step)
 
     def epsilon_for(self, alpha: Number, beta: float, size: int) -> float:
         """The least ε for that accuracy: the inverse."""

@@ -44,6 +44,7 @@ from dpsql.policy.scalars import (
     read_size,
     read_values,
     show,
+    to_decimal,
 )
 
 Item = TypeVar("Item")
@@ -331,6 +332,16 @@ def _read_seconds(value: object) -> int | None:
     return None if value is None else read_count(value)
 
 
+def _read_pad(value: object) -> float | None:
+    """A number of seconds above zero, and at most an hour."""
+    if value is None:
+        return None
+    seconds = float(to_decimal(value))  # type: ignore[arg-type]
+    if not 0 < seconds <= 3600:
+        raise ValueError(f"pad = {value} is no number of seconds between 0 and 3600")
+    return seconds
+
+
 Size = Annotated[int | None, BeforeValidator(read_size)]
 
 
@@ -341,6 +352,8 @@ class Limits(_Model):
     delta: Delta = Decimal("0.01")
     max_public_keys: Count = 100_000
     seconds: Annotated[int | None, BeforeValidator(_read_seconds)] = None
+    pad: Annotated[float | None, BeforeValidator(_read_pad)] = None
+
     memory: Size = None
     spill: Size = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,18 @@ def estimate(priced: Priced, source: Source, function: str, noisy: Sequence[Nois
 
 
 def real(priced: Priced, index: int, noisy: Sequence[Noisy]) -> Floats:
-    """A statistic in its own unit."""
-    return noisy[index].astype(np.float64) * step(priced, index)
+    """A statistic in its own unit: the nearest number to so many steps of its grid, rounded once."""
+    grid = _grid(priced, index)
+    return noisy[index].astype(np.float64) * grid.numerator / grid.denominator
 
 
 def step(priced: Priced, index: int) -> float:
     """The size of one step of the noise grid."""
-    return float(priced.bounded.statistics[index].grid * 2 ** priced.noised[index].shift)
+    return float(_grid(priced, index))
+
+
+def _grid(priced: Priced, index: int) -> Fraction:
+    return priced.bounded.statistics[index].grid * Fraction(2) ** priced.noised[index].shift
 
 
 def is_whole(priced: Priced, source: Source, function: str) -> bool:

@@ -15,7 +15,7 @@ from dpsql.engines.base import Engine
 from dpsql.plan.plan import Nested
 from dpsql.release.contents import Contents
 from dpsql.release.finish import Finisher
-from dpsql.release.noise import Released, add_noise, public_table
+from dpsql.release.noise import Released, add_noise, drawn_ahead, public_table
 from dpsql.release.replay import Archive
 from dpsql.release.stored import pack
 
@@ -97,8 +97,9 @@ class Maker:
         if twin is not None:
             work.done[name] = replace(work.done[twin], priced=priced)
             return
+        ahead = drawn_ahead(filled)
         exact = self.engine.run(filled, self.salt, work.contents.by_digest, self.seconds)
-        work.done[name], work.made[mark] = add_noise(filled, exact), name
+        work.done[name], work.made[mark] = add_noise(filled, exact, ahead), name
         if entry is not None:
             about = replace(self.archive.about(filled, alone=name in alone), paid=work.marks[name])
             self.archive.ledger.store(entry, mark, pack(work.done[name]), about)

@@ -4,7 +4,7 @@
 statistic; for private keys those of the keys whose noisy weight reaches the threshold, with fresh noise for every value
 shown; of one cell per key and choice, which the exponential mechanism has chosen; and of one noisy integer per key and
 node of a tree.
-**Proof.** The only uses of `exact` below are `exact + sample`, the comparison of such a sum with the threshold, and
+**Proof.** The only uses of `exact` below are `exact + sample` (each sample is used once, for one release), the comparison of such a sum with the threshold, and
 scores, which only the mechanism reads; keys come from the query and the policy, or have passed the threshold; their
 order is that of the keys.
 **Checked by** `tests/unit/release/test_noise.py`, and a test that names every module that may import `Exact`.
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import log1p, sqrt
+from math import log1p, prod, sqrt
 from statistics import NormalDist
 from typing import Any
 
@@ -61,28 +61,50 @@ class Released:
         return [each * (wider if drawn else 1.0) for each, drawn in zip(self.spread, laplace, strict=True)]
 
 
-def add_noise(priced: Priced, exact: Exact) -> Released:
-    """The released table."""
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Noise that waits for its exact values: an array for each statistic, and for each tree one row per key."""
+
+    statistics: tuple[NDArray[np.int64], ...]
+    trees: tuple[NDArray[np.int64], ...]
+
+
+def drawn_ahead(priced: Priced) -> Drawn | None:
+    """The noise of a release, before the database is asked: where all keys are public their number is.
+
+    Drawing takes a random time; drawn ahead, it tells nothing of the data, whatever was rejected on the way.
+    """
+    if not priced.bounded.public:
+        return None
+    return _draw(priced, prod(len(key.values or ()) for key in priced.bounded.keys))
+
+
+def _draw(priced: Priced, keys: int) -> Drawn:
+    """Fresh noise for so many keys."""
+    statistics = tuple(noised.noise.sample(keys) for noised in priced.noised)
+    grown = zip(priced.bounded.trees, priced.trees, strict=True)
+    trees = [np.array([each.noise.sample(t.nodes) for _ in range(keys)]).reshape(keys, t.nodes) for t, each in grown]
+    return Drawn(statistics, tuple(trees))
+
+
+def add_noise(priced: Priced, exact: Exact, ahead: Drawn | None = None) -> Released:
+    """The released table; with the noise that was drawn ahead for it, if there is any."""
     shown = _shown(priced, exact)
     keys = tuple(exact.keys[i] for i in shown) if shown is not None else exact.keys
-    noisy = []
-    for values, noised in zip(exact.values, priced.noised, strict=True):
-        kept = values if shown is None else values[shown]
-        noisy.append(kept + noised.noise.sample(len(kept)))
     places = np.arange(len(exact.keys)) if shown is None else shown
+    drawn = _draw(priced, len(places)) if ahead is None else ahead
+    noisy = tuple(values[places] + each for values, each in zip(exact.values, drawn.statistics, strict=True))
     chosen = tuple(_choose(priced, exact, each, places) for each in priced.chosen)
-    trees = tuple(
-        _grow(exact, tree, each, places) for tree, each in zip(priced.bounded.trees, priced.trees, strict=True)
-    )
-    return Released(priced, keys, tuple(noisy), chosen=chosen, trees=trees)
-
-
-def _grow(exact: Exact, tree: Tree, noised: Noised, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The noisy nodes of a tree, one row for each of these groups."""
     nodes = [
-        counted(tree, noised.shift, *exact.histograms[tree.histogram].of(int(place))) + noised.noise.sample(tree.nodes)
-        for place in places
+        _nodes(exact, tree, noised, places) for tree, noised in zip(priced.bounded.trees, priced.trees, strict=True)
     ]
+    trees = tuple(exactly + each for exactly, each in zip(nodes, drawn.trees, strict=True))
+    return Released(priced, keys, noisy, chosen=chosen, trees=trees)
+
+
+def _nodes(exact: Exact, tree: Tree, noised: Noised, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The exact nodes of a tree, one row for each of these groups."""
+    nodes = [counted(tree, noised.shift, *exact.histograms[tree.histogram].of(int(place))) for place in places]
     return np.array(nodes, dtype=np.int64).reshape(len(places), tree.nodes)
 
 

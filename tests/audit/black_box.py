@@ -17,7 +17,7 @@ from typing import Any
 
 from planted import half_the_noise
 
-from dpsql.audit.blackbox.audit import LEVEL, Tested, asked, refuted, tested
+from dpsql.audit.blackbox.audit import LEVEL, Verdict, asked, judged, refuted
 from dpsql.audit.blackbox.binomial import Counts
 from dpsql.audit.blackbox.cases import QUERIES, cases
 from dpsql.audit.blackbox.promise import Limit
@@ -35,7 +35,7 @@ def run(out: Path, runs: int, modes: list[bool]) -> None:
                 seconds = perf_counter() - started
             kept = out.with_suffix(f".{'planted' if planted else 'correct'}.{case.name.replace(' ', '_')}.pickle")
             kept.write_bytes(pickle.dumps(seen))
-            tests = tested(case.name, seen)
+            tests = judged(case.name, seen)
             line = {"planted": planted, "case": case.name, "runs": runs, "seconds": seconds}
             with out.open("a") as file:
                 file.write(json.dumps({**line, "tests": [asdict(test) for test in tests]}) + "\n")
@@ -60,12 +60,12 @@ def table(out: Path) -> None:
     print(f"\nqueries: {len(QUERIES)}")
 
 
-def _least(tests: tuple[Tested, ...]) -> float:
+def _least(tests: tuple[Verdict, ...]) -> float:
     return min(test.p for test in tests)
 
 
-def _read(test: dict[str, Any]) -> Tested:
-    return Tested(**{**test, "limit": Limit(**test["limit"]), "counts": Counts(**test["counts"])})
+def _read(test: dict[str, Any]) -> Verdict:
+    return Verdict(**{**test, "limit": Limit(**test["limit"]), "counts": Counts(**test["counts"])})
 
 
 def _lines(out: Path) -> list[dict[str, Any]]:

@@ -98,7 +98,9 @@ def test_over_budget_a_client_reads_a_clear_message(served: Served) -> None:
     with psycopg.connect(served.dsn("bob"), autocommit=True) as db:
         db.execute("SET dpsql.epsilon = 0.8")
         db.execute("SELECT count(*) FROM visits")
-        with pytest.raises(psycopg.errors.ConfigurationLimitExceeded, match="left"):
+        with pytest.raises(
+            psycopg.errors.ConfigurationLimitExceeded, match=r"over the privacy budget: .* left for bob"
+        ):
             db.execute("SELECT avg(minutes) FROM visits")
 
 

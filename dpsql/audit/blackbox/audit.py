@@ -55,7 +55,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class Verdict:
     """An event that was chosen before, and its counts on fresh runs."""
 
     case: str
@@ -77,7 +77,7 @@ class Audited:
 
     case: Case
     runs: int
-    tests: tuple[Tested, ...]
+    tests: tuple[Verdict, ...]
     seconds: float
 
 
@@ -85,7 +85,7 @@ def audit(case: Case, runs: int, told: Callable[[int], None], door: Door | None 
     """Ask both neighbours so many times, through a door, or in this process; then test."""
     started = perf_counter()
     seen = asked(case, runs, told, door)
-    return Audited(case, runs, tested(case.name, seen), perf_counter() - started)
+    return Audited(case, runs, judged(case.name, seen), perf_counter() - started)
 
 
 def asked(case: Case, runs: int, told: Callable[[int], None], door: Door | None = None) -> Seen:
@@ -105,7 +105,7 @@ def _observer(world: World, door: Door | None, stack: ExitStack) -> Observe:
     return through_session(db)
 
 
-def tested(case: str, answers: Seen) -> tuple[Tested, ...]:
+def judged(case: str, answers: Seen) -> tuple[Verdict, ...]:
     """Learn on a quarter of the runs, pick the events on the next, test them on the other half."""
     seen = [[seen_in(each, answers.noisy) for each in side] for side in answers.sides]
     runs = min(map(len, seen))
@@ -120,18 +120,18 @@ def tested(case: str, answers: Seen) -> tuple[Tested, ...]:
     return tuple(_test(case, event, parts[2]) for event in events if event is not None)
 
 
-def _test(case: str, event: Event, fresh: tuple[object, object]) -> Tested:
+def _test(case: str, event: Event, fresh: tuple[object, object]) -> Verdict:
     hits = [event.happened(side) for side in fresh]  # type: ignore[arg-type]
     likelier, other = hits if event.with_unit else hits[::-1]
     counts = Counts(int(np.sum(likelier)), len(likelier), int(np.sum(other)), len(other))
     direction = "with the unit" if event.with_unit else "without the unit"
     p = p_value(counts, event.limit, event.slope)
-    return Tested(case, event.name, direction, event.limit, counts, event.slope, p)
+    return Verdict(case, event.name, direction, event.limit, counts, event.slope, p)
 
 
-def refuted(tests: Sequence[Tested], level: float = LEVEL) -> list[Tested]:
+def refuted(tests: Sequence[Verdict], level: float = LEVEL) -> list[Verdict]:
     """Holm: the smallest p-value against level/m, the next against level/(m − 1), … until one is too large."""
-    found: list[Tested] = []
+    found: list[Verdict] = []
     for place, test in enumerate(sorted(tests, key=lambda test: test.p)):
         if test.p > level / (len(tests) - place):
             break

@@ -152,3 +152,12 @@ def test_answers_from_elsewhere_say_how_they_were_randomised() -> None:
         estimate(["yes", "no"])
     found = estimate(["yes"] * 60 + ["no"] * 40, epsilon=1, values=YES, confidence=0.9)
     assert found.shares["yes"].share == pytest.approx((0.6 - 0.26894) * 2.16395, abs=1e-3)
+
+
+def test_collected_answers_can_be_protected_and_counted_in_sql() -> None:
+    df = people()
+    collected = pd.DataFrame({"smoker": df.dp.randomize("smoker", epsilon=1, values=YES)})
+    frame = collected.dp.protect(unit="row", epsilon=10, values={"smoker": YES}, randomized={"smoker": 1})
+    answer = frame.sql("SELECT rr_count(smoker) AS n FROM df", epsilon=5)
+    assert answer.df().n[0] == pytest.approx(N / 4, abs=5 * 0.96 * N**0.5)
+    assert any("not in the error bars" in note for note in answer.notes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -264,3 +266,10 @@ def test_name_and_shame() -> None:
     """1 − (1−δ)^n: with δ = 1/n somebody is published with probability 1 − 1/e."""
     assert somebody_is_shamed(MILLION, 1e-6) == pytest.approx(1 - 1 / math.e, rel=1e-6)
     assert somebody_is_shamed(MILLION, 1e-9) == pytest.approx(1e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["laplace_mechanism", "gaussian_mechanism", "name_and_shame", "price"])
+def test_the_examples_in_the_docstrings_run(name: str) -> None:
+    tried = doctest.testmod(importlib.import_module(f"dpsql.mechanisms.{name}"))
+    assert tried.attempted > 0
+    assert tried.failed == 0

@@ -1,0 +1,71 @@
+"""Fresh answers of two neighbours are no easier to tell apart than the charge allows, whatever one looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from time import perf_counter
+
+from dpsql.audit.blackbox.audit import LEVEL, Audited, Case, Verdict, audit, refuted
+from dpsql.audit.blackbox.cases import cases
+from dpsql.audit.blackbox.own import own_cases
+from dpsql.audit.outcome import Finding, Outcome, Progress, Series
+from dpsql.audit.settings import Settings
+from dpsql.audit.world import World
+from dpsql.audit.worlds import builtin_worlds
+
+RUNS, LONG_RUNS = 600, 4_000
+SHORT = ("count, Laplace", "average, Laplace", "private keys, Laplace", "median")
+
+
+def check(worlds: Sequence[World], settings: Settings, progress: Progress) -> Outcome:
+    """Made worlds that show a unit most, and the heaviest units of a steward's own; through each door that is given."""
+    started, runs = perf_counter(), LONG_RUNS if settings.long else RUNS
+    built_in = {world.name for world in builtin_worlds()}
+    own = [world for world in worlds if world.name not in built_in]
+    asked = [case for world in own for case in own_cases(world, 20 if settings.long else 4)]
+    asked = asked or list(cases(None if settings.long else SHORT))
+    made = [audit(case, runs, partial(_told, progress, number, len(asked), runs)) for number, case in enumerate(asked)]
+    for name, door in settings.doors.items():
+        case = asked[0]
+        through = Case(f"{case.name}, through {name}", case.world, case.unit, case.sql)
+        made.append(audit(through, min(runs, RUNS), lambda _: None, door))
+    progress(len(asked) * runs, len(asked) * runs)
+    return report(made, perf_counter() - started)
+
+
+def report(made: Sequence[Audited], seconds: float) -> Outcome:
+    """What all audits together show: those that are flagged, and the least that each query costs."""
+    tests = [test for each in made for test in each.tests]
+    level = LEVEL / max(1, len(tests))
+    lows = [(each.case.name, max((_share(test, level) for test in each.tests), default=0.0)) for each in made]
+    figures = (
+        ("queries audited", len(made)),
+        ("runs", sum(2 * each.runs for each in made)),
+        ("flagged", len({test.case for test in refuted(tests)})),
+        ("most of a promise that was seen to be used", max((low for _, low in lows), default=0.0)),
+    )
+    series = Series("least cost seen, as a share of the charge", "query", "share", tuple(lows), 1.0)
+    findings = [Finding(_said(test, level), _sql(made, test)) for test in refuted(tests)]
+    return Outcome("blackbox", figures, tuple(findings), (series,), seconds=seconds)
+
+
+def _share(test: Verdict, level: float) -> float:
+    return test.lower(level) / test.limit.value
+
+
+def _said(test: Verdict, level: float) -> str:
+    counts, limit = test.counts, test.limit
+    name = {"epsilon": "ε", "rho": "ρ"}[limit.kind]
+    return (
+        f"{test.case}: charged {name} = {limit.value:.4g}, costs at least {test.lower(level):.4g}: “{test.event}” was seen "
+        f"{counts.hits} times in {counts.runs} runs {test.direction}, {counts.misses} in {counts.others} otherwise"
+    )
+
+
+def _sql(made: Sequence[Audited], test: Verdict) -> str:
+    return next(each.case.sql for each in made if each.case.name == test.case)
+
+
+def _told(progress: Progress, number: int, of: int, runs: int, done: int) -> None:
+    progress(number * runs + done, of * runs)
