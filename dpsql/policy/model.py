@@ -41,6 +41,7 @@ from dpsql.policy.scalars import (
     read_every,
     read_flag,
     read_name,
+    read_size,
     read_values,
     show,
     to_decimal,
@@ -341,6 +342,9 @@ def _read_pad(value: object) -> float | None:
     return seconds
 
 
+Size = Annotated[int | None, BeforeValidator(read_size)]
+
+
 class Limits(_Model):
     """The most that one query may ask for; inside a policy what is left out is the whole budget."""
 
@@ -349,6 +353,9 @@ class Limits(_Model):
     max_public_keys: Count = 100_000
     seconds: Annotated[int | None, BeforeValidator(_read_seconds)] = None
     pad: Annotated[float | None, BeforeValidator(_read_pad)] = None
+
+    memory: Size = None
+    spill: Size = None
 
 
 class Defaults(_Model):
