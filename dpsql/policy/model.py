@@ -353,7 +353,6 @@ class Limits(_Model):
     max_public_keys: Count = 100_000
     seconds: Annotated[int | None, BeforeValidator(_read_seconds)] = None
     pad: Annotated[float | None, BeforeValidator(_read_pad)] = None
-
     memory: Size = None
     spill: Size = None
 
