@@ -101,9 +101,7 @@ def _rows(release: ReleaseTrace) -> dict[Key, int]:
     return {tuple(f"{type(v).__name__} {v!r}" for v in key): i for i, key in enumerate(release.keys)}
 
 
-def _moved(
-    one: ReleaseTrace, two: ReleaseTrace, statistic: StatisticTrace, other: StatisticTrace
-) -> list[list[int]]:
+def _moved(one: ReleaseTrace, two: ReleaseTrace, statistic: StatisticTrace, other: StatisticTrace) -> list[list[int]]:
     """How far the coordinates of each group moved; in a private group that only one database has, all were zero."""
     size = len(statistic.values) // max(1, len(one.keys))
     groups = [statistic.values[i * size : (i + 1) * size] for i in range(len(one.keys))]

@@ -113,7 +113,9 @@ def _traced(case: Case, one: Connection, two: Connection) -> list[str]:
     return compare(larger, smaller, paid(case.query)).violations
 
 
-def _differs(look: Callable[[Connection, Query], tuple[object, ...]]) -> Callable[[Case, Connection, Connection], list[str]]:
+def _differs(
+    look: Callable[[Connection, Query], tuple[object, ...]],
+) -> Callable[[Case, Connection, Connection], list[str]]:
     def told(case: Case, one: Connection, two: Connection) -> list[str]:
         return differences(look(one, case.query), look(two, case.query))
 

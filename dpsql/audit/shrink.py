@@ -214,7 +214,9 @@ def _branch(node: exp.Expr) -> bool:
 def script(case: Case) -> str:
     """Rows and query as SQL, with what the neighbour lacks."""
     query, named = case.query, case.query.sql.casefold()
-    tables = {n: t for n, t in case.world.tables.items() if t.rows and (n in case.world.owners or n.casefold() in named)}
+    tables = {
+        n: t for n, t in case.world.tables.items() if t.rows and (n in case.world.owners or n.casefold() in named)
+    }
     rows = ";\n".join(_insert(name, table) for name, table in tables.items())
     lacks = "other order, no rows of nobody" if case.kind == ORDER else f"the neighbour lacks {_units(case)}"
     clipped = ", clipped" if query.clipped else ""

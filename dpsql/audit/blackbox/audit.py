@@ -1,9 +1,10 @@
 """One black-box audit: ask, choose events on one half of the runs, test them on the other; and Holm over all tests.
 
 **Theorem.** If every query keeps its promise, the chance that any of them is flagged is at most `level`.
-**Proof.** Runs are independent: each draws fresh noise, replay is off. An event is chosen by the first half of the runs
-only, so on the other half its p-value is valid (`dpsql.audit.blackbox.binomial`). Holm's procedure keeps the chance of
-any false rejection among all tests, of all queries and both directions, at the level, however they depend on each other.
+**Proof.** Runs are independent: each draws fresh noise, replay is off. An event is chosen by the first half of the
+runs only, so on the other half its p-value is valid (`dpsql.audit.blackbox.binomial`). Holm's procedure keeps the
+chance of any false rejection among all tests, of all queries and both directions, at the level, however they depend
+on each other.
 **Checked by** `tests/audit/test_blackbox.py`.
 """
 

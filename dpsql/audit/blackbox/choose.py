@@ -172,5 +172,3 @@ def _ratios(sides: Sequence[NDArray[np.int64]], size: int) -> Floats | None:
     if apart * len(sides[0]) < size:
         return None
     return np.asarray(np.log(shares[0] / shares[1]))
-
-

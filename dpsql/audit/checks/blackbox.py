@@ -58,8 +58,8 @@ def _said(test: Verdict, level: float) -> str:
     counts, limit = test.counts, test.limit
     name = {"epsilon": "ε", "rho": "ρ"}[limit.kind]
     return (
-        f"{test.case}: charged {name} = {limit.value:.4g}, costs at least {test.lower(level):.4g}: “{test.event}” was seen "
-        f"{counts.hits} times in {counts.runs} runs {test.direction}, {counts.misses} in {counts.others} otherwise"
+        f"{test.case}: charged {name} = {limit.value:.4g}, costs at least {test.lower(level):.4g}: “{test.event}” was "
+        f"seen {counts.hits} times in {counts.runs} runs {test.direction}, {counts.misses} in {counts.others} otherwise"
     )
 
 

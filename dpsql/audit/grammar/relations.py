@@ -71,7 +71,9 @@ class Relations:
         if not names:
             return None
         listed = ", ".join((table.scope.unit or "", *names))
-        return Source(f"(SELECT DISTINCT {listed} FROM {table.name}) AS d", table.scope.only((table.scope.unit or "", *names)))
+        return Source(
+            f"(SELECT DISTINCT {listed} FROM {table.name}) AS d", table.scope.only((table.scope.unit or "", *names))
+        )
 
     def some(self, scope: Scope, most: int = 3) -> tuple[str, ...]:
         """Some of the columns."""
@@ -86,7 +88,11 @@ class Relations:
         scope, unit = table.scope, table.scope.unit or ""
         if not scope.numbers:
             return None
-        keys = [rng.choice([*scope.finite, *scope.flags, *scope.levels, *scope.texts] or [unit])] if rng.random() < 0.5 else []
+        keys = (
+            [rng.choice([*scope.finite, *scope.flags, *scope.levels, *scope.texts] or [unit])]
+            if rng.random() < 0.5
+            else []
+        )
         keys = [key for key in keys if key != unit]
         having = rng.choice(("", "", " HAVING count(*) > 1", f" HAVING sum({rng.choice(scope.numbers)}) > 0"))
         number = rng.choice(scope.numbers)
@@ -163,7 +169,9 @@ class Relations:
         rng, scope = self.rng, one.scope.under("p").plus(two.scope.under("q"))
         on = f"p.{left} = q.{right}"
         more = f" AND {self.words.comparison(scope)}" if rng.random() < 0.3 else ""
-        kind = rng.choice(("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN", ",", "USING", "NATURAL"))
+        kind = rng.choice(
+            ("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN", ",", "USING", "NATURAL")
+        )
         if kind in ("SEMI JOIN", "ANTI JOIN"):
             return Source(f"{one.name} AS p {kind} {two.name} AS q ON {on}{more}", one.scope.under("p"))
         if kind == ",":
@@ -199,7 +207,9 @@ class Relations:
     def matched(self) -> Source | None:
         """A private table and a public one."""
         one, two, rng = self.rng.choice(self.private), self.rng.choice(self.public), self.rng
-        pairs = [(a, b) for a in one.scope.names for b in two.scope.names if one.scope.kind_of(a) == two.scope.kind_of(b)]
+        pairs = [
+            (a, b) for a in one.scope.names for b in two.scope.names if one.scope.kind_of(a) == two.scope.kind_of(b)
+        ]
         if not pairs:
             return None
         same = [(a, b) for a, b in pairs if a == b]
@@ -235,7 +245,9 @@ class Relations:
         rng = self.rng
         if self.public and rng.random() < 0.3:
             one, two = rng.choice(self.private), rng.choice(self.public)
-            pairs = [(a, b) for a in one.scope.names for b in two.scope.names if one.scope.kind_of(a) == two.scope.kind_of(b)]
+            pairs = [
+                (a, b) for a in one.scope.names for b in two.scope.names if one.scope.kind_of(a) == two.scope.kind_of(b)
+            ]
             if not pairs:
                 return None, None
             a, b = rng.choice(pairs)
@@ -249,10 +261,17 @@ class Relations:
         more = f" AND {self.words.comparison(both)}" if rng.random() < 0.4 else ""
         exists = f"EXISTS (SELECT 1 FROM {two.name} AS q WHERE q.{right} = p.{left}{more})"
         if rng.random() < 0.5:
-            return rng.choice((exists, exists, f"NOT {exists}", f"({exists} OR {self.words.comparison(one.scope.under('p'))})")), one
+            return rng.choice(
+                (exists, exists, f"NOT {exists}", f"({exists} OR {self.words.comparison(one.scope.under('p'))})")
+            ), one
         if rng.random() < 0.3 and two.scope.numbers and one.scope.numbers:
-            total = rng.choice(("count(*)", f"max(q.{rng.choice(two.scope.numbers)})", f"sum(q.{rng.choice(two.scope.numbers)})"))
-            return f"p.{rng.choice(one.scope.numbers)} > (SELECT {total} FROM {two.name} AS q WHERE q.{right} = p.{left})", one
+            total = rng.choice(
+                ("count(*)", f"max(q.{rng.choice(two.scope.numbers)})", f"sum(q.{rng.choice(two.scope.numbers)})")
+            )
+            return (
+                f"p.{rng.choice(one.scope.numbers)} > (SELECT {total} FROM {two.name} AS q WHERE q.{right} = p.{left})",
+                one,
+            )
         unknown = f" WHERE {right} IS NOT NULL" if rng.random() < 0.5 else self.filtered(two)
         return f"p.{left} {rng.choice(('IN', 'NOT IN'))} (SELECT {right} FROM {two.name}{unknown})", one
 
@@ -264,7 +283,18 @@ class Relations:
             return None
         names = (one.scope.unit or "", *rng.sample(sorted(shared), min(len(shared), rng.randint(1, 4))))
         listed = ", ".join(names)
-        operation = rng.choice(("UNION ALL", "UNION ALL", "UNION ALL BY NAME", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"))
+        operation = rng.choice(
+            (
+                "UNION ALL",
+                "UNION ALL",
+                "UNION ALL BY NAME",
+                "UNION",
+                "INTERSECT",
+                "EXCEPT",
+                "INTERSECT ALL",
+                "EXCEPT ALL",
+            )
+        )
         text = f"(SELECT {listed} FROM {one.name}{self.filtered(one, 0.2)} {operation} SELECT {listed} FROM {two.name}{self.filtered(two)}) AS t"
         return Source(text, one.scope.only(names))
 

@@ -104,7 +104,22 @@ def quoted(name: str) -> str:
     return name if plain and name not in RESERVED else '"' + name.replace('"', '""') + '"'
 
 
-RESERVED = {"order", "group", "select", "from", "where", "table", "user", "all", "desc", "asc", "end", "case", "to", "in"}
+RESERVED = {
+    "order",
+    "group",
+    "select",
+    "from",
+    "where",
+    "table",
+    "user",
+    "all",
+    "desc",
+    "asc",
+    "end",
+    "case",
+    "to",
+    "in",
+}
 
 
 def _known(world: World, name: str, stored: Stored) -> Known:

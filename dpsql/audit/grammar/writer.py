@@ -21,7 +21,12 @@ class Writer:
     """Draws queries over some tables. Some are refused: whoever draws takes the next."""
 
     def __init__(
-        self, rng: random.Random, tables: Sequence[Known], views: Sequence[tuple[str, Scope]] = (), *, pure: bool = False
+        self,
+        rng: random.Random,
+        tables: Sequence[Known],
+        views: Sequence[tuple[str, Scope]] = (),
+        *,
+        pure: bool = False,
     ) -> None:
         self.rng, self.views, self.pure = rng, views, pure
         self.words, self.relations = Expressions(rng), Relations(rng, tables)
@@ -58,7 +63,9 @@ class Writer:
         group = rng.choice((", ".join(keys), ", ".join(str(i + 1) for i in range(len(keys))), "ALL")) if keys else ""
         where = self._where(made)
         tail = f"{f' GROUP BY {group}' if group else ''}{self._above(keys)}"
-        return self.priced(f"{made.lead}SELECT {', '.join([*named, *aggregates])} FROM {made.text}{where}{tail}", len(keys))
+        return self.priced(
+            f"{made.lead}SELECT {', '.join([*named, *aggregates])} FROM {made.text}{where}{tail}", len(keys)
+        )
 
     def _source(self) -> Source:
         if self.views and self.rng.random() < 0.15:
@@ -76,7 +83,9 @@ class Writer:
         rng = self.rng
         if not keys or rng.random() < 0.8:
             return ""
-        return rng.choice((" HAVING count(*) > 2", " ORDER BY a0 DESC", " ORDER BY k0 LIMIT 3", " HAVING count(*) > 0 ORDER BY 1"))
+        return rng.choice(
+            (" HAVING count(*) > 2", " ORDER BY a0 DESC", " ORDER BY k0 LIMIT 3", " HAVING count(*) > 0 ORDER BY 1")
+        )
 
     # aggregates -------------------------------------------------------------------------------------------------------
 
@@ -94,7 +103,14 @@ class Writer:
         """A count, sum or mean."""
         rng, words = self.rng, self.words
         number = words.number(scope) if rng.random() < 0.7 or not scope.numbers else rng.choice(scope.numbers)
-        choices = ["count(*)", f"count({number})", f"sum({number})", f"sum({number})", f"avg({number})", f"avg({number})"]
+        choices = [
+            "count(*)",
+            f"count({number})",
+            f"sum({number})",
+            f"sum({number})",
+            f"avg({number})",
+            f"avg({number})",
+        ]
         choices += [f"count({words.function(scope)[0]})", f"count_if({words.predicate(scope)})"] if scope.names else []
         choices += [f"{rng.choice(('bool_or', 'bool_and'))}({words.predicate(scope)})"] if rng.random() < 0.2 else []
         if scope.names:
@@ -136,8 +152,12 @@ class Writer:
         keys = rng.sample(columns, min(len(columns), rng.choice((1, 2, 2))))
         listed = ", ".join(keys)
         clause = rng.choice((f"ROLLUP ({listed})", f"CUBE ({listed})", f"GROUPING SETS (({listed}), ({keys[0]}), ())"))
-        asked = ", ".join(f"{each} AS a{i}" for i, each in enumerate([self.aggregate(made.scope) for _ in range(rng.choice((1, 2)))]))
-        return self.priced(f"{made.lead}SELECT {listed}, {asked} FROM {made.text}{self._where(made)} GROUP BY {clause}", len(keys))
+        asked = ", ".join(
+            f"{each} AS a{i}" for i, each in enumerate([self.aggregate(made.scope) for _ in range(rng.choice((1, 2)))])
+        )
+        return self.priced(
+            f"{made.lead}SELECT {listed}, {asked} FROM {made.text}{self._where(made)} GROUP BY {clause}", len(keys)
+        )
 
     def several(self) -> Query:
         """Two releases, joined or united, with clauses above them that must not matter."""
@@ -168,7 +188,9 @@ class Writer:
         made = Source(f"{one.name} AS p", scope, test)
         if finite and rng.random() < 0.25:
             released = f"(SELECT {key} AS g, count(*) AS c FROM {two.name} GROUP BY {key}) AS q"
-            made = Source(f"{one.name} AS p JOIN {released} ON p.{key} = q.g", one.scope.under("p"), f"p.{number} > q.c")
+            made = Source(
+                f"{one.name} AS p JOIN {released} ON p.{key} = q.g", one.scope.under("p"), f"p.{number} > q.c"
+            )
         return self.query(made)
 
 

@@ -280,7 +280,7 @@ def _exact(release: Priced, cursor: duckdb.DuckDBPyConnection, statements: Seque
     else:
         assert totals is not None
         exact = _private(release, totals)
-    places = {_identity(key): i for i, key in enumerate(exact.keys)}
+    places = {_identity(key): i for i, key in enumerate(exact.keys)} if bounded.histograms else {}
     histograms = [_weights(bounded, cursor.execute(text), places) for text in statements[split:]]
     return replace(exact, histograms=tuple(histograms))
 
@@ -321,8 +321,9 @@ def _identity(key: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _private(release: Priced, cursor: duckdb.DuckDBPyConnection) -> Exact:
-    rows = cursor.fetchall()
+    """Keys to which nobody gives weight are no candidates: a unit over its cap would only make the answer late."""
     width = len(release.bounded.keys)
+    rows = [row for row in cursor.fetchall() if row[width] > 0]
     rows.sort(key=lambda row: tuple((v is None, v != v, 0 if v != v else v) for v in row[:width]))
     keys = tuple(row[:width] for row in rows)
     statistics = len(release.bounded.statistics)
