@@ -26,7 +26,7 @@ from dpsql.errors import (
 from dpsql.interfaces.accessor import register as _register
 
 if TYPE_CHECKING:
-    from dpsql import audit
+    from dpsql import audit, local, mechanisms
     from dpsql.interfaces.connect import connect
     from dpsql.interfaces.dbapi_types import (
         BINARY,
@@ -59,6 +59,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "connect": ("dpsql.interfaces.connect", "connect"), "Connection": ("dpsql.session", "Connection"),
     "Policy": ("dpsql.policy", "Policy"), "Result": ("dpsql.release.result", "Result"), "audit": ("dpsql.audit", None),
+    "local": ("dpsql.local", None), "mechanisms": ("dpsql.mechanisms", None),
     "Within": ("dpsql.release.target", "Within"), "protect": ("dpsql.interfaces.frame.protection", "protect"),
     "PrivateFrame": ("dpsql.interfaces.frame.frame", "PrivateFrame"),
     "load_ipython_extension": ("dpsql.interfaces.magic", "load_ipython_extension"),
@@ -76,8 +77,8 @@ __all__ = [
     "DatabaseError", "Date", "DateFromTicks", "EngineError", "Error", "IntegrityError", "InterfaceError",
     "InternalError", "LedgerError", "NotSupportedError", "OperationalError", "ParseError", "Policy", "PolicyError",
     "PrivateFrame", "ProgrammingError", "Result", "Time", "TimeFromTicks", "Timestamp", "TimestampFromTicks",
-    "UnboundedColumn", "UnsupportedQuery", "Warning", "Within", "apilevel", "audit", "connect", "paramstyle", "protect",
-    "threadsafety",
+    "UnboundedColumn", "UnsupportedQuery", "Warning", "Within", "apilevel", "audit", "connect", "local", "mechanisms",
+    "paramstyle", "protect", "threadsafety",
 ]  # fmt: skip
 
 

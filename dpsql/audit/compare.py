@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from dpsql.audit.stepwise import Stepwise, extremes
 from dpsql.audit.traces import ReleaseTrace, StatisticTrace
 
 NORMS = ("l0", "linf", "l1", "l2")
@@ -57,15 +58,19 @@ def _compare_release(one: ReleaseTrace, two: ReleaseTrace, paid: Fraction | None
     if not is_private(one) and one.keys != two.keys:
         made.violations.append(f"public keys differ: {one.keys} and {two.keys}")
         return
-    moved = {s.name: _moved(one, two, s, o) for s, o in zip(one.statistics, two.statistics, strict=True)}
-    for statistic in one.statistics:
+    places = _places(one, two)
+    moved: dict[str, list[int]] = {}
+    for statistic, other in zip(one.statistics, two.statistics, strict=True):
         rule = rule_of(one, statistic)
-        if statistic.mechanism == "exponential":
-            _choice(rule, statistic, moved[statistic.name], paid, made)
+        if isinstance(statistic.values, Stepwise) and isinstance(other.values, Stepwise):
+            after = [None if i is None else other.values.groups[i] for i in places]
+            ends = [extremes(a, b) for a, b in zip(statistic.values.groups, after, strict=True) if a != b]
+            _choice(rule, statistic, ends, paid, made)
         else:
-            _measure(rule, statistic, [d for group in moved[statistic.name] for d in group], made)
+            moved[statistic.name] = _moved(len(one.keys), places, statistic, other)
+            _measure(rule, statistic, moved[statistic.name], made)
     for names, l1, l2 in one.joint:
-        together = [d for name in names for group in moved[name] for d in group]
+        together = [d for name in names for d in moved[name]]
         _norms(one.rule, " and ".join(names), together, {"l1": l1, "l2": l2}, made)
     if is_private(one):
         before = _rows(one)
@@ -78,7 +83,7 @@ def rule_of(release: ReleaseTrace, statistic: StatisticTrace) -> str:
         return "choice"
     if statistic.name == "selection":
         return "selection"
-    return "tree" if len(statistic.values) > len(release.keys) else release.rule
+    return "tree" if statistic.name.startswith("tree") else release.rule
 
 
 def rules_of(releases: Traces | None) -> set[str]:
@@ -101,15 +106,23 @@ def _rows(release: ReleaseTrace) -> dict[Key, int]:
     return {tuple(f"{type(v).__name__} {v!r}" for v in key): i for i, key in enumerate(release.keys)}
 
 
-def _moved(one: ReleaseTrace, two: ReleaseTrace, statistic: StatisticTrace, other: StatisticTrace) -> list[list[int]]:
-    """How far the coordinates of each group moved; in a private group that only one database has, all were zero."""
-    size = len(statistic.values) // max(1, len(one.keys))
-    groups = [statistic.values[i * size : (i + 1) * size] for i in range(len(one.keys))]
-    others = [other.values[i * size : (i + 1) * size] for i in range(len(two.keys))]
-    if is_private(one):
-        after, nothing = _rows(two), (0,) * size
-        others = [nothing if (i := after.get(key)) is None else others[i] for key in _rows(one)]
-    return [[v - w for v, w in zip(a, b, strict=True)] for a, b in zip(groups, others, strict=True) if a != b]
+def _places(one: ReleaseTrace, two: ReleaseTrace) -> list[int | None]:
+    """Where each key of one stands in the other; None if a private key is not there."""
+    if not is_private(one):
+        return list(range(len(one.keys)))
+    after = _rows(two)
+    return [after.get(key) for key in _rows(one)]
+
+
+def _moved(keys: int, places: list[int | None], statistic: StatisticTrace, other: StatisticTrace) -> list[int]:
+    """How far each coordinate moved; in a private group that only one database has, all were zero."""
+    values, others = tuple(statistic.values), tuple(other.values)
+    if values == others and None not in places:
+        return [0] * len(values)
+    size = len(values) // max(1, keys)
+    nothing = (0,) * size
+    after = [nothing if i is None else others[i * size : (i + 1) * size] for i in places]
+    return [v - w for v, w in zip(values, (each for group in after for each in group), strict=True)]
 
 
 def _measure(rule: str, statistic: StatisticTrace, moved: Sequence[int], made: Comparison) -> None:
@@ -132,12 +145,15 @@ def _norms(rule: str, name: str, moved: Sequence[int], claims: dict[str, int], m
 
 
 def _choice(
-    rule: str, statistic: StatisticTrace, moved: Sequence[Sequence[int]], paid: Fraction | None, made: Comparison
+    rule: str, statistic: StatisticTrace, ends: Sequence[tuple[int, int]], paid: Fraction | None, made: Comparison
 ) -> None:
-    """No score moves by more than was claimed, nor all groups together by a wider spread than was paid for."""
+    """No score moves by more than was claimed, nor all groups together by a wider spread than was paid for.
+
+    `ends` are the smallest and the largest move in each group that moved.
+    """
     assert statistic.linf is not None
-    most = sum(max(map(abs, group)) for group in moved)
-    spread = sum(max(0, *group) - min(0, *group) for group in moved)
+    most = sum(max(abs(low), abs(high)) for low, high in ends)
+    spread = sum(max(0, high) - min(0, low) for low, high in ends)
     wide = statistic.linf if statistic.name.startswith("mode") else 2 * statistic.linf
     if most > statistic.linf:
         made.violations.append(f"{statistic.name} moved by {most}, claimed {statistic.linf}")

@@ -1,4 +1,4 @@
-"""Small worlds to search in: drawn afresh with each seed, or a few units of the steward's own with one that goes too far."""
+"""Small worlds to search in: drawn afresh with each seed, or a few of the steward's units and one that goes too far."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def drawn(rng: random.Random) -> World:
         world = World.made("kinds", made, world.tables)
     if rng.random() < 0.4:
         world = with_extreme(world, rng) or world
-    return settled(world, rng)
+    return world
 
 
 def part_of(world: World, rng: random.Random) -> World:
@@ -39,7 +39,7 @@ def part_of(world: World, rng: random.Random) -> World:
     rows = [unit for unit in units if isinstance(unit, RowUnit)]
     chosen = {*rng.sample(own, min(len(own), FEW_UNITS)), *rng.sample(rows, min(len(rows), FEW_ROWS))}
     small = world.keeping(lambda owner: owner is None or owner in chosen)
-    return settled(with_extreme(small, rng) or small, rng)
+    return with_extreme(small, rng) or small
 
 
 def settled(world: World, rng: random.Random) -> World:
@@ -72,7 +72,7 @@ def _found(world: World, subject: Subject, rng: random.Random) -> Found:
     return Found(rng.choice((-5, 0)), rng.choice((1, 10)))
 
 
-# a unit that goes too far -----------------------------------------------------------------------------------------------
+# a unit that goes too far ---------------------------------------------------------------------------------------------
 
 
 def with_extreme(world: World, rng: random.Random) -> World | None:
@@ -157,7 +157,7 @@ def _fresh(type_: str, taken: Sequence[Cell], number: int) -> Cell:
 
 
 def neighbours_of(world: World, rng: random.Random, many: int) -> list[tuple[Sequence[Unit], World]]:
-    """Worlds without one unit, and without one row of each table whose rows are units (such tables never meet others)."""
+    """Worlds without one unit, and without one row of each table whose rows are units: such tables never meet."""
     units = world.units()
     own = [unit for unit in units if not isinstance(unit, RowUnit)]
     by_table: dict[str, list[RowUnit]] = {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 Figure = str | int | float
 Progress = Callable[[int, int], None]
@@ -31,7 +32,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one check. It passes if it found nothing."""
+    """The outcome of one check. It passes if it found nothing.
+
+    `saved` is what the check needs to add up the outcomes of parts: plain values, for its own `merged`.
+    """
 
     check: str
     figures: tuple[tuple[str, Figure], ...]
@@ -39,6 +43,7 @@ class Outcome:
     series: tuple[Series, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    saved: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:

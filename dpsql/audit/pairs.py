@@ -11,8 +11,8 @@ from dpsql.audit.compare import compare, compare_equal
 from dpsql.audit.grammar.query import Query
 from dpsql.audit.traces import ReleaseTrace, traced
 from dpsql.audit.world import Unit, World
-from dpsql.budget.convert import rho_for
 from dpsql.errors import EngineError, Error
+from dpsql.mechanisms.convert import rho_for
 from dpsql.plan.released import Content
 from dpsql.session import Connection, Prepared
 
@@ -88,8 +88,8 @@ class Case:
     def other(self) -> World:
         """The other database of the pair."""
         if self.kind == ORDER:
-            return self.world.without_unowned().reordered(random.Random(1))  # noqa: S311
-        return self.world.lacking(self.gone).reordered(random.Random(1))  # noqa: S311
+            return self.world.without_unowned().reordered(random.Random(1))
+        return self.world.lacking(self.gone).reordered(random.Random(1))
 
 
 MOVED, ORDER, SEEN, ANSWERED = "moved", "order", "seen", "answered"

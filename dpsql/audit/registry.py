@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 
 from dpsql.audit import checks
+from dpsql.audit.outcome import Outcome
 from dpsql.audit.settings import Check
 from dpsql.errors import InterfaceError
 from dpsql.policy.names import nearest
@@ -33,3 +36,14 @@ def find(name: str) -> Check:
 def about(name: str) -> str:
     """What a check shows, in one line."""
     return (import_module(f"dpsql.audit.checks.{name}").__doc__ or "").partition("\n")[0]
+
+
+def merge(name: str, outcomes: Sequence[Outcome]) -> Outcome:
+    """The parts of one check together, as the check itself adds them up; else the last one with all findings."""
+    module = import_module(f"dpsql.audit.checks.{name}")
+    seconds = sum(each.seconds for each in outcomes)
+    if len(outcomes) > 1 and hasattr(module, "merged"):
+        made: Outcome = module.merged(outcomes)
+        return replace(made, seconds=seconds)
+    findings = tuple(dict.fromkeys(finding for each in outcomes for finding in each.findings))
+    return replace(outcomes[-1], findings=findings, seconds=seconds)

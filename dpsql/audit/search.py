@@ -14,7 +14,7 @@ from dpsql.audit.compare import compare, compare_equal, rules_of
 from dpsql.audit.constructs import constructs_of, shapes_of
 from dpsql.audit.grammar.query import Query
 from dpsql.audit.grammar.writer import Writer
-from dpsql.audit.neighbourhood import drawn, neighbours_of, part_of
+from dpsql.audit.neighbourhood import drawn, neighbours_of, part_of, settled
 from dpsql.audit.outcome import Finding
 from dpsql.audit.pairs import ANSWERED, MOVED, ORDER, SEEN, Case, answered, differences, paid, prepare, vectors, visible
 from dpsql.audit.shrink import finding_of
@@ -23,7 +23,7 @@ from dpsql.audit.world import Unit, World
 from dpsql.errors import Error
 from dpsql.session import Connection, Prepared
 
-NEIGHBOURS, QUERIES = 6, 40
+NEIGHBOURS, QUERIES, SEARCHED = 6, 40, 2
 LOOKED_AT = 0.15
 """The share of queries whose plan, text and answer are compared as well."""
 
@@ -40,9 +40,10 @@ class Neighbourhood:
 
 def run_block(seed: int, number: int, own: Sequence[World] = (), queries: int = QUERIES) -> Tally:
     """One block: over the built-in worlds, or over parts of the steward's own."""
-    rng = random.Random(f"{seed} {number}")  # noqa: S311
+    rng = random.Random(f"{seed} {number}")
     world = part_of(rng.choice(own), rng) if own else drawn(rng)
-    return examine(world, rng, queries)
+    tally = examine_searches(world, rng) if world.policy.searched() else Tally()
+    return tally if tally.findings else tally.plus(examine(settled(world, rng), rng, queries))
 
 
 def examine(world: World, rng: random.Random, queries: int = QUERIES, neighbours: int = NEIGHBOURS) -> Tally:
@@ -56,6 +57,22 @@ def examine(world: World, rng: random.Random, queries: int = QUERIES, neighbours
             if taken is None or tally.findings:
                 break
             _compare(taken[0], taken[1], where, tally, rng)
+    return tally
+
+
+def examine_searches(world: World, rng: random.Random) -> Tally:
+    """The private searches for bounds that the policy leaves open: they are releases like any other."""
+    tally = Tally()
+    with ExitStack() as stack:
+        where = _opened(world, rng, SEARCHED, stack)
+        for subject in world.policy.searched():
+            prepared = Prepared(str(subject), *where.whole.searches.search(subject), ())
+            whole, _ = vectors(where.whole, prepared)
+            for gone, database in where.neighbours:
+                made = compare(whole, vectors(database, prepared)[0])
+                tally.add(rules_of(whole), ["private search"], made)
+                said = f"a search for {subject}, without {gone}: "
+                tally.findings += [Finding(said + each, world.script()) for each in made.violations]
     return tally
 
 

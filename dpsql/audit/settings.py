@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dpsql.audit.outcome import Outcome, Progress
@@ -18,14 +19,20 @@ Door = Callable[[World], AbstractContextManager[Ask]]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How much to try, with which seed, and which part of it: the parts of one seed never overlap."""
+    """How much to try, with which seed, and which part of it: the parts of one seed never overlap.
+
+    `own` says that the worlds are the steward's, not the built-in ones, which a check may draw afresh. `resume` names a
+    file in which a long check notes what is done, and reads what was.
+    """
 
     seed: int = 0
     pairs: int = 5_000
     long: bool = False
     part: int = 1
     parts: int = 1
-    resume: str | None = None
+    jobs: int = 1
+    own: bool = False
+    resume: Path | None = None
     doors: Mapping[str, Door] = field(default_factory=dict)
 
 

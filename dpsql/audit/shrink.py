@@ -102,7 +102,7 @@ def _with(world: World, name: str, *, rows: tuple[tuple[object, ...], ...]) -> W
     return replace(world, tables={**world.tables, name: Stored(stored.columns, rows, stored.constraints)})
 
 
-# the query --------------------------------------------------------------------------------------------------------------
+# the query ------------------------------------------------------------------------------------------------------------
 
 
 def _shorter(case: Case, bad: Bad) -> Case:
@@ -208,7 +208,7 @@ def _branch(node: exp.Expr) -> bool:
     return True
 
 
-# the report -------------------------------------------------------------------------------------------------------------
+# the report -----------------------------------------------------------------------------------------------------------
 
 
 def script(case: Case) -> str:

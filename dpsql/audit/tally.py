@@ -10,6 +10,7 @@ from typing import Any
 from dpsql.audit.compare import Comparison
 from dpsql.audit.outcome import Finding
 
+COUNTERS = ("pairs", "touched", "tried", "mattered", "counted")
 MOST = 20
 """How many findings are kept."""
 
@@ -55,12 +56,15 @@ class Tally:
 
     def saved(self) -> dict[str, Any]:
         """As plain values."""
-        return asdict(self)
+        counters = {name: dict(getattr(self, name)) for name in COUNTERS}
+        return {
+            **counters, "ratios": self.ratios, "reached": self.reached, "findings": [asdict(f) for f in self.findings],
+        }  # fmt: skip
 
     @classmethod
     def loaded(cls, saved: Mapping[str, Any]) -> Tally:
         """From plain values."""
-        counters = {name: Counter(saved[name]) for name in ("pairs", "touched", "tried", "mattered", "counted")}
+        counters = {name: Counter(saved[name]) for name in COUNTERS}
         findings = [Finding(**each) for each in saved["findings"]]
         return cls(**counters, ratios=dict(saved["ratios"]), reached=dict(saved["reached"]), findings=findings)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpsql.audit.stepwise import Stepwise
 from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Value
 from dpsql.release.contents import Contents
@@ -16,7 +17,7 @@ from dpsql.sensitivity.choice import scored
 from dpsql.sensitivity.tree import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from decimal import Decimal
 
     from dpsql.budget.allocate import Chosen, Priced
@@ -30,7 +31,7 @@ class StatisticTrace:
     """One vector before noise; values and claims count steps of `grid`."""
 
     name: str
-    values: tuple[int, ...]
+    values: Sequence[int]
     l0: int | None
     linf: int | None
     l1: int | None
@@ -169,11 +170,9 @@ def _release(db: Connection, priced: Priced, salt: bytes, contents: Contents) ->
         for share, _ in bounded.shares
         if len(share) > 1
     )
-    best = [np.array(each.values, dtype=object).reshape(groups, -1) for each in scores] if groups else []
-    cells = tuple(np.array([row.argmin() for row in table], dtype=np.int64) for table in best)
-    shown = Released(
-        priced, exact.keys, exact.values, chosen=cells or (np.zeros(0, np.int64),) * len(scores), trees=nodes
-    )
+    steps = [each.values for each in scores if isinstance(each.values, Stepwise)]
+    cells = tuple(np.array([each.best(place) for place in range(groups)], dtype=np.int64) for each in steps)
+    shown = Released(priced, exact.keys, exact.values, chosen=cells, trees=nodes)
     return ReleaseTrace(bounded.rule, exact.keys, tuple(statistics), joint), shown
 
 
@@ -183,10 +182,8 @@ def _scores(priced: Priced, chosen: Chosen, weights: Weights, groups: int) -> St
     Over all keys together the largest moves add up to no more than that.
     """
     histogram = priced.bounded.histograms[chosen.choice.histogram]
-    values: list[int] = []
-    for place in range(groups):
-        runs = scored(chosen.choice, chosen.law, histogram.grid.cells, *weights.of(place))
-        values += np.repeat(runs.scores, runs.sizes).tolist()
+    runs = [scored(chosen.choice, chosen.law, histogram.grid.cells, *weights.of(place)) for place in range(groups)]
+    values = Stepwise(tuple((tuple(each.scores.tolist()), tuple(each.sizes.tolist())) for each in runs))
     linf, grid = chosen.choice.sensitivity(histogram.most), Fraction(1, chosen.choice.parts * histogram.one)
     name = chosen.choice.name
-    return StatisticTrace(name, tuple(values), None, linf, None, None, grid, "exponential", chosen.law.scale)
+    return StatisticTrace(name, values, None, linf, None, None, grid, "exponential", chosen.law.scale)

@@ -13,9 +13,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsql.audit.database import Cell, Stored, load, text_of
+from dpsql.budget import open_ledger
+from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.policy import Policy, load_policy
 from dpsql.policy.model import ForeignKey
-from dpsql.session import Connection, connect
+from dpsql.session import Connection
 
 if TYPE_CHECKING:
     import os
@@ -134,8 +136,9 @@ class World:
 
     def open(self, *, steward: bool = False, analyst: str | None = None) -> Connection:
         """A connection to a copy of its own: a ledger in memory, a budget that never ends, replay off."""
-        raw = load(self.tables)
-        return connect(raw, policy=self.endless, ledger=":memory:", steward=steward, analyst=analyst)
+        engine, ledger = DuckDBEngine(load(self.tables), still=True), open_ledger(":memory:", self.policy.dataset)
+        name = None if steward else analyst or "analyst"
+        return Connection(engine, self.endless, ledger, name, steward=steward)
 
     @cached_property
     def endless(self) -> Policy:

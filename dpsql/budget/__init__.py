@@ -2,11 +2,11 @@
 
 from dpsql.budget.account import About, Charged, ErrorBar, Ledger, LogEntry, Relative, Request, Standing, Stored
 from dpsql.budget.accountant import Caps, Limits, Spent, admits, limits, more_like, remaining, spent_as
-from dpsql.budget.convert import delta_for, epsilon_for, rho_for
 from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
-from dpsql.budget.exact import UNIT, Number, exact
 from dpsql.budget.ledger import SqliteLedger, open_ledger
-from dpsql.budget.price import laplace_rho, pure_rho
+from dpsql.mechanisms.convert import delta_for, epsilon_for, rho_for
+from dpsql.mechanisms.exact import UNIT, Number, exact
+from dpsql.mechanisms.price import laplace_rho, pure_rho
 
 __all__ = [
     "FREE",

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from dpsql.budget.convert import epsilon_for, rho_for
 from dpsql.budget.event import FREE, Charge, Cost
-from dpsql.budget.exact import UNIT, Number, exact, float_down, float_up, positive, probability, units_down
-from dpsql.budget.price import pure_rho
 from dpsql.budget.window import known_window
+from dpsql.mechanisms.convert import epsilon_for, rho_for
+from dpsql.mechanisms.exact import UNIT, Number, exact, float_down, float_up, positive, probability, units_down
+from dpsql.mechanisms.price import pure_rho
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from dpsql.budget.accountant import Caps, Spent, admits, limits, remaining
 from dpsql.budget.event import Charge, Cost
-from dpsql.budget.exact import UNIT, digits_down, exact
 from dpsql.errors import BudgetExceeded
+from dpsql.mechanisms.exact import UNIT, digits_down, exact
 
 
 class Account(NamedTuple):
@@ -28,7 +28,9 @@ def admit(charge: Charge, cost: Cost, accounts: list[Account]) -> None:
     if not refusing:
         return
     left = "; ".join(f"left for {account.name}: {_left(charge, cost, account)}" for account in accounts)
-    refusal = BudgetExceeded(f"this query costs {cost}; {left}", hint=_hint(charge, cost, refusing))
+    refusal = BudgetExceeded(
+        f"over the privacy budget: this query costs {cost}; {left}", hint=_hint(charge, cost, refusing)
+    )
     refusal.fits = _fits(charge, cost, refusing)
     raise refusal
 

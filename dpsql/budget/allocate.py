@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 
-from dpsql.budget.convert import epsilon_for, rho_for
 from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
-from dpsql.budget.exact import exact, float_down
-from dpsql.budget.price import laplace_rho
 from dpsql.errors import UnsupportedQuery
-from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, Noise, threshold
+from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw, Noise, threshold
+from dpsql.mechanisms.convert import epsilon_for, rho_for
+from dpsql.mechanisms.exact import exact, float_down
+from dpsql.mechanisms.price import laplace_rho
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.choice import Choice
 from dpsql.sensitivity.claim import Claim
@@ -44,7 +44,7 @@ class Chosen:
     """How one choice is made: `law` over scores whose moves by one unit differ by at most `spread`."""
 
     choice: Choice
-    law: Exponential
+    law: ExponentialLaw
     spread: int
 
 
@@ -209,7 +209,7 @@ def _chosen(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) ->
     for choice, each in zip(release.choices, portions, strict=False):
         epsilon = each if mechanism == "laplace" else _root(8 * each)
         spread = choice.spread(release.histograms[choice.histogram].most)
-        made.append(Chosen(choice, Exponential.for_epsilon(spread, epsilon), spread))
+        made.append(Chosen(choice, ExponentialLaw.for_epsilon(spread, epsilon), spread))
     return tuple(made)
 
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from dpsql.budget.accountant import Caps, Spent
 from dpsql.budget.chain import ROOT, Row, link
 from dpsql.budget.event import Charge
-from dpsql.budget.exact import exact
 from dpsql.budget.window import begins, stricter
 from dpsql.errors import LedgerError
+from dpsql.mechanisms.exact import exact
 
 Whose = tuple[str | None, str | None]
 """An account: an analyst's (ana, None), that of one of their purposes (ana, research), or everyone's (None, None)."""

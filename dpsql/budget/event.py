@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpsql.budget.exact import Number, exact, positive, probability, units_up
-from dpsql.budget.price import pure_rho
 from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.exact import Number, exact, positive, probability, units_up
+from dpsql.mechanisms.price import pure_rho
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dpsql.budget.exact import digits_down, digits_up
 from dpsql.budget.status import Account, BudgetStatus
 from dpsql.html import bar, element, listed, page, text
+from dpsql.mechanisms.exact import digits_down, digits_up
 
 
 def budget_html(status: BudgetStatus) -> str:

@@ -9,9 +9,9 @@ from math import sqrt
 
 from dpsql.budget.account import Charged, Standing
 from dpsql.budget.accountant import Spent, more_like, remaining, spent_as
-from dpsql.budget.convert import rho_for
 from dpsql.budget.event import Cost
-from dpsql.budget.exact import UNIT, Number, digits_down, digits_up, exact, float_down
+from dpsql.mechanisms.convert import rho_for
+from dpsql.mechanisms.exact import UNIT, Number, digits_down, digits_up, exact, float_down
 
 
 @dataclass(frozen=True, slots=True)

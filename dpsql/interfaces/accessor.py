@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Accessor:
-    """`df.dp.protect(…)` makes a private frame of a data frame."""
+    """`df.dp.protect(…)` makes a private frame of a data frame; `df.dp.randomize(…)` randomises answers."""
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
@@ -21,6 +21,12 @@ class Accessor:
         from dpsql.interfaces.frame.protection import protect
 
         return protect(self._frame, **declared)
+
+    def randomize(self, column: str, **how: Any) -> Any:
+        """Each person's answer, randomised at the source: see `dpsql.local`."""
+        from dpsql.interfaces.frame.randomize import randomize
+
+        return randomize(self._frame, column, **how)
 
     def __repr__(self) -> str:
         return 'df.dp.protect(unit="user_id", epsilon=3, bounds={"age": (18, 110)}) makes a private frame'

@@ -3,64 +3,156 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpsql.interfaces.terminal import problems, screen
+from dpsql.errors import InterfaceError
+from dpsql.interfaces.terminal import printable, problems, screen
 
 if TYPE_CHECKING:
     from dpsql.audit import Outcome, Settings, World
+    from dpsql.audit.outcome import Progress
+    from dpsql.audit.report import Report
+    from dpsql.audit.settings import Door
+
+SHORT, LONG = 5_000, 1_000_000
 
 
 def audit(
-    db: Annotated[
-        Path | None, typer.Argument(metavar="[DB]", help="Your own database; default: the built-in worlds.")
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[DB | merge REPORT…]",
+            help="Your own database; default: the built-in worlds. Or `merge`, and the JSON reports of parts.",
+        ),
     ] = None,
     policy: Annotated[
         Path | None, typer.Option("--policy", metavar="FILE", help="The policy; default: policy.yaml beside DB.")
     ] = None,
-    check: Annotated[list[str] | None, typer.Option("--check", metavar="NAME", help="Only these checks.")] = None,
-    pairs: Annotated[int | None, typer.Option("--pairs", help="How many neighbouring pairs are compared.")] = None,
+    check: Annotated[
+        list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check (may be repeated).")
+    ] = None,
+    pairs: Annotated[
+        int | None, typer.Option("--pairs", min=1, help="How many neighbouring pairs are compared.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed, for other worlds and queries.")] = 0,
-    long: Annotated[bool, typer.Option("--long/--short", help="A million pairs; default: five thousand.")] = False,
+    long: Annotated[bool, typer.Option("--long/--short", help=f"{LONG:,} pairs in place of {SHORT:,}.")] = False,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="FILE", help="Note here what is done, and go on from it.")
+    ] = None,
+    part: Annotated[str, typer.Option("--part", metavar="i/n", help="One of n parts, for n machines.")] = "1/1",
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="So many processes.")] = 1,
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write a report for programs.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page for people.")] = None,
 ) -> None:
-    """For the steward: attack the promise of this policy and database, or of the built-in worlds."""
+    """For the steward: attack the promise of a policy and database, or of the built-in worlds."""
     from dpsql.audit import Settings
-    from dpsql.audit.registry import names
 
-    settings = Settings(seed=seed, pairs=pairs or (1_000_000 if long else 5_000), long=long)
-    outcomes = run(_worlds(db, policy, seed), settings, check or names())
-    for outcome in outcomes:
-        screen().print(f"{outcome.check}: {'passed' if outcome.passed else 'FAILED'}")
-    if not all(outcome.passed for outcome in outcomes):
+    if given and given[0] == "merge":
+        report = _merged([Path(each) for each in given[1:]])
+    else:
+        number, parts = _part(part)
+        settings = Settings(
+            seed, pairs or (LONG if long else SHORT), long, number, parts, jobs, bool(given), resume, _doors()
+        )
+        report = _run(Path(given[0]) if given else None, policy, settings, check)
+    if json is not None:
+        json.write_text(report.json(), encoding="utf-8")
+    if html is not None:
+        html.write_text(report.html(), encoding="utf-8")
+    _show(report)
+    if not report.passed:
         raise typer.Exit(1)
 
 
-def _worlds(db: Path | None, policy: Path | None, seed: int) -> Sequence[World]:
+def _run(db: Path | None, policy: Path | None, settings: Settings, checks: Sequence[str] | None) -> Report:
     from dpsql.audit import World, builtin_worlds
+    from dpsql.audit.registry import names
+    from dpsql.audit.report import Report
 
-    return builtin_worlds(seed) if db is None else [World.of(db, policy or db.parent / "policy.yaml")]
+    worlds: Sequence[World] = (
+        builtin_worlds(settings.seed) if db is None else [World.of(db, policy or db.parent / "policy.yaml")]
+    )
+    outcomes = run(worlds, settings, checks or names())
+    subject = "the built-in worlds" if db is None else worlds[0].policy.dataset
+    part = f", part {settings.part} of {settings.parts}" if settings.parts > 1 else ""
+    return Report(subject, f"{settings.pairs:,} pairs asked for, seed {settings.seed}{part}", tuple(outcomes))
 
 
 def run(worlds: Sequence[World], settings: Settings, checks: Sequence[str]) -> list[Outcome]:
     """Each check in turn, with a bar that shows how far it is."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
     from dpsql.audit.registry import find
 
-    found = {name: find(name) for name in checks}
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} of {task.total:,.0f}"))
     outcomes = []
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=problems(), transient=True) as bar:
-        for name, check in found.items():
-            task, began = bar.add_task(name, total=1), time.monotonic()
-
-            def progress(done: int, total: int, task: object = task) -> None:
-                bar.update(task, completed=done, total=max(1, total))  # type: ignore[arg-type]
-
+    for name, check in {name: find(name) for name in checks}.items():
+        began = time.monotonic()
+        with _bar(name) as progress:
             outcomes.append(replace(check(worlds, settings, progress), seconds=time.monotonic() - began))
     return outcomes
+
+
+@contextmanager
+def _bar(name: str) -> Iterator[Progress]:
+    """A bar on standard error; nothing where that is no terminal."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} of {task.total:,.0f}"))
+    console = problems()
+    with Progress(
+        *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    ) as bar:  # fmt: skip
+        task = bar.add_task(name, total=1)
+        yield lambda done, total: bar.update(task, completed=done, total=max(1, total))
+
+
+def _part(said: str) -> tuple[int, int]:
+    number, slash, parts = said.partition("/")
+    if not (slash and number.isdigit() and parts.isdigit() and 1 <= int(number) <= int(parts)):
+        raise typer.BadParameter("write it as 1/2 for the first of two parts", param_hint="--part")
+    return int(number), int(parts)
+
+
+def _doors() -> dict[str, Door]:
+    """The interfaces through which checks may ask."""
+    return {}
+
+
+def _merged(files: Sequence[Path]) -> Report:
+    from dpsql.audit.report import Report, merged
+
+    if not files:
+        raise InterfaceError("there is nothing to merge", hint="dpsql audit merge one.json two.json")
+    try:
+        return merged([Report.read(file.read_text(encoding="utf-8")) for file in files])
+    except OSError as problem:
+        raise InterfaceError(f"{problem.filename} cannot be read", hint="check the path") from problem
+
+
+def _show(report: Report) -> None:
+    """Verdicts and figures, then what was found with what shows it again."""
+    from rich.text import Text
+
+    from dpsql.audit.report import shown
+    from dpsql.interfaces.show import cell, new_table
+
+    out = screen()
+    for outcome in report.outcomes:
+        said = ("passed", "bold green") if outcome.passed else ("FAILED", "bold red")
+        out.print(Text.assemble((outcome.check, "bold"), "  ", said, (f"  {outcome.seconds:,.1f} s", "dim")))
+        table = new_table(show_header=False)
+        for name, value in outcome.figures:
+            table.add_row(cell(f"  {name}"), cell(shown(value)))
+        out.print(table)
+        for note in outcome.notes:
+            out.print(Text(f"  {printable(note)}", style="dim"))
+        for finding in outcome.findings:
+            out.print(Text(f"✗ {printable(finding.what)}", style="red"), soft_wrap=True)
+            out.print(Text(printable(finding.again)), soft_wrap=True)
+    verdict = "nothing was found" if report.passed else "THE PROMISE WAS BROKEN: see ✗ above"
+    out.print(Text(verdict, style="bold green" if report.passed else "bold red"))

@@ -8,11 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from dpsql.budget.exact import digits_down
 from dpsql.errors import Error, InterfaceError
 from dpsql.interfaces.demo_data import CUSTOMERS, ORDERS, POLICY, Shop, make_shop
 from dpsql.interfaces.show import answer_table, budget_table, cell, column_cells, error_bars, new_table, price
 from dpsql.interfaces.terminal import complaint, waiting
+from dpsql.mechanisms.exact import digits_down
 from dpsql.release.numbers import as_precise_as, numeric
 
 if TYPE_CHECKING:

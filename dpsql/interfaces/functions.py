@@ -40,4 +40,4 @@ def _aggregates() -> list[str]:
         if name not in REFUSED_AGGREGATES:
             names.add("count_if(…)" if kind is exp.CountIf else f"{name}(x)")
     composed = [f"{name}(x)" for name in dict.fromkeys(SPREADS.values())] + [f"{name}(y, x)" for name in PAIRS.values()]
-    return [*sorted(names), *composed, "bool_or(…)", "bool_and(…)", "… FILTER (WHERE …)"]
+    return [*sorted(names), *composed, "rr_count(x[, value])", "bool_or(…)", "bool_and(…)", "… FILTER (WHERE …)"]

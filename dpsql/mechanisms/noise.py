@@ -40,6 +40,10 @@ class Noise(ABC):
     def variance(self) -> float:
         """E[Z²]."""
 
+    @abstractmethod
+    def loss(self, z: int, shift: int) -> Fraction:
+        """log(P[Z = z − shift] / P[Z = z]), exactly: what the output z tells of a shift."""
+
     def sample(self, n: int) -> NDArray[np.int64]:
         """Independent exact draws, n of them.
 
@@ -63,14 +67,17 @@ class Noise(ABC):
 
     @lru_cache(maxsize=1024)  # noqa: B019 (laws are small values)
     def half_width(self, confidence: float) -> int:
-        """The smallest w with P[|Z| <= w] >= confidence, for 0 < confidence < 1.
+        """The smallest w with P[|Z| <= w] >= confidence, for 0 < confidence < 1."""
+        if not 0 < confidence < 1:
+            raise InternalError(f"a confidence lies strictly between 0 and 1, not at {confidence}")
+        return self.reach(1 - confidence)
+
+    def reach(self, missed: float) -> int:
+        """The smallest w with P[|Z| > w] <= missed, for 0 < missed < 1.
 
         By symmetry P[|Z| > w] = 2·P[Z > w]. Since `tail` is an upper bound, the coverage is never less; a tie
         within one part in 10**12 goes to the wider side.
         """
-        if not 0 < confidence < 1:
-            raise InternalError(f"a confidence lies strictly between 0 and 1, not at {confidence}")
-        missed = 1 - confidence
         return smallest(lambda w: 2 * self.tail(w + 1) <= missed)
 
 

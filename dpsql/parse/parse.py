@@ -20,6 +20,10 @@ DIALECTS = ("duckdb", "postgres")
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 
+RR_COUNT = "rr_count"
+"""The one aggregate that is dpsql's own: see `dpsql.plan.responses`."""
+
+
 def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "duckdb") -> exp.Query:
     """The syntax tree of one read-only query, with the parameters' values as literals in it.
 
@@ -54,6 +58,10 @@ def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "
     if not isinstance(statement, exp.Query) or isinstance(statement, exp.Subquery):
         raise _wrong_kind(statement)
     _join_constants(statement)
+    for call in [c for c in statement.find_all(exp.Anonymous) if c.name.lower() == RR_COUNT]:
+        counted = exp.AnonymousAggFunc(this=RR_COUNT, expressions=call.expressions)
+        counted.meta.update(call.meta)
+        call.replace(counted)
     if dialect == "postgres":
         in_duckdb(statement)
     for call in list(statement.find_all(exp.Anonymous)):

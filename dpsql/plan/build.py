@@ -332,7 +332,8 @@ class _Builder:
         grouped = node.args.get("group") is not None
         singles = all(isinstance(made, Open) and made.key == () for _, _, made in sources)
         alone = not grouped and (singles or any(map(has_aggregate, node.expressions)))
-        return Open(node, tuple(outputs), below=below, key=() if alone else grouped_places(node))
+        known = {fold(output.name) for _, output in columns}
+        return Open(node, tuple(outputs), below=below, key=() if alone else grouped_places(node, known))
 
     def _public_rows(self, node: exp.Select, sources: Sequence[FromItem], ctes: Mapping[str, Made]) -> Relation | None:
         """A SELECT over public tables as a relation below an aggregate; None if it does more than filter and compute.
@@ -421,6 +422,7 @@ class _Builder:
         row = name if top and node.args.get("distinct") is None else None
         if row is not None:
             finishing.append("expressions", exp.alias_(exp.column(ROW, table=name), "_row", quoted=True))
+        self.notes += group.notes
         family = made_family(name, releases, keys)
         for number, (release, chosen) in enumerate(zip(releases, sets, strict=True)):
             place = keys.sets.index(chosen)

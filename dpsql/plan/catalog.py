@@ -14,6 +14,7 @@ from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Column as Reference
 from dpsql.expressions.expression import Value
 from dpsql.expressions.types import Kind, Type, from_engine
+from dpsql.mechanisms import RandomizedResponse
 from dpsql.plan.ownership import Facts, Schema, labels_of, path_to_unit, stored_column, unverified
 from dpsql.plan.public import NoPublicData, PublicData
 from dpsql.plan.relation import HIDDEN, UNIT, Field, PublicScan, Scan
@@ -217,7 +218,8 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
         if spec.values_from is not None:
             domain = intersect(domain, _referred(f"{name}.{stored_name}", spec, type_, policy, schema, public))
         attribute = owner == UNIT or single
-        fields.append(Field(stored_name, type_, domain, attribute, owner, ends=_ends(spec, type_)))
+        response = _response(f"{name}.{stored_name}", spec, type_)
+        fields.append(Field(stored_name, type_, domain, attribute, owner, ends=_ends(spec, type_), response=response))
     rows = 1 if declared.by_row else policy.rows_per_unit(name)
     unique = tuple(f.name for f in fields if fold(f.name) in keys)
     owners = path[-1].table if path else name
@@ -249,6 +251,17 @@ def _ends(spec: Column, type_: Type) -> tuple[Value, Value] | None:
     if spec.minmax is None or spec.min is None or spec.max is None:
         return None
     return _as_kind(spec.min, type_), _as_kind(spec.max, type_)
+
+
+def _response(where: str, spec: Column, type_: Type) -> RandomizedResponse | None:
+    """How the answers in a column were randomised at the source, if they were."""
+    if spec.randomized is None:
+        return None
+    if spec.values is None and type_.kind is not Kind.BOOLEAN:
+        raise PolicyError(
+            f"tables.{where}: randomised answers are among listed values", hint="add `values: [yes, no]` to the column"
+        )
+    return RandomizedResponse(spec.randomized.epsilon, spec.values or (True, False))
 
 
 def _referred(where: str, spec: Column, type_: Type, policy: Policy, schema: Schema, public: PublicData) -> Domain:

@@ -23,6 +23,7 @@ from dpsql.plan.choosing import argument_of, chooses, is_choosing, separated, to
 from dpsql.plan.moments import composed
 from dpsql.plan.plan import Bar
 from dpsql.plan.relation import Aggregate
+from dpsql.plan.responses import response_count
 from dpsql.plan.scope import Scope
 from dpsql.plan.sets import Keys, grouping, is_grouping
 from dpsql.policy.names import fold
@@ -165,12 +166,16 @@ class Grouping:
     per_unit: bool = False
     aggregates: list[Aggregate] = field(default_factory=list)
     bars: list[Bar] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """The same expression over the columns of the grouped table; with `aliases`, output names stay as they are."""
         if is_grouping(node) and not self.per_unit:
             places = [self._key(self._meant(key)) for key in node.expressions]
             return grouping(node, places, self.keys.sets, self.column("_set"))
+        if is_aggregate(node) and not self.per_unit and (answers := response_count(node, self.scope)) is not None:
+            self.notes.append(answers[1])
+            return self.rewrite(answers[0])
         if is_aggregate(node) and not self.per_unit and (made := composed(node, self.scope)) is not None:
             return self.rewrite(made)
         if is_aggregate(node) and not self.per_unit and (each := separated(node)) is not None:

@@ -8,7 +8,7 @@ total (NaN is the largest and equal to itself) and a comparison is NULL exactly 
 `NOT a < b` is `a >= b`. `=`, `<>`, IS [NOT] DISTINCT FROM, `+` and `*` are symmetric (`+` and `*` of DOUBLE too, which
 are only swapped and never regrouped); their types and widths are symmetric in the operands. `x IN (l)` is `x = l`, and
 an IN list is a set. A comparison of two constants is decided only for exact numbers, and for equality of texts, dates
-and booleans, none of them NULL. Every expression is total (`dpsql.engines.duckdb.expressions`), so the order in which
+and booleans, none of them NULL. Every expression is total (`dpsql.engines.sql.dialect`), so the order in which
 operands are evaluated cannot be observed.
 `x = x` is no constant (it is NULL for NULL) and stays.
 **Checked by** `tests/properties/test_canonical.py`, which compares both on rows with NULL, NaN and ±0 in DuckDB.

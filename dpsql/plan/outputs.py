@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import zip_longest
 
 from sqlglot import exp
@@ -49,20 +49,46 @@ def key_places(items: Sequence[exp.Expr], keys: int) -> tuple[int, ...] | None:
     return tuple(places[name] for name in names) if all(name in places for name in names) else None
 
 
-def grouped_places(node: exp.Select) -> tuple[int, ...] | None:
-    """Where the keys of a GROUP BY over public and released rows stand in the SELECT list, if all of them do."""
+def grouped_places(node: exp.Select, columns: Collection[str]) -> tuple[int, ...] | None:
+    """Where the keys of a GROUP BY over public and released rows stand in the SELECT list, if all of them do.
+
+    `columns` are those of FROM, folded: a name among them means that column, whatever the list calls by it.
+    """
     group = node.args.get("group")
-    if group is None or any(group.args.get(part) for part in ("all", "rollup", "cube", "grouping_sets")):
+    parts = ("all", "rollup", "cube", "grouping_sets")
+    if group is None or any(group.args.get(part) for part in parts) or any(map(_is_star, node.expressions)):
         return None
-    items = {unaliased(item).sql("duckdb"): place for place, item in enumerate(node.expressions)}
-    names = {fold(item.alias_or_name): place for place, item in enumerate(node.expressions)}
-    found = [
-        int(key.name) - 1 if isinstance(key, exp.Literal) and key.name.isdigit()
-        else items.get(key.sql("duckdb"), names.get(fold(key.name)) if isinstance(key, exp.Column) else None)
-        for key in group.expressions
-    ]  # fmt: skip
+    found = [_place(key, node.expressions, columns) for key in group.expressions]
     places = [place for place in found if place is not None]
     return tuple(places) if len(places) == len(found) else None
+
+
+def _place(key: exp.Expr, items: Sequence[exp.Expr], columns: Collection[str]) -> int | None:
+    """Where one key of a GROUP BY stands in the list, as DuckDB reads it."""
+    if isinstance(key, exp.Literal):
+        return int(key.name) - 1 if key.name.isdigit() else None
+    inner, text = [unaliased(item) for item in items], key.sql("duckdb")
+    same = (i for i, item in enumerate(inner) if item.sql("duckdb") == text)
+    alike = iter(()) if not isinstance(key, exp.Column) else (
+        i for i, (item, listed) in enumerate(zip(inner, items, strict=True))
+        if _means(key, item) or _names(key, listed, columns)
+    )  # fmt: skip
+    return next(same, next(alike, None))
+
+
+def _means(key: exp.Column, item: exp.Expr) -> bool:
+    """The same column, where one of the two leaves out the table; were there two such columns, it would be refused."""
+    tables = {fold(key.table), fold(item.table) if isinstance(item, exp.Column) else ""} - {""}
+    return isinstance(item, exp.Column) and fold(item.name) == fold(key.name) and len(tables) < 2
+
+
+def _names(key: exp.Column, listed: exp.Expr, columns: Collection[str]) -> bool:
+    """An item by the name that the list gives it."""
+    return not key.table and fold(key.name) not in columns and fold(listed.alias) == fold(key.name)
+
+
+def _is_star(item: exp.Expr) -> bool:
+    return isinstance(item.this if isinstance(item, exp.Column) else item, exp.Star)
 
 
 def united(left: Sequence[Output], right: Sequence[Output]) -> tuple[Output, ...]:

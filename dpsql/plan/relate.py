@@ -57,7 +57,9 @@ def _offered(source: Relation, item: Item, known: Known) -> Field:
     expression = item.expression
     before = source.field(expression.name) if isinstance(expression, Column) else None
     owner, padded = (None, False) if before is None else (before.owner, before.padded)
-    return Field(item.name, expression.type, infer(expression, known), source.is_attribute(expression), owner, padded)
+    response = None if before is None else before.response
+    attribute = source.is_attribute(expression)
+    return Field(item.name, expression.type, infer(expression, known), attribute, owner, padded, response=response)
 
 
 def projected(source: Relation, items: Sequence[Item]) -> Relation:

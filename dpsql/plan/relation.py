@@ -15,6 +15,7 @@ from dpsql.bounds.known import Known
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column, Expression, Value, columns_of
 from dpsql.expressions.types import BOOLEAN, Kind, Type
+from dpsql.mechanisms import RandomizedResponse
 
 UNIT = "unit"
 HIDDEN = "#"
@@ -28,6 +29,7 @@ class Field:
     `owner` labels how the value determines the owner: UNIT if it is the owner, `table.key` if it is a key of that
     table, whose row has the same owner (a verified foreign key); None if it tells nothing. `padded`: an outer join
     may have put NULL in its place, which tells nothing either. `ends` are what the policy answers to MIN and MAX.
+    `response` says how the value was randomised before it was stored, where it was.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Field:
     owner: str | None = None
     padded: bool = False
     ends: tuple[Value, Value] | None = field(default=None, compare=False, repr=False)
+    response: RandomizedResponse | None = field(default=None, compare=False, repr=False)
 
     @property
     def unit(self) -> bool:

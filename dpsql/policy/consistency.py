@@ -61,6 +61,14 @@ def column_mistakes(column: Column) -> list[Mistake]:
                 "keep `values` for a column of few known values, `min` and `max` for numbers and dates",
             )
         ]
+    if column.randomized is not None and (bounded or column.bounds or (column.values and len(column.values) < 2)):
+        return [
+            Mistake(
+                ("randomized",),
+                "randomised answers are among two or more listed values",
+                "write {values: [yes, no], randomized: {epsilon: 1}}, and neither min, max nor bounds",
+            )
+        ]
     if column.min is None or column.max is None:
         return []
     if _kind(column.min) != _kind(column.max):

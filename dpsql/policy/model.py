@@ -180,6 +180,12 @@ class Caps(NamedTuple):
     every: str | None = None
 
 
+class Randomized(_Model):
+    """How the answers in a column were randomised before they came here: by randomized response with this ε."""
+
+    epsilon: Epsilon
+
+
 class Column(_Model):
     """What the steward knows of a column without looking at the data; all of it may be left out."""
 
@@ -190,6 +196,7 @@ class Column(_Model):
     bounds: Annotated[Literal["auto"] | None, BeforeValidator(_read_auto)] = None
     nulls: Flag = True
     minmax: Annotated[Literal["policy"] | None, BeforeValidator(_read_minmax)] = None
+    randomized: Randomized | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -106,6 +106,11 @@ class Result:
             for i in range(len(self.columns))
         ]
 
+    def half_widths(self, confidence: float = 0.95) -> list[tuple[str, float | None]]:
+        """For each noisy column, the half width of its interval where that is the same in all rows, else None."""
+        known = [(output.name, output.direct) for output in self._plan.outputs if output.noisy]
+        return [(n, None if d is None else half_width(self._released[d[0]].priced, d[1], confidence)) for n, d in known]
+
     def ends(self, columns: list[int], confidence: float, draw: Draw = resampled, *, together: bool = False) -> Ends:
         """Both ends of the intervals of these noisy columns; `draw` resamples the noise where that is needed."""
         nothing = np.full(len(self), np.nan)

@@ -32,7 +32,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms import Exponential
+from dpsql.mechanisms import ExponentialLaw
 from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.grid import Grid
 from dpsql.sensitivity.weight import Term
@@ -88,7 +88,7 @@ class Runs:
     scores: NDArray[Any]
 
 
-def reach(law: Exponential, cells: int, missed: float = MISSED) -> int:
+def reach(law: ExponentialLaw, cells: int, missed: float = MISSED) -> int:
     """The score above the least one that a choice exceeds with probability below `missed`.
 
     The cells with a score that is higher by x have together at most cells·exp(−x/scale) times the weight of the best.
@@ -96,7 +96,9 @@ def reach(law: Exponential, cells: int, missed: float = MISSED) -> int:
     return ceil(log(cells / missed) * law.scale)
 
 
-def scored(choice: Choice, law: Exponential, size: int, cells: NDArray[np.int64], weights: NDArray[np.int64]) -> Runs:
+def scored(
+    choice: Choice, law: ExponentialLaw, size: int, cells: NDArray[np.int64], weights: NDArray[np.int64]
+) -> Runs:
     """The scores of one group with these weights in these cells, in ascending order; all other cells have none."""
     total = int(sum(weights.tolist()))
     held = weights.astype(object) if total * (choice.parts + 1) >= 2**61 else weights
@@ -112,7 +114,7 @@ def scored(choice: Choice, law: Exponential, size: int, cells: NDArray[np.int64]
     return Runs(starts[kept], sizes[kept], scores[kept])
 
 
-def _target(choice: Choice, law: Exponential, size: int, total: int) -> int:
+def _target(choice: Choice, law: ExponentialLaw, size: int, total: int) -> int:
     """The rank that is sought, in parts of a weight."""
     if choice.kind == "quantile":
         return choice.at.numerator * total

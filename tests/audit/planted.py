@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 from unittest.mock import patch
 
-from dpsql.mechanisms import Exponential, Noise
+from dpsql.mechanisms import ExponentialLaw, Noise
 from dpsql.mechanisms.noise import MAX_DENOMINATOR
 
 
@@ -20,13 +20,13 @@ def _half(scale: Fraction) -> Fraction:
 @contextmanager
 def half_the_noise() -> Iterator[None]:
     """Every sampler draws with half the scale; claims, charges and thresholds stay as they are."""
-    sample, choose = Noise.sample, Exponential.choose
+    sample, choose = Noise.sample, ExponentialLaw.choose
 
     def sampled(self: Any, n: int) -> Any:
         return sample(type(self)(_half(self.scale)), n)
 
     def chosen(self: Any, sizes: Any, scores: Any) -> Any:
-        return choose(Exponential(_half(self.scale)), sizes, scores)
+        return choose(ExponentialLaw(_half(self.scale)), sizes, scores)
 
-    with patch.object(Noise, "sample", sampled), patch.object(Exponential, "choose", chosen):
+    with patch.object(Noise, "sample", sampled), patch.object(ExponentialLaw, "choose", chosen):
         yield

@@ -95,3 +95,20 @@ def test_unnest_leaves_no_key_of_a_nested_result() -> None:
                 *_, release = dpsql.audit.trace(db, sql, salt=b"salt", epsilon=1.0, mechanism="laplace")
                 [counted] = release.statistics
                 assert counted.l1 is not None and 0 < sum(counted.values) <= 5 * counted.l1
+
+
+@pytest.mark.parametrize("type_", ["INTEGER", "BIGINT", "DOUBLE"])
+@pytest.mark.parametrize("function", ["median", "min", "max"])
+def test_a_choice_between_wide_bounds_is_made_whatever_the_data_are(function: str, type_: str) -> None:
+    """The distance of two ends of a type does not fit into the type: a query failed exactly when a large value was there."""
+    end = {"INTEGER": 2 * 10**9, "BIGINT": 2**62, "DOUBLE": 2**62}[type_]
+    for value in (end, -end, 0):
+        data = duckdb.connect()
+        data.execute(f"CREATE TABLE t AS SELECT 1 AS id, CAST({value} AS {type_}) AS a")
+        policy = {
+            "dataset": "d",
+            "budget": {"epsilon": 1e9, "delta": 1e-6},
+            "tables": {"t": {"unit": "id", "columns": {"a": {"min": -end, "max": end}}}},
+        }
+        with dpsql.connect(data, policy=policy, ledger=":memory:", steward=True) as db:
+            assert db.query(f"SELECT {function}(a) FROM t", epsilon=1.0).fetchall()

@@ -99,7 +99,7 @@ def compare_choices(
 
 def _paid(query: Query) -> Fraction:
     """All that the query may cost in ε; under Gaussian noise the ε of the choice whose ρ is that of the whole query."""
-    from dpsql.budget.convert import rho_for
+    from dpsql.mechanisms.convert import rho_for
 
     epsilon, delta = Fraction(str(query.epsilon)), Fraction(str(query.delta))
     return epsilon if query.mechanism == "laplace" else Fraction((8 * float(rho_for(epsilon, delta))) ** 0.5 * 1.000001)

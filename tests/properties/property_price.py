@@ -14,9 +14,9 @@ from scipy.optimize import minimize_scalar
 
 from dpsql.audit import ReleaseTrace, StatisticTrace, trace
 from dpsql.budget.allocate import Priced, charge_of
-from dpsql.budget.exact import UNIT
 from dpsql.engines.base import Exact
 from dpsql.mechanisms import DiscreteGaussian, Noise
+from dpsql.mechanisms.exact import UNIT
 from dpsql.release import noise as release_noise
 from dpsql.session import Prepared
 

@@ -7,7 +7,7 @@ import sqlglot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpsql.engines.duckdb.expressions import sql
+from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Expression
 from dpsql.expressions.write import order, read, write
@@ -63,7 +63,7 @@ def converted(text: str) -> Expression:
 
 
 def emitted(expression: Expression) -> str:
-    return sql(expression, lambda name: name)
+    return DUCKDB.sql(expression, lambda name: name)
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))

@@ -15,7 +15,7 @@ from property_choices import best_values, compare_choices, search, within
 from property_queries import Query
 from property_world import Database, Row, make_policy, opened, tame_world
 
-from dpsql.engines.duckdb import histogram
+from dpsql.engines.sql import histogram
 from dpsql.sensitivity.choice import Choice
 
 SURE = 1e5
@@ -162,7 +162,7 @@ def _one_sided(patch: Patch) -> None:
 
 
 def _unweighed(patch: Patch) -> None:
-    patch.setattr(histogram, "_weight", lambda term: str(histogram.ONE))
+    patch.setattr(histogram, "_weight", lambda dialect, term: str(histogram.ONE))
 
 
 def _every_value(patch: Patch) -> None:
@@ -174,8 +174,8 @@ def _per_group(patch: Patch) -> None:
     """A weight for each group of a unit, in place of one for all of them."""
     original = histogram._by_rows
 
-    def grouped(made: Any, rows: str, names: Any) -> str:
-        text = original(made, rows, names)
+    def grouped(dialect: Any, made: Any, rows: str, names: Any) -> str:
+        text = original(dialect, made, rows, names)
         return text.replace("w AS (SELECT u,", "w AS (SELECT u, k0,").replace("FROM c GROUP BY u)", "FROM c GROUP BY u, k0)").replace("USING (u)", "USING (u, k0)")  # fmt: skip
 
     patch.setattr(histogram, "_by_rows", grouped)
@@ -204,6 +204,8 @@ def test_a_planted_bug_is_reported(
 
 def test_null_taken_for_the_lower_end_is_reported(monkeypatch: Patch) -> None:
     original = histogram._cell
-    monkeypatch.setattr(histogram, "_cell", lambda grid, value: f"coalesce({original(grid, value)}, 0)")
+    monkeypatch.setattr(
+        histogram, "_cell", lambda dialect, grid, value: f"coalesce({original(dialect, grid, value)}, 0)"
+    )
     with pytest.raises(AssertionError):
         test_null_nan_and_values_outside_are_settled_before_they_are_ranked()

@@ -24,7 +24,7 @@ from property_world import (
 )
 from test_equals_duckdb import EPSILON, answer
 
-from dpsql.engines.duckdb import distinct
+from dpsql.engines.sql import distinct
 from dpsql.errors import Error
 
 Patch = pytest.MonkeyPatch
@@ -161,15 +161,17 @@ def test_the_cap_is_the_least_that_is_known(sql: str, cap: int) -> None:
 
 
 def _no_cap(patch: Patch) -> None:
-    patch.setattr(distinct, "_kept", lambda pairs, names, cap, salt: pairs)
+    patch.setattr(distinct, "_kept", lambda dialect, pairs, names, cap, salt: pairs)
 
 
 def _distinct_before_the_cap(patch: Patch) -> None:
     original: Any = distinct._kept
 
-    def kept(pairs: str, names: Any, cap: int, salt: str) -> str:
+    def kept(dialect: Any, pairs: str, names: Any, cap: int, salt: str) -> str:
         listed = ", ".join([*names, "x"])
-        return str(original(f"SELECT min(u) AS u, {listed} FROM ({pairs}) GROUP BY {listed}", names, cap, salt))
+        return str(
+            original(dialect, f"SELECT min(u) AS u, {listed} FROM ({pairs}) GROUP BY {listed}", names, cap, salt)
+        )
 
     patch.setattr(distinct, "_kept", kept)
 

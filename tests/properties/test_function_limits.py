@@ -10,7 +10,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from dpsql.engines.duckdb.expressions import sql
+from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.functions import growth, listed
 from dpsql.engines.duckdb.strings import LONGEST
 from dpsql.errors import Error, ParseError
@@ -51,7 +51,7 @@ def test_a_text_stays_within_the_limit_however_deep_the_calls(db: duckdb.DuckDBP
         one = made(text)
         assert isinstance(one, Expression)
         try:
-            emitted = sql(one, str)
+            emitted = DUCKDB.sql(one, str)
         except Error:
             return
         longest = db.execute(f"SELECT max(strlen({emitted})) FROM t").fetchall()[0][0] or 0
@@ -64,7 +64,7 @@ def test_short_texts_come_through_whole(db: duckdb.DuckDBPyConnection) -> None:
     nested = made("hex(url_encode(lpad(a, 100, 'é')))")
     assert nested is not None
     wanted = db.execute("SELECT hex(url_encode(lpad(a, 100, 'é'))) FROM t WHERE a = 'ab-c'").fetchall()
-    assert db.execute(f"SELECT {sql(nested, str)} FROM t WHERE a = 'ab-c'").fetchall() == wanted
+    assert db.execute(f"SELECT {DUCKDB.sql(nested, str)} FROM t WHERE a = 'ab-c'").fetchall() == wanted
 
 
 SIGNS = ["a", "b", ".", "*", "+", "?", "|", "(", ")", "[", "]", "^", "$", "\\", "{", "}", "2", ",", "-", "d", "w", ":",

@@ -22,8 +22,8 @@ from sqlglot import exp
 from dpsql.bounds import infer
 from dpsql.bounds.domain import Domain, finite, interval, number, of_type
 from dpsql.bounds.known import Known
-from dpsql.engines.duckdb.expressions import sql
-from dpsql.engines.duckdb.physical import physical
+from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.sql.physical import physical
 from dpsql.errors import Error
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression
@@ -113,7 +113,7 @@ def converted(form: str, types: tuple[str, ...]) -> Expression | None:
     """The expression, or None where the types do not fit."""
     try:
         made = convert(parsed(form), Row({a: type_of(t) for a, t in zip(letters(form), types, strict=True)}))
-        sql(made, str)
+        DUCKDB.sql(made, str)
     except Error:
         return None
     return made
@@ -140,7 +140,7 @@ def answers(
     """For each row: the arguments, what DuckDB answers (NULL where it raises), and what was emitted."""
     names = letters(form)
     original = f"CAST({form} AS TIMESTAMP)" if form.startswith("to_timestamp") else form
-    columns = ", ".join([*names, f"TRY({original})" if bindable(db, form, types) else "NULL", sql(made, str)])
+    columns = ", ".join([*names, f"TRY({original})" if bindable(db, form, types) else "NULL", DUCKDB.sql(made, str)])
     return db.execute(f"SELECT {columns} FROM {source(names, types)}").fetchall()
 
 
@@ -180,9 +180,7 @@ def excused(arguments: tuple[Any, ...], types: tuple[str, ...]) -> bool:
 def check_answers(db: duckdb.DuckDBPyConnection, form: str, types: tuple[str, ...], made: Expression) -> int:
     rows, answered, comparable = answers(db, form, types, made), 0, bindable(db, form, types)
     for *arguments, expected, got in rows:
-        place = (
-            f"{form} over {dict(zip(letters(form), zip(types, arguments, strict=True), strict=True))}\n{sql(made, str)}"
-        )
+        place = f"{form} over {dict(zip(letters(form), zip(types, arguments, strict=True), strict=True))}\n{DUCKDB.sql(made, str)}"
         sizes = [abs(a) for a in arguments if isinstance(a, int | Decimal) and made.type.kind is Kind.DOUBLE]
         if expected is not None and not same(expected, got, 1e-12 * float(max(sizes, default=0))):
             beyond = made.type.temporal and (isinstance(expected, str) or expected in ENDLESS)
@@ -298,14 +296,13 @@ def test_a_function_has_a_type_bounds_and_sql(function: Function) -> None:
     from dpsql.bounds import infer as module  # noqa: F401 - the package must be loaded
     from dpsql.bounds.functions import rule_of
     from dpsql.bounds.infer import _RULES as BOUNDS
-    from dpsql.engines.duckdb.expressions import _rule
 
     for form in function.written:
         made = [e for types in choices(form) if (e := converted(form, types)) is not None]
         assert made, form
         for node in (n for e in made for n in e.walk() if isinstance(n, Call)):
             assert node.op == "case" or BOUNDS.get(node.op) or rule_of(node.op), f"{node.op} has no bounds"
-            assert _rule(node)
+            assert DUCKDB.rule(node)
             assert physical(node.type)
 
 

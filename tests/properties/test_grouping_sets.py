@@ -18,8 +18,8 @@ from test_equals_duckdb import EPSILON, answer
 import dpsql
 from dpsql import session
 from dpsql.audit import trace
-from dpsql.budget.exact import UNIT
 from dpsql.errors import Error
+from dpsql.mechanisms.exact import UNIT
 from dpsql.release.fit import fit_draws, fit_tables
 from dpsql.release.noise import add_noise
 

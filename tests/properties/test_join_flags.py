@@ -12,7 +12,9 @@ import pytest
 from property_joins import SHAPES, Shape, join_database, join_policy, join_world, write
 from property_world import Database
 
-from dpsql.engines.duckdb.relations import relation_sql
+from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.relations import relation_sql
 from dpsql.plan.join import Inner, Outer, Part
 from dpsql.plan.relation import UNIT, Field, Relation, Scan
 
@@ -47,7 +49,7 @@ def nodes(relation: Relation) -> Iterator[Relation]:
 def rows_of(database: Database, relation: Relation) -> list[Row]:
     """The owner of each row, and its fields."""
     names = [f.name for f in relation.fields]
-    made = relation_sql(relation, frozenset(names), database.db._engine.schema())
+    made = relation_sql(relation, frozenset(names), Site(database.db._engine.schema(), DUCKDB))
     assert made.unit is not None
     listed = ", ".join([made.unit, *(made.columns[n] for n in names)])
     return [

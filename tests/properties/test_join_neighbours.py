@@ -15,7 +15,7 @@ from property_queries import Query
 from property_world import Row
 
 import dpsql
-from dpsql.engines.duckdb import relations
+from dpsql.engines.sql import relations
 from dpsql.plan.relation import Field, Scan
 
 join: Any = import_module("dpsql.plan.join")

@@ -26,9 +26,9 @@ from property_world import Row, make_policy, opened, without_unowned
 
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Exact
-from dpsql.engines.duckdb import emit, relations
-from dpsql.engines.duckdb.clamp import Piece
 from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.engines.sql import emit, relations
+from dpsql.engines.sql.clamp import Piece
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, Noise
 from dpsql.plan.relation import Relation
 from dpsql.policy import Policy
@@ -138,18 +138,18 @@ def _raw(argument: Argument, value: str) -> str:
 
 
 def _no_clamp(patch: Patch) -> None:
-    def raw(argument: Argument, value: str, *, otherwise: str = "NULL") -> str:
+    def raw(dialect: object, argument: Argument, value: str, *, otherwise: str = "NULL") -> str:
         return f"coalesce({_raw(argument, value)}, {otherwise})"
 
     patch.setattr(emit, "clamped", raw)
 
 
 def _no_clamp_of_a_column(patch: Patch) -> None:
-    patch.setattr(emit, "pieces", lambda argument, value: (Piece("TRUE", _raw(argument, value)),))
+    patch.setattr(emit, "pieces", lambda dialect, argument, value: (Piece("TRUE", _raw(argument, value)),))
 
 
 def _float_sums(patch: Patch) -> None:
-    def real(argument: Argument, value: str, *, otherwise: str = "NULL") -> str:
+    def real(dialect: object, argument: Argument, value: str, *, otherwise: str = "NULL") -> str:
         low, high, grid = (
             float(x) for x in (argument.lower * argument.grid, argument.upper * argument.grid, argument.grid)
         )
@@ -185,14 +185,14 @@ def _pooled(patch: Patch) -> None:
 
 
 def _no_weight(patch: Patch) -> None:
-    patch.setattr(emit, "_weight", lambda terms, total: str(emit.ONE))
+    patch.setattr(emit, "_weight", lambda dialect, terms, total: str(emit.ONE))
 
 
 def _weight_per_row(patch: Patch) -> None:
     original = emit._weight
 
-    def each(terms: Sequence[Term], total: dict[str, str]) -> str:
-        return original(terms, dict.fromkeys(total, "1"))
+    def each(dialect: object, terms: Sequence[Term], total: dict[str, str]) -> str:
+        return original(dialect, terms, dict.fromkeys(total, "1"))
 
     patch.setattr(emit, "_weight", each)
 

@@ -16,7 +16,7 @@ from property_relations import BRACKETS, MARKS, SETS, TIED, WINDOWS
 from property_world import Row
 
 import dpsql
-from dpsql.engines.duckdb import relations, windows
+from dpsql.engines.sql import relations, windows
 from dpsql.plan.relation import Relation
 from dpsql.plan.window import Windowed
 

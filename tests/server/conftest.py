@@ -46,21 +46,15 @@ def run(folder: Path, *args: str, stdin: str = "") -> str:
 
 def start(folder: Path, *args: str) -> Served:
     """`dpsql serve` on free ports, until it says where."""
-    command = [
-        sys.executable,
-        "-u",
-        "-m",
-        "dpsql.interfaces.cli",
-        "serve",
-        "shop.duckdb",
-        "--port",
-        "0",
-        "--steward-port",
-        "0",
-    ]
+    return start_words(folder, ["serve", "shop.duckdb", "--port", "0", "--steward-port", "0", *args])
+
+
+def start_words(folder: Path, words: list[str]) -> Served:
+    """The same with all words of the command line."""
+    command = [sys.executable, "-u", "-m", "dpsql.interfaces.cli", *words]
     log = (folder / "server.log").open("w")
     process = subprocess.Popen(
-        [*command, *args],
+        command,
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=log,

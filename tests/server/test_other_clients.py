@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -29,17 +30,23 @@ def _run(words: list[str], served: Served, folder: Path | None = None) -> str:
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with node-postgres, from npm."""
+    """A folder with node-postgres: the one that `.ci/run` made, else from npm, which is tried a few times."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("node and npm are not installed")
     folder = tmp_path_factory.mktemp("node")
     shutil.copy(CLIENTS / "ask.js", folder)
-    try:
-        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), "pg@8"]
-        subprocess.run(words, capture_output=True, check=True, timeout=120)
-    except (subprocess.SubprocessError, OSError) as problem:
-        pytest.skip(f"npm could not install pg: {type(problem).__name__}")
-    return folder
+    made = os.environ.get("DPSQL_NODE_MODULES")
+    if made:
+        (folder / "node_modules").symlink_to(made)
+        return folder
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(CLIENTS / name, folder)
+    words = ["npm", "ci", "--no-audit", "--no-fund", "--prefer-offline", "--fetch-retries", "5"]
+    for _ in range(3):
+        with contextlib.suppress(subprocess.SubprocessError, OSError):
+            subprocess.run(words, cwd=folder, capture_output=True, check=True, timeout=120)
+            return folder
+    pytest.skip("npm could not install the packages of tests/server/clients in three tries")
 
 
 def test_node_postgres(served: Served, node: Path) -> None:

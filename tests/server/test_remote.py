@@ -77,6 +77,44 @@ def test_price_accuracy_explain_and_budget(far: RemoteConnection, near: dpsql.Co
     assert far.explain("SELECT count(*) FROM visits").cost.epsilon == 0.125
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT status, count(*) AS n, sum(amount) AS s, avg(amount) AS a FROM orders GROUP BY status",
+        "SELECT city, count(*) AS n FROM customers GROUP BY city",
+        "SELECT median(age) AS m, max(age) AS x FROM customers",
+        "SELECT count(*) AS n FROM orders WHERE amount > (SELECT avg(amount) FROM orders)",
+        "SELECT placed, count(*) AS n FROM orders GROUP BY placed",
+        "SELECT count(*) AS n FROM stores",
+    ],
+)
+@pytest.mark.parametrize("price", [{"epsilon": 0.25}, {"mechanism": "laplace"}])
+def test_an_explanation_is_the_same_object(
+    far: RemoteConnection, near: dpsql.Connection, sql: str, price: dict[str, float]
+) -> None:
+    """Releases with keys, statistics, bounds and origins, expected errors and alternatives; nothing is spent."""
+    before = near.budget()
+    one, two = far.explain(sql, **price), near.explain(sql, **price)
+    assert (str(one), one.cost, one.sql, one.columns, one.nested) == (
+        str(two),
+        two.cost,
+        two.sql,
+        two.columns,
+        two.nested,
+    )
+    assert one._repr_html_() == two._repr_html_()
+    for mine, theirs in zip((one, *one.alternatives.values()), (two, *two.alternatives.values()), strict=True):
+        assert mine.expected_error(0.9, n=500) == theirs.expected_error(0.9, n=500)
+        for here, there in zip(mine.releases, theirs.releases, strict=True):
+            assert (here.keys, here.statistics, here.aggregates, here.trees) == (
+                there.keys, there.statistics, there.aggregates, there.trees,
+            )  # fmt: skip
+            for place in ("statistics", "choices"):
+                pairs = zip(getattr(here, place), getattr(there, place), strict=True)
+                assert all(a.expected_error(0.99) == b.expected_error(0.99) for a, b in pairs)
+    assert near.budget() == before
+
+
 def test_a_refusal_is_the_same_error_with_its_caret(far: RemoteConnection, near: dpsql.Connection) -> None:
     for sql in (
         "SELECT avg(tip)\nFROM orders",
@@ -110,7 +148,7 @@ def test_who_may_not_come_in(served: Served) -> None:
     for user, dataset, word in (("ana", "shop", "wrong"), ("nobody", "shop", "wrong")):
         with pytest.raises(dpsql.OperationalError, match=word):
             dpsql.connect(f"dpsql://{user}{at}/{dataset}", password="not this one")
-    with pytest.raises(dpsql.OperationalError, match="no database"):
+    with pytest.raises(dpsql.OperationalError, match='database "other" does not exist'):
         dpsql.connect(f"dpsql://ana{at}/other", password=PASSWORD)
     with pytest.raises(dpsql.OperationalError, match="no server"):
         dpsql.connect("dpsql://ana@127.0.0.1:1/shop", password=PASSWORD)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.convert import epsilon_for
+from dpsql.mechanisms.convert import epsilon_for
 
 if TYPE_CHECKING:
     from dpsql.session import Prepared

@@ -1,15 +1,69 @@
-"""No unit moves a traced vector further than claimed, and nothing else that an analyst sees."""
+"""No unit moves a traced vector further than claimed, nor anything else that an analyst sees.
+
+Random databases and random SQL over all that the planner accepts. Each pair is a database with a unit and the same
+without it, so it stands for adding the unit as for removing it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpsql.audit.outcome import Outcome, Progress
+from dpsql.audit.blocks import search
+from dpsql.audit.outcome import Figure, Outcome, Progress, Series
 from dpsql.audit.settings import Settings
+from dpsql.audit.tally import Tally
 from dpsql.audit.world import World
+
+NORMS = ("l0", "linf", "l1", "l2")
 
 
 def check(worlds: Sequence[World], settings: Settings, progress: Progress) -> Outcome:
     """Random queries over random neighbours."""
-    progress(0, settings.pairs)
-    return Outcome("neighbours", (("worlds", len(worlds)),))
+    notes = tuple(f"{world.name}: {note}" for world in worlds for note in world.notes) if settings.own else ()
+    return outcome(search(worlds, settings, progress), notes)
+
+
+def merged(outcomes: Sequence[Outcome]) -> Outcome:
+    """The parts of a search together."""
+    tally = Tally()
+    for each in outcomes:
+        tally = tally.plus(Tally.loaded(each.saved))
+    notes = tuple(dict.fromkeys(note for each in outcomes for note in each.notes))
+    return outcome(tally, notes)
+
+
+def outcome(tally: Tally, notes: tuple[str, ...] = ()) -> Outcome:
+    """What a tally shows."""
+    return Outcome("neighbours", _figures(tally), tuple(tally.findings), _series(tally), notes, saved=tally.saved())
+
+
+def _figures(tally: Tally) -> tuple[tuple[str, Figure], ...]:
+    counted = tally.counted
+    return (
+        ("neighbouring pairs", tally.pairs["all"]),
+        ("pairs in which the unit moved something", tally.touched["all"]),
+        ("queries", counted["queries"]),
+        ("queries that were refused", counted["queries refused"]),
+        ("pairs whose plan, text and cost were compared", counted["pairs seen"]),
+        ("pairs whose answers were compared", counted["pairs answered"]),
+        ("constructs and functions tried", len(tally.tried)),
+        ("largest part of a claim that was reached", f"{max(tally.ratios.values(), default=0.0):.1%}"),
+    )
+
+
+def _series(tally: Tally) -> tuple[Series, ...]:
+    claims = sorted(tally.ratios.items())
+    clauses = [name for name in tally.tried if not name.endswith("()")]
+    functions = [name for name in tally.tried if name.endswith("()")]
+    return (
+        Series("Largest part of each claim that was reached, by rule and norm", "rule and norm", "part",
+               tuple(claims), limit=1.0),
+        *(_touched(tally, names, what) for names, what in ((clauses, "construct"), (functions, "function"))),
+        Series("Largest part of a claim that was reached, by construct", "construct", "part",
+               tuple((name, tally.reached.get(name, 0.0)) for name in sorted(clauses)), limit=1.0),
+    )  # fmt: skip
+
+
+def _touched(tally: Tally, names: Sequence[str], what: str) -> Series:
+    points = sorted(((name, float(tally.mattered[name])) for name in names), key=lambda point: (-point[1], point[0]))
+    return Series(f"Pairs in which the unit moved something, by {what}", what, "pairs", tuple(points))

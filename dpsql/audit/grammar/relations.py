@@ -1,4 +1,4 @@
-"""What stands after FROM: tables, views, derived tables, joins, sets, windows, per-unit aggregates, released results."""
+"""What stands after FROM: tables, derived tables, joins, sets, windows, aggregates per unit."""
 
 from __future__ import annotations
 

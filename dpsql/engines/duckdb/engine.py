@@ -7,8 +7,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import product
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,19 +16,18 @@ import duckdb
 import numpy as np
 
 from dpsql.budget.allocate import Priced
-from dpsql.engines.base import Engine, Exact, PublicRows, Weights
-from dpsql.engines.duckdb.emit import emit
-from dpsql.engines.duckdb.histogram import emit_histogram
-from dpsql.engines.duckdb.literals import quote
+from dpsql.engines.base import Engine, Exact, PublicRows
+from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.public import PublicReader
 from dpsql.engines.duckdb.released import placed
 from dpsql.engines.duckdb.stop import stopped_after
+from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.results import exact, statements
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
-from dpsql.sensitivity.bound import Bounded
 
 log = logging.getLogger("dpsql.steward")
 
@@ -48,9 +46,13 @@ Source = str | os.PathLike[str] | duckdb.DuckDBPyConnection | Mapping[str, Any]
 
 
 class DuckDBEngine(Engine):
-    """A database file (opened read-only), the caller's own connection, or a set of frames and files."""
+    """A database file (opened read-only), the caller's own connection, or a set of frames and files.
 
-    def __init__(self, source: Source) -> None:
+    `still` says of a connection that nobody else writes through it.
+    """
+
+    def __init__(self, source: Source, *, still: bool = False) -> None:
+        self._still = still
         self._frames, self._lock = isinstance(source, Mapping), threading.Lock()
         if isinstance(source, duckdb.DuckDBPyConnection):
             self._connection, self._label, self._file = source.cursor(), f"connection:{uuid4()}", None
@@ -61,7 +63,8 @@ class DuckDBEngine(Engine):
             self._connection, self._label = _open(self._file)
         _settle(self._connection)
         self._schema = _describe(self._connection, views=self._frames)
-        self._public = PublicReader(self._running, self._schema, lasting=self.verifiable)
+        self._site = Site(self._schema, DUCKDB)
+        self._public = PublicReader(self._running, self._site, lasting=self.verifiable)
 
     def schema(self) -> Mapping[str, Mapping[str, str]]:
         return self._schema
@@ -79,7 +82,7 @@ class DuckDBEngine(Engine):
 
     @property
     def live(self) -> bool:
-        return self._file is None and not self._frames
+        return self._file is None and not self._frames and not self._still
 
     def look_again(self) -> None:
         with self._running() as cursor:
@@ -98,12 +101,7 @@ class DuckDBEngine(Engine):
         return self._connection
 
     def emit(self, release: Priced, salt: bytes | None) -> str:
-        return ";\n".join(self._statements(release, "<secret salt>" if salt is None else salt.hex()))
-
-    def _statements(self, release: Priced, salt: str) -> list[str]:
-        """The query of the statistics and of the selection, if there are any, and one for each histogram."""
-        totals = [emit(release, self._schema, salt)] if release.noised or release.selection is not None else []
-        return totals + [emit_histogram(release.bounded, h, self._schema) for h in release.bounded.histograms]
+        return ";\n".join(statements(release, self._site, salt))
 
     def run(
         self,
@@ -112,14 +110,14 @@ class DuckDBEngine(Engine):
         contents: Mapping[str, Content] | None = None,
         seconds: float | None = None,
     ) -> Exact:
-        statements = self._statements(release, salt.hex())
+        written = statements(release, self._site, salt)
         try:
             with (
                 self._running() as cursor,
                 placed(cursor, release.bounded.release.source, contents or {}),
                 stopped_after(seconds, cursor),
             ):
-                return _exact(release, cursor, statements)
+                return exact(release, partial(_ask, cursor), written)
         except Exception as problem:
             log.error("a release failed: %s", type(problem).__name__)
             log.debug("the engine said: %s", problem)
@@ -128,9 +126,9 @@ class DuckDBEngine(Engine):
     def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
         stored = self._schema[fold(table)]
         types = {column: "VARCHAR" if _is_text(stored[column]) else stored[column] for column in columns}
-        listed = [part for i, c in enumerate(columns) for part in _as_array(quote(c), types[c], i)]
+        listed = [part for i, c in enumerate(columns) for part in _as_array(DUCKDB.quote(c), types[c], i)]
         with self._running() as cursor:
-            read = cursor.execute(f"SELECT {', '.join(listed)} FROM {quote(table)}").fetchnumpy()
+            read = cursor.execute(f"SELECT {', '.join(listed)} FROM {DUCKDB.quote(table)}").fetchnumpy()
         named = list(enumerate(columns))
         return PublicRows(
             {c: np.ma.getdata(read[f"v{i}"]) for i, c in named},
@@ -150,6 +148,10 @@ class DuckDBEngine(Engine):
         with self._connection.cursor() as cursor:
             _settle(cursor)
             yield cursor
+
+
+def _ask(cursor: duckdb.DuckDBPyConnection, text: str) -> duckdb.DuckDBPyConnection:
+    return cursor.execute(text)
 
 
 def _as_array(column: str, type_: str, number: int) -> tuple[str, str]:
@@ -219,11 +221,11 @@ def _frames(tables: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
         try:
             if isinstance(table, str | os.PathLike):
                 path = str(table).replace("'", "''")
-                connection.execute(f"CREATE VIEW {quote(name)} AS SELECT * FROM read_parquet('{path}')")
+                connection.execute(f"CREATE VIEW {DUCKDB.quote(name)} AS SELECT * FROM read_parquet('{path}')")
                 _decode(connection, name)
             elif "object" in {str(type_) for type_ in getattr(table, "dtypes", ())}:
                 connection.register("_incoming", table)
-                connection.execute(f"CREATE TABLE {quote(name)} AS SELECT * FROM _incoming")
+                connection.execute(f"CREATE TABLE {DUCKDB.quote(name)} AS SELECT * FROM _incoming")
                 connection.unregister("_incoming")
             else:
                 if hasattr(table, "validate"):
@@ -244,10 +246,10 @@ def _frames(tables: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
 
 def _decode(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     """Read all text once: bytes that are no text fail now, in the steward's sight, and not in some of the queries."""
-    described = connection.execute(f"DESCRIBE {quote(name)}").fetchall()
-    text = [quote(column) for column, type_, *_ in described if type_ == "VARCHAR"]
+    described = connection.execute(f"DESCRIBE {DUCKDB.quote(name)}").fetchall()
+    text = [DUCKDB.quote(column) for column, type_, *_ in described if type_ == "VARCHAR"]
     if text:
-        connection.execute(f"SELECT count(*) FROM {quote(name)} WHERE hash({', '.join(text)}) = 0").fetchall()
+        connection.execute(f"SELECT count(*) FROM {DUCKDB.quote(name)} WHERE hash({', '.join(text)}) = 0").fetchall()
 
 
 def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str, dict[str, str]]:
@@ -268,65 +270,3 @@ def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str
         if temporary or fold(table) not in hidden:
             schema.setdefault(fold(table), {})[column] = type_
     return schema
-
-
-def _exact(release: Priced, cursor: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> Exact:
-    """The results as integers."""
-    bounded = release.bounded
-    split = len(statements) - len(bounded.histograms)
-    totals = cursor.execute(statements[0]) if split else None
-    if bounded.public:
-        exact = _public(bounded, totals)
-    else:
-        assert totals is not None
-        exact = _private(release, totals)
-    places = {_identity(key): i for i, key in enumerate(exact.keys)} if bounded.histograms else {}
-    histograms = [_weights(bounded, cursor.execute(text), places) for text in statements[split:]]
-    return replace(exact, histograms=tuple(histograms))
-
-
-def _public(bounded: Bounded, cursor: duckdb.DuckDBPyConnection | None) -> Exact:
-    """Every public key is there, with zero where the engine had no row."""
-    keys = tuple(product(*(key.values or () for key in bounded.keys)))
-    if cursor is None:
-        return Exact(keys, (), None)
-    size = len(keys)
-    columns = cursor.fetchnumpy()
-    codes = np.asarray(columns["g"], dtype=np.int64) if bounded.keys else np.zeros(1, dtype=np.int64)
-    values = []
-    for number in range(len(bounded.statistics)):
-        total = np.zeros(size, dtype=np.int64)
-        total[codes] = np.asarray(columns[f"z{number}"], dtype=np.int64)
-        values.append(total)
-    return Exact(keys, tuple(values), None)
-
-
-def _weights(bounded: Bounded, cursor: duckdb.DuckDBPyConnection, places: Mapping[tuple[str, ...], int]) -> Weights:
-    """A histogram, sorted by group and cell; private keys that are no candidates are left out."""
-    if bounded.public:
-        columns = cursor.fetchnumpy()
-        cells, weights = (np.asarray(columns[name], dtype=np.int64) for name in ("cell", "h"))
-        groups = np.asarray(columns["g"], dtype=np.int64) if bounded.keys else np.zeros(len(cells), dtype=np.int64)
-    else:
-        rows = [(places.get(_identity(row[:-2])), *row[-2:]) for row in cursor.fetchall()]
-        found = np.array([row for row in rows if row[0] is not None], dtype=np.int64).reshape(-1, 3)
-        groups, cells, weights = found[:, 0], found[:, 1], found[:, 2]
-    order = np.lexsort((cells, groups))
-    return Weights(groups[order], cells[order], weights[order])
-
-
-def _identity(key: Sequence[Any]) -> tuple[str, ...]:
-    """A key by which it is found again: NaN is equal to itself here."""
-    return tuple(f"{type(value).__name__} {value!r}" for value in key)
-
-
-def _private(release: Priced, cursor: duckdb.DuckDBPyConnection) -> Exact:
-    """Keys to which nobody gives weight are no candidates: a unit over its cap would only make the answer late."""
-    width = len(release.bounded.keys)
-    rows = [row for row in cursor.fetchall() if row[width] > 0]
-    rows.sort(key=lambda row: tuple((v is None, v != v, 0 if v != v else v) for v in row[:width]))
-    keys = tuple(row[:width] for row in rows)
-    statistics = len(release.bounded.statistics)
-    numbers = np.array([row[width:] for row in rows], dtype=np.int64).reshape(len(rows), 1 + statistics)
-    values = tuple(numbers[:, 1 + i] for i in range(statistics))
-    return Exact(keys, values, numbers[:, 0])

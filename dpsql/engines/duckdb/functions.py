@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dpsql.engines.duckdb.moments import calendar
-from dpsql.engines.duckdb.physical import physical
-from dpsql.engines.duckdb.rule import Emit
+from dpsql.engines.sql.physical import physical
+from dpsql.engines.sql.rule import Emit
 from dpsql.expressions.expression import Call, Expression
 from dpsql.expressions.functions.function import TEMPORAL, Elsewhere, Function, Parameter
 from dpsql.expressions.functions.table import FUNCTIONS

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from dpsql.engines.duckdb import compare, numbers
-from dpsql.engines.duckdb.physical import physical
-from dpsql.engines.duckdb.rule import Emit, Rule
+from dpsql.engines.duckdb import numbers
+from dpsql.engines.sql import compare
+from dpsql.engines.sql.physical import physical
+from dpsql.engines.sql.rule import Emit, Rule
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.expression import Call, Expression, Literal
 from dpsql.expressions.types import DATE, TIMESTAMP, Kind

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dpsql.engines.duckdb.physical import as_decimal, physical, shared, whole
-from dpsql.engines.duckdb.rule import Emit, Rule
+from dpsql.engines.sql.physical import as_decimal, physical, shared, whole
+from dpsql.engines.sql.rule import Emit, Rule
 from dpsql.expressions.expression import Call, Expression, Literal
 from dpsql.expressions.types import INT64, INT128, Kind, Type
 

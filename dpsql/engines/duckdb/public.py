@@ -10,7 +10,8 @@ from typing import Any
 import duckdb
 
 from dpsql.bounds.domain import Domain, finite, interval, number, of_type
-from dpsql.engines.duckdb.relations import Schema, relation_sql
+from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.relations import relation_sql
 from dpsql.expressions.expression import Expression, Value, columns_of
 from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.plan.relation import Field, PublicScan, Relation
@@ -25,8 +26,8 @@ Running = Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]
 class PublicReader:
     """Answers the planner's questions; `lasting` if nobody can write to the tables while they are open here."""
 
-    def __init__(self, running: Running, schema: Schema, *, lasting: bool) -> None:
-        self._running, self._schema, self._lasting = running, schema, lasting
+    def __init__(self, running: Running, site: Site, *, lasting: bool) -> None:
+        self._running, self._site, self._lasting = running, site, lasting
         self.forget()
 
     def forget(self) -> None:
@@ -54,7 +55,7 @@ class PublicReader:
 
     def values(self, relation: Relation, expression: Expression, most: int) -> Domain | None:
         """The values of an expression over a public relation."""
-        source = relation_sql(relation, columns_of(expression), self._schema)
+        source = relation_sql(relation, columns_of(expression), self._site)
         text = f"SELECT DISTINCT {source.render(expression)} AS v FROM {source.source}{source.conditions}"
         asked = (text, most)
         if asked not in self._values:
@@ -63,7 +64,7 @@ class PublicReader:
 
     def _counted(self, table: str, columns: frozenset[str]) -> bool:
         scan = self._scan(table, columns)
-        source = relation_sql(scan, columns, self._schema)
+        source = relation_sql(scan, columns, self._site)
         read = [source.columns[column] for column in sorted(columns)]
         text = (
             f"SELECT 1 FROM {source.source} WHERE {' AND '.join(f'{r} IS NOT NULL' for r in read)} "
@@ -73,7 +74,7 @@ class PublicReader:
 
     def _domain(self, table: str, column: str) -> Domain:
         scan, origin = self._scan(table, {column}), f"public table {table}"
-        type_, source = scan.fields[0].type, relation_sql(scan, frozenset({column}), self._schema)
+        type_, source = scan.fields[0].type, relation_sql(scan, frozenset({column}), self._site)
         value = source.columns[column]
         if type_.kind in (Kind.TEXT, Kind.BOOLEAN):
             distinct = f"SELECT DISTINCT {value} AS v FROM {source.source}"
@@ -94,7 +95,7 @@ class PublicReader:
         return finite(values, type_, nullable=len(values) < len(rows), origin=(origin,))
 
     def _scan(self, table: str, columns: Collection[str]) -> PublicScan:
-        stored = self._schema[fold(table)]
+        stored = self._site.columns[fold(table)]
         types = {column: from_engine(stored[column]) for column in columns}
         fields = [Field(column, t, of_type(t)) for column, t in types.items() if t is not None]
         return PublicScan(tuple(fields), False, 1, False, table)
@@ -121,7 +122,7 @@ class PublicReader:
         return self._keys
 
     def _plain(self, table: str, columns: frozenset[str]) -> bool:
-        stored = {fold(name): type_.upper() for name, type_ in self._schema.get(table, {}).items()}
+        stored = {fold(name): type_.upper() for name, type_ in self._site.columns.get(table, {}).items()}
         return all(stored.get(column) in _PLAIN for column in columns)
 
     def _rows(self, text: str) -> list[Any] | None:

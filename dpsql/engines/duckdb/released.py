@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import duckdb
 import numpy as np
 
-from dpsql.engines.duckdb.literals import quote
-from dpsql.engines.duckdb.physical import physical
-from dpsql.engines.duckdb.relations import released_name
+from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.sql.physical import physical
+from dpsql.engines.sql.relations import released_name
 from dpsql.plan.relation import Relation
 from dpsql.plan.released import Content, ReleasedScan, released_in
 
@@ -25,7 +25,7 @@ def placed(cursor: duckdb.DuckDBPyConnection, relation: Relation, contents: Mapp
         yield
     finally:
         for name in scans:
-            cursor.execute(f"DROP TABLE IF EXISTS temp.{quote(name)}")
+            cursor.execute(f"DROP TABLE IF EXISTS temp.{DUCKDB.quote(name)}")
 
 
 def _create(cursor: duckdb.DuckDBPyConnection, name: str, scan: ReleasedScan, content: Content) -> None:
@@ -37,5 +37,5 @@ def _create(cursor: duckdb.DuckDBPyConnection, name: str, scan: ReleasedScan, co
         for c, f in zip(columns, scan.fields, strict=True)
     ]
     cursor.register("_incoming", arrays)
-    cursor.execute(f"CREATE TEMP TABLE {quote(name)} AS SELECT {', '.join(listed)} FROM _incoming")
+    cursor.execute(f"CREATE TEMP TABLE {DUCKDB.quote(name)} AS SELECT {', '.join(listed)} FROM _incoming")
     cursor.unregister("_incoming")

@@ -6,9 +6,9 @@ empty: whether the query then fails would tell something about the data.
 
 from __future__ import annotations
 
-from dpsql.engines.duckdb import compare, functions
-from dpsql.engines.duckdb.literals import text
-from dpsql.engines.duckdb.rule import Emit, Rule
+from dpsql.engines.duckdb import functions
+from dpsql.engines.sql import compare
+from dpsql.engines.sql.rule import Emit, Rule
 from dpsql.errors import UnsupportedQuery
 from dpsql.expressions.expression import Call, Expression, Literal
 from dpsql.expressions.types import Kind
@@ -104,7 +104,7 @@ def _plain(call: Call, emit: Emit) -> str:
 def _like(call: Call, emit: Emit) -> str:
     it, pattern = call.args
     assert isinstance(pattern, Literal)
-    return f"({emit(it, 'VARCHAR')} {call.op.upper()} {text(str(pattern.value))})"
+    return f"({emit(it, 'VARCHAR')} {call.op.upper()} {emit(pattern, 'VARCHAR')})"
 
 
 def _to_base(call: Call, emit: Emit) -> str:

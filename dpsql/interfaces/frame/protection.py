@@ -36,6 +36,7 @@ _KINDS = {
 }  # fmt: skip
 Bounds = Mapping[str, tuple[Any, Any] | str]
 Values = Mapping[str, Iterable[Any]]
+Randomized = Mapping[str, float | Decimal]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,7 @@ def protect(
     epsilon: float | Decimal | None = None,
     bounds: Bounds | None = None,
     values: Values | None = None,
+    randomized: Randomized | None = None,
     delta: float | Decimal = 0,
     max_rows_per_unit: int | str | None = None,
     max_groups_per_unit: int | None = None,
@@ -169,8 +171,9 @@ def protect(
     `unit` is the column that names the person behind each row ("row" if every row is another person). `epsilon` is the
     budget of all answers together; a verb takes a tenth of it unless it says `epsilon=`. `bounds` and `values` say what
     is known of the columns without looking; "auto" in place of bounds, or of `max_rows_per_unit`, has them found by a
-    private search, which is charged once. `name` is the account: the same name is the same account, in this process
-    or, with `ledger` (a file), for ever. `called` is the table's name in `.sql(…)`. With `beside` the table joins the
+    private search, which is charged once. `randomized` gives the ε of columns that were randomised at the source, for
+    `rr_count` in `.sql(…)`. `name` is the account: the same name is the same account, in this process or, with
+    `ledger` (a file), for ever. `called` is the table's name in `.sql(…)`. With `beside` the table joins the
     account of another private frame, and can be merged with it on the unit.
     """
     if unit is None:
@@ -179,7 +182,7 @@ def protect(
             hint='write unit="user_id", the column that names the person behind each row, or unit="row" if no two '
             "rows belong to one person",
         )
-    spec: dict[str, Any] = {"unit": unit, "columns": _declared(bounds or {}, values or {})}
+    spec: dict[str, Any] = {"unit": unit, "columns": _declared(bounds or {}, values or {}, randomized or {})}
     spec |= {k: v for k, v in (("max_rows_per_unit", max_rows_per_unit), ("max_groups_per_unit", max_groups_per_unit))
              if v is not None}  # fmt: skip
     if beside is not None:
@@ -215,7 +218,7 @@ def _account(
     return Protection(dataset, whole, slack, account, durable=durable)
 
 
-def _declared(bounds: Bounds, values: Values) -> dict[str, dict[str, Any]]:
+def _declared(bounds: Bounds, values: Values, randomized: Randomized) -> dict[str, dict[str, Any]]:
     columns: dict[str, dict[str, Any]] = {}
     for name, ends in bounds.items():
         if ends == "auto":
@@ -228,6 +231,8 @@ def _declared(bounds: Bounds, values: Values) -> dict[str, dict[str, Any]]:
         if isinstance(listed, str):
             raise InterfaceError(f"the values of {name} are a list", hint=f'write values={{"{name}": ["a", "b"]}}')
         columns.setdefault(name, {})["values"] = [_plain(value) for value in listed]
+    for name, rate in randomized.items():
+        columns.setdefault(name, {})["randomized"] = {"epsilon": rate}
     return columns
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dpsql.budget.show_html import account_bar
 from dpsql.html import element, page, text
 from dpsql.interfaces.frame.asking import Mode
-from dpsql.interfaces.frame.ledgers import NAMELESS
+from dpsql.interfaces.frame.kept import NAMELESS
 
 if TYPE_CHECKING:
     from dpsql.interfaces.frame.column import PrivateColumn

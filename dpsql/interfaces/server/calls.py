@@ -1,4 +1,4 @@
-"""What the Python door asks of a server: `SELECT dpsql.query('<json>')`, also explain, intervals, settle and budget.
+"""What the Python door asks of a server: `SELECT dpsql.query('<json>')`, also explain, intervals, budget and others.
 
 It is the same connection with the same rights: a call reaches the methods of `Connection` that any door has, once. What
 an answer's error bars need stays with the server, for the last few answers of each client.
@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.server.packed import pack, unpack
+from dpsql.interfaces.server.packed_plans import tell
 from dpsql.parse import Asked
 
 if TYPE_CHECKING:
+    from dpsql.release.explain import Explanation
     from dpsql.release.result import Result
     from dpsql.session import Connection
 
 MOST_RESULTS, MOST_ROWS = 8, 20_000
-NAMES = ("query", "explain", "intervals", "settle", "budget", "tables")
+NAMES = ("query", "explain", "expected_error", "rank_error", "intervals", "settle", "budget", "tables")
 _ASKING = {"epsilon", "delta", "mechanism", "dialect", "accuracy", "clipped", "nonnegative"}
 
 
@@ -80,13 +82,25 @@ def _query(db: Connection, words: dict[str, Any], results: Results) -> dict[str,
     }  # fmt: skip
 
 
+def _explained(db: Connection, words: dict[str, Any]) -> Explanation:
+    asking = {name: value for name, value in _asking(words).items() if name != "nonnegative"}
+    return db.explain(words["sql"], words.get("parameters"), **asking)
+
+
 def _explain(db: Connection, words: dict[str, Any], _: Results) -> dict[str, Any]:
-    made = db.explain(words["sql"], words.get("parameters"), **_asking(words))
-    return {
-        "cost": asdict(made.cost), "mechanism": made.mechanism, "columns": made.columns, "types": made.types,
-        "notes": made.notes, "remark": made.remark, "finishing": made.finishing, "sql": made.sql, "text": str(made),
-        "alternatives": {name: asdict(each.cost) for name, each in made.alternatives.items()},
-    }  # fmt: skip
+    return tell(_explained(db, words))
+
+
+def _expected_error(db: Connection, words: dict[str, Any], _: Results) -> dict[str, Any]:
+    return dict(_explained(db, words).expected_error(words["confidence"], words.get("n")))
+
+
+def _rank_error(db: Connection, words: dict[str, Any], _: Results) -> dict[str, Any]:
+    release, choice, missed = words["place"]
+    try:
+        return {"rank": _explained(db, words).releases[release].choices[choice].expected_error(1 - missed)}
+    except IndexError:
+        raise InterfaceError("there is no such choice", hint="explain the query again") from None
 
 
 def _asking(words: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +138,8 @@ def _tables(db: Connection, *_: object) -> dict[str, Any]:
 
 
 _CALLS: dict[str, Callable[[Connection, dict[str, Any], Results], dict[str, Any]]] = {
-    "query": _query, "explain": _explain, "intervals": _intervals, "settle": _settle, "budget": _budget,
+    "query": _query, "explain": _explain, "expected_error": _expected_error, "rank_error": _rank_error,
+    "intervals": _intervals, "settle": _settle, "budget": _budget,
     "tables": _tables,
 }  # fmt: skip
 assert tuple(_CALLS) == NAMES

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,6 +38,15 @@ def own_certificate(folder: Path, host: str) -> tuple[Path, Path]:
     return certificate, key
 
 
+def _named(host: str) -> tuple[str, ...]:
+    """The host, if it is a name: an address to listen on is none."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return (host,)
+    return ()
+
+
 def _make(host: str) -> tuple[bytes, bytes]:
     try:
         from cryptography import x509
@@ -47,14 +58,16 @@ def _make(host: str) -> tuple[bytes, bytes]:
             "the server needs the packages of dpsql[server]", hint="pip install 'dpsql[server]'"
         ) from None
     secret = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
-    now, names = datetime.now(UTC), dict.fromkeys((host, "localhost"))
+    names = [x509.DNSName(each) for each in dict.fromkeys((*_named(host), socket.gethostname(), "localhost"))]
+    addresses = [x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", "::1")]
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0].value[:64])])
+    now = datetime.now(UTC)
     made = (
         x509.CertificateBuilder()
         .subject_name(name).issuer_name(name).public_key(secret.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(minutes=5)).not_valid_after(now + timedelta(days=825))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(each) for each in names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([*names, *addresses]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(secret, hashes.SHA256())
     )  # fmt: skip

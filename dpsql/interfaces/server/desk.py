@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from dpsql.interfaces.server.users import User
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 THREADS = 8
+MOST_PER_ACCOUNT = THREADS // 2
+"""Threads that one account may keep busy: the others are for everybody else."""
 
 
 class Desk:
@@ -26,10 +29,19 @@ class Desk:
         self._idle: dict[tuple[str, str | None], list[Connection]] = defaultdict(list)
         self._lock = threading.Lock()
         self._generation = 0
+        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._alike: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
 
-    async def work(self, user: User, task: Callable[[Connection], T]) -> T:
-        """Run a task with a connection of the user's account, in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, user, task)
+    async def work(self, user: User, task: Callable[[Connection], T], same: Hashable = None) -> T:
+        """Run a task with a connection of the user's account, in a thread.
+
+        Tasks that are the `same` run one after the other: a tile that two tabs ask for at once, or that is asked again
+        while a cancelled query still runs, is then charged once and replayed to the others.
+        """
+        turn = self._turns.setdefault(user.analyst, asyncio.Semaphore(MOST_PER_ACCOUNT))
+        alike = asyncio.Lock() if same is None else self._alike.setdefault(same, asyncio.Lock())
+        async with alike, turn:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, user, task)
 
     def _run(self, user: User, task: Callable[[Connection], T]) -> T:
         account = (user.analyst, user.purpose)

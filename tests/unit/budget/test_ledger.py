@@ -80,7 +80,7 @@ def test_a_refusal_says_the_cost_what_is_left_and_what_to_do(ledger: Ledger) -> 
     with pytest.raises(BudgetExceeded) as refusal:
         ledger.reserve(ask("ana", 0.4, cap=0.5))
     assert refusal.value.message == (
-        "this query costs ε = 0.4; left for ana: ε = 0.25; left for everyone on 'shop': ε = 0.75"
+        "over the privacy budget: this query costs ε = 0.4; left for ana: ε = 0.25; left for everyone on 'shop': ε = 0.75"
     )
     assert refusal.value.hint == "ask for epsilon 0.25 or less, or repeat a query of your own (it is free)"
 

@@ -12,9 +12,9 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from dpsql.engines.duckdb.expressions import sql
-from dpsql.engines.duckdb.literals import literal, quote
-from dpsql.engines.duckdb.physical import physical
+from dpsql.engines.duckdb import dialect
+from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.sql.physical import physical
 from dpsql.errors import Error, UnsupportedQuery
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
@@ -121,7 +121,7 @@ def convertible(texts: list[str], **types: Type) -> dict[str, Expression]:
     for text in texts:
         try:
             made[text] = expression(text, **types)
-            sql(made[text], quote)
+            DUCKDB.sql(made[text], DUCKDB.quote)
         except Error:
             made.pop(text, None)
     return made
@@ -153,7 +153,7 @@ def edges() -> duckdb.DuckDBPyConnection:
 
 def check(db: duckdb.DuckDBPyConnection, made: dict[str, Expression], columns: dict[str, str], source: str) -> None:
     """Run all expressions at once; on failure name the one that failed. Types and hard ranges must hold too."""
-    emitted = {text: sql(e, columns.__getitem__) for text, e in made.items()}
+    emitted = {text: DUCKDB.sql(e, columns.__getitem__) for text, e in made.items()}
     if not emitted:
         return
     parts = [
@@ -197,7 +197,6 @@ def test_no_pair_of_edge_values_makes_an_expression_raise(edges: duckdb.DuckDBPy
 
 def test_every_operation_is_in_the_sweep() -> None:
     """Here, or by the forms of the table, which `tests/properties/test_functions.py` sweeps."""
-    from dpsql.engines.duckdb import expressions
     from dpsql.expressions.functions.table import FUNCTIONS
 
     swept, listed = set(), [form for function in FUNCTIONS.values() for form in function.written]
@@ -205,7 +204,7 @@ def test_every_operation_is_in_the_sweep() -> None:
         types = {"a": engine_type(name), "b": engine_type(name)}
         for made in convertible([*UNARY, *BINARY, *listed], **types).values():
             swept |= {node.op for node in made.walk() if hasattr(node, "op")}
-    assert swept >= set(expressions._RULES)
+    assert swept >= set(dialect.RULES)
 
 
 CONSTANTS = [
@@ -232,7 +231,7 @@ def test_guards_do_not_depend_on_the_order_of_evaluation(edges: duckdb.DuckDBPyC
     types = {"a": engine_type("BIGINT"), "d": DATE}
     condition = expression("a <> 0 AND 10 // a > 1 AND d + 1 > DATE '2020-01-01' AND a % a = 0", **types)
     number, day = list(STORED).index("BIGINT"), list(STORED).index("DATE")
-    text = sql(condition, {"a": "x.v", "d": "y.v"}.__getitem__)
+    text = DUCKDB.sql(condition, {"a": "x.v", "d": "y.v"}.__getitem__)
     for optimizer in ("", "filter_pushdown,expression_rewriter,reorder_filter,common_subexpressions"):
         edges.execute(f"SET disabled_optimizers = '{optimizer}'")
         edges.execute(f"SELECT count(*) FROM t{number} x CROSS JOIN t{day} y WHERE {text}").fetchall()
@@ -277,7 +276,7 @@ def test_the_emitted_sql_means_what_was_written(ordinary: duckdb.DuckDBPyConnect
         texts = ([] if enum else BINARY) + [t for t in UNARY if second == 0 and (names[first], t) not in DIFFERENT]
         made = convertible(texts, a=engine_type(names[first]), b=engine_type(second_name))
         for text, e in made.items():
-            emitted = sql(e, {"a": "x.v", "b": "y.v"}.__getitem__)
+            emitted = DUCKDB.sql(e, {"a": "x.v", "b": "y.v"}.__getitem__)
             original = sqlglot.parse_one(text, dialect="duckdb").transform(
                 lambda n: exp.column("v", table="x" if n.name == "a" else "y") if isinstance(n, exp.Column) else n
             )
@@ -308,7 +307,7 @@ def test_the_emitted_sql_means_what_was_written(ordinary: duckdb.DuckDBPyConnect
     ],
 )
 def test_fast_forms_have_no_guard(text: str, type_: Type, expected: str) -> None:
-    assert sql(expression(text, a=type_), quote) == expected
+    assert DUCKDB.sql(expression(text, a=type_), DUCKDB.quote) == expected
 
 
 @pytest.mark.parametrize(
@@ -319,22 +318,22 @@ def test_texts_cannot_grow_without_bound(text: str) -> None:
     db = duckdb.connect()
     db.execute("CREATE TABLE t AS SELECT repeat('a', 200000) AS a")
     try:
-        emitted = sql(expression(text, a=TEXT), quote)
+        emitted = DUCKDB.sql(expression(text, a=TEXT), DUCKDB.quote)
     except UnsupportedQuery:
         return
     assert (db.execute(f"SELECT max(strlen({emitted})) FROM t").fetchall()[0][0] or 0) <= 2**18
 
 
 def test_a_long_concatenation_of_short_texts_is_whole() -> None:
-    emitted = sql(expression(" || ".join(["a"] * 40), a=TEXT), quote)
+    emitted = DUCKDB.sql(expression(" || ".join(["a"] * 40), a=TEXT), DUCKDB.quote)
     assert duckdb.sql(f"SELECT {emitted} FROM (SELECT 'xyz' AS a)").fetchall() == [("xyz" * 40,)]
 
 
 def test_nested_guards_do_not_make_the_sql_explode() -> None:
     text = "d" + " + INTERVAL 1 DAY" * 60
-    assert len(sql(expression(text, d=DATE), quote)) < 10_000
+    assert len(DUCKDB.sql(expression(text, d=DATE), DUCKDB.quote)) < 10_000
     with pytest.raises(UnsupportedQuery, match="200,000 years"):
-        sql(expression("d" + " + INTERVAL 1000 YEAR" * 200, d=DATE), quote)
+        DUCKDB.sql(expression("d" + " + INTERVAL 1000 YEAR" * 200, d=DATE), DUCKDB.quote)
 
 
 NUMERIC = ["TINYINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "DECIMAL(4,2)", "DECIMAL(18,3)", "DOUBLE"]
@@ -408,5 +407,5 @@ def test_random_expressions_over_edge_values_never_raise(edges: duckdb.DuckDBPyC
     ],
 )  # fmt: skip
 def test_literals_come_back_unchanged(value: object, type_: Type) -> None:
-    text = literal(value, type_)  # type: ignore[arg-type]
+    text = DUCKDB.literal(value, type_)  # type: ignore[arg-type]
     assert duckdb.sql(f"SELECT {text}, typeof({text})").fetchall() == [(value, physical(type_))]

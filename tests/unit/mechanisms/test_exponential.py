@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsql.errors import InternalError, UnsupportedQuery
-from dpsql.mechanisms import Exponential
+from dpsql.mechanisms import ExponentialLaw
 from dpsql.mechanisms.exponential import _below
 
 DRAWS = 6_000
@@ -29,7 +29,7 @@ def _law(sizes: list[int], scores: list[int], scale: Fraction) -> dict[tuple[int
     return {(i, j): weights[i] / total for i, n in enumerate(sizes) for j in range(n)}
 
 
-def _drawn(law: Exponential, sizes: list[int], scores: NDArray[np.int64]) -> Counter[tuple[int, int]]:
+def _drawn(law: ExponentialLaw, sizes: list[int], scores: NDArray[np.int64]) -> Counter[tuple[int, int]]:
     widths = np.array(sizes, dtype=np.int64)
     return Counter(law.choose(widths, scores) for _ in range(DRAWS))
 
@@ -50,20 +50,20 @@ CASES = [
 
 @pytest.mark.parametrize(("sizes", "scores", "scale"), CASES)
 def test_each_cell_is_chosen_with_its_own_probability(sizes: list[int], scores: list[int], scale: Fraction) -> None:
-    drawn = _drawn(Exponential(scale), sizes, np.array(scores, dtype=np.int64))
+    drawn = _drawn(ExponentialLaw(scale), sizes, np.array(scores, dtype=np.int64))
     assert _fits(drawn, _law(sizes, scores, scale))
     assert not _fits(drawn, _law(sizes, scores, scale / 2))
 
 
 def test_scores_beyond_64_bits_have_the_same_law() -> None:
     scale, unit = Fraction(2**61), 2**62
-    drawn = _drawn(Exponential(scale), [1, 2, 1], np.array([5 * unit, 5 * unit + unit // 2, 7 * unit], dtype=object))
+    drawn = _drawn(ExponentialLaw(scale), [1, 2, 1], np.array([5 * unit, 5 * unit + unit // 2, 7 * unit], dtype=object))
     assert _fits(drawn, _law([1, 2, 1], [0, 1, 4], Fraction(1)))
 
 
 def test_a_far_cell_in_a_large_crowd_is_weighed_as_a_near_one() -> None:
     """A run of 2**20 cells at a distance of 14 scales: each cell is rare, together they are not."""
-    drawn = _drawn(Exponential(Fraction(1)), [1, 2**20], np.array([0, 14], dtype=np.int64))
+    drawn = _drawn(ExponentialLaw(Fraction(1)), [1, 2**20], np.array([0, 14], dtype=np.int64))
     p = 1 / (1 + 2**20 * math.exp(-14))
     assert stats.binomtest(drawn[0, 0], DRAWS, p).pvalue > ALARM
     places = [place for (run, place), times in drawn.items() if run == 1 for _ in range(times)]
@@ -88,20 +88,20 @@ def test_a_wide_grid_with_one_good_cell_is_quick_to_choose_from() -> None:
     """No proposal is wasted on cells that are never chosen."""
     scores = np.full(2**17, 10**9, dtype=np.int64)
     scores[77] = 0
-    assert Exponential(Fraction(1)).choose(np.ones(2**17, dtype=np.int64), scores) == (77, 0)
+    assert ExponentialLaw(Fraction(1)).choose(np.ones(2**17, dtype=np.int64), scores) == (77, 0)
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1, 3), Fraction(1), Fraction(22, 7), Fraction(40)])
 @pytest.mark.parametrize("spread", [1, 2, 199, 100 << 30])
 def test_no_more_is_spent_than_asked_and_hardly_less(spread: int, epsilon: Fraction) -> None:
-    law = Exponential.for_epsilon(spread, epsilon)
+    law = ExponentialLaw.for_epsilon(spread, epsilon)
     assert epsilon * (1 - Fraction(1, 2**10)) < law.epsilon(spread) <= epsilon
     assert law.rho(spread) == law.epsilon(spread) ** 2 / 8
 
 
 def test_the_price_bounds_every_divergence() -> None:
     """All scores of three cells in a small box, and all moves by a spread: ε and ρ hold, and ε is reached."""
-    law, worst = Exponential(Fraction(2)), 0.0
+    law, worst = ExponentialLaw(Fraction(2)), 0.0
     epsilon, rho = float(law.epsilon(2)), float(law.rho(2))
     for scores in np.ndindex(4, 4, 4):
         for low in (-2, -1, 0):
@@ -124,13 +124,13 @@ def test_opendp_chooses_by_the_same_law() -> None:
     theirs = Counter((int(other([0, 1, 3])), 0) for _ in range(DRAWS))
     law = _law([1, 1, 1], [0, 1, 3], Fraction(2))
     assert _fits(theirs, law)
-    assert _fits(_drawn(Exponential(Fraction(2)), [1, 1, 1], np.array([0, 1, 3], dtype=np.int64)), law)
+    assert _fits(_drawn(ExponentialLaw(Fraction(2)), [1, 1, 1], np.array([0, 1, 3], dtype=np.int64)), law)
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(InternalError, match="nothing to choose"):
-        Exponential(Fraction(1)).choose(np.array([], dtype=np.int64), np.array([], dtype=np.int64))
+        ExponentialLaw(Fraction(1)).choose(np.array([], dtype=np.int64), np.array([], dtype=np.int64))
     with pytest.raises(InternalError, match="out of range"):
-        Exponential(Fraction(0))
+        ExponentialLaw(Fraction(0))
     with pytest.raises(UnsupportedQuery, match="next to blind"):
-        Exponential.for_epsilon(2**61, Fraction(1, 10))
+        ExponentialLaw.for_epsilon(2**61, Fraction(1, 10))

@@ -1,0 +1,146 @@
+"""A report of an audit, for programs (JSON) and for people (one HTML page that needs nothing else)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dpsql.audit.outcome import Finding, Outcome, Series
+from dpsql.audit.plots import plot
+from dpsql.audit.registry import about
+from dpsql.errors import InterfaceError
+from dpsql.html import STYLE, element, listed, text
+
+FORMAT = 1
+MANY = 45
+"""A picture with more bars than this is folded."""
+
+PAGE = """
+:root{color-scheme:light dark}body{margin:0;background:Canvas}
+.dpsql.audit{max-width:900px;margin:0 auto;padding:28px 20px 60px;font-size:14px}
+.audit h1{font-size:22px;margin:0 0 .2em}.audit h2{font-size:17px;margin:1.8em 0 .2em}
+.audit .verdict{display:inline-block;padding:.1em .7em;border-radius:1em;font-size:12px;font-weight:600;color:#fff;
+vertical-align:.15em;margin-left:.6em}.audit .good{background:#2b8a4b}.audit .bad{background:#c93a3a}
+.audit figure{margin:1em 0}.audit figcaption{font-weight:600;margin-bottom:.3em}
+.audit svg{display:block;width:100%;height:auto;font:11px system-ui,sans-serif}
+.audit svg text{fill:var(--dp-ink)}.audit svg text.dim{fill:var(--dp-dim)}
+.audit svg .mark{fill:var(--dp-fill)}.audit svg .over{fill:#c93a3a}
+.audit svg .limit{stroke:#c9762a;stroke-width:1.5;stroke-dasharray:4 3}
+.audit svg .grid{stroke:var(--dp-line)}.audit svg .line{fill:none;stroke:var(--dp-fill);stroke-width:1.5}
+.audit pre{overflow:auto;padding:.8em 1em;border:1px solid var(--dp-line);border-radius:6px;
+font:12px/1.45 ui-monospace,monospace}
+.audit .found{border-left:3px solid #c93a3a;padding-left:.9em;margin:1em 0}
+.audit details{margin:.6em 0}
+""".replace("\n", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was audited, how, and what came of it."""
+
+    subject: str
+    how: str
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def passed(self) -> bool:
+        """No check found anything."""
+        return all(outcome.passed for outcome in self.outcomes)
+
+    def json(self) -> str:
+        """For programs, and to be added up."""
+        checks = [{**asdict(each), "passed": each.passed} for each in self.outcomes]
+        made = {"format": FORMAT, "subject": self.subject, "how": self.how, "passed": self.passed, "checks": checks}
+        return json.dumps(made, indent=1)
+
+    @classmethod
+    def read(cls, said: str) -> Report:
+        """What `json` wrote."""
+        try:
+            read = json.loads(said)
+            return cls(read["subject"], read["how"], tuple(_outcome(each) for each in read["checks"]))
+        except (ValueError, KeyError, TypeError) as problem:
+            raise InterfaceError(
+                "this is no report of an audit", hint="give files of `dpsql audit --json`"
+            ) from problem
+
+    def html(self) -> str:
+        """One page for people."""
+        head = element("h1", "Audit of " + text(self.subject) + _verdict(self.passed)) + element(
+            "p", text(self.how), "dim"
+        )
+        body = head + self._table() + "".join(map(_section, self.outcomes))
+        style = f"<style>{STYLE}{PAGE}</style>"
+        title = element("title", f"dpsql audit: {text(self.subject)}")
+        meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        made = f"<head>{meta}{title}{style}</head>" + element("body", element("main", body, "dpsql audit"))
+        return f'<!doctype html><html lang="en">{made}</html>\n'
+
+    def _table(self) -> str:
+        rows = [
+            element("tr", "".join(element("td", cell, kind) for cell, kind in (
+                (element("a", text(each.check), href=f"#{each.check}"), ""), (_verdict(each.passed), ""),
+                (text(about(each.check)), "w"), (f"{each.seconds:,.0f} s", "n"))))
+            for each in self.outcomes
+        ]  # fmt: skip
+        head = "".join(element("th", name) for name in ("check", "", "what it shows", "time"))
+        return element("table", element("thead", element("tr", head)) + element("tbody", "".join(rows)))
+
+
+def _outcome(read: Mapping[str, Any]) -> Outcome:
+    return Outcome(
+        read["check"],
+        tuple((name, value) for name, value in read["figures"]),
+        tuple(Finding(**each) for each in read["findings"]),
+        tuple(Series(**{**each, "points": tuple((x, y) for x, y in each["points"])}) for each in read["series"]),
+        tuple(read["notes"]),
+        read["seconds"],
+        read["saved"],
+    )
+
+
+def _verdict(passed: bool) -> str:
+    return element("span", "passed" if passed else "failed", f"verdict {'good' if passed else 'bad'}")
+
+
+def _section(outcome: Outcome) -> str:
+    figures = [
+        element("tr", element("td", text(name)) + element("td", text(shown(value)), "n"))
+        for name, value in outcome.figures
+    ]
+    made = element("h2", text(outcome.check) + _verdict(outcome.passed), id=outcome.check)
+    made += element("p", text(about(outcome.check)), "dim")
+    made += element("table", element("tbody", "".join(figures)))
+    made += "".join(map(_found, outcome.findings))
+    made += "".join(map(_folded, outcome.series))
+    return made + listed([text(note) for note in outcome.notes])
+
+
+def _found(finding: Finding) -> str:
+    again = element("pre", text(finding.again)) if finding.again else ""
+    return element("div", element("p", text(finding.what)) + again, "found")
+
+
+def _folded(series: Series) -> str:
+    drawn = plot(series)
+    if len(series.points) <= MANY:
+        return drawn
+    return element("details", element("summary", f"{text(series.title)} ({len(series.points)})") + drawn)
+
+
+def shown(value: object) -> str:
+    """A figure as it reads."""
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def merged(reports: Sequence[Report]) -> Report:
+    """The parts of an audit together."""
+    from dpsql.audit.registry import merge
+
+    names = dict.fromkeys(outcome.check for report in reports for outcome in report.outcomes)
+    by_name = {name: [o for report in reports for o in report.outcomes if o.check == name] for name in names}
+    outcomes = tuple(merge(name, each) for name, each in by_name.items())
+    subjects, hows = (dict.fromkeys(getattr(r, part) for r in reports) for part in ("subject", "how"))
+    return Report(" and ".join(subjects), "; ".join(hows), outcomes)

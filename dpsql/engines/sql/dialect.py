@@ -1,0 +1,215 @@
+"""How an engine writes what emitted SQL is made of. All that differs between engines stands behind this class.
+
+Types go by DuckDB's names for them (`physical` gives them), and each dialect has its own names for these.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+
+from dpsql.engines.sql.physical import physical
+from dpsql.engines.sql.rule import Rule
+from dpsql.errors import InternalError, UnsupportedQuery
+from dpsql.expressions.expression import Call, Column, Expression, Literal, Value
+from dpsql.expressions.types import Kind, Type
+
+LONGEST = 500_000
+
+
+class Dialect(ABC):
+    """The words of one engine. Whatever is stored, nothing that it writes may raise."""
+
+    # names, constants, casts ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def type(self, name: str) -> str:
+        """The engine's name for a type."""
+
+    @abstractmethod
+    def quote(self, name: str) -> str:
+        """A name as SQL, whatever it contains."""
+
+    @abstractmethod
+    def text(self, value: str) -> str:
+        """A string constant."""
+
+    @abstractmethod
+    def double(self, value: float | Decimal) -> str:
+        """A constant of type DOUBLE, which may be infinite or NaN."""
+
+    @abstractmethod
+    def cast(self, value: str, wanted: str) -> str:
+        """A cast that cannot fail on what stands there."""
+
+    @abstractmethod
+    def attempted(self, value: str, given: str, wanted: str) -> str:
+        """A cast that gives NULL where it would fail; `given` is the type of the value."""
+
+    @abstractmethod
+    def read(self, column: str, stored: str) -> str:
+        """A stored column in the type that the planner computes with; `stored` is DuckDB's name for its own type.
+
+        Text is compared byte by byte: under another collation two units could be grouped as one, and the spelling that
+        a group shows would be that of some person.
+        """
+
+    @abstractmethod
+    def compared(self, text: str) -> str:
+        """A text that is compared byte by byte."""
+
+    def literal(self, value: Value, type_: Type) -> str:
+        """A constant as SQL, in exactly the type that `physical` names."""
+        wanted = physical(type_)
+        if value is None:
+            return self.cast("NULL", wanted)
+        match type_.kind, value:
+            case Kind.BOOLEAN, bool():
+                return "TRUE" if value else "FALSE"
+            case Kind.TEXT, str():
+                return self.text(value)
+            case Kind.TIMESTAMP, datetime():
+                return self.moment(value.isoformat(sep=" "), "TIMESTAMP")
+            case Kind.DATE, date():
+                return self.moment(value.isoformat(), "DATE")
+            case Kind.DOUBLE, int() | float() | Decimal():
+                return self.double(value)
+            case Kind.INTEGER | Kind.DECIMAL, int() | Decimal():
+                return self._exact(value, type_)
+        raise InternalError(f"no literal of type {type_} for a {type(value).__name__}")
+
+    def _exact(self, value: int | Decimal, type_: Type) -> str:
+        wanted = physical(type_)
+        if wanted == "INTEGER":
+            return str(value) if value >= 0 else f"({value})"
+        return self.cast(f"'{value:f}'" if isinstance(value, Decimal) else f"'{value}'", wanted)
+
+    @abstractmethod
+    def moment(self, written: str, wanted: str) -> str:
+        """A constant date or timestamp."""
+
+    # expressions ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def rule(self, node: Call) -> Rule | None:
+        """How an operation is written; None if this engine has no total form of it."""
+
+    def sql(self, expression: Expression, column: Callable[[str], str]) -> str:
+        """The expression as total SQL; `column` writes a column of the row."""
+
+        def emit(node: Expression, wanted: str) -> str:
+            if node.type.kind is Kind.NULL or (isinstance(node, Literal) and node.value is None):
+                return self.cast("NULL", wanted)
+            if isinstance(node, Column):
+                return self._column(node, column(node.name), wanted)
+            made = self.literal(node.value, node.type) if isinstance(node, Literal) else self._call(node, emit)
+            return self.converted(made, physical(node.type), wanted)
+
+        return emit(expression, physical(expression.type))
+
+    def _column(self, node: Column, name: str, wanted: str) -> str:
+        """A number or a text is read in the wanted type: an ENUM or an unsigned number would behave in its own way.
+
+        Engines drop a cast to the type that a column has.
+        """
+        if node.type.kind in (Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP):
+            return self.converted(name, physical(node.type), wanted)
+        return self.cast(name, wanted)
+
+    def _call(self, node: Expression, emit: Callable[[Expression, str], str]) -> str:
+        if not isinstance(node, Call):
+            raise InternalError(f"no SQL for {node}")
+        rule = self.rule(node)
+        if rule is None:
+            raise UnsupportedQuery(
+                f"{node.op.upper()} is not computed by this database", span=node.span,
+                hint="compute it above the aggregate, or ask the steward for a column that holds it",
+            )  # fmt: skip
+        made = rule(node, emit)
+        if len(made) > LONGEST:
+            raise UnsupportedQuery("this expression is nested too deeply", span=node.span, hint="split it into parts")
+        return made
+
+    def converted(self, made: str, given: str, wanted: str) -> str:
+        """A widening cast, which cannot fail; only a date may lie outside the range of timestamps."""
+        if given == wanted:
+            return made
+        return self.attempted(made, given, wanted) if given == "DATE" else self.cast(made, wanted)
+
+    # the totals -------------------------------------------------------------------------------------------------------
+
+    def wide(self, value: str) -> str:
+        """A whole number in the widest exact type."""
+        return self.cast(value, "HUGEINT")
+
+    def total(self, value: str, over: str = "", *, distinct: bool = False) -> str:
+        """The exact sum of whole numbers or decimals, in a type that holds it; `over` makes it a window's."""
+        return f"sum({'DISTINCT ' if distinct else ''}{value}){over}"
+
+    @abstractmethod
+    def quotient(self, number: str, divisor: str) -> str:
+        """The whole quotient of a number that is not negative and a positive one, rounded down, in the widest type."""
+
+    @abstractmethod
+    def floored(self, total: str, shift: int) -> str:
+        """⌊total/2**shift⌋ of a number in the widest type."""
+
+    @abstractmethod
+    def scrambled(self, salt: str, columns: Sequence[str]) -> str:
+        """A value by which rows are put into an order that the salt and their own columns settle."""
+
+    def reach(self, groups: str, few: int) -> str | None:
+        """A value below which about `few` of so many groups are scrambled; None where that cannot be told."""
+        return None
+
+    @abstractmethod
+    def pick(self, values: Sequence[int], place: str) -> str:
+        """The whole number at a place of a list, from 1 on."""
+
+    @abstractmethod
+    def steps(self, value: str, factor: float, width: str) -> str:
+        """A DOUBLE that is known to fit, times a power of two, rounded to a whole number; NULL rather than an error."""
+
+    @abstractmethod
+    def unscaled(self, value: str, scale: int) -> str:
+        """A decimal that is known to fit, times ten to its scale, as BIGINT; NULL rather than an error."""
+
+    @abstractmethod
+    def days(self, end: str, start: str) -> str:
+        """The whole days from one date to another."""
+
+    recomputed = "NOT MATERIALIZED "
+    """What makes a table of a WITH clause cheap to read twice: here by computing it twice."""
+    kept = "MATERIALIZED "
+    """The same, by keeping it."""
+    scans_by_piece = False
+    """Is a scan for each piece of a clamp cheaper than one with a CASE?"""
+
+    def one_zero(self, value: str) -> str:
+        """A DOUBLE without negative zero: grouping takes both for one value, and would show that of some row."""
+        return f"CASE WHEN {value} = 0 THEN {self.double(0.0)} ELSE {value} END"
+
+    def settled(self, value: str, type_: Type) -> str:
+        """A value that is the same wherever it is equal: of zeros and of NaNs DOUBLE has several."""
+        if type_.kind is not Kind.DOUBLE:
+            return value
+        return f"CASE WHEN {self.is_nan(value)} THEN {self.double(float('nan'))} ELSE {self.one_zero(value)} END"
+
+    @abstractmethod
+    def is_nan(self, value: str) -> str:
+        """Whether a DOUBLE is NaN."""
+
+    @abstractmethod
+    def microseconds(self, moment: str) -> str:
+        """A timestamp as whole microseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the SQL will run: the stored columns with the engine's own types, and how the engine writes."""
+
+    columns: Mapping[str, Mapping[str, str]]
+    dialect: Dialect

@@ -1,0 +1,61 @@
+"""COUNT(DISTINCT x) in SQL: each unit's own pairs of group and value, cut to its cap, and then the values together.
+
+Only units that have more pairs than they may keep are sorted. See `dpsql.sensitivity.distinct` for the theorem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpsql.engines.sql.dialect import Dialect
+from dpsql.engines.sql.keys import Coded
+from dpsql.engines.sql.source import From
+from dpsql.expressions.types import DOUBLE
+from dpsql.sensitivity.bound import Bounded
+from dpsql.sensitivity.statistics import Part
+
+
+def distinct_totals(bounded: Bounded, source: From, keys: Coded, salt: str) -> list[str]:
+    """For each COUNT(DISTINCT) a query with the groups and the column `c` and the argument's number."""
+    owned = bounded.rule not in ("row", "single_row")
+    parts = [s.part for s in bounded.statistics if s.part.distinct]
+    return [_total(part, _pairs(bounded, part, source, keys, owned=owned), keys, salt, owned=owned) for part in parts]
+
+
+def shown_names(keys: Coded) -> tuple[str, ...]:
+    """What the groups of an emitted query are called."""
+    return keys.names if keys.code is None else ("g",)
+
+
+def _pairs(bounded: Bounded, part: Part, source: From, keys: Coded, *, owned: bool) -> str:
+    """Each unit's different pairs of group and value, by their codes where the groups have codes."""
+    expression = bounded.arguments[part.argument].expression
+    assert expression is not None
+    value = source.render(expression)
+    value = source.dialect.one_zero(value) if expression.type == DOUBLE else value
+    listed = [*([f"{source.unit} AS u"] if owned else []), *keys.listed, f"{value} AS x"]
+    rows = f"SELECT DISTINCT {', '.join(listed)} FROM {source.source}{source.conditions}"
+    owner = ["u"] if owned else []
+    coded, names = keys.in_rows(f"SELECT * FROM ({rows}) AS d WHERE x IS NOT NULL", [*owner, "x"])
+    return f"SELECT DISTINCT {', '.join([*owner, *names, 'x'])} FROM ({coded}) AS c"
+
+
+def _total(part: Part, pairs: str, keys: Coded, salt: str, *, owned: bool) -> str:
+    names = shown_names(keys)
+    kept = pairs if not owned else _kept(keys.dialect, pairs, names, part.row, salt)
+    grouped = f" GROUP BY {', '.join(names)}" if names else ""
+    return f"SELECT {', '.join([*names, f'count(DISTINCT x) AS c{part.argument}'])} FROM ({kept}) AS k{grouped}"
+
+
+def _kept(dialect: Dialect, pairs: str, names: Sequence[str], cap: int, salt: str) -> str:
+    """At most `cap` pairs of each unit, those of the least hash."""
+    listed = [*names, "x"]
+    order = ", ".join([dialect.scrambled(salt, ["u", *listed]), *listed])
+    many = "SELECT 1 FROM many WHERE many.u = p.u"
+    return (
+        f"WITH p AS {dialect.kept}({pairs}), many AS (SELECT u FROM p GROUP BY u HAVING count(*) > {cap}), "
+        f"chosen AS (SELECT {', '.join(listed)}, row_number() OVER (PARTITION BY u ORDER BY {order}) AS place "
+        f"FROM p WHERE EXISTS ({many})) "
+        f"SELECT {', '.join(listed)} FROM p WHERE NOT EXISTS ({many}) "
+        f"UNION ALL SELECT {', '.join(listed)} FROM chosen WHERE place <= {cap}"
+    )

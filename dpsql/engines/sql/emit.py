@@ -1,0 +1,323 @@
+"""A priced release as one query that returns integers only.
+
+The shape follows the rule: `row` and `single_row` aggregate the rows as they are; `one_group` first adds up each unit;
+`clip` gives each unit a weight and joins it back (no window function); private keys also get their selection weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dpsql.budget.allocate import Priced
+from dpsql.engines.sql.clamp import clamped, pieces
+from dpsql.engines.sql.dialect import Dialect, Site
+from dpsql.engines.sql.distinct import distinct_totals, shown_names
+from dpsql.engines.sql.keys import Coded, code_keys
+from dpsql.engines.sql.relations import relation_sql
+from dpsql.engines.sql.source import From
+from dpsql.expressions.expression import Column, columns_of
+from dpsql.plan.relation import Scan
+from dpsql.sensitivity.bound import Bounded
+from dpsql.sensitivity.selection import Selection
+from dpsql.sensitivity.weight import WEIGHT_BITS, Term
+
+ONE = 1 << WEIGHT_BITS
+LIMIT = 2**62
+"""Totals are clamped to this before they leave the engine; it moves nothing real, and a clamp never adds distance."""
+
+
+def emit(priced: Priced, site: Site, salt: str) -> str:
+    """The SQL of one release: key columns (or one code `g` for public keys), then one integer per statistic."""
+    bounded = priced.bounded
+    source, keys = _base(bounded, site)
+    names = shown_names(keys)
+    different = distinct_totals(bounded, source, keys, salt)
+    totals = [_added(bounded, source, keys, salt)] if _totals(bounded) or not different else []
+    listed = [*names, *(["selected"] if bounded.selection is not None else []), *_statistics(site.dialect, priced)]
+    together = _together(site.dialect, bounded, names, totals, different)
+    return f"SELECT {', '.join(listed) or '1'} FROM ({together}) AS z"
+
+
+def _added(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
+    """All that is added up over rows or units, by the rule that bounds it."""
+    match bounded.rule:
+        case "row" | "single_row":
+            return _plain(bounded, source, keys)
+        case "one_group":
+            return _one_group(bounded, source, keys)
+        case _ if bounded.selection is not None or any(s.part.units for s in bounded.statistics):
+            return _clip_pairs(bounded, source, keys, salt)
+    return _clip_rows(bounded, source, keys)
+
+
+def _together(
+    dialect: Dialect, bounded: Bounded, names: Sequence[str], totals: Sequence[str], different: Sequence[str]
+) -> str:
+    """Tables of the same groups side by side; a column is in one of them only, so adding it up changes nothing."""
+    if len(totals) + len(different) == 1:
+        return [*totals, *different][0]
+    added = _totals(bounded)
+    counts = [f"c{s.part.argument}" for s in bounded.statistics if s.part.distinct]
+    owners = [*([added] if totals else []), *([count] for count in counts)]
+    union = " UNION ALL ".join(
+        f"SELECT {', '.join([*names, *(_or_null(dialect, c, own) for c in [*added, *counts])])} FROM ({table}) AS t"
+        for table, own in zip([*totals, *different], owners, strict=True)
+    )
+    sums = [f"{dialect.total(column)} AS {column}" for column in [*added, *counts]]
+    if bounded.selection is not None:
+        sums[0] = f"{_selected_total(dialect, 'selected')} AS selected"
+    return f"SELECT {', '.join([*names, *sums])} FROM ({union}) AS a{_group(names)}"
+
+
+def _or_null(dialect: Dialect, column: str, own: Sequence[str]) -> str:
+    """A column of a table, or NULL under its name."""
+    return column if column in own else f"{dialect.cast('NULL', 'HUGEINT')} AS {column}"
+
+
+def _selected_total(dialect: Dialect, column: str) -> str:
+    return dialect.cast(f"coalesce({dialect.total(column)}, 0)", "BIGINT")
+
+
+def _base(bounded: Bounded, site: Site) -> tuple[From, Coded]:
+    arguments = [a.expression for a in bounded.arguments if a.expression is not None]
+    needed = frozenset().union(*map(columns_of, [*(k.expression for k in bounded.keys), *arguments]))
+    source = relation_sql(bounded.release.source, needed, site)
+    return source, code_keys(bounded, source)
+
+
+def _statistics(dialect: Dialect, priced: Priced) -> list[str]:
+    """α·Σ + β·n, floored to the noise grid."""
+    listed = []
+    for number, (statistic, noised) in enumerate(zip(priced.bounded.statistics, priced.noised, strict=True)):
+        part = statistic.part
+        if not part.weighed:
+            total = dialect.wide(f"coalesce({'units' if part.units else f'c{part.argument}'}, 0)")
+        else:
+            terms = [f"{dialect.wide(str(factor))} * coalesce({name}{part.argument}, 0)"
+                     for factor, name in ((part.alpha, "s"), (part.beta, "n")) if factor]  # fmt: skip
+            total = f"({' + '.join(terms) or dialect.wide('0')})"
+        floored = dialect.floored(total, noised.shift) if noised.shift else total
+        listed.append(f"{dialect.cast(f'greatest(least({floored}, {LIMIT}), -{LIMIT})', 'BIGINT')} AS z{number}")
+    return listed
+
+
+def _needs(bounded: Bounded) -> list[tuple[int, bool, bool]]:
+    """For each argument: is its sum needed, is its count needed (by a statistic)?"""
+    parts = [s.part for s in bounded.statistics if s.part.weighed]
+    return [(i, any(p.alpha for p in parts if p.argument == i), any(p.beta for p in parts if p.argument == i))
+            for i in dict.fromkeys(p.argument for p in parts)]  # fmt: skip
+
+
+def _value(bounded: Bounded, index: int, source: From, *, summed: bool) -> str:
+    """The argument of a row as an integer, NULL where it has none."""
+    argument = bounded.arguments[index]
+    if argument.expression is None:
+        return "1"
+    value = source.render(argument.expression)
+    if summed:
+        return clamped(source.dialect, argument, value)
+    if argument.domain.nan:
+        return f"CASE WHEN {value} <= {source.dialect.double(math.inf)} THEN 1 END"
+    return f"CASE WHEN {value} IS NOT NULL THEN 1 END"
+
+
+def _group(names: Sequence[str]) -> str:
+    return f" GROUP BY {', '.join(names)}" if names else ""
+
+
+def _totals(bounded: Bounded) -> list[str]:
+    """The names of the exact totals, as they are added up."""
+    names = ["selected"] if bounded.selection is not None else []
+    names += ["units"] if any(s.part.units for s in bounded.statistics) else []
+    for index, sums, counts in _needs(bounded):
+        names += [f"s{index}"] if sums else []
+        names += [f"n{index}"] if counts else []
+    return names
+
+
+def _plain(bounded: Bounded, source: From, keys: Coded) -> str:
+    """Rules `row` and `single_row`: one pass over the rows.
+
+    Keys are grouped by place: GROUP BY a name would take a stored column of that name before the key.
+    """
+    if source.dialect.scans_by_piece and _is_column_sum(bounded):
+        return _column_sum(bounded, source)
+    listed, dialect = [*keys.listed, *_per_unit(bounded)], source.dialect
+    for index, sums, counts in _needs(bounded):
+        argument = bounded.arguments[index]
+        value = _value(bounded, index, source, summed=sums)
+        if sums and not counts and argument.expression is not None:
+            added = clamped(dialect, argument, source.render(argument.expression), otherwise="0")
+            listed.append(f"{dialect.total(added)} AS s{index}")
+        elif sums:
+            listed.append(f"{dialect.total(value)} AS s{index}")
+        if counts:
+            listed.append(f"count({'*' if argument.expression is None else value}) AS n{index}")
+    places = [str(i + 1) for i in range(len(keys.names))]
+    totals = f"SELECT {', '.join(listed) or '1'} FROM {source.source}{source.conditions}{_group(places)}"
+    return keys.mapped(totals, _totals(bounded))
+
+
+def _is_column_sum(bounded: Bounded) -> bool:
+    """Is all that is asked the SUM of one stored column?"""
+    needs, plain = _needs(bounded), isinstance(bounded.release.source, Scan)
+    if bounded.keys or len(bounded.statistics) != 1 or len(needs) != 1 or not plain:
+        return False
+    [(index, sums, counts)] = needs
+    return sums and not counts and isinstance(bounded.arguments[index].expression, Column)
+
+
+def _column_sum(bounded: Bounded, source: From) -> str:
+    """A scan for each piece of the clamp in place of CASE, which costs more than the sum itself.
+
+    The conditions are on a stored column, so DuckDB checks them while it reads, and leaves out the scan where its
+    statistics exclude them: of values that keep to their bounds only one scan is left.
+    """
+    [(index, _, _)] = _needs(bounded)
+    argument = bounded.arguments[index]
+    assert argument.expression is not None
+    dialect = source.dialect
+    inside, *outside = pieces(dialect, argument, source.render(argument.expression))
+    scans = [(dialect.total(inside.result), inside.condition)]
+    scans += [(f"count(*) * {dialect.wide(p.result)}", p.condition) for p in outside if p.result != "0"]
+    union = " UNION ALL ".join(
+        f"SELECT {total} AS s FROM {source.source} WHERE {' AND '.join([*source.where, condition])}"
+        for total, condition in scans
+    )
+    return f"SELECT {dialect.total('s')} AS s{index} FROM ({union}) AS p"
+
+
+def _per_unit(bounded: Bounded) -> list[str]:
+    """What each unit adds once, where a row is a unit."""
+    listed = [f"count(*) * {bounded.selection.one} AS selected"] if bounded.selection is not None else []
+    return listed + (["count(*) AS units"] if any(s.part.units for s in bounded.statistics) else [])
+
+
+def _rows(bounded: Bounded, source: From, keys: Coded) -> str:
+    """Each row as its unit, its keys, and its integers."""
+    listed = [f"{source.unit} AS u", *keys.listed]
+    listed += [f"{_value(bounded, i, source, summed=sums)} AS v{i}" for i, sums, _ in _valued(bounded)]
+    return f"SELECT {', '.join(listed)} FROM {source.source}{source.conditions}"
+
+
+def _valued(bounded: Bounded) -> list[tuple[int, bool, bool]]:
+    """What is needed of the arguments that have a value of their own in each row."""
+    return [need for need in _needs(bounded) if bounded.arguments[need[0]].expression is not None]
+
+
+def _values(bounded: Bounded) -> list[str]:
+    return [f"v{index}" for index, _, _ in _valued(bounded)]
+
+
+def _pairs(dialect: Dialect, bounded: Bounded, rows: str, names: Sequence[str]) -> str:
+    """Each (unit, group) with its exact sums and counts."""
+    listed = ["u", *names, "count(*) AS n"]
+    for index, sums, _ in _needs(bounded):
+        if bounded.arguments[index].expression is None:
+            continue
+        listed += [f"{dialect.total(f'v{index}')} AS s{index}"] if sums else []
+        listed.append(f"count(v{index}) AS n{index}")
+    return f"SELECT {', '.join(listed)} FROM ({rows}) AS r GROUP BY {', '.join(['u', *names])}"
+
+
+def _weight(dialect: Dialect, terms: Sequence[Term], total: dict[str, str]) -> str:
+    """W = min(1, cap/T) in units of 2**-WEIGHT_BITS, rounded down, over all terms."""
+    weights = []
+    for term in terms:
+        t = total[term.kind].format(i=term.argument)
+        if term.other is not None:
+            t = f"(coalesce({t}, 0) + coalesce({total[term.kind].format(i=term.other)}, 0))"
+        less = dialect.cast(dialect.quotient(dialect.wide(str(term.cap << WEIGHT_BITS)), t), "BIGINT")
+        weights.append(f"CASE WHEN {t} > {term.cap} THEN {less} ELSE {ONE} END")
+    return weights[0] if len(weights) == 1 else f"least({', '.join(weights)})"
+
+
+def _weighted(dialect: Dialect, bounded: Bounded, *, rows: bool) -> list[str]:
+    """The totals of the weighted statistics, over rows or over (unit, group) pairs."""
+    listed = []
+    for index, sums, counts in _needs(bounded):
+        whole = bounded.arguments[index].expression is None
+        if sums:
+            value = f"{'v' if rows else 's'}{index}"
+            value = dialect.wide(value) if bounded.arguments[index].magnitude >= 2**32 else value
+            listed.append(f"{dialect.total(f'{value} * w')} AS s{index}")
+        if counts and rows:
+            weight = "w" if whole else f"CASE WHEN v{index} IS NOT NULL THEN w END"
+            listed.append(f"{dialect.total(weight)} AS n{index}")
+        elif counts:
+            weight = f"{dialect.wide('n' if whole else f'n{index}')} * w"
+            listed.append(f"{dialect.total(weight)} AS n{index}")
+    return listed
+
+
+def _one_group(bounded: Bounded, source: From, keys: Coded) -> str:
+    """Rule `one_group`: add up each unit, weigh the totals, add up the units."""
+    dialect = source.dialect
+    listed = [*keys.names, *_per_unit(bounded), *_weighted(dialect, bounded, rows=False)]
+    pairs = _pairs(dialect, bounded, _rows(bounded, source, keys), keys.names)
+    if bounded.weight is not None and bounded.weight.terms:
+        w = _weight(dialect, bounded.weight.terms, {"rows": "n", "count": "n{i}", "sum": "abs(s{i})"})
+        pairs = f"SELECT *, {w} AS w FROM ({pairs}) AS u"
+    totals = f"SELECT {', '.join(listed) or '1'} FROM ({pairs}) AS p{_group(keys.names)}"
+    return keys.mapped(totals, _totals(bounded))
+
+
+def _clip_rows(bounded: Bounded, source: From, keys: Coded) -> str:
+    """Rule `clip`: a weight per unit from its own rows, joined back to them (recomputed: cheaper than keeping them)."""
+    assert bounded.weight is not None
+    dialect = source.dialect
+    w = _weight(
+        dialect, bounded.weight.terms, {"rows": "count(*)", "count": "count(v{i})", "sum": dialect.total("abs(v{i})")}
+    )
+    listed = [*keys.names, *_weighted(dialect, bounded, rows=True)]
+    totals = (
+        f"WITH c AS {dialect.recomputed}({_rows(bounded, source, keys)}), w AS (SELECT u, {w} AS w FROM c GROUP BY u) "
+        f"SELECT {', '.join(listed)} FROM c JOIN w USING (u){_group(keys.names)}"
+    )
+    return keys.mapped(totals, _totals(bounded))
+
+
+def _clip_pairs(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
+    """Rule `clip` over (unit, group) pairs: where groups are counted or private keys selected."""
+    dialect = source.dialect
+    totals = {"rows": "sum(n)", "groups": "count(*)", "count": "sum(n{i})", "sum": dialect.total("abs(s{i})")}
+    terms = bounded.weight.terms if bounded.weight is not None else ()
+    w = f", {_weight(dialect, terms, totals)} AS w" if terms else ""
+    rows, names = keys.in_rows(_rows(bounded, source, keys), ["u", *_values(bounded)])
+    listed = [*names, *([f"{dialect.total('w')} AS units"] if any(s.part.units for s in bounded.statistics) else [])]
+    listed += _weighted(dialect, bounded, rows=False)
+    head = (
+        f"WITH p AS ({_pairs(dialect, bounded, rows, names)}), w AS (SELECT u, count(*) AS groups{w} FROM p GROUP BY u)"
+    )
+    added = f"SELECT {', '.join(listed)} FROM p JOIN w USING (u){_group(names)}"
+    if bounded.selection is None:
+        return f"{head} {added}"
+    sums = _totals(bounded)[1:]
+    shown = [*names, f"{_selected_total(dialect, 'weight')} AS selected"]
+    shown += [f"{dialect.total(total)} AS {total}" for total in sums]
+    beside = ", ".join([*names, f"{dialect.cast('NULL', 'BIGINT')} AS weight", *sums])
+    chosen = ", ".join([*names, "weight", *(_or_null(dialect, total, ()) for total in sums)])
+    both = f"SELECT {beside} FROM ({added}) AS a UNION ALL SELECT {chosen} FROM q"
+    selected = _selected(dialect, bounded.selection, names, salt)
+    return f"{head}, {selected}, t AS ({both}) SELECT {', '.join(shown)} FROM t{_group(names)}"
+
+
+def _selected(dialect: Dialect, selection: Selection, names: Sequence[str], salt: str) -> str:
+    """The table `q`: the groups to which each unit gives weight, `selection.groups` of them at most, least hash first.
+
+    Sorting is what costs, so where hashes are numbers a unit with many groups first drops those whose hash is above a
+    bound of its own: three times as many as it may keep are left, and eight. With a chance below 0.002% too few are
+    left, and it gives less.
+    """
+    listed = ", ".join(names)
+    kept = f"row_number() OVER (PARTITION BY u ORDER BY h, {listed}) <= {selection.groups}"
+    weight = dialect.pick(selection.weights, f"least(groups, {selection.groups})")
+    reach = dialect.reach("groups", 3 * selection.groups + 8)
+    near = "" if reach is None else " WHERE h <= reach"
+    order = dialect.scrambled(salt, ["u", *names])
+    return (
+        f"r AS (SELECT u, groups, {reach or '0'} AS reach FROM w), "
+        f"h AS (SELECT u, groups, reach, {listed}, {order} AS h FROM p JOIN r USING (u)), "
+        f"q AS (SELECT {listed}, CASE WHEN {kept} THEN {weight} ELSE 0 END AS weight FROM h{near})"
+    )

@@ -1,0 +1,102 @@
+"""The statements of a release, and their results as exact integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpsql.budget.allocate import Priced
+from dpsql.engines.base import Exact, Weights
+from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.emit import emit
+from dpsql.engines.sql.histogram import emit_histogram
+from dpsql.sensitivity.bound import Bounded
+
+
+class Fetched(Protocol):
+    """The result of a statement, as an engine has it."""
+
+    def fetchnumpy(self) -> Mapping[str, Any]:
+        """All rows: an array for each column, by its name."""
+
+    def fetchall(self) -> list[Any]:
+        """All rows."""
+
+
+Run = Callable[[str], Fetched]
+
+
+def statements(release: Priced, site: Site, salt: bytes | None) -> list[str]:
+    """The query of the statistics and of the selection, if there are any, and one for each histogram.
+
+    Without salt, a placeholder stands in its place, for people to read.
+    """
+    written = "<secret salt>" if salt is None else salt.hex()
+    totals = [emit(release, site, written)] if release.noised or release.selection is not None else []
+    return totals + [emit_histogram(release.bounded, h, site) for h in release.bounded.histograms]
+
+
+def exact(release: Priced, run: Run, written: Sequence[str]) -> Exact:
+    """The results of these statements as integers."""
+    bounded = release.bounded
+    split = len(written) - len(bounded.histograms)
+    totals = run(written[0]) if split else None
+    if bounded.public:
+        made = _public(bounded, totals)
+    else:
+        assert totals is not None
+        made = _private(release, totals)
+    places = {_identity(key): i for i, key in enumerate(made.keys)} if bounded.histograms else {}
+    histograms = [_weights(bounded, run(text), places) for text in written[split:]]
+    return replace(made, histograms=tuple(histograms))
+
+
+def _public(bounded: Bounded, fetched: Fetched | None) -> Exact:
+    """Every public key is there, with zero where the engine had no row."""
+    keys = tuple(product(*(key.values or () for key in bounded.keys)))
+    if fetched is None:
+        return Exact(keys, (), None)
+    size = len(keys)
+    columns = fetched.fetchnumpy()
+    codes = np.asarray(columns["g"], dtype=np.int64) if bounded.keys else np.zeros(1, dtype=np.int64)
+    values = []
+    for number in range(len(bounded.statistics)):
+        total = np.zeros(size, dtype=np.int64)
+        total[codes] = np.asarray(columns[f"z{number}"], dtype=np.int64)
+        values.append(total)
+    return Exact(keys, tuple(values), None)
+
+
+def _weights(bounded: Bounded, fetched: Fetched, places: Mapping[tuple[str, ...], int]) -> Weights:
+    """A histogram, sorted by group and cell; private keys that are no candidates are left out."""
+    if bounded.public:
+        columns = fetched.fetchnumpy()
+        cells, weights = (np.asarray(columns[name], dtype=np.int64) for name in ("cell", "h"))
+        groups = np.asarray(columns["g"], dtype=np.int64) if bounded.keys else np.zeros(len(cells), dtype=np.int64)
+    else:
+        rows = [(places.get(_identity(row[:-2])), *row[-2:]) for row in fetched.fetchall()]
+        found = np.array([row for row in rows if row[0] is not None], dtype=np.int64).reshape(-1, 3)
+        groups, cells, weights = found[:, 0], found[:, 1], found[:, 2]
+    order = np.lexsort((cells, groups))
+    return Weights(groups[order], cells[order], weights[order])
+
+
+def _identity(key: Sequence[Any]) -> tuple[str, ...]:
+    """A key by which it is found again: NaN is equal to itself here."""
+    return tuple(f"{type(value).__name__} {value!r}" for value in key)
+
+
+def _private(release: Priced, fetched: Fetched) -> Exact:
+    """Keys to which nobody gives weight are no candidates: a unit over its cap would only make the answer late."""
+    width = len(release.bounded.keys)
+    rows = [row for row in fetched.fetchall() if row[width] > 0]
+    rows.sort(key=lambda row: tuple((v is None, v != v, 0 if v != v else v) for v in row[:width]))
+    keys = tuple(row[:width] for row in rows)
+    statistics = len(release.bounded.statistics)
+    numbers = np.array([row[width:] for row in rows], dtype=np.int64).reshape(len(rows), 1 + statistics)
+    values = tuple(numbers[:, 1 + i] for i in range(statistics))
+    return Exact(keys, values, numbers[:, 0])

@@ -1,0 +1,59 @@
+"""Aggregates over one unit's rows as SQL."""
+
+from __future__ import annotations
+
+from dpsql.bounds import infer
+from dpsql.engines.sql.clamp import clamped
+from dpsql.engines.sql.dialect import Dialect
+from dpsql.engines.sql.source import From
+from dpsql.expressions.types import DOUBLE, INT64, Kind, Type
+from dpsql.plan.relate import known_of
+from dpsql.plan.relation import Aggregate, Relation
+from dpsql.sensitivity.argument import summed
+
+
+def unit_aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: From, over: str = "") -> str:
+    """An aggregate over one unit's rows: exact, so that neither order nor threads matter, and clamped to its type.
+
+    With `over`, a window's clause, it reads the rows of its frame.
+    """
+    if aggregate.argument is None:
+        return f"count(*){over}"
+    value, dialect = below.render(aggregate.argument), below.dialect
+    if aggregate.function in ("count", "min", "max"):
+        value = dialect.one_zero(value) if aggregate.argument.type == DOUBLE else value
+        return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{value}){over}"
+    argument = summed(aggregate.argument, infer(aggregate.argument, known_of(source))) if _on_grid(aggregate) else None
+    added = value if argument is None else clamped(dialect, argument, value)
+    total = dialect.total(added, over, distinct=aggregate.distinct)
+    scaled = "" if argument is None or argument.grid == 1 else f" * {dialect.double(float(argument.grid))}"
+    if aggregate.function == "avg":
+        return f"({dialect.cast(total, 'DOUBLE')} / count({added}){over}{scaled})"
+    if type_ == DOUBLE:
+        return f"({dialect.cast(total, 'DOUBLE')}{scaled})"
+    return _into(dialect, total, type_)
+
+
+def _on_grid(aggregate: Aggregate) -> bool:
+    """Doubles, and integers whose sum might not fit, are added on a grid."""
+    type_ = aggregate.argument.type if aggregate.argument is not None else DOUBLE
+    return type_ == DOUBLE or (type_.kind is Kind.INTEGER and not (INT64[0] <= type_.lower and type_.upper <= INT64[1]))
+
+
+def _into(dialect: Dialect, total: str, type_: Type) -> str:
+    """The total within its type's range; NULL stays NULL (least and greatest would make it a bound)."""
+    if type_.kind is Kind.DECIMAL:
+        low, high = (
+            dialect.cast(_decimal(x, type_.scale), f"DECIMAL(38,{type_.scale})") for x in (type_.lower, type_.upper)
+        )
+        stored = f"DECIMAL(18,{type_.scale})"
+    else:
+        low, high = str(type_.lower), str(type_.upper)
+        stored = "BIGINT" if INT64[0] <= type_.lower and type_.upper <= INT64[1] else "HUGEINT"
+    inside = f"CASE WHEN {total} > {high} THEN {high} WHEN {total} < {low} THEN {low} ELSE {total} END"
+    return dialect.cast(inside, stored)
+
+
+def _decimal(unscaled: int, scale: int) -> str:
+    sign, digits = "-" if unscaled < 0 else "", str(abs(unscaled)).rjust(scale + 1, "0")
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}"

@@ -1,0 +1,123 @@
+"""Statements that a client prepared, portals over them, and the answers that these hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpsql.interfaces.server import faults, wire
+from dpsql.interfaces.server.faults import Stop
+from dpsql.interfaces.server.relay import Bound
+from dpsql.interfaces.server.room import Rows
+from dpsql.interfaces.server.statements import Statement
+from dpsql.interfaces.server.wire import Fault
+
+MOST = 1_000
+"""Prepared statements, and portals, of one client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement that was parsed, with the types of its parameters."""
+
+    statement: Statement
+    types: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept of it."""
+        return len(self.statement.text) + 4 * len(self.types)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a statement is answered with: columns (None: it has no rows), rows, notices at the end, and the tag."""
+
+    tag: bytes
+    description: bytes | None = None
+    rows: Rows | None = None
+    tail: bytes = b""
+
+    def close(self) -> None:
+        """Let go of the rows."""
+        if self.rows is not None:
+            self.rows.close()
+
+
+@dataclass(slots=True)
+class Portal:
+    """A statement with values; once it ran, its reply and how many rows of it were sent."""
+
+    prepared: Prepared
+    bound: Bound = field(default_factory=Bound)
+    values: tuple[Any, ...] = ()
+    reply: Reply | None = None
+    sent: int = 0
+    ended: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept of its values."""
+        return sum(len(value or b"") for value in self.bound.values)
+
+    @property
+    def tag(self) -> bytes:
+        """The tag at the end, which counts what was sent."""
+        assert self.reply is not None
+        counted = self.reply.tag.startswith(b"C") and b"SELECT " in self.reply.tag
+        return wire.complete(f"SELECT {self.sent}") if counted else self.reply.tag
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+        if self.reply is not None:
+            self.reply.close()
+
+
+@dataclass(slots=True)
+class Shelf:
+    """The prepared statements and portals of one client, inside its limit of bytes."""
+
+    limit: int
+    prepared: dict[str, Prepared] = field(default_factory=dict)
+    portals: dict[str, Portal] = field(default_factory=dict)
+
+    def prepare(self, name: str, prepared: Prepared) -> None:
+        """Keep a statement; the one without a name is replaced."""
+        if name and name in self.prepared:
+            raise Stop(Fault("there is a prepared statement of this name", "42P05", "take another name"))
+        self.prepared.pop(name, None)
+        self._fits(len(self.prepared), prepared.size)
+        self.prepared[name] = prepared
+
+    def bind(self, name: str, portal: Portal) -> None:
+        """Keep a portal; one of the same name is closed."""
+        self.close_portal(name)
+        self._fits(len(self.portals), portal.size)
+        self.portals[name] = portal
+
+    def _fits(self, many: int, size: int) -> None:
+        kept = sum(each.size for each in self.prepared.values()) + sum(each.size for each in self.portals.values())
+        if many >= MOST or kept + size > self.limit:
+            raise Stop(faults.TOO_MUCH)
+
+    def statement(self, name: str) -> Prepared:
+        """A prepared statement by its name."""
+        if name not in self.prepared:
+            raise Stop(faults.NO_STATEMENT)
+        return self.prepared[name]
+
+    def portal(self, name: str) -> Portal:
+        """A portal by its name."""
+        if name not in self.portals:
+            raise Stop(faults.NO_PORTAL)
+        return self.portals[name]
+
+    def close_portal(self, name: str) -> None:
+        """Let go of a portal, if it is there."""
+        if name in self.portals:
+            self.portals.pop(name).close()
+
+    def close_portals(self) -> None:
+        """Let go of all portals."""
+        for name in list(self.portals):
+            self.close_portal(name)

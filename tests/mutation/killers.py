@@ -1,0 +1,117 @@
+"""Which tests run which lines, and how long they take: recorded once, so that a mutant meets only tests that reach it."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mechanical import Mutant
+from modules import ROOT
+
+SUITE = ("tests/unit", "tests/golden", "tests/privacy", "tests/properties", "tests/interfaces/test_every_door.py")
+"""The tests that may kill; those of the other doors and of the server go the same way through the product."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A few cases of one test: what they take together, and the lines that they reach, as bits."""
+
+    tests: tuple[str, ...]
+    seconds: float
+    lines: dict[str, int]
+
+
+@dataclass
+class Killers:
+    """The map from lines to tests, and what is learnt of who kills where."""
+
+    seconds: dict[str, float]
+    chunks: list[Chunk]
+    kills: Counter[str] = field(default_factory=Counter)
+    near: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def learn(self, mutant: Mutant, killer: str) -> None:
+        self.kills[killer] += 1
+        self.near[mutant.module][killer] += 1
+        self.near[f"{mutant.module}::{mutant.function}"][killer] += 1
+
+    def of(self, mutant: Mutant, patience: float) -> tuple[list[str], bool]:
+        """Tests that reach the mutant, the likeliest for their time first, and whether these are all of them."""
+        places = [(mutant.module, range(mutant.line, mutant.end + 1))]
+        found = self._reaching(places) or self._reaching(_uses(mutant))
+        order = sorted(found, key=lambda chunk: self._worth(mutant, chunk))
+        chosen, total = [], 0.0
+        for chunk in order:
+            total += chunk.seconds
+            if total > patience:
+                break
+            chosen.append(chunk)
+        return [test for chunk in chosen for test in self._ordered(mutant, chunk)], len(chosen) == len(order)
+
+    def _reaching(self, places: Iterable[tuple[str, Iterable[int]]]) -> list[Chunk]:
+        masks: Counter[str] = Counter()
+        for module, lines in places:
+            for line in lines:
+                masks[module] |= 1 << line
+        return [chunk for chunk in self.chunks if any(chunk.lines.get(m, 0) & mask for m, mask in masks.items())]
+
+    def _worth(self, mutant: Mutant, chunk: Chunk) -> float:
+        """Its time for each kill that may be hoped for, by what it killed nearby."""
+        here, around = self.near[f"{mutant.module}::{mutant.function}"], self.near[mutant.module]
+        hope = (
+            0.003
+            + 0.2 * min(sum(here[t] for t in chunk.tests), 5)
+            + 0.02 * min(sum(around[t] for t in chunk.tests), 10)
+        )
+        return (0.05 + chunk.seconds) / hope
+
+    def _ordered(self, mutant: Mutant, chunk: Chunk) -> list[str]:
+        around = self.near[mutant.module]
+        return sorted(chunk.tests, key=lambda test: -around[test])
+
+
+def _uses(mutant: Mutant) -> list[tuple[str, list[int]]]:
+    """Lines that name what a module's own code defines (a constant, a default): import runs it before any test."""
+    tree = ast.parse((ROOT / mutant.module).read_text())
+    names = _defined(tree, mutant.line) | ({mutant.function.split(".")[-1]} if mutant.function else set())
+    found: list[tuple[str, list[int]]] = []
+    for path in sorted((ROOT / "dpsql").rglob("*.py")):
+        text = path.read_text()
+        if not any(name in text for name in names):
+            continue
+        lines = [n.lineno for n in ast.walk(ast.parse(text)) if _name(n) in names]
+        found.append((path.relative_to(ROOT).as_posix(), lines))
+    return found
+
+
+def _defined(tree: ast.Module, line: int) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= line <= (node.end_lineno or line):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+    return names
+
+
+def _name(node: ast.AST) -> str | None:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+
+
+def from_record(recorded: Sequence[dict[str, Any]]) -> Killers:
+    """The killers among the recorded tests: those that pass on the unchanged product."""
+    prefix, chunks, seconds = f"{ROOT}/", [], {}
+    for each in recorded:
+        lines = {name.removeprefix(prefix): _mask(found) for name, found in each["lines"].items()}
+        chunks.append(Chunk(tuple(each["passed"]), each["seconds"], lines))
+        seconds |= {test: each["seconds"] / len(each["passed"]) for test in each["passed"]}
+    return Killers(seconds, chunks)
+
+
+def _mask(lines: Sequence[int]) -> int:
+    mask = 0
+    for line in lines:
+        mask |= 1 << line
+    return mask

@@ -1,0 +1,34 @@
+"""The privacy modules: where a bug could break the promise, so where mutants are made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+_PACKAGES = ("mechanisms", "sensitivity", "bounds", "engines/sql", "engines/duckdb")
+_BUDGET = (
+    "account accountant admission allocate book chain clock convert durable event exact head ledger line price store "
+    "window"
+)
+_PLAN = "ownership relate relate_joins relate_sets relate_windows membership join window set_operations sets canonical_joins"
+_RELEASE = "noise replay recent make choosing tree"
+_SINGLE = ("session.py", "policy/check.py", "policy/owners.py")
+_TEXT_ONLY = {"dpsql/bounds/describe.py"}
+"""What it makes is shown to people and decides nothing."""
+
+
+def privacy_modules() -> list[str]:
+    """Paths from the root of the repository, in a fixed order."""
+    found = [path for package in _PACKAGES for path in sorted((ROOT / "dpsql" / package).glob("*.py"))]
+    found += [ROOT / "dpsql/budget" / f"{name}.py" for name in _BUDGET.split()]
+    found += [ROOT / "dpsql/plan" / f"{name}.py" for name in _PLAN.split()]
+    found += [ROOT / "dpsql/release" / f"{name}.py" for name in _RELEASE.split()]
+    found += [ROOT / "dpsql" / name for name in _SINGLE]
+    names = [path.relative_to(ROOT).as_posix() for path in found]
+    return [name for name in names if name not in _TEXT_ONLY and not name.endswith("__init__.py")]
+
+
+def written_in_sql(module: str) -> bool:
+    """Does this module write SQL, so that its texts are code?"""
+    return module.startswith("dpsql/engines/")

@@ -1,0 +1,134 @@
+"""Workers side by side: each thread keeps a warm and a cold process, and takes the next mutant when it is free."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from killers import SUITE, Killers, from_record
+from modules import ROOT
+
+HERE = Path(__file__).parent
+CHUNK = 10
+
+
+class Worker:
+    """The lines to one process of worker.py."""
+
+    def __init__(self, to: int, back: int) -> None:
+        self._to, self._back = os.fdopen(to, "w"), os.fdopen(back, "r")
+        self.tests: list[str] = self._read()["ready"]
+
+    def ask(self, job: dict[str, Any]) -> dict[str, Any]:
+        self._to.write(json.dumps(job) + "\n")
+        self._to.flush()
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        line = self._back.readline()
+        if not line:
+            raise RuntimeError("a worker ended: run `worker.py` by hand to see why")
+        return json.loads(line)
+
+    def close(self) -> None:
+        self._to.close()
+        self._back.close()
+
+
+@contextmanager
+def workers(count: int, kind: str, *arguments: str) -> Iterator[list[Worker]]:
+    """Processes that are ready, forked from one, which reads or imports everything once."""
+    pipes = [(os.pipe(), os.pipe()) for _ in range(count)]
+    theirs = [end for (jobs, _), (_, verdicts) in pipes for end in (jobs, verdicts)]
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "worker.py"), kind, ",".join(map(str, theirs)), *arguments],
+        cwd=ROOT, pass_fds=theirs, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    for end in theirs:
+        os.close(end)
+    made = [Worker(to, back) for (_, to), (back, _) in pipes]
+    try:
+        yield made
+    finally:
+        for worker in made:
+            worker.close()
+        process.wait()
+
+
+def in_threads(count: int, items: Iterable[Any], serve: Callable[[Iterator[Any]], None]) -> None:
+    """Give the items to threads as they ask for them; the first failure is raised when all have stopped."""
+    queue: SimpleQueue[Any] = SimpleQueue()
+    for item in items:
+        queue.put(item)
+    failures: list[BaseException] = []
+
+    def taken() -> Iterator[Any]:
+        while not failures:
+            try:
+                yield queue.get_nowait()
+            except Empty:
+                return
+
+    def run() -> None:
+        try:
+            serve(taken())
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def record(jobs: int, path: Path, suite: tuple[str, ...] = SUITE) -> Killers:
+    """Run the tests once, a few of one function at a time, and note what they reach.
+
+    Each gives a line of JSON, so that it can be stopped and taken up again.
+    """
+    known = {each["tests"][0]: each for each in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
+    lock = threading.Lock()
+    with workers(jobs, "warm", *suite) as made:
+        free, chunks = list(made), list(chunked(made[0].tests))
+
+        def serve(waiting: Iterator[list[str]]) -> None:
+            worker = free.pop()
+            for chunk in waiting:
+                told = worker.ask({"record": True, "tests": chunk})
+                with lock, path.open("a") as file:
+                    known[chunk[0]] = {"tests": chunk} | told
+                    file.write(json.dumps(known[chunk[0]]) + "\n")
+                if len(known) % 50 == 0:
+                    print(f"recorded {len(known)} of {len(chunks)}", flush=True)
+
+        waiting = [chunk for chunk in chunks if chunk[0] not in known]
+        random.Random(0).shuffle(waiting)
+        in_threads(jobs, waiting, serve)
+    return read_record(path)
+
+
+def chunked(tests: list[str]) -> Iterator[list[str]]:
+    """Up to ten cases of one test function."""
+    for _, cases in groupby(tests, key=lambda test: test.partition("[")[0]):
+        listed = list(cases)
+        yield from (listed[at : at + CHUNK] for at in range(0, len(listed), CHUNK))
+
+
+def read_record(path: Path) -> Killers:
+    """The killers of a record; a test that fails without a mutant is none."""
+    return from_record([json.loads(line) for line in path.read_text().splitlines()])

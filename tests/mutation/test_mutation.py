@@ -1,0 +1,82 @@
+"""The tool that plants bugs is itself checked: it plants three, of which two are caught and one is harmless."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hand import bugs
+from mechanical import Module
+from modules import ROOT
+from pool import Worker, workers
+from score import interval, read_reasons, report
+
+SUITE = "tests/unit/budget/test_window.py"
+WINDOW = "dpsql/budget/window.py"
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Worker]:
+    with workers(1, "warm", SUITE) as [worker]:
+        yield worker
+
+
+def _mutant(before: str, after: str) -> dict[str, str]:
+    [found] = [m for m in Module(WINDOW).mutants if (m.before, m.after) == (before, after)]
+    return {"id": found.id, "module": WINDOW, "source": ""}
+
+
+def test_a_bug_in_a_function_is_caught_by_a_test_that_names_it(warm: Worker) -> None:
+    verdict = warm.ask(_mutant("every == 'week'", "every != 'week'") | {"tests": warm.tests})
+    assert verdict["verdict"] == "killed" and verdict["killer"] in warm.tests
+
+
+def test_a_bug_in_a_constant_is_caught_in_a_copy_and_a_harmless_change_is_not(warm: Worker, tmp_path: Path) -> None:
+    source, job = (ROOT / WINDOW).read_text(), {"id": "constant", "module": WINDOW, "tests": warm.tests}
+    with workers(1, "cold", str(tmp_path)) as [worker]:
+        bug = worker.ask(job | {"source": source.replace('"quarter": 3', '"quarter": 4')})
+        harmless = worker.ask(
+            job | {"source": source.replace("        return day\n", "        return day + timedelta()\n", 1)}
+        )
+    assert (bug["verdict"], harmless["verdict"]) == ("killed", "survived")
+    assert harmless["tests"] == len(warm.tests)
+    assert (ROOT / WINDOW).read_text() == source
+
+
+def test_what_runs_at_import_is_not_planted_in_living_functions(warm: Worker) -> None:
+    verdict = warm.ask(_mutant("3", "4") | {"tests": warm.tests})
+    assert (verdict["verdict"], verdict["how"]) == ("broken", "runs at import")
+
+
+def test_each_bug_planted_by_hand_still_has_its_place() -> None:
+    found = bugs()
+    assert len(found) >= 40
+    assert len({bug.mutant.id for bug in found}) == len(found)
+
+
+def test_each_written_reason_is_of_a_mutant_that_can_be_made() -> None:
+    reasons = read_reasons()
+    made = {bug.mutant.id for bug in bugs()}
+    for name in {mutant.split("::")[0] for mutant in reasons} - {"hand"}:
+        made |= {mutant.id for mutant in Module(name).mutants}
+    assert set(reasons) <= made
+
+
+def test_a_mutant_is_one_change_and_the_module_is_whole_again() -> None:
+    module = Module("dpsql/mechanisms/laplace.py")
+    assert len(module.mutants) > 40
+    texts = {module.mutated(mutant) for mutant in module.mutants}
+    assert len(texts) == len(module.mutants)
+    assert module.source == (ROOT / module.name).read_text()
+
+
+def test_the_score_counts_neither_excused_mutants_nor_forgives_missed_ones() -> None:
+    told = {"module": "dpsql/a/b.py", "line": 1, "before": "<", "after": "<=", "kind": "comparison"}
+    verdicts = [{"verdict": "killed", "killer": "t"}] * 9 + [{"verdict": "survived"}]
+    results = {str(number): told | {"id": str(number)} | each for number, each in enumerate(verdicts)}
+    text = report(results)
+    assert "Score 90.0%" in text and "10 mutants, 9 caught, 1 missed, excused: none" in text
+    assert text.count("killed by t") == 9 and text.count("MISSED") == 1
+    low, high = interval(9, 10)
+    assert low < 0.9 < high

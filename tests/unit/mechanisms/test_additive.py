@@ -1,0 +1,119 @@
+"""Values on a grid: rounding never moves a unit by more steps than the noise is made for."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsql.errors import ProgrammingError
+from dpsql.mechanisms import DiscreteGaussian, Gaussian, Laplace, gaussian_delta, histogram
+
+GRIDS = st.sampled_from([Fraction(1), Fraction(1, 3), Fraction(7, 64), Fraction(5)])
+VALUES = st.lists(st.fractions(-50, 50, max_denominator=40), min_size=1, max_size=5)
+
+
+@given(grid=GRIDS, here=VALUES, data=st.data())
+def test_rounding_adds_less_than_a_step_for_each_coordinate_touched(
+    grid: Fraction, here: list[Fraction], data: st.DataObject
+) -> None:
+    there = data.draw(st.lists(st.fractions(-50, 50, max_denominator=40), min_size=len(here), max_size=len(here)))
+    moved = [abs(math.floor(a / grid) - math.floor(b / grid)) for a, b in zip(here, there, strict=True)]
+    m = sum(a != b for a, b in zip(here, there, strict=True))
+    l1, l2 = sum(abs(a - b) for a, b in zip(here, there, strict=True)), math.dist(here, there)
+    if m:
+        assert sum(moved) <= math.ceil(l1 / grid) + m - 1
+        assert math.hypot(*moved) <= l2 / float(grid) + math.sqrt(m) + 1e-9
+
+
+@pytest.mark.parametrize("touched", [1, 2, 5])
+def test_the_noise_covers_the_rounding(touched: int) -> None:
+    laplace = Laplace(1, 1, grid=Fraction(1, 8), touched=touched)
+    assert laplace.noise.epsilon(8 + touched - 1) <= 1
+    assert laplace.noise.epsilon(8 + touched) > 1
+    gaussian = Gaussian(1, 1, 1e-6, touched=touched)
+    steps = float(1 / gaussian.step) + (math.sqrt(touched) if touched > 1 else 0)
+    assert gaussian_delta(steps, float(gaussian.noise.scale), 1) <= 1e-6 * (1 + 1e-9)
+
+
+def test_two_coordinates_of_discrete_gaussian_noise_meet_the_claim_point_by_point() -> None:
+    """The transfer from the continuous law, on a grid that is coarse enough to add up: sigma of 12 steps."""
+    sigma, epsilon, touched = 12, 0.5, 2
+    z = np.arange(-9 * sigma, 9 * sigma + 1)
+    mass = np.exp(-(z**2) / (2 * sigma**2))
+    mass /= mass.sum()
+    for shift in ((3, 4), (5, 0), (-4, 3)):
+        here = np.outer(*(np.interp(z - s, z, mass, left=0, right=0) for s in shift))
+        found = np.maximum(0, here - math.exp(epsilon) * np.outer(mass, mass)).sum()
+        there, back = touched / (8 * sigma**2), 18 * touched / sigma**2
+        bound = math.exp(there) * gaussian_delta(5, sigma, epsilon - there - back)
+        assert found <= bound
+        assert found == pytest.approx(gaussian_delta(5, sigma, epsilon), rel=0.05)
+
+
+def test_a_coarse_grid_is_refused_where_a_unit_moves_several_coordinates() -> None:
+    with pytest.raises(ProgrammingError, match="too coarse"):
+        Gaussian(1, 1, 1e-6, grid=1, touched=2)
+
+
+def test_whole_numbers_are_on_every_grid_that_divides_them_and_others_need_touched() -> None:
+    Laplace(1, 1, grid=1).release([1, 2, 3])
+    Laplace(1, 1).release(np.array([1, 2, 3]))
+    for values in ([0.5, 1.5], [Fraction(1, 2), Fraction(3, 2)], [Decimal("0.5"), Decimal(1)]):
+        with pytest.raises(ProgrammingError, match="touched"):
+            Laplace(1, 1).release(values)
+        assert len(Laplace(1, 1, touched=2).release(values)) == 2
+    with pytest.raises(ProgrammingError, match="touched"):
+        Laplace(1, 1, grid=2).release([1, 2])
+
+
+def test_what_comes_out() -> None:
+    assert isinstance(Laplace(1, 1, grid=1).release(3), int)
+    assert isinstance(Laplace(1, 1).release(3), float)
+    assert isinstance(Laplace(1, 1, grid=Decimal("0.01")).release(Decimal("3.14")), float)
+    assert Laplace(1, 1, grid=1).release([1, 2]).dtype.kind == "i"
+    assert Laplace(1, 1000, grid=1).release(10**30) == 10**30
+    assert isinstance(Gaussian(1, 1, 1e-6).noise, DiscreteGaussian)
+
+
+def test_a_histogram_has_every_declared_cell_and_no_other() -> None:
+    noisy = histogram(["ann"] * 500 + ["bob"] * 300 + ["zoe"], cells=["ann", "bob", "cid"], epsilon=1)
+    assert list(noisy) == ["ann", "bob", "cid"]
+    assert abs(noisy["ann"] - 500) < 40 and abs(noisy["cid"]) < 40  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"), list(product([0, -1, math.inf, math.nan, "1", True, None], ["sensitivity", "epsilon"]))
+)
+def test_wrong_parameters_are_refused(wrong: object, said: str) -> None:
+    with pytest.raises(ProgrammingError, match=said):
+        Laplace(**{"sensitivity": 1, "epsilon": 1, said: wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, "x", None])
+def test_wrong_values_are_refused(wrong: object) -> None:
+    with pytest.raises(ProgrammingError, match="finite numbers"):
+        Laplace(1, 1).release(wrong)  # type: ignore[call-overload]
+
+
+def test_wrong_questions_are_refused() -> None:
+    with pytest.raises(ProgrammingError, match="beta"):
+        Laplace(1, 1).accuracy(1.0)
+    with pytest.raises(ProgrammingError, match="at least 1"):
+        Laplace(1, 1).accuracy(0.05, k=0)
+    with pytest.raises(ProgrammingError, match="touched"):
+        Laplace(1, 1, touched=0)
+    with pytest.raises(ProgrammingError, match="more than can be drawn"):
+        Laplace(1, 1e-13)
+    with pytest.raises(ProgrammingError, match="no sigma that can be drawn"):
+        Gaussian(1, 0, 1e-9)
+    with pytest.raises(ProgrammingError, match="no form"):
+        Gaussian(1, 1, 1e-6, form="best")  # type: ignore[arg-type]
+    with pytest.raises(ProgrammingError, match="delta"):
+        Gaussian(1, 1, 0)

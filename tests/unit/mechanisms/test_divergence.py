@@ -1,0 +1,81 @@
+"""The divergence is right, with an error bound that holds: against point by point sums in many digits."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+
+from dpsql.errors import ProgrammingError
+from dpsql.mechanisms import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Laplace,
+    Noise,
+    RandomizedResponse,
+    ShiftedLaw,
+    delta_between,
+    epsilon_between,
+    gaussian_delta,
+    hockey_stick,
+)
+
+
+def point_by_point(noise: Noise, shift: int, epsilon: float) -> Decimal:
+    power = 1 if isinstance(noise, DiscreteLaplace) else 2
+    rate = 1 / (power * noise.scale**power)
+    reach = math.ceil(noise.scale * (90 if power == 1 else 30)) + shift
+    with localcontext(prec=50):
+        masses = {
+            z: (-Decimal(abs(z) ** power) * rate.numerator / rate.denominator).exp() for z in range(-reach, reach + 1)
+        }
+        total, factor = sum(masses.values()), Decimal(epsilon).exp()
+        terms = (masses.get(z - shift, Decimal(0)) - factor * masses[z] for z in range(-reach + shift, reach + 1))
+        return sum((t for t in terms if t > 0), Decimal(0)) / total
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        DiscreteLaplace(Fraction(2)),
+        DiscreteLaplace(Fraction(1, 4)),
+        DiscreteGaussian(Fraction(3)),
+        DiscreteGaussian(Fraction(25, 4)),
+    ],
+)
+@pytest.mark.parametrize("shift", [1, 3])
+@pytest.mark.parametrize("epsilon", [0.0, 0.25, 1.0, 2.5])
+def test_the_divergence_of_shifted_noise(noise: Noise, shift: int, epsilon: float) -> None:
+    found = hockey_stick(ShiftedLaw(noise, shift), ShiftedLaw(noise, 0), epsilon)
+    truth = float(point_by_point(noise, shift, epsilon))
+    assert found.low <= truth <= found.high
+    assert found.value == pytest.approx(truth, rel=1e-9, abs=1e-15)
+
+
+def test_a_fine_grid_has_the_divergence_of_the_continuous_law() -> None:
+    noise = DiscreteGaussian(Fraction(2**20))
+    found = hockey_stick(ShiftedLaw(noise, 2**18), ShiftedLaw(noise, 0), 0.5)
+    assert found.value == pytest.approx(gaussian_delta(0.25, 1, 0.5), rel=1e-9)
+
+
+def test_the_divergence_is_the_same_in_both_directions_of_a_shift() -> None:
+    mechanism = Laplace(1, 1, grid=1)
+    assert hockey_stick(mechanism.law(3), mechanism.law(5), 0.3) == hockey_stick(
+        mechanism.law(5), mechanism.law(3), 0.3
+    )
+
+
+def test_the_least_epsilon_of_a_pair() -> None:
+    mechanism = Laplace(1, 1, grid=1)
+    assert epsilon_between(mechanism.law(0), mechanism.law(1), 0) == pytest.approx(1, abs=1e-6)
+    response = RandomizedResponse(2)
+    assert epsilon_between(response.law(True), response.law(False), 0) == pytest.approx(2, abs=1e-6)
+
+
+def test_laws_of_different_mechanisms_are_not_compared() -> None:
+    with pytest.raises(ProgrammingError, match="two mechanisms"):
+        delta_between(Laplace(1, 1).law(0), Laplace(1, 2).law(0), 1)
+    with pytest.raises(ProgrammingError, match="between 0 and 500"):
+        delta_between(Laplace(1, 1).law(0), Laplace(1, 1).law(0), -1)
