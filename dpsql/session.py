@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +21,8 @@ from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choo
 from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine, PublicRows
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
-from dpsql.errors import BudgetExceeded, Error, InterfaceError, ParseError, Pep249Errors, PolicyError
-from dpsql.parse import Asked, Parameters, known_dialect, meaning, parse_query, read_hints, read_setting
+from dpsql.errors import BudgetExceeded, Error, InterfaceError, InternalError, ParseError, Pep249Errors, PolicyError
+from dpsql.parse import Asked, Parameters, known_dialect, limit_text, meaning, parse_query, read_hints, read_setting
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
@@ -118,6 +119,8 @@ class Draft:
         return Stages.out_of(self.bounded, self.funds, limit)
 
 
+log = logging.getLogger("dpsql.steward")
+UNEXPECTED = "dpsql failed on this query, and stopped it: a fault of dpsql"
 REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
 
 PILOT = "{} charged first ({}): what was released, and at what price, follows from what that showed"
@@ -180,21 +183,22 @@ class Connection(Pep249Errors):
         gives it; the most that it may cost is `epsilon`, else the policy's limit for one query, or what is left.
         `clipped` spends a part of the price on how much the bounds cut off: `result.clipped`, and in `result.notes`.
         """
-        keywords = Asked(epsilon, delta, mechanism, dialect)
-        asked = repr((sql, meaning(parameters), keywords, self.asked, nonnegative, clipped))
-        if accuracy is None and (again := self._again(asked)) is not None:
-            return again
-        draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
-        paid, counted = self._search(draft)
-        if draft.missing:
+        with _about(sql):
+            keywords = Asked(epsilon, delta, mechanism, dialect)
+            asked = repr((sql, meaning(parameters), keywords, self.asked, nonnegative, clipped))
+            if accuracy is None and (again := self._again(asked)) is not None:
+                return again
             draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
-        if goals:
-            result = self._answer_as_exactly(draft, goals, nonnegative)
-        else:
-            result = self._answer(self._priced(draft, ()), nonnegative, None if draft.notes else asked)
-        cost = draft.funds.plus(result.cost, paid)
-        notes = dict.fromkeys((*result.notes, *draft.notes, *counted))
-        return replace(result, cost=cost, replayed=result.replayed and paid == FREE, notes=tuple(notes))
+            paid, counted = self._search(draft)
+            if draft.missing:
+                draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
+            if goals:
+                result = self._answer_as_exactly(draft, goals, nonnegative)
+            else:
+                result = self._answer(self._priced(draft, ()), nonnegative, None if draft.notes else asked)
+            cost = draft.funds.plus(result.cost, paid)
+            notes = dict.fromkeys((*result.notes, *draft.notes, *counted))
+            return replace(result, cost=cost, replayed=result.replayed and paid == FREE, notes=tuple(notes))
 
     @in_turn
     def explain(
@@ -210,25 +214,29 @@ class Connection(Pep249Errors):
         clipped: bool = False,
     ) -> Explanation:
         """What the query would do and cost, at most. Touches no private data and spends nothing."""
-        chosen, remark = self._foresee(
-            sql, Asked(epsilon, delta, mechanism, dialect), accuracy, parameters, clipped=clipped
-        )
-        other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
-        try:
-            foreseen = self._foresee(sql, Asked(epsilon, delta, other, dialect), accuracy, parameters, clipped=clipped)
-            others = {other: self._explanation(*foreseen, {})}
-        except Error:
-            others = {}
-        return self._explanation(chosen, remark, others)
+        with _about(sql):
+            chosen, remark = self._foresee(
+                sql, Asked(epsilon, delta, mechanism, dialect), accuracy, parameters, clipped=clipped
+            )
+            other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
+            try:
+                foreseen = self._foresee(
+                    sql, Asked(epsilon, delta, other, dialect), accuracy, parameters, clipped=clipped
+                )
+                others = {other: self._explanation(*foreseen, {})}
+            except Error:
+                others = {}
+            return self._explanation(chosen, remark, others)
 
     @in_turn
     def describe(self, sql: str, parameters: Parameters | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names and types of the answer's columns. Touches no private data and spends nothing."""
-        kept = self._recent.get(repr((sql, meaning(parameters), Asked(), self.asked, False, False)))
-        if kept is not None and kept.version == self.data_version():
-            return kept.result.columns, kept.result.types
-        draft, _ = self._draft(sql, Asked(), None, parameters=parameters)
-        return tuple(output.name for output in draft.plan.outputs), draft.types
+        with _about(sql):
+            kept = self._recent.get(repr((sql, meaning(parameters), Asked(), self.asked, False, False)))
+            if kept is not None and kept.version == self.data_version():
+                return kept.result.columns, kept.result.types
+            draft, _ = self._draft(sql, Asked(), None, parameters=parameters)
+            return tuple(output.name for output in draft.plan.outputs), draft.types
 
     def prepare(
         self,
@@ -241,13 +249,14 @@ class Connection(Pep249Errors):
         clipped: bool = False,
     ) -> Prepared:
         """Parse, plan, bound and price: all that can refuse does so here, before anything is charged."""
-        draft, _ = self._draft(sql, Asked(epsilon, delta, mechanism), None, parameters, clipped=clipped)
-        if draft.missing:
-            raise InterfaceError(
-                f"not searched for yet: {', '.join(map(str, draft.missing))}",
-                hint="ask the query once, or let the steward run `dpsql bounds --search`",
-            )
-        return self._priced(draft, ())
+        with _about(sql):
+            draft, _ = self._draft(sql, Asked(epsilon, delta, mechanism), None, parameters, clipped=clipped)
+            if draft.missing:
+                raise InterfaceError(
+                    f"not searched for yet: {', '.join(map(str, draft.missing))}",
+                    hint="ask the query once, or let the steward run `dpsql bounds --search`",
+                )
+            return self._priced(draft, ())
 
     def _draft(
         self,
@@ -267,6 +276,7 @@ class Connection(Pep249Errors):
         if clipped and accuracy is not None:
             raise InterfaceError("clipped= and accuracy= are two questions", hint="ask with one, then with the other")
         with _about(sql):
+            limit_text(sql)
             asked = keywords.over(read_hints(sql)).over(self.asked)
             tree = parse_query(sql, parameters, known_dialect(asked.dialect or self.dialect))
             said = tree.sql("duckdb") if parameters else sql
@@ -788,14 +798,19 @@ def connect(
 
 @contextmanager
 def _about(sql: str) -> Iterator[None]:
-    """Refusals carry the text that they point into."""
+    """Refusals carry the text that they point into; nothing but dpsql's own errors comes out."""
     try:
         yield
     except Error as error:
-        error.sql = sql
+        if error.sql is None:
+            error.sql = sql
         raise
     except RecursionError:
         raise ParseError("the query is nested too deeply", hint="split it into CTEs") from None
+    except Exception as problem:
+        log.error("a query failed unexpectedly: %s", type(problem).__name__)
+        log.debug("where", exc_info=True)
+        raise InternalError(UNEXPECTED, hint="the steward's log has the kind of failure; please report it") from None
 
 
 def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:

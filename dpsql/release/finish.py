@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.engines.base import PublicRows
 from dpsql.errors import ParseError
-from dpsql.expressions.types import Kind, sql_type
+from dpsql.expressions.types import sql_type
 from dpsql.plan.choosing import chooses, chosen_type
 from dpsql.plan.plan import Bar, Plan, Release
 from dpsql.plan.relation import Aggregate
@@ -247,5 +247,5 @@ def aggregate_type(aggregate: Aggregate) -> str:
     """The type of an aggregate in the answer."""
     if chooses(aggregate):
         return sql_type(chosen_type(aggregate))
-    whole = aggregate.argument is not None and aggregate.argument.type.kind is Kind.INTEGER
+    whole = aggregate.argument is not None and aggregate.argument.type.sums_whole
     return "BIGINT" if aggregate.function == "count" or (aggregate.function == "sum" and whole) else "DOUBLE"

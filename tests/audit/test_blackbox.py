@@ -15,8 +15,8 @@ from dpsql.audit.blackbox.binomial import Counts, lower_bound, p_value, slope_of
 from dpsql.audit.blackbox.cases import QUERIES, cases
 from dpsql.audit.blackbox.observe import Changed, Observation, opened, remember_integers
 from dpsql.audit.blackbox.promise import Limit
-from dpsql.budget.convert import rho_for
 from dpsql.interfaces.audit_doors import dbapi
+from dpsql.mechanisms.convert import rho_for
 
 RUNS = 600
 

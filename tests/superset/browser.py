@@ -56,7 +56,7 @@ def opened(address: str, profile: Path, name: str, password: str) -> Iterator[Pa
         playwright.selectors.set_test_id_attribute("data-test")
         context = playwright.chromium.launch_persistent_context(
             profile, executable_path=chromium(), headless=True, chromium_sandbox=False, args=list(WORDS),
-            viewport={"width": 1280, "height": 800}, base_url=address, reduced_motion="reduce",
+            viewport={"width": 1280, "height": 900}, base_url=address, reduced_motion="reduce",
         )  # fmt: skip
         page = context.pages[0]
         page.set_default_timeout(PATIENCE)
