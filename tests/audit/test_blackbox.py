@@ -100,16 +100,18 @@ def test_on_the_edge_of_a_promise_a_p_value_is_as_rare_as_it_says(limit: Limit, 
     some = [(30, 10), (40, 12), (25, 3), (50, 20)]
     for k, m in some:
         exactly = sum(mass for t, mass in order.items() if t >= k - slope * m - 1e-12)
-        assert p_value(Counts(k, n, m, n), limit, slope) >= exactly * (1 - 1e-9)
+        assert p_value(Counts(k, n, m, n), limit, q) >= exactly * (1 - 1e-9)
     assert all(wrong[x] <= x for x in wrong)
 
 
 def test_a_lower_bound_is_below_the_truth_and_near_it() -> None:
     limit = Limit("epsilon", 1.0, 0.0)
     counts = Counts(round(2000 * 0.88), 2000, round(2000 * 0.119), 2000)
-    found = lower_bound(counts, limit, slope_of(limit, 0.119), 0.001)
+    found = lower_bound(counts, limit, 0.119, 0.001)
     assert 1.6 < found < 2.0
-    assert p_value(counts, limit, slope_of(limit, 0.119)) < 1e-6
+    kept = lower_bound(Counts(1430, 2000, 552, 2000), limit, 0.27, 0.01)
+    assert 0.7 < kept < 1.0
+    assert p_value(counts, limit, 0.119) < 1e-6
 
 
 # what gives it away ---------------------------------------------------------------------------------------------------------

@@ -64,12 +64,12 @@ class Verdict:
     direction: str
     limit: Limit
     counts: Counts
-    slope: float
+    q: float
     p: float
 
     def lower(self, level: float) -> float:
         """The least that the query costs, in the currency of its limit, with confidence 1 − level."""
-        return lower_bound(self.counts, self.limit, self.slope, level)
+        return lower_bound(self.counts, self.limit, self.q, level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,8 @@ def _test(case: str, event: Event, fresh: tuple[object, object]) -> Verdict:
     likelier, other = hits if event.with_unit else hits[::-1]
     counts = Counts(int(np.sum(likelier)), len(likelier), int(np.sum(other)), len(other))
     direction = "with the unit" if event.with_unit else "without the unit"
-    p = p_value(counts, event.limit, event.slope)
-    return Verdict(case, event.name, direction, event.limit, counts, event.slope, p)
+    p = p_value(counts, event.limit, event.q)
+    return Verdict(case, event.name, direction, event.limit, counts, event.q, p)
 
 
 def refuted(tests: Sequence[Verdict], level: float = LEVEL) -> list[Verdict]:
