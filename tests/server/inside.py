@@ -110,12 +110,14 @@ def inside(folder: Path, limits: Limits | None = None, policy: str = POLICY) -> 
 
 @dataclass
 class Gate:
-    """Where a query waits: `arrived` is set when it is there, and it goes on when `leave` is."""
+    """Where queries wait: `arrived` is set when one is there, `many` counts them, and they go on when `leave` is set."""
 
+    many: int = 0
     arrived: threading.Event = field(default_factory=threading.Event)
     leave: threading.Event = field(default_factory=threading.Event)
 
     def wait(self) -> None:
+        self.many += 1
         self.arrived.set()
         assert self.leave.wait(30)
 
