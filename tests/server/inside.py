@@ -145,6 +145,24 @@ def held(monkeypatch: pytest.MonkeyPatch, word: str, *, charged: bool) -> Iterat
             gate.leave.set()
 
 
+@contextmanager
+def held_at_the_charge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    """Queries that are charged wait before the engine is asked: nothing is stored for a replay yet."""
+    gate, reserve = Gate(), Connection._reserve
+
+    def waiting(self: Connection, *args: Any) -> Any:
+        made = reserve(self, *args)
+        gate.wait()
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "_reserve", waiting)
+        try:
+            yield gate
+        finally:
+            gate.leave.set()
+
+
 def until(true: Callable[[], bool], seconds: float = 20) -> bool:
     """Wait for something that comes by itself."""
     waited = threading.Event()

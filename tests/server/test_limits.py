@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 from conftest import PASSWORD
-from inside import Inside, held, inside, until
+from inside import Inside, held, held_at_the_charge, inside, until
 from raw import SYNC, Raw, bind, execute, faults, frame, kinds, parse, query
 
 from dpsql.interfaces.server.desk import MOST_PER_ACCOUNT
@@ -173,12 +173,13 @@ def test_two_tabs_that_ask_at_once_are_charged_once(small: Inside, monkeypatch: 
     for number, cancelled in ((51, False), (52, True)):
         one, two, before = client(small), client(small), small.spent()
         sql = f"SELECT kind, count(*) FROM people WHERE age > {number} GROUP BY kind"
-        with held(monkeypatch, f"age > {number}", charged=True) as gate:
+        with held_at_the_charge(monkeypatch) as gate:
             one.send(query(sql))
             assert gate.arrived.wait(30)
             two.send(query(sql))
             if cancelled:
                 _cancel(small, one.key)
+            assert not until(lambda: gate.many > 1, 0.5)
             gate.leave.set()
             seen = [each.until_ready() for each in (one, two)]
         assert any(b"replayed: free" in body for _, body in seen[1])
