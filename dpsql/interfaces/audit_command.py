@@ -39,7 +39,8 @@ def audit(
         list[str] | None, typer.Option("--check", metavar="NAME", help=f"Only {CHECKS} (may be repeated).")
     ] = None,
     pairs: Annotated[
-        int | None, typer.Option("--pairs", min=1, help="How many neighbouring pairs are compared.")
+        int | None,
+        typer.Option("--pairs", min=1, help="Compare so many neighbouring pairs, or a few more: they come in blocks."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed, for other worlds and queries.")] = 0,
     long: Annotated[bool, typer.Option("--long/--short", help=f"{LONG:,} pairs in place of {SHORT:,}.")] = False,

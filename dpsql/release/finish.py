@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsql.engines.base import PublicRows
-from dpsql.errors import ParseError
+from dpsql.errors import InterfaceError, ParseError
 from dpsql.expressions.types import sql_type
 from dpsql.plan.choosing import chooses, chosen_type
 from dpsql.plan.plan import Bar, Plan, Release
@@ -74,7 +74,7 @@ class Finisher:
         for name, value in limits.items():
             self._connection.execute(f"SET GLOBAL {name} = '{value}'")
         self._loaded: set[str] = set()
-        self._lock = threading.RLock()
+        self._lock, self._closed = threading.RLock(), False
 
     def check(self, plan: Plan) -> tuple[str, ...]:
         """The column types of the answer. Whatever DuckDB would refuse is refused here, before anything is charged."""
@@ -143,7 +143,7 @@ class Finisher:
     def _tables(
         self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]]
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        with self._lock, _explained(), self._connection.cursor() as cursor:
+        with self._lock, self._still_open(), _explained(), self._connection.cursor() as cursor:
             self._load(plan.public)
             try:
                 for release in plan.releases:
@@ -168,9 +168,18 @@ class Finisher:
                 self._connection.unregister("_public")
                 self._loaded.add(table)
 
+    @contextmanager
+    def _still_open(self) -> Iterator[None]:
+        """An answer may outlive its connection, and its error bars be asked for after that."""
+        if self._closed:
+            raise InterfaceError("the connection of this answer is closed", hint="ask the query again: it is replayed")
+        yield
+
     def close(self) -> None:
         """Forget everything."""
-        self._connection.close()
+        with self._lock:
+            self._closed = True
+            self._connection.close()
 
 
 def _as_stored(value: str, type_: str) -> str:

@@ -92,3 +92,12 @@ def test_accounts_do_not_wait_for_equal_questions_of_each_other(file: Path) -> N
 
     asyncio.run(ask())
     desk.close()
+
+
+def test_error_bars_of_an_answer_whose_connection_is_gone_say_so(file: Path) -> None:
+    """A reload closes connections; the refusal was about the query's expression, which is right."""
+    with connect(file, "ana") as db:
+        answer = db.query("SELECT avg(age) / (1 + sum(age)) AS n FROM people", epsilon=20)
+    with pytest.raises(dpsql.InterfaceError, match="closed") as refused:
+        answer.intervals()
+    assert refused.value.hint == "ask the query again: it is replayed"
