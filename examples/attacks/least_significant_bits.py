@@ -1,0 +1,131 @@
+"""Least significant bits: what the last digits of a floating-point answer tell, however much noise it has.
+
+    python examples/attacks/least_significant_bits.py
+
+One person's value is 0 or 1, and the answer is that plus Laplace noise. Two ways to read it off the bits:
+- *Support* (Mironov): a sampler that takes the logarithm of a 53-bit uniform reaches few of the floating-point numbers. The
+  attacker inverts it: if the answer less 0 is no possible noise, the value was 1.
+- *Precision*: even with a perfect sampler, adding 1 rounds the noise to multiples of 2⁻⁵³. An answer with finer bits proves 0.
+dpsql adds an integer to an integer and converts once: both values give answers on the same grid, and no bit depends on either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from common import BOUND, NAIVE, OURS, behind, by_town, heading, most, plot, show
+
+Possible = Callable[[float, int, float], bool]
+"""Whether an answer is possible, given the person's value and the scale of the noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Over all towns: the share of answers that only one value can give, and of right guesses."""
+
+    proved: float
+    right: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Outcomes of both attacks, by ε."""
+
+    support: dict[float, tuple[Outcome, Outcome]]
+    precision: dict[float, tuple[Outcome, Outcome]]
+
+
+def numpy_laplace(values: np.ndarray, scale: float) -> np.ndarray:
+    """The naive mechanism of the notes."""
+    return np.random.default_rng(4).laplace(values, scale)
+
+
+def perfect_laplace(values: np.ndarray, scale: float) -> np.ndarray:
+    """Noise with as many bits as a float has (a uniform with a fine tail), added in floating point."""
+    rng = np.random.default_rng(5)
+    noise = np.where(rng.integers(0, 2, len(values)) == 1, 1.0, -1.0) * rng.standard_exponential(len(values)) * scale
+    return values + noise * (1 + rng.uniform(-(2**-30), 2**-30, len(values)))
+
+
+def private_sum(values: np.ndarray, scale: float) -> np.ndarray:
+    """The sum by town, where the one person of each town has the value, from dpsql."""
+    people = pd.DataFrame({"town": np.arange(len(values)), "x": values.astype(float)})
+    with behind(people, {"x": {"min": 0.0, "max": 1.0}}, 1 / scale) as db:
+        return by_town(db, "sum(x)", 1 / scale)
+
+
+def in_support(answer: float, value: int, scale: float) -> bool:
+    """Whether numpy's sampler can give this answer: invert it, and try the uniforms around."""
+    near = round(math.exp(-abs(answer - value) / scale) * 2**53)
+    logs = (scale * math.log(k * 2.0**-53) for k in range(max(1, near - 4), min(2**53, near + 4) + 1))
+    return any(answer in (value + noise, value - noise) for noise in logs)
+
+
+def coarse(answer: float, value: int, scale: float) -> bool:
+    """Whether the answer has no finer bits than 1 + noise can have; with 0 everything is possible."""
+    return value == 0 or abs(answer) >= 0.5 or Fraction(answer).denominator <= 2**53
+
+
+def on_grid(answer: float, value: int, scale: float) -> bool:
+    """The same question about dpsql: whether answer − value is a multiple of the grid, 2⁻³⁰ or finer."""
+    return (Fraction(answer) - value).denominator <= 2**40
+
+
+def outcome(answers: np.ndarray, values: np.ndarray, possible: Possible, scale: float) -> Outcome:
+    """Guess the only possible value; where both or neither are, the nearer one."""
+    zero, one = (np.array([possible(float(a), v, scale) for a in answers]) for v in (0, 1))
+    guess = np.where(zero ^ one, one, answers > 0.5)
+    return Outcome(float(np.mean(zero ^ one)), float(np.mean(guess == values)))
+
+
+def attack(towns: int = 1_000, epsilons: tuple[float, ...] = (0.1, 0.5, 1.0)) -> Figures:
+    """Read the person's value off the bits, by both ways, from naive answers and from dpsql's."""
+    values = np.arange(towns) % 2
+    support, precision = {}, {}
+    for epsilon in epsilons:
+        scale = 1 / epsilon
+        ours = private_sum(values, scale)
+        naive = outcome(numpy_laplace(values, scale), values, in_support, scale)
+        support[epsilon] = (naive, worst(ours, values, scale, (in_support, on_grid)))
+        naive = outcome(perfect_laplace(values, scale), values, coarse, scale)
+        precision[epsilon] = (naive, worst(ours, values, scale, (coarse, on_grid)))
+    return Figures(support, precision)
+
+
+def worst(answers: np.ndarray, values: np.ndarray, scale: float, tests: tuple[Possible, ...]) -> Outcome:
+    """The attacker's best of several tests."""
+    return max((outcome(answers, values, test, scale) for test in tests), key=lambda found: found.right)
+
+
+def draw(figures: Figures, axes: Any) -> None:
+    """Right guesses by ε, for both attacks."""
+    for panel, (title, found) in zip(axes, (("support", figures.support), ("precision", figures.precision)), strict=True):
+        at = np.arange(len(found))
+        panel.bar(at - 0.2, [naive.right for naive, _ in found.values()], 0.4, color=NAIVE, label="naive")
+        panel.bar(at + 0.2, [ours.right for _, ours in found.values()], 0.4, color=OURS, label="dpsql")
+        bounds = [most(epsilon) for epsilon in found]
+        panel.hlines(bounds, at - 0.4, at + 0.4, color=BOUND, linestyle="--", label="most that ε allows")
+        panel.set(title=f"Least significant bits: {title}", ylim=(0.4, 1.05), ylabel="right about the person")
+        panel.set_xticks(at, [f"ε = {epsilon:g}" for epsilon in found])
+    axes[0].legend(fontsize=8)
+
+
+def main() -> None:
+    """Attack, print, draw."""
+    figures = attack()
+    for title, found in (("support of the sampler", figures.support), ("precision of the sum", figures.precision)):
+        heading(f"Least significant bits: {title}")
+        for epsilon, (naive, ours) in found.items():
+            show(f"ε = {epsilon:g}: answers that prove the value", f"{naive.proved:.1%}", f"{ours.proved:.1%}")
+            show(f"ε = {epsilon:g}: right (at most {most(epsilon):.1%})", f"{naive.right:.1%}", f"{ours.right:.1%}")
+    plot("least_significant_bits", lambda axes: draw(figures, axes), panels=2)
+
+
+if __name__ == "__main__":
+    main()
