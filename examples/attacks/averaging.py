@@ -2,8 +2,8 @@
 
     python examples/attacks/averaging.py
 
-Independent noise averages out: after k answers it is √k times smaller. dpsql gives the first answer again, free, however often
-it is asked. Where a steward turns replay off, each answer is charged, and the budget ends the attack.
+Independent noise averages out: after k answers it is √k times smaller. dpsql gives the first answer again, free,
+however often it is asked. Where a steward turns replay off, each answer is charged, and the budget ends the attack.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def main() -> None:
     show("mean error after one answer", *(f"{np.mean(np.abs(e[0])):.1f}" for e in (figures.naive, figures.replayed)))
     show("answers averaged", len(figures.naive), len(figures.replayed))
     show("mean error then", *(f"{np.mean(np.abs(e[-1])):.2f}" for e in (figures.naive, figures.replayed)))
-    show("towns whose count the attacker knows", *(f"{figures.exact(e):.1%}" for e in (figures.naive, figures.replayed)))
+    show(
+        "towns whose count the attacker knows", *(f"{figures.exact(e):.1%}" for e in (figures.naive, figures.replayed))
+    )
     show("charged", "nothing", f"ε = {figures.charged:g}")
     show("replay off: answers until the budget ends", "", len(figures.fresh))
     show("replay off: mean error then", "", f"{np.mean(np.abs(figures.fresh[-1])):.2f}")

@@ -1,7 +1,8 @@
 """What the attacks share: towns of made-up people behind dpsql, one line of print, and one way to save a plot.
 
-Each town is an experiment of its own. A person is a row of one town, so that one query by town tries the attack in all of
-them, each at the query's full price: an attacker who sees one town has the same answer as one who asks about it alone.
+Each town is an experiment of its own. A person is a row of one town, so that one query by town tries the attack in
+all of them, each at the query's full price: an attacker who sees one town has the same answer as one who asks about
+it alone.
 """
 
 from __future__ import annotations

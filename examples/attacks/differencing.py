@@ -2,9 +2,9 @@
 
     python examples/attacks/differencing.py
 
-The naive system answers exactly and refuses counts over fewer than ten people. Both counts are over many people, and their
-difference is one person's secret. With dpsql each count has its own noise, and both together cost ε: the attacker tells smokers
-from others no more often than e^ε/(1+e^ε), however the question is put.
+The naive system answers exactly and refuses counts over fewer than ten people. Both counts are over many people,
+and their difference is one person's secret. With dpsql each count has its own noise, and both together cost ε: the
+attacker tells smokers from others no more often than e^ε/(1+e^ε), however the question is put.
 """
 
 from __future__ import annotations

@@ -3,10 +3,12 @@
     python examples/attacks/least_significant_bits.py
 
 One person's value is 0 or 1, and the answer is that plus Laplace noise. Two ways to read it off the bits:
-- *Support* (Mironov): a sampler that takes the logarithm of a 53-bit uniform reaches few of the floating-point numbers. The
-  attacker inverts it: if the answer less 0 is no possible noise, the value was 1.
-- *Precision*: even with a perfect sampler, adding 1 rounds the noise to multiples of 2⁻⁵³. An answer with finer bits proves 0.
-dpsql adds an integer to an integer and converts once: both values give answers on the same grid, and no bit depends on either.
+- *Support* (Mironov): a sampler that takes the logarithm of a 53-bit uniform reaches few of the floating-point
+  numbers. The attacker inverts it: if the answer less 0 is no possible noise, the value was 1.
+- *Precision*: even with a perfect sampler, adding 1 rounds the noise to multiples of 2⁻⁵³. An answer with finer
+  bits proves 0.
+dpsql adds an integer to an integer and converts once: both values give answers on the same grid, and no bit depends
+on either.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ def numpy_laplace(values: np.ndarray, scale: float) -> np.ndarray:
 
 
 def perfect_laplace(values: np.ndarray, scale: float) -> np.ndarray:
-    """Noise with as many bits as a float has (a uniform with a fine tail), added in floating point."""
+    """Noise that fills all bits of a float, added in floating point."""
     rng = np.random.default_rng(5)
     noise = np.where(rng.integers(0, 2, len(values)) == 1, 1.0, -1.0) * rng.standard_exponential(len(values)) * scale
     return values + noise * (1 + rng.uniform(-(2**-30), 2**-30, len(values)))
@@ -73,7 +75,7 @@ def coarse(answer: float, value: int, scale: float) -> bool:
 
 
 def on_grid(answer: float, value: int, scale: float) -> bool:
-    """The same question about dpsql: whether answer − value is a multiple of the grid, 2⁻³⁰ or finer."""
+    """The same question about dpsql: whether answer − value is on its grid (`explain` prints it: coarser than 2⁻⁴⁰)."""
     return (Fraction(answer) - value).denominator <= 2**40
 
 
@@ -104,16 +106,23 @@ def worst(answers: np.ndarray, values: np.ndarray, scale: float, tests: tuple[Po
 
 
 def draw(figures: Figures, axes: Any) -> None:
-    """Right guesses by ε, for both attacks."""
-    for panel, (title, found) in zip(axes, (("support", figures.support), ("precision", figures.precision)), strict=True):
-        at = np.arange(len(found))
-        panel.bar(at - 0.2, [naive.right for naive, _ in found.values()], 0.4, color=NAIVE, label="naive")
-        panel.bar(at + 0.2, [ours.right for _, ours in found.values()], 0.4, color=OURS, label="dpsql")
-        bounds = [most(epsilon) for epsilon in found]
-        panel.hlines(bounds, at - 0.4, at + 0.4, color=BOUND, linestyle="--", label="most that ε allows")
-        panel.set(title=f"Least significant bits: {title}", ylim=(0.4, 1.05), ylabel="right about the person")
-        panel.set_xticks(at, [f"ε = {epsilon:g}" for epsilon in found])
+    """Right guesses by the support, and answers whose precision proves the value, by ε."""
+    bars(axes[0], {e: (naive.right, ours.right) for e, (naive, ours) in figures.support.items()})
+    bars(axes[1], {e: (naive.proved, ours.proved) for e, (naive, ours) in figures.precision.items()})
+    at = np.arange(len(figures.support))
+    allowed = [most(epsilon) for epsilon in figures.support]
+    axes[0].hlines(allowed, at - 0.4, at + 0.4, color=BOUND, linestyle="--", label="most that ε allows")
+    axes[0].set(title="Support of the sampler", ylim=(0.4, 1.0), ylabel="right about the person")
+    axes[1].set(title="Precision of the sum (ε allows 0)", ylim=(0, 0.2), ylabel="answers that prove the value")
     axes[0].legend(fontsize=8)
+
+
+def bars(panel: Any, shares: dict[float, tuple[float, float]]) -> None:
+    """Naive beside dpsql, for each ε."""
+    at = np.arange(len(shares))
+    panel.bar(at - 0.2, [naive for naive, _ in shares.values()], 0.4, color=NAIVE, label="naive")
+    panel.bar(at + 0.2, [ours for _, ours in shares.values()], 0.4, color=OURS, label="dpsql")
+    panel.set_xticks(at, [f"ε = {epsilon:g}" for epsilon in shares])
 
 
 def main() -> None:

@@ -2,10 +2,11 @@
 
     python examples/attacks/reconstruction.py          (needs scipy)
 
-Exponential adversary: ask for the count of every subset of n people, and rule out each of the 2^n tables that disagrees with
-an answer by more than the noise E. Every table that is left differs from the truth in at most 4E people.
-Linear programming does the same for more people with 4n random subsets: it works while the noise is well below √n.
-dpsql answers all subsets in one query. One person stands in half of them, so the noise that hides a person is far above √n.
+Exponential adversary: ask for the count of every subset of n people, and rule out each of the 2^n tables that
+disagrees with an answer by more than the noise E. Every table that is left differs from the truth in at most 4E
+people. Linear programming does the same for more people with 4n random subsets: it works while the noise is well
+below √n. dpsql answers all subsets in one query. One person stands in half of them, so the noise that hides a
+person is far above √n.
 """
 
 from __future__ import annotations
@@ -140,7 +141,11 @@ def main() -> None:
     figures = attack()
     heading("Reconstruction: secrets recovered (a coin: 50%), dpsql at ε = 1 for all counts together")
     for error, share in figures.exhaustive.items():
-        show(f"all 1,024 subsets of 10 people, answers within ± {error}", f"{share:.0%}", "" if error else f"{figures.exhaustive_ours:.0%}")
+        show(
+            f"all 1,024 subsets of 10 people, answers within ± {error}",
+            f"{share:.0%}",
+            "" if error else f"{figures.exhaustive_ours:.0%}",
+        )
     for n, shares in figures.linear.items():
         for noise, share in shares.items():
             show(f"{4 * n} subsets of {n} people, noise {noise:g} √n", f"{share:.0%}", "")
