@@ -19,7 +19,7 @@ import pandas as pd
 import dpsql
 
 mpl.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
 HERE = Path(__file__).parent
 NAIVE, OURS, BOUND = "#c0392b", "#1f5fa8", "#777777"

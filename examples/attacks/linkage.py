@@ -74,7 +74,7 @@ def attack(people: int = 600) -> Figures:
 
 
 def claims(table: pd.DataFrame, known: pd.Series) -> tuple[float, float]:
-    """The share of patients about whom the attacker claims a condition, and the share of right ones among the claims."""
+    """The share of patients about whom a condition is claimed, and of right ones among the claims."""
     groups = pd.MultiIndex.from_arrays([table["zip"] // 10, table["age"] // 10 * 10, table["sex"]])
     claimed = known.reindex(groups).to_numpy()
     made = pd.notna(claimed)

@@ -131,6 +131,7 @@ def draw(figures: Figures, axes: Any) -> None:
     axes.axvline(1, color=BOUND, linestyle=":", label="noise = √n")
     axes.axhline(0.5, color=BOUND, linewidth=0.7)
     axes.set_xscale("symlog", linthresh=0.125)
+    axes.set_xlim(-0.02, 60)
     axes.set(xlabel="noise of each count (standard deviation / √n)", ylabel="secrets recovered", ylim=(0.4, 1.03))
     axes.set_title("Reconstruction by linear programming from 4n subset counts", fontsize=11)
     axes.legend(fontsize=8)

@@ -97,7 +97,7 @@ def draw(figures: Figures, axes: Any) -> None:
 
 def main() -> None:
     """Attack, print, draw."""
-    figures = attack(towns=20, rounds=40)
+    figures = attack(towns=20, rounds=20)
     heading(f"Summation order: a sum of {len(rows(True)):,} values in [−1, 1], ε = {EPSILON:g}")
     show("one person moves the sum by (claimed: 1)", *(f"{moved:.4f}" for moved in figures.moved))
     show("the order of the same rows moves it by up to", *(f"{spread:.4f}" for spread in figures.spread))

@@ -95,6 +95,12 @@ def test_the_inverted_sampler_finds_all_of_its_own_answers(script: ModuleType) -
     assert all(script.coarse(float(a), int(v), 1.0) for a, v in zip(answers, values, strict=True))
 
 
+@attacked("least_significant_bits")
+def test_both_values_give_answers_on_one_grid(script: ModuleType) -> None:
+    answers, grid = script.private_sum(np.arange(200) % 2, 4.0)
+    assert all(script.on_grid(grid)(float(a), value, 4.0) for a in answers for value in (0, 1))
+
+
 @attacked("summation_order")
 def test_summation_order(script: ModuleType) -> None:
     figures = script.attack(towns=10, rounds=20)
