@@ -56,7 +56,7 @@ def perfect_laplace(values: np.ndarray, scale: float) -> np.ndarray:
 
 
 def private_sum(values: np.ndarray, scale: float) -> tuple[np.ndarray, Fraction]:
-    """The sum by town, where the one person of each town has the value, from dpsql; and its grid, as `explain` tells."""
+    """The sum by town, where the one person of each town has the value, by dpsql; and the grid that `explain` tells."""
     people = pd.DataFrame({"town": np.arange(len(values)), "x": values.astype(float)})
     with behind(people, {"x": {"min": 0.0, "max": 1.0}}, 1 / scale) as db:
         plan = db.explain("SELECT town, sum(x) FROM people GROUP BY town", epsilon=1 / scale)
@@ -102,7 +102,7 @@ def attack(towns: int = 1_000, epsilons: tuple[float, ...] = (0.1, 0.5, 1.0)) ->
 
 
 def best(answers: np.ndarray, values: np.ndarray, scale: float, tests: tuple[Possible, ...]) -> Outcome:
-    """The most right guesses by any test. Only the first one knows how dpsql makes its answers, and can prove anything."""
+    """The most right guesses by any test; only the first knows how dpsql answers, and can prove anything."""
     found = [outcome(answers, values, test, scale) for test in tests]
     return Outcome(found[0].proved, max(one.right for one in found))
 
