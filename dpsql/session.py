@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Self
 from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Spent, Standing, Stored, open_ledger, spent_as
 from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choose_mechanism, cost_of, fund
 from dpsql.budget.status import Account, BudgetStatus, budget_status
-from dpsql.engines.base import Engine, PublicRows
+from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
-from dpsql.errors import BudgetExceeded, Error, InterfaceError, ParseError, Pep249Errors, PolicyError
-from dpsql.parse import Asked, Parameters, known_dialect, meaning, parse_query, read_hints, read_setting
+from dpsql.engines.isolated.engine import IsolatedEngine
+from dpsql.errors import BudgetExceeded, Error, InterfaceError, InternalError, ParseError, Pep249Errors, PolicyError
+from dpsql.parse import Asked, Parameters, known_dialect, limit_text, meaning, parse_query, read_hints, read_setting
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
@@ -118,6 +120,8 @@ class Draft:
         return Stages.out_of(self.bounded, self.funds, limit)
 
 
+log = logging.getLogger("dpsql.steward")
+UNEXPECTED = "dpsql failed on this query, and stopped it: a fault of dpsql"
 REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
 
 PILOT = "{} charged first ({}): what was released, and at what price, follows from what that showed"
@@ -158,7 +162,7 @@ class Connection(Pep249Errors):
 
     @in_turn
     @patiently("asking the database")
-    @at_a_multiple(lambda self: self.policy.limits.pad)
+    @at_a_multiple
     def query(
         self,
         sql: str,
@@ -180,21 +184,22 @@ class Connection(Pep249Errors):
         gives it; the most that it may cost is `epsilon`, else the policy's limit for one query, or what is left.
         `clipped` spends a part of the price on how much the bounds cut off: `result.clipped`, and in `result.notes`.
         """
-        keywords = Asked(epsilon, delta, mechanism, dialect)
-        asked = repr((sql, meaning(parameters), keywords, self.asked, nonnegative, clipped))
-        if accuracy is None and (again := self._again(asked)) is not None:
-            return again
-        draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
-        paid, counted = self._search(draft)
-        if draft.missing:
+        with _about(sql):
+            keywords = Asked(epsilon, delta, mechanism, dialect)
+            asked = repr((sql, meaning(parameters), keywords, self.asked, nonnegative, clipped))
+            if accuracy is None and (again := self._again(asked)) is not None:
+                return again
             draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
-        if goals:
-            result = self._answer_as_exactly(draft, goals, nonnegative)
-        else:
-            result = self._answer(self._priced(draft, ()), nonnegative, None if draft.notes else asked)
-        cost = draft.funds.plus(result.cost, paid)
-        notes = dict.fromkeys((*result.notes, *draft.notes, *counted))
-        return replace(result, cost=cost, replayed=result.replayed and paid == FREE, notes=tuple(notes))
+            paid, counted = self._search(draft)
+            if draft.missing:
+                draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
+            if goals:
+                result = self._answer_as_exactly(draft, goals, nonnegative)
+            else:
+                result = self._answer(self._priced(draft, ()), nonnegative, None if draft.notes else asked)
+            cost = draft.funds.plus(result.cost, paid)
+            notes = dict.fromkeys((*result.notes, *draft.notes, *counted))
+            return replace(result, cost=cost, replayed=result.replayed and paid == FREE, notes=tuple(notes))
 
     @in_turn
     def explain(
@@ -210,25 +215,29 @@ class Connection(Pep249Errors):
         clipped: bool = False,
     ) -> Explanation:
         """What the query would do and cost, at most. Touches no private data and spends nothing."""
-        chosen, remark = self._foresee(
-            sql, Asked(epsilon, delta, mechanism, dialect), accuracy, parameters, clipped=clipped
-        )
-        other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
-        try:
-            foreseen = self._foresee(sql, Asked(epsilon, delta, other, dialect), accuracy, parameters, clipped=clipped)
-            others = {other: self._explanation(*foreseen, {})}
-        except Error:
-            others = {}
-        return self._explanation(chosen, remark, others)
+        with _about(sql):
+            chosen, remark = self._foresee(
+                sql, Asked(epsilon, delta, mechanism, dialect), accuracy, parameters, clipped=clipped
+            )
+            other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
+            try:
+                foreseen = self._foresee(
+                    sql, Asked(epsilon, delta, other, dialect), accuracy, parameters, clipped=clipped
+                )
+                others = {other: self._explanation(*foreseen, {})}
+            except Error:
+                others = {}
+            return self._explanation(chosen, remark, others)
 
     @in_turn
     def describe(self, sql: str, parameters: Parameters | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names and types of the answer's columns. Touches no private data and spends nothing."""
-        kept = self._recent.get(repr((sql, meaning(parameters), Asked(), self.asked, False, False)))
-        if kept is not None and kept.version == self.data_version():
-            return kept.result.columns, kept.result.types
-        draft, _ = self._draft(sql, Asked(), None, parameters=parameters)
-        return tuple(output.name for output in draft.plan.outputs), draft.types
+        with _about(sql):
+            kept = self._recent.get(repr((sql, meaning(parameters), Asked(), self.asked, False, False)))
+            if kept is not None and kept.version == self.data_version():
+                return kept.result.columns, kept.result.types
+            draft, _ = self._draft(sql, Asked(), None, parameters=parameters)
+            return tuple(output.name for output in draft.plan.outputs), draft.types
 
     def prepare(
         self,
@@ -241,13 +250,14 @@ class Connection(Pep249Errors):
         clipped: bool = False,
     ) -> Prepared:
         """Parse, plan, bound and price: all that can refuse does so here, before anything is charged."""
-        draft, _ = self._draft(sql, Asked(epsilon, delta, mechanism), None, parameters, clipped=clipped)
-        if draft.missing:
-            raise InterfaceError(
-                f"not searched for yet: {', '.join(map(str, draft.missing))}",
-                hint="ask the query once, or let the steward run `dpsql bounds --search`",
-            )
-        return self._priced(draft, ())
+        with _about(sql):
+            draft, _ = self._draft(sql, Asked(epsilon, delta, mechanism), None, parameters, clipped=clipped)
+            if draft.missing:
+                raise InterfaceError(
+                    f"not searched for yet: {', '.join(map(str, draft.missing))}",
+                    hint="ask the query once, or let the steward run `dpsql bounds --search`",
+                )
+            return self._priced(draft, ())
 
     def _draft(
         self,
@@ -267,6 +277,7 @@ class Connection(Pep249Errors):
         if clipped and accuracy is not None:
             raise InterfaceError("clipped= and accuracy= are two questions", hint="ask with one, then with the other")
         with _about(sql):
+            limit_text(sql)
             asked = keywords.over(read_hints(sql)).over(self.asked)
             tree = parse_query(sql, parameters, known_dialect(asked.dialect or self.dialect))
             said = tree.sql("duckdb") if parameters else sql
@@ -656,7 +667,7 @@ class Connection(Pep249Errors):
 
     @cached_property
     def _finisher(self) -> Finisher:
-        return Finisher(self._read_public)
+        return Finisher(self._read_public, self.policy.limits.memory, self.policy.limits.seconds)
 
     def _look_again(self) -> None:
         """Where others may write, what was known about tables and constraints is asked anew for each query."""
@@ -728,6 +739,11 @@ class Connection(Pep249Errors):
             self._finisher.close()
         self._engine.close()
 
+    @property
+    def pad(self) -> float | None:
+        """Replies come at multiples of so many seconds, if the policy says so."""
+        return self.policy.limits.pad
+
     def _open(self) -> None:
         if self._closed:
             raise InterfaceError("this connection is closed", hint="open one with dpsql.connect(…)")
@@ -750,11 +766,13 @@ def connect(
     purpose: str | None = None,
     steward: bool = False,
     dialect: str = "duckdb",
+    isolate: bool = False,
 ) -> Connection:
     """Open a dataset: a DuckDB file, a DuckDB connection, or a mapping of names to frames and files.
 
     `purpose` is one of those that the policy lists for the analyst, if it lists any; `dialect` is the SQL that queries
-    are written in, "duckdb" or "postgres".
+    are written in, "duckdb" or "postgres". With `isolate` the database is opened by a process of its own, which hands
+    out exact integers, and never by this one.
 
     The ledger stands beside the policy file unless named; with a policy that is not a file it must be named
     (":memory:" for a throw-away one, whose promise ends with the process).
@@ -772,7 +790,8 @@ def connect(
         )
     name = None if steward else analyst or "analyst"
     loaded.check_purpose(name, purpose)
-    engine = DuckDBEngine(source)
+    limits = Resources(loaded.limits.memory, loaded.limits.spill)
+    engine = IsolatedEngine(source, limits, loaded) if isolate else DuckDBEngine(source, limits)
     try:
         opened = open_ledger(_ledger_path(policy, loaded, ledger), loaded.dataset)
     except BaseException:
@@ -783,14 +802,19 @@ def connect(
 
 @contextmanager
 def _about(sql: str) -> Iterator[None]:
-    """Refusals carry the text that they point into."""
+    """Refusals carry the text that they point into; nothing but dpsql's own errors comes out."""
     try:
         yield
     except Error as error:
-        error.sql = sql
+        if error.sql is None:
+            error.sql = sql
         raise
     except RecursionError:
         raise ParseError("the query is nested too deeply", hint="split it into CTEs") from None
+    except Exception as problem:
+        log.error("a query failed unexpectedly: %s", type(problem).__name__)
+        log.debug("where", exc_info=True)
+        raise InternalError(UNEXPECTED, hint="the steward's log has the kind of failure; please report it") from None
 
 
 def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:

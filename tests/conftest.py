@@ -26,7 +26,7 @@ hypothesis.settings.load_profile("repeatable")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden-update", action="store_true", help="rewrite the golden files (refused in CI)")
-    parser.addoption("--pairs", type=int, default=2_000, help="how many neighbouring pairs the neighbour test compares")
+    parser.addoption("--pairs", type=int, default=5_000, help="how many neighbouring pairs the neighbour test compares")
     parser.addoption("--pairs-seed", type=int, default=0, help="another seed, for other pairs")
     parser.addoption("--noise-seed", type=int, default=0, help="another seed, for other noise in every test")
 

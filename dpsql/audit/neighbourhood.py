@@ -156,7 +156,7 @@ def _fresh(type_: str, taken: Sequence[Cell], number: int) -> Cell:
     raise _CannotBeMade
 
 
-def neighbours_of(world: World, rng: random.Random, many: int) -> list[tuple[Sequence[Unit], World]]:
+def neighbours_of(world: World, rng: random.Random, many: int) -> list[tuple[tuple[Unit, ...], World]]:
     """Worlds without one unit, and without one row of each table whose rows are units: such tables never meet."""
     units = world.units()
     own = [unit for unit in units if not isinstance(unit, RowUnit)]

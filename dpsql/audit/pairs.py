@@ -72,7 +72,7 @@ def _fixed(released: object, query: Query) -> bool:
     return not steered and all(table.priced.threshold is None for table in released)  # type: ignore[attr-defined]
 
 
-# one case, from scratch: for reports and for making it smaller ----------------------------------------------------------
+# one case, from scratch: for reports and for making it smaller --------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

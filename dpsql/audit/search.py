@@ -9,6 +9,7 @@ import random
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Protocol
 
 from dpsql.audit.compare import compare, compare_equal, rules_of
 from dpsql.audit.constructs import constructs_of, shapes_of
@@ -46,10 +47,19 @@ def run_block(seed: int, number: int, own: Sequence[World] = (), queries: int = 
     return tally if tally.findings else tally.plus(examine(settled(world, rng), rng, queries))
 
 
-def examine(world: World, rng: random.Random, queries: int = QUERIES, neighbours: int = NEIGHBOURS) -> Tally:
+class Draws(Protocol):
+    """What draws queries."""
+
+    def any(self) -> Query:
+        """The next one."""
+
+
+def examine(
+    world: World, rng: random.Random, queries: int = QUERIES, neighbours: int = NEIGHBOURS, writer: Draws | None = None
+) -> Tally:
     """Random queries over one world and its neighbours; the first finding ends it."""
     tally = Tally()
-    writer = Writer.over(world, rng)
+    writer = writer or Writer.over(world, rng)
     with ExitStack() as stack:
         where = _opened(world, rng, neighbours, stack)
         for _ in range(queries):
@@ -80,11 +90,11 @@ def _opened(world: World, rng: random.Random, many: int, stack: ExitStack) -> Ne
     def enter(each: World) -> Connection:
         return stack.enter_context(each.open(steward=True))
 
-    near = tuple((tuple(gone), enter(each)) for gone, each in neighbours_of(world, rng, many))
+    near = tuple((gone, enter(each)) for gone, each in neighbours_of(world, rng, many))
     return Neighbourhood(world, enter(world), near, enter(world.without_unowned().reordered(rng)))
 
 
-def _taken(writer: Writer, where: Neighbourhood, tally: Tally) -> tuple[Query, Prepared] | None:
+def _taken(writer: Draws, where: Neighbourhood, tally: Tally) -> tuple[Query, Prepared] | None:
     """A query that dpsql takes; None if it fails on one otherwise than by refusing it, or refuses all."""
     for _ in range(200):
         query = writer.any()

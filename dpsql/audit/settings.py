@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpsql.audit.doors.sweep import Door as Forbidden
 from dpsql.audit.outcome import Outcome, Progress
 from dpsql.audit.world import World
 
@@ -34,6 +35,7 @@ class Settings:
     own: bool = False
     resume: Path | None = None
     doors: Mapping[str, Door] = field(default_factory=dict)
+    forbidden: Mapping[str, Forbidden] = field(default_factory=dict)
 
 
 Check = Callable[[Sequence[World], Settings, Progress], Outcome]

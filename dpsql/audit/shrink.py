@@ -198,7 +198,8 @@ def _put_table(node: exp.Expr) -> bool:
     if table is None or node.parent is None:
         return False
     plain = table.copy()
-    plain.set("alias", node.args.get("alias").copy() if node.args.get("alias") else None)
+    alias = node.args.get("alias")
+    plain.set("alias", alias.copy() if alias is not None else None)
     node.replace(plain)
     return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Value
 from dpsql.release.contents import Contents
 from dpsql.release.noise import Released, public_table
+from dpsql.release.tabulate import tabulate
 from dpsql.sensitivity.choice import scored
 from dpsql.sensitivity.tree import counted
 
@@ -94,6 +95,19 @@ def traced(
 
     Where two databases have the same schema, policy and public rows, one plan serves both: it depends on nothing else.
     """
+    made, contents, _ = _traced(db, prepared, salt, released)
+    return made, dict(contents.made)
+
+
+def exact_answer(db: Connection, prepared: Prepared, *, salt: bytes) -> list[tuple[Any, ...]]:
+    """The rows that a query would have without noise, by the product's own estimators and finishing SQL."""
+    _, _, tables = _traced(db, prepared, salt, None)
+    return db._finisher.run(prepared.plan, {name: tabulate(table) for name, table in tables.items()}).rows
+
+
+def _traced(
+    db: Connection, prepared: Prepared, salt: bytes, released: Mapping[str, Content] | None
+) -> tuple[list[ReleaseTrace], Contents, dict[str, Released]]:
     if not db.steward:
         raise PolicyError(
             "a trace shows exact values: it is for the steward only", hint="open the connection with steward=True"
@@ -109,7 +123,7 @@ def traced(
         contents.complete(tables)
         shown, tables[name] = _release(db, contents.filled(priced), salt, contents)
         made.append(shown)
-    return made, dict(contents.made)
+    return made, contents, tables
 
 
 def _release(db: Connection, priced: Priced, salt: bytes, contents: Contents) -> tuple[ReleaseTrace, Released]:

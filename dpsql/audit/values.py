@@ -22,7 +22,7 @@ FIRST, LAST = date(2024, 1, 1), date(2024, 3, 31)
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What a column may hold. Doubles inside lie on a binary grid, so that sums of them are exact everywhere."""
+    """What a column may hold. Those inside lie on a binary grid, so that sums of them are exact everywhere."""
 
     inside: Sequence[Cell]
     edges: Sequence[Cell]
@@ -109,9 +109,11 @@ def _numeric(known: Type, name: str, spec: Column) -> Values:
         return _doubles(name, low, high, spec.nulls)
     least, most, scale = _digits(known, name)
     floor, ceiling = max(math.ceil(low * 10**scale), least), min(math.floor(high * 10**scale), most)
-    inside = [_point(floor + (ceiling - floor) * i // 60, scale) for i in range(61)]
+    step = 10**scale // 1024 or 1 if known.kind is Kind.DOUBLE else 1
+    step *= 2 ** max(0, ((ceiling - floor) // step // 64).bit_length() - 1)
+    inside = [_point(step * n, scale) for n in range(-(-floor // step), ceiling // step + 1)]
     beyond = [_point(n, scale) for n in (floor - 1, ceiling + 1, least, most) if least <= n <= most]
-    return Values(inside, [inside[0], inside[-1]], beyond, spec.nulls)
+    return Values(inside, [_point(floor, scale), _point(ceiling, scale)], beyond, spec.nulls)
 
 
 def _digits(known: Type, name: str) -> tuple[int, int, int]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsql.audit.database import Cell, Stored, load, text_of
@@ -17,11 +18,10 @@ from dpsql.budget import open_ledger
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.policy import Policy, load_policy
 from dpsql.policy.model import ForeignKey
+from dpsql.policy.names import Names
 from dpsql.session import Connection
 
 if TYPE_CHECKING:
-    import os
-
     from dpsql.engines.duckdb.engine import Source
 
 HUGE = Decimal(10) ** 12
@@ -53,7 +53,7 @@ class World:
         return cls(name, load_policy(policy), tables)
 
     @classmethod
-    def of(cls, database: Source, policy: str | os.PathLike[str] | Mapping[str, Any] | Policy) -> World:
+    def of(cls, database: Source, policy: str | Path | Mapping[str, Any] | Policy) -> World:
         """The steward's own database, copied into memory; of a large one some units (a note says so)."""
         from dpsql.audit.copying import copied
 
@@ -69,7 +69,8 @@ class World:
     def units(self) -> Sequence[Unit]:
         """All units that own a row, those of unit columns first."""
         found = dict.fromkeys(unit for owners in self.owners.values() for unit in owners if unit is not None)
-        return sorted(found, key=lambda unit: (isinstance(unit, RowUnit), str(unit) if isinstance(unit, str) else unit))  # type: ignore[arg-type]
+        named = sorted(unit for unit in found if isinstance(unit, str))
+        return [*named, *sorted(unit for unit in found if isinstance(unit, RowUnit))]
 
     def rows_of(self, unit: Unit) -> dict[str, list[tuple[Cell, ...]]]:
         """The rows of a unit, by table."""
@@ -146,10 +147,10 @@ class World:
         delta = Decimal("0.5") if self.policy.budget.delta else Decimal(0)
         caps = {"epsilon": HUGE, "delta": delta}
         analysts = {
-            name: each.model_copy(update={**caps, "every": None, "purposes": type(each.purposes)()})
+            name: each.model_copy(update={**caps, "every": None, "purposes": Names()})
             for name, each in self.policy.budget.analysts.items()
         }
-        budget = self.policy.budget.model_copy(update={**caps, "analysts": type(self.policy.budget.analysts)(analysts)})
+        budget = self.policy.budget.model_copy(update={**caps, "analysts": Names(analysts)})
         limits = self.policy.limits.model_copy(update=caps)
         return self.policy.model_copy(update={"budget": budget, "limits": limits, "replay": False})
 

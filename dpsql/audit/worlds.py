@@ -7,10 +7,10 @@ foreign key and with public ones; `shop` has views, a search for bounds, and MIN
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dpsql.audit.database import Row, Stored
+from dpsql.audit.database import Cell, Row, Stored
 from dpsql.audit.values import FIRST, LAST, Values, values_of
 from dpsql.audit.world import World
 from dpsql.policy.model import Column
@@ -48,7 +48,13 @@ KIND_COLUMNS: Columns = {
     "temp": ("FLOAT", {"min": -20, "max": 40}),
     "mood": ("ENUM('bad', 'fine', 'good')", {"values": ["good", "bad"]}),
 }
-KIND_CONSTRAINTS = {"visits": (), "orders": (), "people": ("PRIMARY KEY (id)",), "members": ()}
+KIND_CONSTRAINTS: dict[str, tuple[str, ...]] = {
+    "people": ("PRIMARY KEY (id)",),
+    "visits": (),
+    "orders": (),
+    "members": (),
+}
+"""Parents first, as a path may lead to them."""
 
 
 def kinds_policy(rows: int = 4, groups: int = 3, unit: object = "id") -> dict[str, Any]:
@@ -78,14 +84,38 @@ def kinds(rng: random.Random) -> World:
         "orders": orders,
         "members": [(rng.choice([*units, None]), *draw()) for _ in range(14)],
     }
-    types = {"id": "INTEGER", **{name: type_ for name, (type_, _) in KIND_COLUMNS.items()}}
-    tables = {name: Stored(types, tuple(each), KIND_CONSTRAINTS[name]) for name, each in rows.items()}
-    return World.made("kinds", kinds_policy(), tables)
+    return kinds_of(rows, kinds_policy())
 
 
-def _drawing(columns: Columns, rng: random.Random) -> Any:
+def tame_kinds(rng: random.Random, rows: int, *, nulls: bool = True) -> World:
+    """Everything obeys the policy: values within bounds, at most `rows` rows per unit, one where that is declared."""
+    units, draw = range(1, 10), _drawing(KIND_COLUMNS, rng, nulls=0.08 if nulls else 0.0)
+    made: dict[str, list[Row]] = {
+        "people": [(unit, *draw()) for unit in units],
+        "visits": [(None, *draw()) for _ in range(40)],
+        "orders": [(unit, *draw()) for unit in units for _ in range(rng.randint(0, rows))],
+        "members": [(unit, *draw()) for unit in units],
+    }
+    return kinds_of(made, kinds_policy(rows))
+
+
+def kinds_of(rows: Mapping[str, Sequence[Row]], policy: Mapping[str, Any]) -> World:
+    """The tables with these rows."""
+    types = {"id": "INTEGER", **_types(KIND_COLUMNS)}
+    tables = {name: Stored(types, tuple(rows.get(name, ())), keys) for name, keys in KIND_CONSTRAINTS.items()}
+    return World.made("kinds", policy, tables)
+
+
+def _drawing(columns: Columns, rng: random.Random, nulls: float | None = None) -> Callable[[], Row]:
+    """Draws wild rows; with a share of NULLs, tame ones."""
     made: list[Values] = [values_of(type_, Column(**spec)) for type_, spec in columns.values()]
-    return lambda: tuple(values.wild(rng) for values in made)
+
+    def tame(values: Values, share: float) -> Cell:
+        return None if values.nullable and rng.random() < share else values.tame(rng)
+
+    if nulls is None:
+        return lambda: tuple(values.wild(rng) for values in made)
+    return lambda: tuple(tame(values, nulls) for values in made)
 
 
 # joins ----------------------------------------------------------------------------------------------------------------
@@ -128,36 +158,41 @@ def joins_policy(rows: int = 4, groups: int = 3) -> dict[str, Any]:
     }
 
 
-def joins(rng: random.Random) -> World:
-    """Units with rows in some of the tables, and rows, orders and items that nobody owns."""
-    draw, stores = _drawing(JOIN_COLUMNS, rng), ("s1", "s2", "s3", "s4", "s9")
+def joins(rng: random.Random, *, tame: bool = False) -> World:
+    """Units with rows in some of the tables; unless tame, also rows, orders and items that nobody owns."""
+    draw, stores = _drawing(JOIN_COLUMNS, rng, 0.1 if tame else None), ("s1", "s2", "s3", "s4", "s9")
 
     def row() -> Row:
         return (*draw()[:-1], rng.choice((*stores, None)))
 
     rows: dict[str, list[Row]] = {"people": [], "orders": [], "items": [], "visits": [row() for _ in range(8)]}
     number = 100
-    for unit in (*range(1, UNITS), None):
+    for unit in (*range(1, UNITS), *(() if tame else (None,))):
         if unit is not None and rng.random() < 0.8:
             rows["people"].append((unit, *row()))
-        for _ in range(rng.choice((0, 1, 2, 5, 9))):
+        for _ in range(rng.choice((0, 1, 2, 3, 5) if tame else (0, 1, 2, 5, 9))):
             number += 1
-            order = number if rng.random() < 0.85 else None
+            order = number if tame or rng.random() < 0.85 else None
             rows["orders"].append((unit, order, *row()))
             if order is not None:
                 rows["items"] += [(order, *row()) for _ in range(rng.choice((0, 1, 2, 3)))]
-    rows["items"] += [(None, *row()) for _ in range(3)]
-    types = {name: type_ for name, (type_, _) in JOIN_COLUMNS.items()}
-    tables = {
-        "people": Stored({"id": "INTEGER", **types}, tuple(rows["people"]), ("PRIMARY KEY (id)",)),
-        "orders": Stored({"id": "INTEGER", "oid": "BIGINT", **types}, tuple(rows["orders"]), ("UNIQUE (oid)",)),
-        "items": Stored(
-            {"oid": "BIGINT", **types}, tuple(rows["items"]), ("FOREIGN KEY (oid) REFERENCES orders (oid)",)
-        ),
-        "visits": Stored(types, tuple(rows["visits"])),
-        **PUBLIC,
-    }
-    return World.made("joins", joins_policy(), tables)
+    rows["items"] += [] if tame else [(None, *row()) for _ in range(3)]
+    return joins_of(rows, joins_policy())
+
+
+JOIN_KEYS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "people": ({"id": "INTEGER"}, ("PRIMARY KEY (id)",)),
+    "orders": ({"id": "INTEGER", "oid": "BIGINT"}, ("UNIQUE (oid)",)),
+    "items": ({"oid": "BIGINT"}, ("FOREIGN KEY (oid) REFERENCES orders (oid)",)),
+    "visits": ({}, ()),
+}
+
+
+def joins_of(rows: Mapping[str, Sequence[Row]], policy: Mapping[str, Any]) -> World:
+    """The tables with these rows, and the public ones."""
+    types = _types(JOIN_COLUMNS)
+    tables = {n: Stored({**keys, **types}, tuple(rows.get(n, ())), facts) for n, (keys, facts) in JOIN_KEYS.items()}
+    return World.made("joins", policy, {**tables, **PUBLIC})
 
 
 # shop -----------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ What has no entry here is refused, so every expression is deterministic, has bou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,6 +37,7 @@ class Resolver(Protocol):
 
 MOST_PARTS = 20_000
 MOST_NESTED = 2_000
+DEEPEST = 100
 _size: ContextVar[Size | None] = ContextVar("size", default=None)
 
 
@@ -44,13 +46,15 @@ class Size:
     """How much one query is converted to: aliases, CASE and BETWEEN repeat what they name, and that multiplies."""
 
     parts: int = 0
-    calls: dict[int, tuple[Expression, int]] = field(default_factory=dict)
+    calls: dict[int, tuple[Expression, int, int]] = field(default_factory=dict)
 
-    def nested(self, made: Expression) -> int:
-        """The calls in an expression as a tree; each part is kept, so that its identity stays its own."""
+    def nested(self, made: Expression) -> tuple[int, int]:
+        """The calls in an expression as a tree, and how deep it is; each part is kept, so that its identity stays."""
         if id(made) not in self.calls:
-            self.calls[id(made)] = made, isinstance(made, Call) + sum(map(self.nested, made.children))
-        return self.calls[id(made)][1]
+            below = [self.nested(child) for child in made.children]
+            deep = max((depth for _, depth in below), default=0)
+            self.calls[id(made)] = made, isinstance(made, Call) + sum(calls for calls, _ in below), deep + 1
+        return self.calls[id(made)][1:]
 
 
 @contextmanager
@@ -67,7 +71,15 @@ def _limited(node: exp.Expr, made: Expression) -> Expression:
     size = _size.get()
     if size is not None:
         size.parts += 1
-        if size.parts > MOST_PARTS or size.nested(made) > MOST_NESTED:
+        calls, deep = size.nested(made)
+        if deep > DEEPEST:
+            raise refuse(
+                f"an expression may be nested {DEEPEST} levels deep",
+                node,
+                hint="a long chain of + or OR is nested, too: write IN (…) or a CASE, or compute parts in a subquery",
+                reason="size",
+            )
+        if size.parts > MOST_PARTS or calls > MOST_NESTED:
             raise refuse(
                 "the query is too large once its aliases, CASEs and BETWEENs are written out",
                 node,
@@ -217,6 +229,8 @@ def _literal(node: exp.Expr, _: Convert, __: Resolver) -> Expression:
     if node.args.get("is_string"):
         return literal(text)
     if "e" in text.lower():
+        if math.isinf(float(text)):
+            raise Mismatch(f"{text} is beyond the largest number, which is about 1.8e308")
         return literal(float(text))
     value = Decimal(text) if "." in text else int(text)
     return literal(value)

@@ -43,6 +43,11 @@ class Type:
         return self.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
 
     @property
+    def sums_whole(self) -> bool:
+        """Is a sum of it a whole number of 64 bits? Sums of wider ones are DOUBLE."""
+        return self.kind is Kind.INTEGER and INT64[0] <= self.lower and self.upper <= INT64[1]
+
+    @property
     def temporal(self) -> bool:
         """Is it a date or a timestamp?"""
         return self.kind in (Kind.DATE, Kind.TIMESTAMP)

@@ -15,6 +15,7 @@ from dpsql.interfaces.history import line_editing
 from dpsql.interfaces.show import answer_table, budget_table, cell, footer, new_table
 from dpsql.interfaces.tables import TableInfo, visible_tables
 from dpsql.interfaces.terminal import complain, printable, screen, waiting
+from dpsql.parse.limits import MAX_LENGTH, limit_text
 from dpsql.policy.names import fold
 
 if TYPE_CHECKING:
@@ -73,8 +74,14 @@ class Shell:
         self.done = True
         if sys.stdin.isatty():
             screen().print()
-        elif self._buffer.strip():
-            self._guarded(self._statement, self._buffer)
+        else:
+            self.drop()
+
+    def drop(self) -> None:
+        """Ask what was written so far, as far as it goes."""
+        text, self._buffer = self._buffer, ""
+        if text.strip():
+            self._guarded(self._statement, text)
 
     def feed(self, line: str) -> None:
         """One more line of input."""
@@ -84,6 +91,13 @@ class Shell:
             self._guarded(self._statement, text)
         if not self._buffer.strip() and word.startswith("\\") and word != "\\explain":
             self._guarded(self._command, line.strip().rstrip(";"))
+            return
+        if len(self._buffer) + len(line) > MAX_LENGTH:
+            self._guarded(limit_text, self._buffer + line)
+            self._buffer = ""
+            return
+        if ";" not in line:
+            self._buffer += f"{line}\n"
             return
         *statements, self._buffer = split(f"{self._buffer}{line}\n")
         for statement in statements:

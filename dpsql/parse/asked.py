@@ -10,6 +10,7 @@ from sqlglot import TokenType, tokenize
 from sqlglot.errors import TokenError
 
 from dpsql.errors import ParseError, Span
+from dpsql.parse.limits import MAX_DIGITS, MAX_LENGTH
 
 Price = float | Decimal
 
@@ -46,7 +47,9 @@ _HINT = re.compile(r"(\w+)\s*\(\s*([\w.+-]+)\s*\)[\s,]*")
 
 
 def read_setting(sql: str, now: Asked) -> Asked | None:
-    """What holds after `SET dpsql.…` or `RESET`; None where the text is neither."""
+    """What holds after `SET dpsql.…` or `RESET`; None where the text is neither, or too long to be read."""
+    if len(sql) > MAX_LENGTH:
+        return None
     if found := _SET.fullmatch(sql):
         name, _, value = found.groups()
         return _reset(now, name, sql) if value.upper() == "DEFAULT" else _taken(name, value, sql).over(now)
@@ -84,10 +87,12 @@ def _hints(sql: str) -> list[str]:
         tokens = tokenize(sql, dialect="duckdb")
     except TokenError:
         return []
-    bare = sql
+    pieces, end = list[str](), 0
     for token in tokens:
         if token.token_type is TokenType.STRING:
-            bare = bare[: token.start] + " " * (token.end + 1 - token.start) + bare[token.end + 1 :]
+            pieces.append(sql[end : token.start])
+            end = token.end + 1
+    bare = " ".join([*pieces, sql[end:]])
     comments = [comment for token in tokens for comment in token.comments]
     return [comment for comment in comments if comment.startswith("+") and f"/*{comment}*/" in bare]
 
@@ -103,6 +108,8 @@ def _reset(now: Asked, name: str, sql: str) -> Asked:
 
 def _taken(name: str, value: str, sql: str, span: Span | None = None) -> Asked:
     known = _known(name, sql, span)
+    if len(value) > MAX_DIGITS:
+        raise ParseError(f"the value of {known} has more than {MAX_DIGITS} signs", span=span, hint="write a short one")
     if known == "mechanism":
         if value.lower() not in _MECHANISMS:
             raise ParseError(f"there is no mechanism {value}", sql=sql, span=span, hint="use laplace, gaussian or auto")

@@ -10,12 +10,11 @@ from sqlglot.errors import SqlglotError
 
 from dpsql.errors import Error, ParseError, Span, UnsupportedQuery
 from dpsql.parse.asked import SETTINGS
+from dpsql.parse.limits import limit_parts, limit_text, limit_tokens
 from dpsql.parse.parameters import Parameters, bind
 from dpsql.parse.postgres import in_duckdb, keep
 from dpsql.parse.span import refuse
 
-MAX_LENGTH = 200_000
-MAX_DEPTH = 200
 DIALECTS = ("duckdb", "postgres")
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
@@ -28,10 +27,8 @@ def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "
     """The syntax tree of one read-only query, with the parameters' values as literals in it.
 
     It is a tree of DuckDB's SQL, whatever the dialect that the text is written in.
-    The length and the nesting are limited, so that parsing takes bounded time and stack whatever is sent.
     """
-    _limit_length(len(sql))
-    _limit_nesting(sql)
+    limit_text(sql)
     statements = _statements(sql, parameters, dialect)
     if not statements:
         raise ParseError("there is no query", hint="write a SELECT, for example: SELECT count(*) FROM …")
@@ -57,6 +54,7 @@ def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "
         statement = statement.unnest()
     if not isinstance(statement, exp.Query) or isinstance(statement, exp.Subquery):
         raise _wrong_kind(statement)
+    limit_parts(statement)
     _join_constants(statement)
     for call in [c for c in statement.find_all(exp.Anonymous) if c.name.lower() == RR_COUNT]:
         counted = exp.AnonymousAggFunc(this=RR_COUNT, expressions=call.expressions)
@@ -101,7 +99,7 @@ def _read(sql: str, parameters: Parameters | None, name: str) -> list[exp.Expr]:
     dialect = Dialect.get_or_raise(name)
     tokens = bind(dialect.tokenize(sql), parameters)
     tokens = keep(tokens) if name == "postgres" else tokens
-    _limit_length(sum(len(token.text) for token in tokens))
+    limit_tokens(tokens)
     return [s for s in dialect.parser().parse(tokens, sql) if s is not None and not isinstance(s, exp.Semicolon)]
 
 
@@ -130,21 +128,6 @@ def _span(sql: str, detail: dict[str, object]) -> Span | None:
     begin = sum(len(part) + 1 for part in sql.split("\n")[: line - 1])
     end = min(len(sql), begin + column)
     return Span(max(0, end - len(text)), end) if sql else None
-
-
-def _limit_length(length: int) -> None:
-    if length > MAX_LENGTH:
-        raise ParseError(f"the query has {length:,} characters; at most {MAX_LENGTH:,} are read")
-
-
-def _limit_nesting(sql: str) -> None:
-    depth = deepest = 0
-    for character in sql:
-        depth += (character in "([{") - (character in ")]}")
-        deepest = max(deepest, depth)
-    words = sql.upper()
-    if deepest > MAX_DEPTH or words.count("CASE") > 2 * MAX_DEPTH or words.count("NOT ") > 10 * MAX_DEPTH:
-        raise ParseError(f"the query is nested too deeply: at most {MAX_DEPTH} levels are read")
 
 
 def _wrong_kind(statement: exp.Expr) -> UnsupportedQuery | ParseError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from sqlglot import exp
 
@@ -53,6 +54,7 @@ from dpsql.plan.relation import Aggregate, Item, Relation
 from dpsql.plan.scalars import repeats_rows, takes_one_row
 from dpsql.plan.scope import Correlated, Named, Scope, named, scope_of
 from dpsql.plan.sets import Keys, made_family, union_of
+from dpsql.plan.size import MOST_RELATIONS, Used, size_of, too_large
 from dpsql.plan.values import Value, find_values, join_above, looked_up, reads_values
 from dpsql.policy.names import fold
 
@@ -151,6 +153,7 @@ class _Builder:
     nesting: Nesting = field(default_factory=Nesting)
     shadowed: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    used: Used = field(default_factory=Used)
 
     def plan(self, made: Open) -> Plan:
         """The plan of what the walk made."""
@@ -178,6 +181,8 @@ class _Builder:
         else:
             raise refuse(f"{node.key.upper()} is not supported", node, hint="write a SELECT", reason="clause")
         if isinstance(made, Private):
+            if size_of(made.relation) > MOST_RELATIONS:
+                raise too_large(node)
             return made
         return replace(made, around=ctes, key=() if takes_one_row(node) else None if repeats_rows(node) else made.key)
 
@@ -264,7 +269,10 @@ class _Builder:
     def _table(self, node: exp.Table, ctes: Mapping[str, Made]) -> Made:
         db = fold(node.db)
         if not db and fold(node.name) in ctes:
-            return ctes[fold(node.name)]
+            made = ctes[fold(node.name)]
+            if isinstance(made, Private):
+                self.used.count(made.relation, node)
+            return made
         found = self.catalog.find(node.name) if db in ("", "main", "public") and not node.catalog else None
         if found is None:
             raise refuse(
@@ -328,7 +336,7 @@ class _Builder:
                 outputs += [o for name, o in columns if not table or name == table]
             else:
                 outputs.append(open_output(item, columns, nested))
-        below = None if nested else lambda: self._public_rows(node.copy(), sources, ctes)
+        below = None if nested else cache(lambda: self._public_rows(node.copy(), sources, ctes))
         grouped = node.args.get("group") is not None
         singles = all(isinstance(made, Open) and made.key == () for _, _, made in sources)
         alone = not grouped and (singles or any(map(has_aggregate, node.expressions)))
@@ -356,6 +364,8 @@ class _Builder:
         if isinstance(made, Private):
             return made.relation
         known = None if made.below is None else made.below()
+        if known is not None:
+            self.used.count(known, node)
         return _titled(self._nested(made, node) if known is None else known, made.columns)
 
     def _nested(self, made: Open, node: exp.Expr | Span | None) -> Relation:

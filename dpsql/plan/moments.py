@@ -112,7 +112,7 @@ def _variable(argument: exp.Expr, where: exp.Expr | None, call: exp.Expr, scope:
     domain = infer(made, known_of(scope.relation))
     if domain.lower is None or domain.upper is None:
         raise unbounded(name_of(call).lower(), made)
-    if max(abs(domain.lower), abs(domain.upper)) > WIDEST:
+    if domain.lower < -WIDEST or domain.upper > WIDEST:
         raise refuse(
             f"the bounds of {made} are too wide for {name_of(call)}: its square is no number any more", call,
             hint="clamp it: least(greatest(x, 0), 1000)", reason="aggregate",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from dpsql.expressions.types import Kind, Type
-from dpsql.plan.join import Part
 from dpsql.plan.relation import Relation, Scan, require
+from dpsql.plan.size import below
 from dpsql.policy.names import fold
 
 
@@ -42,12 +42,8 @@ def scans(relation: Relation) -> Iterator[Scan]:
     """The private tables that a relation reads."""
     if isinstance(relation, Scan):
         yield relation
-    for each in fields(relation):
-        held = getattr(relation, each.name)
-        for part in held if isinstance(held, tuple) else (held,):
-            below = part.relation if isinstance(part, Part) else part
-            if isinstance(below, Relation):
-                yield from scans(below)
+    for inner in below(relation):
+        yield from scans(inner)
 
 
 def owner_types(*relations: Relation) -> set[Type]:

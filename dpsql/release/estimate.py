@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Priced
-from dpsql.expressions.types import Kind
 from dpsql.release.choosing import chosen_values
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.statistics import Source
@@ -77,7 +76,7 @@ def is_whole(priced: Priced, source: Source, function: str) -> bool:
     if function == "count":
         return True
     expression = argument(priced, source).expression
-    return function == "sum" and expression is not None and expression.type.kind is Kind.INTEGER
+    return function == "sum" and expression is not None and expression.type.sums_whole
 
 
 def whole(values: Floats) -> NDArray[np.int64]:

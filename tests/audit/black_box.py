@@ -1,7 +1,7 @@
 """The full black-box audit: every query as it is, and with half the noise planted. It can be stopped and resumed.
 
-    python tests/audit/black_box.py --runs 4000 --out figures.jsonl [--correct | --planted]
-    python tests/audit/black_box.py --table figures.jsonl
+python tests/audit/black_box.py --runs 4000 --out figures.jsonl [--correct | --planted]
+python tests/audit/black_box.py --table figures.jsonl
 """
 
 from __future__ import annotations

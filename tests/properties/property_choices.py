@@ -8,17 +8,15 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from property_checks import is_private, traced
-from property_queries import Query
-from property_world import Database, make_policy, opened, reordered, tame_world, wild_world, without_unit
+from property_world import Database, make_policy, opened, reordered, tame_world, traced, wild_world, without_unit
 
 from dpsql.audit import ReleaseTrace, StatisticTrace
-
-Moves = dict[str, list[np.ndarray[Any, Any]]]
+from dpsql.audit.compare import compare, compare_equal
+from dpsql.audit.grammar.query import Query
+from dpsql.audit.pairs import paid
 
 AGGREGATES = (
     "median(n)", "quantile_disc(n, 0.9)", "quantile_cont(amount, 0.25)", "median(day)", "min(n)", "max(level)",
@@ -59,8 +57,7 @@ def search(seed: int, many: int, neighbours: int = 3) -> tuple[list[str], float]
         asked = list(queries(rng, many))
         whole = [traced(one, query) for query in asked]
         for query, larger in zip(asked, whole, strict=True):
-            if _choices(larger) != _choices(traced(other, query)):
-                found.append(f"{query}: the order of the rows shows")
+            found += [f"{query}: the order of the rows shows" for _ in compare_equal(larger, traced(other, query))]
         for chosen in less:
             with opened(chosen, make_policy()) as two:
                 for query, larger in zip(asked, whole, strict=True):
@@ -72,59 +69,13 @@ def search(seed: int, many: int, neighbours: int = 3) -> tuple[list[str], float]
 def compare_choices(
     larger: list[ReleaseTrace] | None, smaller: list[ReleaseTrace] | None, query: Query
 ) -> tuple[list[str], float]:
-    """No score of any cell moves by more than was claimed, nor all groups together by a wider spread than was paid."""
-    if larger is None or smaller is None:
-        return [f"{query}: the engine failed"], 0.0
-    found, used = list[str](), 0.0
-    for one, two in zip(larger, smaller, strict=True):
-        if not is_private(one) and one.keys != two.keys:
-            found.append(f"{query}: public keys differ")
-        for statistic, other in zip(*map(_chosen, (one, two)), strict=True):
-            moved = _moved(one, two, statistic, other)
-            assert statistic.linf is not None
-            if (statistic.name, statistic.linf, statistic.scale) != (other.name, other.linf, other.scale):
-                found.append(f"{query}: the claims depend on the data")
-            most = sum(max(map(abs, group)) for group in moved)
-            spread = sum(max(0, *group) - min(0, *group) for group in moved)
-            wide = statistic.linf if statistic.name.startswith("mode") else 2 * statistic.linf
-            if most > statistic.linf:
-                found.append(f"{query}: {statistic.name} moved by {most}, claimed {statistic.linf}")
-            if spread > wide:
-                found.append(f"{query}: {statistic.name} has a spread of {spread}, paid for {wide}")
-            if spread / statistic.scale > _paid(query):
-                found.append(f"{query}: {statistic.name} costs {float(spread / statistic.scale)}, paid {_paid(query)}")
-            used = max(used, most / statistic.linf)
-    return found, used
-
-
-def _paid(query: Query) -> Fraction:
-    """All that the query may cost in ε; under Gaussian noise the ε of the choice whose ρ is that of the whole query."""
-    from dpsql.mechanisms.convert import rho_for
-
-    epsilon, delta = Fraction(str(query.epsilon)), Fraction(str(query.delta))
-    return epsilon if query.mechanism == "laplace" else Fraction((8 * float(rho_for(epsilon, delta))) ** 0.5 * 1.000001)
+    """What is wrong, and the largest part of a claim about choices that was used."""
+    made = compare(larger, smaller, paid(query))
+    return made.violations, made.ratios.get(("choice", "linf"), 0.0)
 
 
 def _chosen(release: ReleaseTrace) -> list[StatisticTrace]:
     return [s for s in release.statistics if s.mechanism == "exponential"]
-
-
-def _choices(releases: list[ReleaseTrace] | None) -> list[Any]:
-    return [(r.keys if not is_private(r) else len(r.keys), s.values) for r in releases or () for s in _chosen(r)]
-
-
-def _moved(
-    one: ReleaseTrace, two: ReleaseTrace, statistic: StatisticTrace, other: StatisticTrace
-) -> list[tuple[int, ...]]:
-    """How far each cell's score moved, by group; in a group that is not there all scores are zero."""
-    before, after = (_by_key(r, s) for r, s in ((one, statistic), (two, other)))
-    nothing = (0,) * len(next(iter(before.values()), ()))
-    return [tuple(a - b for a, b in zip(s, after.get(key, nothing), strict=True)) for key, s in before.items()]
-
-
-def _by_key(release: ReleaseTrace, statistic: StatisticTrace) -> dict[str, tuple[int, ...]]:
-    size = len(statistic.values) // max(1, len(release.keys))
-    return {repr(key): statistic.values[i * size : (i + 1) * size] for i, key in enumerate(release.keys)}
 
 
 # DuckDB's own answer ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A world of tables that are joined, random joins over it, and the search for neighbours that a join moves too far.
+"""Random joins over the world of `dpsql.audit` whose tables are joined, from shapes that are listed here.
 
 `people` has one row per unit (verified), `orders` a unit column and a key, `items` belongs to whoever owns its order,
 `visits` has a row as its unit; `stores` is public with a unique key, `prices` public without one.
@@ -8,123 +8,45 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import duckdb
-from property_checks import compare, compare_equal, traced
-from property_neighbours import Tally, rules_of
-from property_queries import Query
-from property_world import Database, Row
+from property_world import Database, Row, Tables, by_name, stored
 
-import dpsql
-from dpsql.errors import Error
+from dpsql.audit.grammar.query import Query
+from dpsql.audit.search import examine
+from dpsql.audit.tally import Tally
+from dpsql.audit.world import RowUnit, World
+from dpsql.audit.worlds import JOIN_COLUMNS, JOIN_KEYS, joins, joins_of, joins_policy
 
-KINDS = ("a", "b", "c")
-COLUMNS = ("x DOUBLE", "n INTEGER", "kind VARCHAR", "note VARCHAR", "store VARCHAR")
-TABLES = {
-    "people": "id INTEGER PRIMARY KEY",
-    "orders": "id INTEGER, oid BIGINT UNIQUE",
-    "items": "oid BIGINT REFERENCES orders(oid)",
-    "visits": "",
-}
-PUBLIC = (
-    "CREATE TABLE stores (store VARCHAR PRIMARY KEY, region VARCHAR, size INTEGER)",
-    "INSERT INTO stores VALUES ('s1', 'north', 1), ('s2', 'south', 2), ('s3', 'north', 3), ('s4', NULL, NULL)",
-    "CREATE TABLE prices (kind VARCHAR, price INTEGER)",
-    "INSERT INTO prices VALUES ('a', 1), ('a', 3), ('b', 2), (NULL, 2), ('z', 9), ('b', NULL)",
-)
-Tables = Mapping[str, Sequence[Row]]
-
-
-def join_policy(rows: int = 4, groups: int = 3) -> dict[str, Any]:
-    """The policy of all these worlds."""
-    columns = {
-        "x": {"min": -5, "max": 10},
-        "n": {"min": 0, "max": 6},
-        "kind": {"values": list(KINDS)},
-        "note": {},
-        "store": {},
-    }
-    caps = {"max_rows_per_unit": rows, "max_groups_per_unit": groups}
-    return {
-        "dataset": "joins",
-        "budget": {"epsilon": 10**6, "delta": "1e-3"},
-        "tables": {
-            "people": {"unit": "id", "unique": True, "columns": columns},
-            "orders": {"unit": "id", **caps, "columns": {"oid": {}, **columns}},
-            "items": {"unit": {"oid": "orders.oid"}, **caps, "columns": columns},
-            "visits": {"unit": "row", "columns": columns},
-            "stores": {"public": True},
-            "prices": {"public": True},
-        },
-    }
-
-
-# worlds -----------------------------------------------------------------------------------------------------------------
-
-
-def _row(rng: random.Random, *, tame: bool) -> Row:
-    row: Row = {"x": rng.randint(-20, 40) / 4, "n": rng.randint(0, 6), "kind": rng.choice(KINDS), "note": rng.choice("pqr"),
-                "store": rng.choice(("s1", "s2", "s3", "s4", "s9"))}  # fmt: skip
-    if not tame and rng.random() < 0.2:
-        row["x"] = rng.choice((1e6, -1e6, float("nan"), None))
-    if not tame and rng.random() < 0.2:
-        row["kind"] = rng.choice(("z", None))
-    row |= {name: None for name in ("n", "note", "store") if rng.random() < 0.1}
-    return row
+join_policy = joins_policy
 
 
 def join_world(rng: random.Random, *, tame: bool) -> dict[str, list[Row]]:
     """Units with rows in some of the tables; unless tame, also rows, orders and items that nobody owns."""
-    tables: dict[str, list[Row]] = {name: [] for name in TABLES}
-    units: list[int | None] = [1, 2, 3, 4, 5, 6]
-    key = 100
-    for unit in units if tame else [*units, None]:
-        if unit is not None and rng.random() < 0.8:
-            tables["people"].append({"id": unit, **_row(rng, tame=tame)})
-        for _ in range(rng.choice((0, 1, 2, 3, 5)) if tame else rng.choice((0, 1, 2, 5, 9))):
-            key += 1
-            oid = key if tame or rng.random() < 0.85 else None
-            tables["orders"].append({"id": unit, "oid": oid, **_row(rng, tame=tame)})
-            if oid is not None:
-                tables["items"] += [{"oid": oid, **_row(rng, tame=tame)} for _ in range(rng.choice((0, 1, 2, 3)))]
-    if not tame:
-        tables["items"] += [{"oid": None, **_row(rng, tame=False)} for _ in range(3)]
-    tables["visits"] = [_row(rng, tame=tame) for _ in range(8)]
-    return tables
+    return by_name(joins(rng, tame=tame))
 
 
-def _owners(tables: Tables) -> dict[Any, Any]:
-    return {row["oid"]: row["id"] for row in tables["orders"] if row["oid"] is not None}
+def _world(tables: Tables, policy: Mapping[str, Any] | None = None) -> World:
+    columns = {name: (*keys, *JOIN_COLUMNS) for name, (keys, _) in JOIN_KEYS.items()}
+    rows = {name: [tuple(row.get(c) for c in columns[name]) for row in each] for name, each in tables.items()}
+    return joins_of(rows, policy or join_policy())
 
 
 def without(tables: Tables, unit: int | None, visit: int | None, rng: random.Random) -> dict[str, list[Row]]:
     """All rows of one unit are gone (None: those that nobody owns), and one visit; the rest in another order."""
-    owners = _owners(tables)
-    kept = {
-        "people": [r for r in tables["people"] if r["id"] != unit],
-        "orders": [r for r in tables["orders"] if r["id"] != unit],
-        "items": [r for r in tables["items"] if owners.get(r["oid"]) != unit],
-        "visits": [r for i, r in enumerate(tables["visits"]) if i != visit],
-    }
-    return {name: rng.sample(rows, len(rows)) for name, rows in kept.items()}
+    world = _world(tables)
+    if unit is None:
+        return by_name(world.without_unowned().reordered(rng))
+    return by_name(world.lacking([str(unit), *([] if visit is None else [RowUnit("visits", visit)])]).reordered(rng))
 
 
 @contextmanager
 def join_database(tables: Tables, policy: Mapping[str, Any]) -> Iterator[Database]:
     """The tables in memory, opened for the steward."""
-    with duckdb.connect(":memory:", config={"threads": 1}) as raw:
-        for statement in PUBLIC:
-            raw.execute(statement)
-        for name, keys in TABLES.items():
-            raw.execute(f"CREATE TABLE {name} ({', '.join([*([keys] if keys else []), *COLUMNS])})")
-            names = [c.split()[0] for c in (*keys.split(", "), *COLUMNS) if c]
-            for row in tables[name]:
-                raw.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(names))})", [row[n] for n in names])
-        with dpsql.connect(raw, policy=policy, ledger=":memory:", steward=True) as db:
-            yield Database(raw, db)
+    with stored(_world(tables).tables, policy) as database:
+        yield database
 
 
 # queries ----------------------------------------------------------------------------------------------------------------
@@ -231,41 +153,20 @@ def write(rng: random.Random, shape: Shape | None = None) -> Query:
     return Query(sql, len(keys), rng.choice(("laplace", "gaussian")), rng.choice((0.5, 1.0, 3.0)))
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Draws queries over some of the shapes."""
+
+    rng: random.Random
+    shapes: Sequence[Shape]
+
+    def any(self) -> Query:
+        return write(self.rng, self.rng.choice(self.shapes))
+
+
 def search_joins(seed: int, pairs: int, shapes: Sequence[Shape] = SHAPES) -> Tally:
     """Random worlds and joins until `pairs` pairs were touched by the unit that is removed."""
     rng, tally = random.Random(seed), Tally()
-    while tally.touched["all"] < pairs and not tally.violations:
-        tables = join_world(rng, tame=rng.random() < 0.2)
-        with ExitStack() as stack:
-            policy = join_policy()
-            whole = stack.enter_context(join_database(tables, policy))
-            same = stack.enter_context(join_database(without(tables, None, None, rng), policy))
-            neighbours = [(u, stack.enter_context(join_database(without(tables, u, u, rng), policy)))
-                          for u in rng.sample(range(1, 7), 3)]  # fmt: skip
-            for _ in range(12):
-                _examine(accepted(whole, rng, shapes), whole, same, neighbours, tally)
-                if tally.violations:
-                    break
+    while tally.touched["all"] < pairs and not tally.findings:
+        tally = tally.plus(examine(joins(rng, tame=rng.random() < 0.2), rng, 12, 3, Drawn(rng, shapes)))
     return tally
-
-
-def accepted(database: Database, rng: random.Random, shapes: Sequence[Shape]) -> Query:
-    """A query that dpsql takes."""
-    while True:
-        query = write(rng, rng.choice(shapes))
-        try:
-            database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism)
-        except Error:
-            continue
-        return query
-
-
-def _examine(
-    query: Query, whole: Database, same: Database, neighbours: Sequence[tuple[int, Database]], tally: Tally
-) -> None:
-    larger = traced(whole, query)
-    for unit, database in neighbours:
-        tally.add(rules_of(larger), compare(larger, traced(database, query)), f"{query}\n    without unit {unit}")
-    tally.violations += [
-        f"{query}\n    other order, no unowned rows: {v}" for v in compare_equal(larger, traced(same, query))
-    ]

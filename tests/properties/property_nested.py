@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from property_checks import SALT, compare
-from property_world import Database
+from property_world import SALT, Database
 
 from dpsql.audit import nested, trace
+from dpsql.audit.compare import compare
 from dpsql.errors import EngineError
 from dpsql.plan.released import Content
 from dpsql.release.contents import Contents

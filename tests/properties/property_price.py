@@ -7,12 +7,11 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
-from property_checks import SALT
-from property_queries import Query
-from property_world import Database
+from property_world import SALT, Database
 from scipy.optimize import minimize_scalar
 
 from dpsql.audit import ReleaseTrace, StatisticTrace, trace
+from dpsql.audit.grammar.query import Query
 from dpsql.budget.allocate import Priced, charge_of
 from dpsql.engines.base import Exact
 from dpsql.mechanisms import DiscreteGaussian, Noise

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
 
-from property_checks import Comparison, compare, traced
-from property_neighbours import rules_of
-from property_queries import Query
-from property_world import FIRST_DAY, TABLES, Database, Row, make_policy, opened, without_unit
+from property_world import FIRST_DAY, TABLES, Database, Row, make_policy, opened, traced, without_unit
+
+from dpsql.audit.compare import Comparison, compare, rules_of
+from dpsql.audit.grammar.query import Query
 
 UNIT = 1
 

@@ -10,11 +10,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from property_checks import traced
 from property_choices import best_values, compare_choices, search, within
-from property_queries import Query
-from property_world import Database, Row, make_policy, opened, tame_world
+from property_world import Database, Row, make_policy, opened, tame_world, traced
 
+from dpsql.audit.grammar.query import Query
 from dpsql.engines.sql import histogram
 from dpsql.sensitivity.choice import Choice
 

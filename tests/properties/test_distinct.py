@@ -8,9 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from property_checks import compare, compare_equal, traced
 from property_price import price_violations
-from property_queries import Query
 from property_world import (
     Database,
     Row,
@@ -18,12 +16,15 @@ from property_world import (
     opened,
     reordered,
     tame_world,
+    traced,
     wild_world,
     without_unit,
     without_unowned,
 )
 from test_equals_duckdb import EPSILON, answer
 
+from dpsql.audit.compare import compare, compare_equal
+from dpsql.audit.grammar.query import Query
 from dpsql.engines.sql import distinct
 from dpsql.errors import Error
 

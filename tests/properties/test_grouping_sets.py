@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from property_checks import SALT, compare, traced
-from property_queries import Query
-from property_world import Database, Row, make_policy, opened, tame_world, wild_world, without_unit
+from property_world import SALT, Database, Row, make_policy, opened, tame_world, traced, wild_world, without_unit
 from test_equals_duckdb import EPSILON, answer
 
 import dpsql
 from dpsql import session
 from dpsql.audit import trace
+from dpsql.audit.compare import compare
+from dpsql.audit.grammar.query import Query
 from dpsql.errors import Error
 from dpsql.mechanisms.exact import UNIT
 from dpsql.release.fit import fit_draws, fit_tables

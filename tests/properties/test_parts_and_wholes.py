@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from property_checks import compare, compare_equal, traced
 from property_price import price_violations
-from property_queries import Query
-from property_world import Database, Row, make_policy, opened, reordered, tame_world, wild_world, without_unit
+from property_world import Database, Row, make_policy, opened, reordered, tame_world, traced, wild_world, without_unit
 from test_equals_duckdb import EPSILON, answer
 
+from dpsql.audit.compare import compare, compare_equal
+from dpsql.audit.grammar.query import Query
 from dpsql.sensitivity.weight import Term
 
 bound: Any = import_module("dpsql.sensitivity.bound")

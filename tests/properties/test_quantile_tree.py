@@ -7,10 +7,10 @@ import random
 from datetime import date
 
 import pytest
-from property_checks import compare, traced
-from property_queries import Query
-from property_world import Row, make_policy, opened, tame_world, wild_world, without_unit
+from property_world import Row, make_policy, opened, tame_world, traced, wild_world, without_unit
 
+from dpsql.audit.compare import compare
+from dpsql.audit.grammar.query import Query
 from dpsql.sensitivity.claim import Claim
 from dpsql.sensitivity.tree import Tree
 

@@ -21,7 +21,14 @@ PURE = "/*+ epsilon(1) mechanism(laplace) delta(0) */"
 GAUSSIAN = "/*+ epsilon(1) mechanism(gaussian) delta(1e-3) */"
 KINDS = ("a", "b", "c", "d")
 
-PEOPLE = {"id": "INTEGER", "income": "DOUBLE", "score": "INTEGER", "kind": "VARCHAR", "note": "VARCHAR", "label": "VARCHAR"}
+PEOPLE = {
+    "id": "INTEGER",
+    "income": "DOUBLE",
+    "score": "INTEGER",
+    "kind": "VARCHAR",
+    "note": "VARCHAR",
+    "label": "VARCHAR",
+}
 ORDERS = {"id": "INTEGER", "amount": "DECIMAL(8,2)", "kind": "VARCHAR", "shop": "VARCHAR"}
 
 QUERIES: dict[str, str] = {
@@ -42,9 +49,7 @@ QUERIES: dict[str, str] = {
         f"SELECT {PURE} quantile_disc(score, 0.1) AS a, quantile_disc(score, 0.3) AS b, quantile_disc(score, 0.5) AS c,"
         " quantile_disc(score, 0.7) AS d, quantile_disc(score, 0.9) AS e FROM few"
     ),
-    "join": (
-        f"SELECT {PURE} p.kind, sum(o.amount) AS s FROM orders o JOIN people p ON o.id = p.id GROUP BY p.kind"
-    ),
+    "join": (f"SELECT {PURE} p.kind, sum(o.amount) AS s FROM orders o JOIN people p ON o.id = p.id GROUP BY p.kind"),
     "join with public, Gaussian": (
         f"SELECT {GAUSSIAN} s.region, count(*) AS n FROM orders o JOIN shops s ON o.shop = s.shop GROUP BY s.region"
     ),

@@ -46,6 +46,8 @@ UNIT_KEYS = (
     "CAST({u} AS VARCHAR) > '3'", "length(CAST({u} AS VARCHAR))", "CAST({u} AS VARCHAR)", "{u} % 3", "{u} // 4",
     "CASE WHEN CAST({u} AS VARCHAR) < '3' THEN 'few' ELSE 'many' END",
 )  # fmt: skip
+TRIES = 30
+"""How many functions are looked at for one that fits the columns."""
 LETTER = re.compile(r"\b([a-c])\b(?!['%*.|(])")
 
 
@@ -95,11 +97,12 @@ class Expressions:
     def function(self, scope: Scope) -> tuple[str, Type | None]:
         """A call of any function of the table over columns that fit, and its type if that is fixed."""
         rng = self.rng
-        while True:
+        for _ in range(TRIES):
             function = FUNCTIONS[rng.choice(_NAMES)]
             text = self._called(function, rng.choice(function.written), scope)
             if text is not None:
                 return text, function.gives if isinstance(function.gives, Type) else None
+        return f"coalesce({rng.choice(scope.names)})", None
 
     def _called(self, function: Function, form: str, scope: Scope) -> str | None:
         by_letter: dict[str, str] = {}
@@ -114,7 +117,7 @@ class Expressions:
         """A column of one of these kinds; of any kind for none."""
         names: list[str] = []
         if not kinds or set(kinds) & set(NUMERIC):
-            names += scope.levels if kinds == (Kind.INTEGER,) and scope.levels else scope.numbers
+            names += scope.levels if kinds == (Kind.INTEGER,) and scope.levels else (*scope.numbers, *scope.free)
         names += scope.texts if not kinds or Kind.TEXT in kinds else ()
         names += scope.moments if not kinds or set(kinds) & set(TEMPORAL) else ()
         names += scope.flags if not kinds or Kind.BOOLEAN in kinds else ()

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from dpsql.audit.grammar.expressions import Expressions
 from dpsql.audit.grammar.scope import Known, Scope
 
+SETS = ("UNION ALL", "UNION ALL", "UNION ALL BY NAME", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -99,10 +101,11 @@ class Relations:
         totals = [f"sum({self.words.number(scope)}) AS total", "count(*) AS c", f"avg({number}) AS mean",
                   f"{rng.choice(('min', 'max'))}({number}) AS best"]  # fmt: skip
         named = [unit, *(f"{key} AS g" for key in keys), *totals]
-        inner = f"SELECT {', '.join(named)} FROM {table.name}{self.filtered(table)} GROUP BY {', '.join([unit, *keys])}{having}"
+        read = f"FROM {table.name}{self.filtered(table)}"
+        inner = f"SELECT {', '.join(named)} {read} GROUP BY {', '.join([unit, *keys])}{having}"
         above = Scope(unit, ("total", "c", "mean", "best"), free=("total",), levels=("c",), literals={})
         if keys:
-            above = above.plus(_renamed(scope.only((keys[0],)), keys[0], "g"))
+            above = above.plus(scope.renamed(keys[0], "g"))
         if rng.random() < 0.4:
             return Source("u", above, lead=f"WITH u AS ({inner}) ")
         return Source(f"({inner}) AS u", above)
@@ -126,9 +129,9 @@ class Relations:
         """A window function."""
         rng = self.rng
         number = rng.choice(scope.numbers)
-        ranked = ("row_number()", "rank()", "dense_rank()", "percent_rank()", "cume_dist()", "ntile(3)", f"lag({number})",
-                  f"lag({number}, 1, 0)", f"lead({number}, 2)", f"lead({number} IGNORE NULLS)", f"first_value({number})",
-                  f"nth_value({number}, 2)", f"last_value({number})")  # fmt: skip
+        ranked = ("row_number()", "rank()", "dense_rank()", "percent_rank()", "cume_dist()", "ntile(3)",
+                  f"lag({number})", f"lag({number}, 1, 0)", f"lead({number}, 2)", f"lead({number} IGNORE NULLS)",
+                  f"first_value({number})", f"nth_value({number}, 2)", f"last_value({number})")  # fmt: skip
         summed = ("count(*)", f"sum({number})", f"avg({number})", f"min({number})", f"max({number})",
                   f"count({number}) FILTER (WHERE {self.words.comparison(scope)})")  # fmt: skip
         if rng.random() < 0.5:
@@ -283,25 +286,5 @@ class Relations:
             return None
         names = (one.scope.unit or "", *rng.sample(sorted(shared), min(len(shared), rng.randint(1, 4))))
         listed = ", ".join(names)
-        operation = rng.choice(
-            (
-                "UNION ALL",
-                "UNION ALL",
-                "UNION ALL BY NAME",
-                "UNION",
-                "INTERSECT",
-                "EXCEPT",
-                "INTERSECT ALL",
-                "EXCEPT ALL",
-            )
-        )
-        text = f"(SELECT {listed} FROM {one.name}{self.filtered(one, 0.2)} {operation} SELECT {listed} FROM {two.name}{self.filtered(two)}) AS t"
-        return Source(text, one.scope.only(names))
-
-
-def _renamed(scope: Scope, name: str, new: str) -> Scope:
-    def named(names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(new if each == name else each for each in names)
-
-    kinds = (scope.numbers, scope.finite, scope.texts, scope.flags, scope.moments, scope.free, scope.levels)
-    return Scope(None, *map(named, kinds), {new: (scope.literals or {}).get(name, ())})
+        sides = [f"SELECT {listed} FROM {each.name}{self.filtered(each, 0.3)}" for each in (one, two)]
+        return Source(f"({f' {rng.choice(SETS)} '.join(sides)}) AS t", one.scope.only(names))

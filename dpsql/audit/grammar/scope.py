@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dpsql.audit.database import Stored, text_of
 from dpsql.audit.values import values_of
 from dpsql.audit.world import World
 from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.policy.model import Column, ForeignKey
+
+KINDS = ("numbers", "finite", "texts", "flags", "moments", "free", "levels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,41 +38,33 @@ class Scope:
         every = (*self.numbers, *self.finite, *self.texts, *self.flags, *self.moments, *self.free, *self.levels)
         return tuple(dict.fromkeys(every))
 
+    def each(self, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> Scope:
+        """The same kinds, with other names."""
+        names: dict[str, Any] = {kind: change(getattr(self, kind)) for kind in KINDS}
+        return replace(self, **names)
+
     def under(self, alias: str) -> Scope:
         """The same columns as a table's alias names them."""
-
-        def named(names: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(f"{alias}.{name}" for name in names)
-
         literals = {f"{alias}.{name}": each for name, each in (self.literals or {}).items()}
-        return Scope(
-            None if self.unit is None else f"{alias}.{self.unit}",
-            *map(named, (self.numbers, self.finite, self.texts, self.flags, self.moments, self.free, self.levels)),
-            literals,
-        )
+        unit = None if self.unit is None else f"{alias}.{self.unit}"
+        named = self.each(lambda names: tuple(f"{alias}.{name}" for name in names))
+        return replace(named, unit=unit, literals=literals)
 
     def plus(self, other: Scope) -> Scope:
         """The columns of two relations side by side."""
-        return Scope(
-            self.unit or other.unit,
-            self.numbers + other.numbers,
-            self.finite + other.finite,
-            self.texts + other.texts,
-            self.flags + other.flags,
-            self.moments + other.moments,
-            self.free + other.free,
-            self.levels + other.levels,
-            {**(self.literals or {}), **(other.literals or {})},
-        )
+        both = {kind: getattr(self, kind) + getattr(other, kind) for kind in KINDS}
+        literals = {**(self.literals or {}), **(other.literals or {})}
+        return Scope(unit=self.unit or other.unit, literals=literals, **both)
 
     def only(self, names: tuple[str, ...]) -> Scope:
         """These columns of it."""
+        kept = self.each(lambda each: tuple(name for name in each if name in names))
+        return replace(kept, unit=self.unit if self.unit in names else None)
 
-        def kept(each: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(name for name in each if name in names)
-
-        kinds = (self.numbers, self.finite, self.texts, self.flags, self.moments, self.free, self.levels)
-        return Scope(self.unit if self.unit in names else None, *map(kept, kinds), self.literals)
+    def renamed(self, name: str, new: str) -> Scope:
+        """One column under another name, and nothing else."""
+        literals = {new: (self.literals or {}).get(name, ())}
+        return replace(self.only((name,)).each(lambda each: (new,) * len(each)), unit=None, literals=literals)
 
     def kind_of(self, name: str) -> str:
         """In which of the kinds a column is, widest first: columns of one kind can be compared."""
@@ -146,7 +141,7 @@ def _column(name: str, type_: str, spec: Column, stored: Stored, column: str, *,
         return Scope()
     seen = [row[stored.place(column)] for row in stored.rows[:6]] if public else []
     literals = {name: tuple(_literal(each, known) for each in _some(type_, spec, [s for s in seen if s is not None]))}
-    bounded = spec.min is not None and spec.max is not None or public or bool(spec.values and known.numeric)
+    bounded = (spec.min is not None and spec.max is not None) or public or bool(spec.values and known.numeric)
     if known.kind is Kind.BOOLEAN:
         return Scope(flags=(name,), literals=literals)
     if known.kind is Kind.TEXT:

@@ -164,9 +164,11 @@ class Writer:
         one, two = self.query(), self.query()
         named = [f"SELECT * FROM ({q.sql}) AS r{i}" for i, q in enumerate((one, two))]
         union = " UNION ALL ".join(f"SELECT a0 FROM ({q.sql}) AS r{i}" for i, q in enumerate((one, two)))
-        joined = f"WITH p AS ({named[0]}), q AS ({named[1]}) SELECT p.a0, q.a0, sum(p.a0) OVER () FROM p JOIN q ON p.a0 > q.a0"
+        both = f"WITH p AS ({named[0]}), q AS ({named[1]})"
+        joined = f"{both} SELECT p.a0, q.a0, sum(p.a0) OVER () FROM p JOIN q ON p.a0 > q.a0"
         above = f"SELECT *, rank() OVER (ORDER BY a0) FROM ({one.sql}) AS r WHERE a0 > 3 ORDER BY a0 DESC LIMIT 2"
-        scalar = f"SELECT a0 / (SELECT count(*) + 1 FROM {self.rng.choice(self.relations.private).name}) FROM ({one.sql}) AS r"
+        table = self.rng.choice(self.relations.private).name
+        scalar = f"SELECT a0 / (SELECT count(*) + 1 FROM {table}) FROM ({one.sql}) AS r"
         return replace(one, sql=self.rng.choice((union, joined, above, scalar)), keys=0)
 
     def nested(self) -> Query:

@@ -16,6 +16,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from dpsql.interfaces.server.calls import NAMES
+from dpsql.parse.limits import MAX_LENGTH
 
 MOST_STATEMENTS = 100
 _CATALOGUE = ("pg_catalog", "information_schema")
@@ -55,7 +56,9 @@ class TooMany(Exception):
 
 
 def split(sql: str, tables: Collection[str]) -> list[Statement]:
-    """The statements of a message; text that cannot be read is one query, for dpsql to refuse."""
+    """The statements of a message; text that is too long or cannot be read is one query, for dpsql to refuse."""
+    if len(sql) > MAX_LENGTH:
+        return [Statement(sql, 0, Kind.QUERY)]
     try:
         tokens = list(Postgres().tokenize(sql))
     except SqlglotError:

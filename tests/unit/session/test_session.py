@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import dpsql
+from dpsql.engines.duckdb import engine as duckdb_engine
 from dpsql.errors import EngineError
 
 TABLES = {
@@ -43,7 +44,7 @@ def test_the_charge_is_durable_before_the_engine_runs_and_before_noise(monkeypat
 
 def test_an_engine_failure_keeps_the_charge_and_says_one_constant_text(monkeypatch: pytest.MonkeyPatch) -> None:
     with connect() as db:
-        monkeypatch.setattr(type(db._engine), "_statements", lambda *_: ["SELECT error('secret value 42')"])
+        monkeypatch.setattr(duckdb_engine, "statements", lambda *_: ["SELECT error('secret value 42')"])
         with pytest.raises(EngineError) as caught:
             db.query("SELECT count(*) FROM t", epsilon=1)
         assert str(caught.value) == EngineError.TEXT

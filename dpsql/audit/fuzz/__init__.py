@@ -1,0 +1,1 @@
+"""Random statements against the planner: sentences of the accepted SQL, and mutations of a corpus."""

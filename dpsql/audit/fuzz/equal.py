@@ -1,0 +1,117 @@
+"""Without noise, and on data that obeys the policy, an answer is DuckDB's own."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from dpsql.audit.database import load
+from dpsql.audit.fuzz.canaries import opened, world
+from dpsql.audit.traces import exact_answer
+from dpsql.plan.choosing import chooses
+from dpsql.session import Prepared
+
+EPSILON = 1e5
+"""So much that the noise grid is far finer than any tolerance here."""
+KEY, SUM = 1e-9, 1e-4
+"""How far keys and sums may differ: each row is rounded to the data grid before it is added."""
+_UNORDERED = re.compile(
+    r"\b(LIMIT|OFFSET|FETCH|TOP|OVER|QUALIFY|DISTINCT\s+ON|stddev\w*|var\w*|covar\w*|corr|regr_\w+|dp_\w+|any_value|arbitrary|"
+    r"first|last|mode|approx\w*|median|quantile\w*|percentile\w*|min|max|mad|random|hash|skewness|kurtosis\w*)\b", re.I
+)  # fmt: skip
+"""What DuckDB answers in any order, or dpsql by another estimator than the plain one."""
+Row = tuple[Any, ...]
+
+
+class Unequal(Exception):
+    """The two answers, where they differ."""
+
+
+class Reference:
+    """The steward's connection to the canaries, and a database of the columns that exist for the analyst."""
+
+    def __init__(self, path: Path) -> None:
+        whole = world()
+        self.db = opened(path, steward=True)
+        tables = {name: each for name, each in whole.tables.items() if name != "ghosts"}
+        people = tables["people"]
+        seen = {column: type_ for column, type_ in people.columns.items() if column != "secret"}
+        tables["people"] = replace(people, columns=seen, rows=tuple(row[: len(seen)] for row in people.rows))
+        self.raw = load(tables)
+
+    def close(self) -> None:
+        """Let go of both."""
+        self.db.close()
+        self.raw.close()
+
+    def agrees(self, sql: str) -> bool:
+        """Whether there was something to compare; raises where it differs."""
+        if _UNORDERED.search(sql):
+            return False
+        prepared = self.db.prepare(sql, EPSILON, 1e-6, "laplace")
+        if not prepared.plan.releases or any(chooses(a) for r in prepared.plan.releases for a in r.aggregates):
+            return False
+        try:
+            with self.raw.cursor() as cursor:
+                wanted = cursor.execute(sql).fetchall()
+        except Exception:
+            return False
+        self._compare(prepared, wanted)
+        return True
+
+    def _compare(self, prepared: Prepared, wanted: Sequence[Row]) -> None:
+        outputs = prepared.plan.outputs
+        shown = [row[: len(outputs)] for row in exact_answer(self.db, prepared, salt=b"a fixed salt")]
+        keys = [i for i, output in enumerate(outputs) if not output.noisy]
+        if any(len(row) != len(outputs) for row in wanted):
+            raise Unequal(f"{len(outputs)} columns, not {len(wanted[0])}")
+        if len(wanted) != len(shown):
+            if filled_in(prepared):
+                return
+            raise Unequal(f"{len(shown)} rows, not {len(wanted)}")
+        left = [list(row) for row in shown]
+        for row in wanted:
+            near = [i for i, other in enumerate(left) if all(_close(other[k], row[k], KEY) for k in keys)]
+            match = next((i for i in near if _same(left[i], row)), None)
+            if match is None:
+                if filled_in(prepared):
+                    return
+                raise Unequal(f"{_brief(left[near[0]]) if near else 'nothing'} for {_brief(row)}")
+            del left[match]
+
+
+def filled_in(prepared: Prepared) -> bool:
+    """Are there groups that are shown although nobody is in them? DuckDB does not show these."""
+    return any(priced.bounded.public and priced.bounded.keys for priced in prepared.bill.releases)
+
+
+def _same(one: Sequence[Any], two: Sequence[Any]) -> bool:
+    return all(_close(a, b) for a, b in zip(one, two, strict=True))
+
+
+def _close(one: Any, two: Any, slack: float = SUM) -> bool:
+    one, two = _plain(one), _plain(two)
+    if isinstance(one, float) and isinstance(two, float):
+        if math.isnan(one) or math.isnan(two):
+            return math.isnan(one) and math.isnan(two)
+        return one == two or math.isclose(one, two, rel_tol=slack, abs_tol=100 * slack)
+    return bool(one == two)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers are equal whatever their type; the sum of nothing is 0; a date is its midnight."""
+    if value is None:
+        return 0.0
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day)
+    return float(value) if isinstance(value, Decimal | int | bool) else value
+
+
+def _brief(row: Sequence[Any]) -> str:
+    return str(tuple(row))[:200]

@@ -1,0 +1,74 @@
+"""How large a query may be: parsing and planning take bounded time, memory and stack, whatever is sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from sqlglot import TokenType, exp
+from sqlglot.tokenizer_core import Token
+
+from dpsql.errors import ParseError
+
+MAX_LENGTH = 200_000
+MAX_DEPTH = 100
+MAX_DIGITS = 100
+MAX_TOKENS = 30_000
+MOST: dict[type[exp.Expr], tuple[int, str]] = {
+    exp.Join: (50, "joins"), exp.CTE: (200, "CTEs"), exp.Select: (300, "SELECTs"), exp.Window: (300, "windows"),
+    exp.Case: (400, "CASEs"), exp.SetOperation: (200, "set operations"), exp.Group: (200, "GROUP BYs"),
+}  # fmt: skip
+"""Parts that a query may have so many of: each is cheap, and a thousand of them are not."""
+MOST_LISTED: dict[type[exp.Expr], tuple[int, str]] = {
+    exp.Select: (1_000, "columns"), exp.Group: (100, "keys in GROUP BY"), exp.Order: (1_000, "keys in ORDER BY"),
+}  # fmt: skip
+
+
+def limit_text(sql: str) -> None:
+    """Refuse what is too long, too deep, or no text at all."""
+    _limit_length(len(sql))
+    _is_text(sql)
+    depth = deepest = 0
+    for character in sql:
+        depth += (character in "([{") - (character in ")]}")
+        deepest = max(deepest, depth)
+    words = sql.upper()
+    if deepest > MAX_DEPTH or words.count("CASE") > 400 or words.count("NOT ") > 2_000:
+        raise ParseError(f"the query is nested too deeply: at most {MAX_DEPTH} levels are read")
+
+
+def limit_tokens(tokens: Sequence[Token]) -> None:
+    """The same with the values of its parameters."""
+    texts = [token.text for token in tokens]
+    if any(len(token.text) > MAX_DIGITS for token in tokens if token.token_type is TokenType.NUMBER):
+        raise ParseError(f"a number has more than {MAX_DIGITS} digits", hint="round it")
+    _limit_length(sum(map(len, texts)))
+    _is_text("".join(texts))
+    if len(texts) > MAX_TOKENS:
+        raise ParseError(f"the query has {len(texts):,} words and signs; at most {MAX_TOKENS:,} are read")
+
+
+def limit_parts(statement: exp.Expr) -> None:
+    """Refuse more parts of a kind than can be planned in a second or so."""
+    seen: Counter[type[exp.Expr]] = Counter()
+    for node in statement.walk():
+        seen.update(kind for kind in MOST if isinstance(node, kind))
+        most, what = MOST_LISTED.get(type(node), (len(node.expressions), ""))
+        if len(node.expressions) > most:
+            raise ParseError(f"one query may have {most:,} {what}, not {len(node.expressions):,}", hint="ask for fewer")
+    for kind, (most, what) in MOST.items():
+        if seen[kind] > most:
+            raise ParseError(f"one query may have {most} {what}, not {seen[kind]:,}", hint="ask for fewer at a time")
+
+
+def _is_text(text: str) -> None:
+    """Half of a surrogate pair is no character: no database takes it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ParseError("the query has half a character in it, which is no text", hint="check its encoding") from None
+
+
+def _limit_length(length: int) -> None:
+    if length > MAX_LENGTH:
+        raise ParseError(f"the query has {length:,} characters; at most {MAX_LENGTH:,} are read")
