@@ -64,7 +64,16 @@ def test_reconstruction(script: ModuleType) -> None:
     assert linear[0.125] > 0.95 and linear[4.0] < 0.5 + chance(128) and linear[0.25] > linear[2.0], "the threshold"
     noise, share = figures.linear_ours[64]
     assert noise > 10
-    assert share <= 0.5 + chance(128) and figures.exhaustive_ours <= allowed(1, 16)
+    assert share <= 0.5 + chance(128)
+
+
+@attacked("reconstruction")
+def test_the_exhaustive_attack_fails_against_dpsql(script: ModuleType) -> None:
+    """ε = 1 is the price of all counts together, so a secret is guessed no better than from one answer at ε = 1."""
+    secrets = np.random.default_rng(1).integers(0, 2, (25, 6))
+    subsets = script.every_subset(6)
+    right = [script.survivor(script.private_answers(secret, subsets, 1.0), 6) == secret for secret in secrets]
+    assert np.mean(right) <= allowed(1, 150) < 0.9
 
 
 @attacked("reconstruction")
