@@ -98,7 +98,7 @@ def rational(value: Any) -> Fraction:
     if isinstance(value, Rational):
         return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, float | np.floating | Decimal) and math.isfinite(value):
-        return Fraction(value if isinstance(value, Decimal) else float(value))
+        return Fraction(*value.as_integer_ratio())
     raise ProgrammingError("noise is added to finite numbers", hint="settle missing values before")
 
 

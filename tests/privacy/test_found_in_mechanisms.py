@@ -43,6 +43,13 @@ def test_a_sensitivity_is_read_as_the_data_are(mechanism: Laplace) -> None:
     assert delta_between(mechanism.law(-0.1), mechanism.law(0.0), mechanism.epsilon).low == 0
 
 
+def test_long_floats_are_not_rounded_on_the_way_to_the_grid() -> None:
+    """As doubles, these two, which differ by 1, were rounded to 2 and to just below 1: two steps for the price of one."""
+    below = np.longdouble(7) * np.longdouble(2) ** -56
+    mechanism = Laplace(1, 1, grid=1)
+    assert mechanism.law(2 - below).centre - mechanism.law(1 - below).centre == 1
+
+
 @pytest.mark.parametrize("kind", [Exponential, NoisyMax])
 def test_so_it_is_for_a_quality(kind: type[Exponential | NoisyMax]) -> None:
     mechanism = kind(0.1, 1, grid=0.1)
