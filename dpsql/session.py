@@ -162,7 +162,7 @@ class Connection(Pep249Errors):
 
     @in_turn
     @patiently("asking the database")
-    @at_a_multiple(lambda self: self.policy.limits.pad)
+    @at_a_multiple
     def query(
         self,
         sql: str,
@@ -738,6 +738,11 @@ class Connection(Pep249Errors):
         if "_finisher" in self.__dict__:
             self._finisher.close()
         self._engine.close()
+
+    @property
+    def pad(self) -> float | None:
+        """Replies come at multiples of so many seconds, if the policy says so."""
+        return self.policy.limits.pad
 
     def _open(self) -> None:
         if self._closed:

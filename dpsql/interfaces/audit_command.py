@@ -120,7 +120,9 @@ def _part(said: str) -> tuple[int, int]:
 
 def _doors() -> dict[str, Door]:
     """The interfaces through which checks may ask."""
-    return {}
+    from dpsql.interfaces.audit_doors import dbapi
+
+    return {"the DB-API": dbapi}
 
 
 def _merged(files: Sequence[Path]) -> Report:

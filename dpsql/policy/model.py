@@ -336,7 +336,7 @@ def _read_pad(value: object) -> float | None:
     """A number of seconds above zero, and at most an hour."""
     if value is None:
         return None
-    seconds = float(to_decimal(value))  # type: ignore[arg-type]
+    seconds = float(to_decimal(value))
     if not 0 < seconds <= 3600:
         raise ValueError(f"pad = {value} is no number of seconds between 0 and 3600")
     return seconds

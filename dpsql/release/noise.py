@@ -1,12 +1,12 @@
 """Where exact integers end: noise is added here, and what leaves is a released table.
 
 **Theorem.** The released table is a function of (exact + noise) alone: for public keys one noisy integer per key and
-statistic; for private keys those of the keys whose noisy weight reaches the threshold, with fresh noise for every value
-shown; of one cell per key and choice, which the exponential mechanism has chosen; and of one noisy integer per key and
-node of a tree.
-**Proof.** The only uses of `exact` below are `exact + sample` (each sample is used once, for one release), the comparison of such a sum with the threshold, and
-scores, which only the mechanism reads; keys come from the query and the policy, or have passed the threshold; their
-order is that of the keys.
+statistic; for private keys those of the keys whose noisy weight reaches the threshold, with fresh noise for every
+value shown; of one cell per key and choice, which the exponential mechanism has chosen; and of one noisy integer per
+key and node of a tree.
+**Proof.** The only uses of `exact` below are `exact + sample` (each sample is used once, for one release), the
+comparison of such a sum with the threshold, and scores, which only the mechanism reads; keys come from the query and
+the policy, or have passed the threshold; their order is that of the keys.
 **Checked by** `tests/unit/release/test_noise.py`, and a test that names every module that may import `Exact`.
 """
 
