@@ -45,7 +45,7 @@ def test_a_sensitivity_is_read_as_the_data_are(mechanism: Laplace) -> None:
 
 def test_long_floats_are_not_rounded_on_the_way_to_the_grid() -> None:
     """As doubles, these two, which differ by 1, were rounded to 2 and to just below 1: two steps for the price of one."""
-    below = np.longdouble(7) * np.longdouble(2) ** -56
+    below: Any = np.longdouble(7) * np.longdouble(2) ** -56
     mechanism = Laplace(1, 1, grid=1)
     assert mechanism.law(2 - below).centre - mechanism.law(1 - below).centre == 1
 
