@@ -179,7 +179,7 @@ def test_a_missing_truth_is_refused_and_not_told() -> None:
 
 
 def test_debiased_counts_move_no_more_than_they_claim() -> None:
-    """RR_COUNT is two ordinary counts: a unit with many rows in many groups stays inside the claims, and reaches them."""
+    """RR_COUNT is two ordinary counts: a unit with many rows in many groups stays inside the claims."""
     column = {"values": YES, "randomized": {"epsilon": 1}}
     people = {"unit": "u", "max_rows_per_unit": 2, "columns": {"s": column, "r": {"values": ["a", "b", "c"]}}}
     policy = {"dataset": "d", "budget": {"epsilon": 100}, "tables": {"t": people}}
