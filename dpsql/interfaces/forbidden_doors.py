@@ -121,7 +121,7 @@ def shell(folder: Path) -> Iterator[Opened]:
         yield Opened(send, lambda sql: NOTHING if not re.sub(r"--[^\n]*|[;\s]", "", sql) else None)
 
 
-# the server -------------------------------------------------------------------------------------------------------------
+# the server -----------------------------------------------------------------------------------------------------------
 
 
 class _Client(Line):
@@ -215,9 +215,11 @@ def remote(folder: Path) -> Iterator[Opened]:
     """`dpsql.connect("dpsql://…")`."""
     from dpsql.interfaces.remote import connect_to
 
-    with _served(folder) as (port, process):
-        with connect_to(f"dpsql://{ANALYST}@127.0.0.1:{port}/canaries", password=PASSWORD) as db:
-            yield Opened(lambda sql: str(db.query(sql).fetchall()), process=process)
+    with (
+        _served(folder) as (port, process),
+        connect_to(f"dpsql://{ANALYST}@127.0.0.1:{port}/canaries", password=PASSWORD) as db,
+    ):
+        yield Opened(lambda sql: str(db.query(sql).fetchall()), process=process)
 
 
 DOORS: dict[str, Door] = {

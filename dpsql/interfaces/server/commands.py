@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 MOST_SETTINGS = 200
 _TRACKED = {"application_name": "application_name", "datestyle": "DateStyle", "timezone": "TimeZone"}
-_SET = re.compile(
-    r"\s*SET\s+(?:(?:SESSION|LOCAL)\s+)?(?P<name>[\w.]+)\s*(?:=|\bTO\b)(?P<value>.*)", re.I | re.S
-)
+_SET = re.compile(r"\s*SET\s+(?:(?:SESSION|LOCAL)\s+)?(?P<name>[\w.]+)\s*(?:=|\bTO\b)(?P<value>.*)", re.I | re.S)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s*(?P<options>\([^)]*\)|(?:(?:ANALYZE|VERBOSE)\b\s*)*)", re.I)
 _BACK = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\b", re.I)
 _TAGS = {"begin": "BEGIN", "set": "SET", "reset": "RESET", "discard": "DISCARD ALL", "deallocate": "DEALLOCATE",
