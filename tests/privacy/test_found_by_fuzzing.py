@@ -152,3 +152,12 @@ def test_a_long_script_is_read_line_by_line_in_the_shell(db: dpsql.Connection) -
             shell.feed("-- a line of a comment")
         shell.feed("SELECT note FROM people;")
     assert shell.failed and "private" in said.getvalue()
+
+
+def test_a_hint_before_or_after_a_query_reaches_dpsql_through_the_server() -> None:
+    """It was cut off with the comments around a statement, so that the default price was charged instead."""
+    sent = "/*+ epsilon(0.1) */ SELECT count(*) FROM people /*+ delta(0) */; SELECT 1"
+    first, second = split(sent, {"people"})
+    asked = read_hints(first.text)
+    assert (float(asked.epsilon or 0), asked.delta) == (0.1, 0)
+    assert sent[first.start :].startswith(first.text) and second.text == "SELECT 1"

@@ -49,7 +49,7 @@ class Parameter:
         """A bare NULL in a type that the parameter takes: else the database may not know which function is meant."""
         if argument.type.kind is not Kind.NULL or self.accepts is not None:
             return argument
-        return Literal(_TYPES[self.kinds[-1]], value=None, span=argument.span)
+        return Literal(_TYPES[self.kinds[0]], value=None, span=argument.span)
 
 
 _TYPES = {
