@@ -186,7 +186,7 @@ class Connection(Pep249Errors):
         """
         with _about(sql):
             keywords = Asked(epsilon, delta, mechanism, dialect)
-            asked = repr((sql, meaning(parameters), keywords, self.asked, nonnegative, clipped))
+            asked = repr((sql, meaning(parameters), keywords, self.asked, self.dialect, nonnegative, clipped))
             if accuracy is None and (again := self._again(asked)) is not None:
                 return again
             draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
@@ -233,7 +233,8 @@ class Connection(Pep249Errors):
     def describe(self, sql: str, parameters: Parameters | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names and types of the answer's columns. Touches no private data and spends nothing."""
         with _about(sql):
-            kept = self._recent.get(repr((sql, meaning(parameters), Asked(), self.asked, False, False)))
+            asked = repr((sql, meaning(parameters), Asked(), self.asked, self.dialect, False, False))
+            kept = self._recent.get(asked)
             if kept is not None and kept.version == self.data_version():
                 return kept.result.columns, kept.result.types
             draft, _ = self._draft(sql, Asked(), None, parameters=parameters)

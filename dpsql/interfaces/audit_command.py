@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpsql.audit.settings import Door
 
 SHORT, LONG = 5_000, 1_000_000
+CHECKS = "neighbours, blackbox, floating, doors, timing or fuzz"
 
 
 def audit(
@@ -35,7 +36,7 @@ def audit(
         Path | None, typer.Option("--policy", metavar="FILE", help="The policy; default: policy.yaml beside DB.")
     ] = None,
     check: Annotated[
-        list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check (may be repeated).")
+        list[str] | None, typer.Option("--check", metavar="NAME", help=f"Only {CHECKS} (may be repeated).")
     ] = None,
     pairs: Annotated[
         int | None, typer.Option("--pairs", min=1, help="How many neighbouring pairs are compared.")
