@@ -7,11 +7,11 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from dpsql.budget.exact import UNIT
 
 import dpsql
 from dpsql.budget import rho_for
 from dpsql.budget.allocate import Priced, charge_of
-from dpsql.budget.exact import UNIT
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, threshold
 
 POLICY: dict[str, Any] = {
