@@ -54,13 +54,14 @@ def audit(
 ) -> None:
     """For the steward: attack the promise of a policy and database, or of the built-in worlds."""
     from dpsql.audit import Settings
+    from dpsql.interfaces.forbidden_doors import DOORS
 
     if given and given[0] == "merge":
         report = _merged([Path(each) for each in given[1:]])
     else:
         number, parts = _part(part)
         settings = Settings(
-            seed, pairs or (LONG if long else SHORT), long, number, parts, jobs, bool(given), resume, _doors()
+            seed, pairs or (LONG if long else SHORT), long, number, parts, jobs, bool(given), resume, _doors(), DOORS
         )
         report = _run(Path(given[0]) if given else None, policy, settings, check)
     if json is not None:

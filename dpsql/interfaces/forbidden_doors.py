@@ -43,7 +43,8 @@ def sqlalchemy(folder: Path) -> Iterator[Opened]:
                 return str(connection.execute(sa.text(sql)).fetchall())
         except sa.exc.SQLAlchemyError as problem:
             origin = getattr(problem, "orig", None)
-            raise origin if origin is not None else InterfaceError(f"SQLAlchemy: {type(problem).__name__}") from None
+            own = origin if isinstance(origin, Error) else InterfaceError(f"SQLAlchemy: {type(problem).__name__}")
+            raise own from None
 
     yield Opened(send)
     engine.dispose()
@@ -121,15 +122,18 @@ def shell(folder: Path) -> Iterator[Opened]:
         yield Opened(send, lambda sql: NOTHING if not re.sub(r"--[^\n]*|[;\s]", "", sql) else None)
 
 
-# the server -------------------------------------------------------------------------------------------------------------
+# the server -----------------------------------------------------------------------------------------------------------
 
 
 class _Client(Line):
     """A client that shows everything it was sent."""
 
     def simple(self, sql: str) -> str:
-        """One message."""
-        return self._all(message(b"Q", zero(sql)))
+        """One message; a transaction that it opened, and that failed, is ended."""
+        try:
+            return self._all(message(b"Q", zero(sql)))
+        finally:
+            self._all(message(b"Q", zero("ROLLBACK")))
 
     def extended(self, sql: str) -> str:
         """Parse, Bind, Describe, Execute, Sync."""
@@ -204,7 +208,7 @@ def _client(port: int) -> _Client:
 def _harmless(sql: str) -> str | None:
     """The reason if dpsql is not asked at all: each statement goes to the session or to the empty catalogue."""
     try:
-        kinds = {statement.kind for statement in split(sql, TABLES)}
+        kinds = {statement.kind for statement in split(sql.replace("\0", ""), TABLES)}
     except (TooMany, Error):
         return None
     return KINDS[min(kinds, key=list(KINDS).index)] if kinds <= set(KINDS) else None
@@ -215,9 +219,11 @@ def remote(folder: Path) -> Iterator[Opened]:
     """`dpsql.connect("dpsql://…")`."""
     from dpsql.interfaces.remote import connect_to
 
-    with _served(folder) as (port, process):
-        with connect_to(f"dpsql://{ANALYST}@127.0.0.1:{port}/canaries", password=PASSWORD) as db:
-            yield Opened(lambda sql: str(db.query(sql).fetchall()), process=process)
+    with (
+        _served(folder) as (port, process),
+        connect_to(f"dpsql://{ANALYST}@127.0.0.1:{port}/canaries", password=PASSWORD) as db,
+    ):
+        yield Opened(lambda sql: str(db.query(sql).fetchall()), process=process)
 
 
 DOORS: dict[str, Door] = {

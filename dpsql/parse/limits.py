@@ -13,6 +13,8 @@ from dpsql.errors import ParseError
 MAX_LENGTH = 200_000
 MAX_DEPTH = 100
 MAX_DIGITS = 100
+MAX_TREE = 500
+TOO_DEEP = "the query is nested too deeply"
 MAX_TOKENS = 30_000
 MOST: dict[type[exp.Expr], tuple[int, str]] = {
     exp.Join: (50, "joins"), exp.CTE: (200, "CTEs"), exp.Select: (300, "SELECTs"), exp.Window: (300, "windows"),
@@ -34,7 +36,7 @@ def limit_text(sql: str) -> None:
         deepest = max(deepest, depth)
     words = sql.upper()
     if deepest > MAX_DEPTH or words.count("CASE") > 400 or words.count("NOT ") > 2_000:
-        raise ParseError(f"the query is nested too deeply: at most {MAX_DEPTH} levels are read")
+        raise ParseError(f"{TOO_DEEP}: at most {MAX_DEPTH} levels are read")
 
 
 def limit_tokens(tokens: Sequence[Token]) -> None:
@@ -51,7 +53,12 @@ def limit_tokens(tokens: Sequence[Token]) -> None:
 def limit_parts(statement: exp.Expr) -> None:
     """Refuse more parts of a kind than can be planned in a second or so."""
     seen: Counter[type[exp.Expr]] = Counter()
-    for node in statement.walk():
+    waiting = [(statement, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        waiting += ((child, depth + 1) for child in node.iter_expressions())
+        if depth > MAX_TREE:
+            raise ParseError(TOO_DEEP, hint="a long chain of + or OR is nested, too: write IN (…), or split the query")
         seen.update(kind for kind in MOST if isinstance(node, kind))
         most, what = MOST_LISTED.get(type(node), (len(node.expressions), ""))
         if len(node.expressions) > most:

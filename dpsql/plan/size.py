@@ -1,4 +1,4 @@
-"""How large a plan becomes once each use of a CTE stands for its rows: a short text must not occupy the planner for long."""
+"""How large a plan becomes once each use of a CTE stands for its rows: a short text must not occupy us for long."""
 
 from __future__ import annotations
 

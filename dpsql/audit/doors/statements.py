@@ -1,4 +1,4 @@
-"""The statements: those of `forbidden.sql`, a line each under the title of its kind, and those too large to be listed."""
+"""The statements: those of `forbidden.sql`, a line each under the title of its kind, and some too large to list."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Statement:
         return ascii(self.sql if len(self.sql) <= 200 else f"{self.sql[:150]} … ({len(self.sql):,} characters)")
 
 
-def statements() -> list[Statement]:
-    """All of them."""
-    return [*listed(), *generated()]
+def statements(every: int = 1) -> list[Statement]:
+    """All that are listed, and every so-manieth of the large ones."""
+    return [*listed(), *generated()[::every]]
 
 
 def listed() -> list[Statement]:
-    """Those of the file; `\\u200b`, `\\x00`, `\\n` and `\\\\` are escapes there."""
+    """Those of the file, in which a backslash begins an escape: a code in hexadecimal, a new line, or itself."""
     text = resources.files("dpsql.audit.doors").joinpath("forbidden.sql").read_text(encoding="utf-8")
     found, kind = list[Statement](), ""
     for line in text.splitlines():
@@ -101,7 +101,8 @@ def _multiplying() -> list[str]:
     return [
         chain("SELECT * FROM people", "SELECT * FROM {0} UNION ALL SELECT * FROM {0}", "count(*)"),
         chain("SELECT id FROM people", "SELECT x.id FROM {0} x JOIN {0} y ON x.id = y.id", "count(*)"),
-        chain("SELECT id FROM people", "SELECT id FROM {0} x WHERE EXISTS (SELECT 1 FROM {0} y WHERE y.id = x.id)", "count(*)"),
+        chain("SELECT id FROM people", "SELECT id FROM {0} x WHERE EXISTS (SELECT 1 FROM {0} y WHERE y.id = x.id)",
+        "count(*)"),
         chain("SELECT id, note FROM people", "SELECT id, note || note AS note FROM {0}", "max(note)"),
         chain("SELECT id, age AS a FROM people", "SELECT id, a * a AS a FROM {0}", "sum(a)"),
         f"SELECT age + age AS a0, {', '.join(f'a{i - 1} + a{i - 1} AS a{i}' for i in range(1, 60))}, note FROM people",
@@ -127,7 +128,7 @@ def _long() -> list[str]:
         "'" * (HUGE + 1),
         '"' * (HUGE + 1),
         "$$" + "x" * HUGE,
-        "-- \n" * (HUGE // 4),
+        ("-- " + "x" * 996 + "\n") * (HUGE // 1_000),
         "\u0000" * HUGE,
         "SELECT " + "\u00e9" * HUGE,
         "EXPLAIN " * (HUGE // 8),

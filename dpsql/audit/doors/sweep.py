@@ -47,9 +47,9 @@ class Swept:
     findings: list[Finding] = field(default_factory=list)
 
 
-def sweep(name: str, opened: Opened, statements: Sequence[Statement]) -> Iterator[Swept]:
-    """Send them one by one; what is known so far after each."""
-    swept, before = Swept(name), memory(opened.process)
+def sweep(swept: Swept, opened: Opened, statements: Sequence[Statement]) -> Iterator[Statement]:
+    """Send them one by one, and note what comes of it."""
+    name, before = swept.door, memory(opened.process)
     for statement in statements:
         began = processor(opened.process)
         for what in _sent(opened, statement, swept):
@@ -58,7 +58,7 @@ def sweep(name: str, opened: Opened, statements: Sequence[Statement]) -> Iterato
         swept.slowest = max(swept.slowest, took)
         if took > SECONDS:
             swept.findings.append(Finding(f"{name}: {statement.kind}: it took {took:.1f} s", statement.brief))
-        yield swept
+        yield statement
     swept.grown = max(0, memory(opened.process) - before)
     if swept.grown > GROWTH:
         swept.findings.append(Finding(f"{name}: the process grew by {swept.grown // 2**20} MB"))

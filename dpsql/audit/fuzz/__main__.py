@@ -29,12 +29,12 @@ def main() -> int:
         seen += judge.seen
         slowest = max(slowest, judge.slowest)
         for finding in run.findings:
-            print(f"FOUND {finding.what}\n    {ascii(finding.again[:2000])}", flush=True)
+            print(f"FOUND {finding.what}\n    {finding.again[:2000]!a}", flush=True)
         found += len(run.findings)
         print(f"{run.last:,} done, {found} found, {time.process_time() - began:.0f} s of a processor", flush=True)
     for name, count in sorted(seen.items()):
         print(f"{name:<40}{count:>10,}")
-    print(f"slowest: {slowest[0]:.2f} s: {ascii(slowest[1][:300])}")
+    print(f"slowest: {slowest[0]:.2f} s: {slowest[1][:300]!a}")
     return min(found, 1)
 
 

@@ -85,7 +85,8 @@ def _orders() -> Stored:
         "kind": "VARCHAR", "placed": "TIMESTAMP", "remark": "VARCHAR",
     }  # fmt: skip
     rows: list[Row] = [
-        (FIRST_ID + i % UNITS, i, None if i % 17 == 0 else i * 4 + 0.607915, Decimal(i) + Decimal("0.060791"), 1 + i % 12,
+        (FIRST_ID + i % UNITS, i, None if i % 17 == 0 else i * 4 + 0.607915, Decimal(i) + Decimal("0.060791"),
+        1 + i % 12,
          None if i % 7 == 6 else KINDS[i % 3], f"1987-07-{1 + i % 28:02} 10:11:12", f"zqx{i % 40:02}")
         for i in range(70)
     ]  # fmt: skip
@@ -98,7 +99,9 @@ def _visits() -> Stored:
 
 def _others() -> dict[str, Stored]:
     rows = tuple((i, f"store {i}", REGIONS[i], i * 10) for i in range(4))
-    stores = Stored({"store": "INTEGER PRIMARY KEY", "name": "VARCHAR", "area": "VARCHAR UNIQUE", "size": "INTEGER"}, rows)
+    stores = Stored(
+        {"store": "INTEGER PRIMARY KEY", "name": "VARCHAR", "area": "VARCHAR UNIQUE", "size": "INTEGER"}, rows
+    )
     return {"stores": stores, "ghosts": Stored({"id": "INTEGER", "name": "VARCHAR"}, ((FIRST_ID, "zqxgh"),))}
 
 

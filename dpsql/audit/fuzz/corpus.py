@@ -9,7 +9,8 @@ from pathlib import Path
 from dpsql.audit.fuzz.grammar import FORMS
 from dpsql.refusals import REFUSALS
 
-_NAMES = {"customers": "people", "customer_id": "person", "members": "people", "lineitem": "orders", "customer": "people",
+_NAMES = {"customers": "people", "customer_id": "person", "members": "people", "lineitem": "orders",
+"customer": "people",
           "status": "kind", "weight": "number", "city": "note"}  # fmt: skip
 _BLOCK = re.compile(r"```(?:sql|python|console)?\n(.*?)```", re.S)
 _QUOTED = re.compile(r"[\"'](\s*(?:SELECT|WITH)\b.*?)[\"'](?=[,)\s])", re.S)

@@ -14,6 +14,7 @@ from typing import Any
 from dpsql.audit.database import load
 from dpsql.audit.fuzz.canaries import opened, world
 from dpsql.audit.traces import exact_answer
+from dpsql.expressions.types import sql_type
 from dpsql.plan.choosing import chooses
 from dpsql.session import Prepared
 
@@ -55,7 +56,11 @@ class Reference:
         if _UNORDERED.search(sql):
             return False
         prepared = self.db.prepare(sql, EPSILON, 1e-6, "laplace")
-        if not prepared.plan.releases or any(chooses(a) for r in prepared.plan.releases for a in r.aggregates):
+        if (
+            "DOUBLE" in _key_types(prepared)
+            or not prepared.plan.releases
+            or any(chooses(a) for r in prepared.plan.releases for a in r.aggregates)
+        ):
             return False
         try:
             with self.raw.cursor() as cursor:
@@ -86,6 +91,11 @@ class Reference:
             del left[match]
 
 
+def _key_types(prepared: Prepared) -> list[str]:
+    """A group that hangs on the last bit of a computed double is not compared."""
+    return [sql_type(key.expression.type) for release in prepared.plan.releases for key in release.keys]
+
+
 def filled_in(prepared: Prepared) -> bool:
     """Are there groups that are shown although nobody is in them? DuckDB does not show these."""
     return any(priced.bounded.public and priced.bounded.keys for priced in prepared.bill.releases)
@@ -98,15 +108,13 @@ def _same(one: Sequence[Any], two: Sequence[Any]) -> bool:
 def _close(one: Any, two: Any, slack: float = SUM) -> bool:
     one, two = _plain(one), _plain(two)
     if isinstance(one, float) and isinstance(two, float):
-        if math.isnan(one) or math.isnan(two):
-            return math.isnan(one) and math.isnan(two)
         return one == two or math.isclose(one, two, rel_tol=slack, abs_tol=100 * slack)
     return bool(one == two)
 
 
 def _plain(value: Any) -> Any:
-    """Numbers are equal whatever their type; the sum of nothing is 0; a date is its midnight."""
-    if value is None:
+    """Numbers are equal whatever their type; the sum of nothing is 0, and 0 / 0 is nothing; a date is its midnight."""
+    if value is None or value != value:
         return 0.0
     if isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day)

@@ -1,4 +1,4 @@
-"""Statements that are nearly right: characters, tokens and parts of the syntax tree changed, moved, repeated, left out."""
+"""Statements that are nearly right: characters, tokens and parts of the tree changed, moved, repeated, left out."""
 
 from __future__ import annotations
 
@@ -11,17 +11,25 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 ODD = (
-    "\0", "\ufeff", "\u2028", "\u200b", "\u00a0", "\uff08", "\u0430", "\ud800", "\U0001f926", "'", '"', "`", ";", "--", "/*", "*/", "$$",
-    "\\", "{", "}", "[", "]", "(", ")", "?", "$1", ":a", "%s", "%", "::", "->", "\r", "\n", "\t", "\x1b", "é", "..", ",,", "@", "#", "!", "~",
+    "\0", "\ufeff", "\u2028", "\u200b", "\u00a0", "\uff08", "\u0430", "\ud800", "\U0001f926", "'",
+    '"', "`", ";", "--", "/*", "*/", "$$",
+    "\\", "{", "}", "[", "]", "(", ")", "?", "$1", ":a", "%s", "%", "::", "->", "\r", "\n", "\t",
+    "\x1b", "é", "..", ",,", "@", "#", "!", "~",
     "E'\\x00'", "0x1F", "1_000", "1e", "1e999", ".5", "9" * 400, "''", "b'1'", "x'00'", "U&'\\0041'",
 )  # fmt: skip
 WORDS = (
-    "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT", "ALL", "DISTINCT", "ON",
-    "USING", "JOIN", "LEFT", "LATERAL", "AS", "WITH", "RECURSIVE", "CASE", "WHEN", "THEN", "ELSE", "END", "NOT", "NULL", "IS", "IN", "EXISTS",
-    "BETWEEN", "LIKE", "ESCAPE", "OVER", "PARTITION BY", "ROWS", "RANGE", "UNBOUNDED PRECEDING", "FILTER", "WITHIN GROUP", "CAST", "TRY_CAST",
-    "INTERVAL", "DATE", "VALUES", "PIVOT", "UNPIVOT", "SAMPLE", "TABLESAMPLE", "QUALIFY", "WINDOW", "ROLLUP", "CUBE", "GROUPING SETS", "ASOF",
-    "POSITIONAL", "SEMI", "ANTI", "NATURAL", "FETCH FIRST", "FOR UPDATE", "INTO", "COLLATE", "AT TIME ZONE", "EXCLUDE", "REPLACE", "COLUMNS(*)",
-    "STRUCT", "MAP", "ARRAY", "*", "count(*)", "rowid", "random()", "error('x')", "unnest", "range(9)", "secret", "ghosts", "people", "orders",
+    "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT",
+    "ALL", "DISTINCT", "ON",
+    "USING", "JOIN", "LEFT", "LATERAL", "AS", "WITH", "RECURSIVE", "CASE", "WHEN", "THEN", "ELSE", "END", "NOT",
+    "NULL", "IS", "IN", "EXISTS",
+    "BETWEEN", "LIKE", "ESCAPE", "OVER", "PARTITION BY", "ROWS", "RANGE", "UNBOUNDED PRECEDING", "FILTER",
+    "WITHIN GROUP", "CAST", "TRY_CAST",
+    "INTERVAL", "DATE", "VALUES", "PIVOT", "UNPIVOT", "SAMPLE", "TABLESAMPLE", "QUALIFY", "WINDOW", "ROLLUP", "CUBE",
+    "GROUPING SETS", "ASOF",
+    "POSITIONAL", "SEMI", "ANTI", "NATURAL", "FETCH FIRST", "FOR UPDATE", "INTO", "COLLATE", "AT TIME ZONE",
+    "EXCLUDE", "REPLACE", "COLUMNS(*)",
+    "STRUCT", "MAP", "ARRAY", "*", "count(*)", "rowid", "random()", "error('x')", "unnest", "range(9)", "secret",
+    "ghosts", "people", "orders",
 )  # fmt: skip
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|\w+|\s+|[^\w\s]")
 Mutation = Callable[[random.Random, str, Sequence[str]], str]
@@ -76,9 +84,12 @@ def _parsed(sql: str) -> exp.Expr | None:
 
 def _wrapped(rng: random.Random, sql: str, _: Sequence[str]) -> str:
     form = rng.choice((
-        "SELECT * FROM ({}) AS w", "SELECT count(*) FROM ({}) AS w", "WITH w AS ({}) SELECT * FROM w", "({})", "{} UNION ALL {}",
-        "{} EXCEPT {}", "SELECT ({})", "SELECT count(*) FROM people WHERE age IN ({})", "EXPLAIN {}", "{};{}", "SELECT EXISTS ({})",
-        "CREATE TABLE w AS {}", "COPY ({}) TO 'w.csv'", "DESCRIBE {}", "SUMMARIZE {}", "SELECT * FROM people, ({}) AS w",
+        "SELECT * FROM ({}) AS w", "SELECT count(*) FROM ({}) AS w", "WITH w AS ({}) SELECT * FROM w", "({})",
+        "{} UNION ALL {}",
+        "{} EXCEPT {}", "SELECT ({})", "SELECT count(*) FROM people WHERE age IN ({})", "EXPLAIN {}", "{};{}",
+        "SELECT EXISTS ({})",
+        "CREATE TABLE w AS {}", "COPY ({}) TO 'w.csv'", "DESCRIBE {}", "SUMMARIZE {}",
+        "SELECT * FROM people, ({}) AS w",
     ))  # fmt: skip
     return form.replace("{}", sql)
 

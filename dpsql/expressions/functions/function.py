@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpsql.expressions.expression import Call, Expression, Literal, Value
-from dpsql.expressions.types import INT64, Kind, Type
+from dpsql.expressions.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT64, TEXT, TIMESTAMP, Kind, Type
 from dpsql.expressions.typing import Mismatch, call, read_date, require
 
 NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
@@ -35,6 +35,7 @@ class Parameter:
         """The argument, if it fits."""
         if self.kinds == TEMPORAL:
             argument = read_date(argument)
+        argument = self._typed(argument)
         require(argument, *self.kinds, what=what)
         if self.handed == "BIGINT" and (argument.type.lower < INT64[0] or argument.type.upper > INT64[1]):
             raise Mismatch(f"{what} takes whole numbers of 64 bits; cast it first: CAST({argument} AS BIGINT)")
@@ -44,7 +45,17 @@ class Parameter:
                 raise Mismatch(f"{what} {problem}")
         return argument
 
+    def _typed(self, argument: Expression) -> Expression:
+        """A bare NULL in a type that the parameter takes: else the database may not know which function is meant."""
+        if argument.type.kind is not Kind.NULL or self.accepts is not None:
+            return argument
+        return Literal(_TYPES[self.kinds[0]], value=None, span=argument.span)
 
+
+_TYPES = {
+    Kind.INTEGER: BIGINT, Kind.DECIMAL: DOUBLE, Kind.DOUBLE: DOUBLE, Kind.TEXT: TEXT, Kind.DATE: DATE,
+    Kind.TIMESTAMP: TIMESTAMP, Kind.BOOLEAN: BOOLEAN,
+}  # fmt: skip
 NUMBER = Parameter(NUMBERS, "DOUBLE")
 WHOLE = Parameter((Kind.INTEGER,), "BIGINT")
 WORDS = Parameter((Kind.TEXT,), "VARCHAR")

@@ -254,9 +254,10 @@ class PrivateFrame(EachColumn, Hidden):
 
 
 def _tables_in(query: str, view: View) -> tuple[str, ...]:
-    """The tables of the protection that a query names; where it cannot be read, the frame's own will complain."""
+    """The tables of the protection that a query names."""
     try:
         names = [table.name for table in parse_query(query).find_all(exp.Table)]
-    except Error:
-        return view.tables
+    except Error as error:
+        error.sql = query
+        raise
     return view.protection.named_in(names) or view.tables

@@ -64,28 +64,32 @@ def split(sql: str, tables: Collection[str]) -> list[Statement]:
     except SqlglotError:
         return [Statement(sql, 0, Kind.QUERY)]
     found: list[Statement] = []
-    for part in _parts(tokens):
+    for begin, part, stop in _parts(tokens, len(sql)):
         if len(found) == MOST_STATEMENTS:
             raise TooMany
         start, end = part[0].start, part[-1].end + 1
         if (called := _call(part)) is not None:
             found.append(Statement(part[5].text, start, Kind.CALL, called))
             continue
-        found.append(Statement(sql[start:end], start, *_kind(part, tables)))
+        kind, word = _kind(part, tables)
+        if kind is Kind.QUERY:
+            start, end = begin, stop
+        found.append(Statement(sql[start:end], start, kind, word))
     return found or [Statement("", 0, Kind.EMPTY)]
 
 
-def _parts(tokens: list[Token]) -> Iterator[list[Token]]:
-    part: list[Token] = []
+def _parts(tokens: list[Token], length: int) -> Iterator[tuple[int, list[Token], int]]:
+    """The tokens of each statement, and where its text begins and ends: hints may stand before and after them."""
+    part, begin = list[Token](), 0
     for token in tokens:
         if token.token_type is TokenType.SEMICOLON:
             if part:
-                yield part
-            part = []
+                yield begin, part, token.start
+            part, begin = [], token.end + 1
         else:
             part.append(token)
     if part:
-        yield part
+        yield begin, part, length
 
 
 def _call(tokens: list[Token]) -> str | None:

@@ -42,6 +42,26 @@ def test_the_charge_is_durable_before_the_engine_runs_and_before_noise(monkeypat
     assert order == ["reserve", "run", "store"]
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT k, count(*) AS n FROM t GROUP BY k",
+        "SELECT median(x) FROM t",
+        "SELECT sum(x) FROM t WHERE x > (SELECT avg(x) FROM t)",
+    ],
+)
+def test_explaining_and_describing_touch_no_data_and_spend_nothing(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("touched")
+
+    with connect() as db:
+        for target, name in ((db._ledger, "reserve"), (db._engine, "run"), (db._ledger, "store")):
+            monkeypatch.setattr(target, name, refused)
+        names, types = db.describe(sql)
+        assert len(names) == len(types) == len(db.explain(sql, epsilon=0.5).columns)
+        assert db.budget().dataset.spent.epsilon == 0
+
+
 def test_an_engine_failure_keeps_the_charge_and_says_one_constant_text(monkeypatch: pytest.MonkeyPatch) -> None:
     with connect() as db:
         monkeypatch.setattr(duckdb_engine, "statements", lambda *_: ["SELECT error('secret value 42')"])
