@@ -154,6 +154,6 @@ def reordered(world: World, sql: str, rng: random.Random) -> list[Finding]:
 
 
 def _totals(world: World, sql: str, threads: int) -> str:
-    with opened(world, steward=True) as db:
+    with world.open(steward=True) as db:
         db._engine.connection.execute(f"SET threads = {threads}")  # type: ignore[attr-defined]
         return repr([[(s.name, s.values) for s in release.statistics] for release in trace(db, sql, salt=b"order")])

@@ -91,9 +91,8 @@ def _identity(key: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _private(release: Priced, fetched: Fetched) -> Exact:
-    """Keys to which nobody gives weight are no candidates: a unit over its cap would only make the answer late."""
     width = len(release.bounded.keys)
-    rows = [row for row in fetched.fetchall() if row[width] > 0]
+    rows = fetched.fetchall()
     rows.sort(key=lambda row: tuple((v is None, v != v, 0 if v != v else v) for v in row[:width]))
     keys = tuple(row[:width] for row in rows)
     statistics = len(release.bounded.statistics)

@@ -7,12 +7,12 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from dpsql.budget.exact import UNIT
 
 import dpsql
 from dpsql.budget import rho_for
 from dpsql.budget.allocate import Priced, charge_of
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, threshold
+from dpsql.mechanisms.exact import UNIT
 
 POLICY: dict[str, Any] = {
     "dataset": "d",

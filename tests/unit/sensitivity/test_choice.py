@@ -9,11 +9,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpsql.mechanisms import Exponential
+from dpsql.mechanisms import ExponentialLaw
 from dpsql.sensitivity.choice import Choice, Runs, scored
 from dpsql.sensitivity.tree import BRANCHES, Tree, counted, height_of
 
-LAW = Exponential(Fraction(4))
+LAW = ExponentialLaw(Fraction(4))
 CELLS = 6
 KINDS = [("quantile", Fraction(1, 2)), ("quantile", Fraction(9, 10)), ("quantile", Fraction(1, 10)),
          ("quantile", Fraction(0)), ("least", Fraction(1, 2)), ("greatest", Fraction(1, 2)), ("mode", Fraction(1, 2))]  # fmt: skip
