@@ -28,7 +28,7 @@ def pair() -> Iterator[tuple[Database, Database]]:
     tables = join_world(rng, tame=True)
     with (
         join_database(tables, join_policy()) as whole,
-        join_database(without(tables, 2, 2, rng), join_policy()) as other,
+        join_database(without(tables, 2, 3, rng), join_policy()) as other,
     ):
         yield whole, other
 
@@ -111,7 +111,7 @@ def test_a_released_table_is_taken_for_unique(pair: tuple[Database, Database], m
     whole, other = pair
     assert moved_too_far(MANY, whole, [other], "laplace", inner(whole, MANY, "laplace")) == []
     monkeypatch.setattr(lookup, "is_key", lambda *_: True)
-    several = content_of([(kind, str(i)) for kind in "abc" for i in range(5)])
+    several = content_of([(kind, str(i)) for kind in "abcdef" for i in range(5)])
     joined = MANY.replace("ON a.kind = v.kind", "ON a.m > 0 AND a.kind = v.kind")
     assert moved_too_far(joined, whole, [other], "laplace", {"_n0": several}) != []
 
