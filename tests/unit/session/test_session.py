@@ -61,14 +61,17 @@ def test_explaining_and_describing_touch_no_data_and_spend_nothing(monkeypatch: 
         assert db.budget().dataset.spent.epsilon == 0
 
 
-def test_an_engine_failure_keeps_the_charge_and_says_one_constant_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    with connect() as db:
+def test_an_engine_failure_keeps_the_charge_and_says_one_constant_text(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connect() as db, caplog.at_level("INFO", "dpsql.steward"):
         monkeypatch.setattr("dpsql.engines.duckdb.engine.statements", lambda *_: ["SELECT error('secret value 42')"])
         with pytest.raises(EngineError) as caught:
             db.query("SELECT count(*) FROM t", epsilon=1)
         assert str(caught.value) == EngineError.TEXT
         assert caught.value.__cause__ is None
         assert "42" not in repr(caught.value.__context__)
+        assert "a release failed" in caplog.text and "42" not in caplog.text
         assert db.budget().dataset.spent.epsilon > 0
 
 
