@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,9 @@ RECORDED = 3
 
 SLOW = 15.0
 """What such a test is taken to need."""
+
+STUCK = 120.0
+"""Seconds after which a test that cannot be stopped is given up."""
 
 Job = dict[str, Any]
 
@@ -242,7 +246,9 @@ def _recorded(items: list[pytest.Item]) -> Job:
         _record(items, writes)
     os.close(writes)
     with os.fdopen(reads, "rb") as pipe:
-        said = pipe.read()
+        said = pipe.read() if select.select([pipe], [], [], STUCK)[0] else b""
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return json.loads(said) if said else {"seconds": SLOW, "passed": [], "lines": {}}
 

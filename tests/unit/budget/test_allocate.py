@@ -27,7 +27,7 @@ POLICY: dict[str, Any] = {
                 "k": {},
                 "kind": {"values": ["a", "b", "c"]},
                 "x": {"min": -3, "max": 100},
-                "n": {"min": 0, "max": 50},
+                "n": {"min": 0, "max": 15},
             },
         },
     },
@@ -41,7 +41,7 @@ QUERIES = {
     "two selections": (f"SELECT n, s FROM ({ONE}) AS a JOIN ({TWO}) AS b USING (k)", 2),
     "choices": ("SELECT kind, median(x), max(n), mode(kind), count(*) FROM t GROUP BY kind", 0),
     "choices of private groups": ("SELECT k, median(x), count(*) FROM t GROUP BY k", 1),
-    "a tree": (f"SELECT count(*), {', '.join(f'quantile_cont(x, 0.{q})' for q in range(1, 10))} FROM t", 0),
+    "a tree": (f"SELECT count(*), {', '.join(f'quantile_cont(n, 0.{q})' for q in range(1, 10))} FROM t", 0),
     "a nested result": ("SELECT count(*) FROM t WHERE x > (SELECT avg(x) FROM t)", 0),
 }
 EPSILON, DELTA = Fraction(3, 4), Fraction(1, 10**6)
@@ -58,6 +58,14 @@ def db() -> Iterator[dpsql.Connection]:
 
 def priced(db: dpsql.Connection, sql: str, mechanism: str) -> tuple[Priced, ...]:
     return db.prepare(sql, float(EPSILON), float(DELTA), mechanism).bill.releases
+
+
+def test_the_queries_have_all_that_is_paid_for(db: dpsql.Connection) -> None:
+    made = [each for sql, _ in QUERIES.values() for each in priced(db, sql, "gaussian")]
+    assert all(
+        any(map(bool, parts)) for parts in zip(*((p.noised, p.selection, p.chosen, p.trees) for p in made), strict=True)
+    )
+    assert len(priced(db, QUERIES["two selections"][0], "laplace")) == 2
 
 
 @pytest.mark.parametrize("name", QUERIES)

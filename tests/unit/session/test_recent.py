@@ -71,6 +71,21 @@ def test_a_part_of_an_earlier_release_is_remembered_too(database: Path, monkeypa
         assert (first.fetchall(), first.notes) == (second.fetchall(), second.notes)
 
 
+def test_what_is_asked_otherwise_is_another_question(database: Path) -> None:
+    sql = "SELECT count(*) AS n FROM t WHERE x < ?"
+    with connect(database) as db:
+        seen = [db.query(sql, [5], epsilon=0.1)]
+        seen += [db.query(sql, [6], epsilon=0.1), db.query(sql, [5], epsilon=0.2)]
+        seen += [db.query(sql, [5], epsilon=0.1, mechanism="laplace")]
+        db.settle("SET dpsql.epsilon = 0.3")
+        seen += [db.query(sql, [5]), db.query(sql, [5], epsilon=0.1, clipped=True)]
+        assert not any(each.replayed for each in seen)
+        assert len({each.fetchall()[0] for each in seen}) > 1
+        db.settle("SET dpsql.epsilon = 0.4")
+        assert not db.query(sql, [5]).replayed
+        assert db.query(sql, [5], epsilon=0.1).fetchall() == seen[0].fetchall()
+
+
 def test_another_version_is_asked_anew(database: Path) -> None:
     with connect(database) as db:
         db.query(SQL)

@@ -70,6 +70,7 @@ def test_an_engine_failure_keeps_the_charge_and_says_one_constant_text(monkeypat
         assert str(caught.value) == EngineError.TEXT
         assert caught.value.__cause__ is None
         assert "42" not in repr(caught.value.__context__)
+        assert "a release failed" in caplog.text and "42" not in caplog.text
         assert db.budget().dataset.spent.epsilon > 0
 
 
