@@ -62,8 +62,10 @@ def test_explaining_and_describing_touch_no_data_and_spend_nothing(monkeypatch: 
         assert db.budget().dataset.spent.epsilon == 0
 
 
-def test_an_engine_failure_keeps_the_charge_and_says_one_constant_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    with connect() as db:
+def test_an_engine_failure_keeps_the_charge_and_says_one_constant_text(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connect() as db, caplog.at_level("INFO", "dpsql.steward"):
         monkeypatch.setattr(duckdb_engine, "statements", lambda *_: ["SELECT error('secret value 42')"])
         with pytest.raises(EngineError) as caught:
             db.query("SELECT count(*) FROM t", epsilon=1)
