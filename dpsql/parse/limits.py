@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token
 
 from dpsql.errors import ParseError
 
-MAX_LENGTH = 200_000
+MAX_LENGTH = 100_000
 MAX_DEPTH = 100
 MAX_DIGITS = 100
 MAX_TREE = 500
