@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Self
 from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Spent, Standing, Stored, open_ledger, spent_as
 from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choose_mechanism, cost_of, fund
 from dpsql.budget.status import Account, BudgetStatus, budget_status
-from dpsql.engines.base import Engine, PublicRows
+from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
+from dpsql.engines.isolated.engine import IsolatedEngine
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, InternalError, ParseError, Pep249Errors, PolicyError
 from dpsql.parse import Asked, Parameters, known_dialect, limit_text, meaning, parse_query, read_hints, read_setting
 from dpsql.plan.build import build
@@ -161,7 +162,7 @@ class Connection(Pep249Errors):
 
     @in_turn
     @patiently("asking the database")
-    @at_a_multiple(lambda self: self.policy.limits.pad)
+    @at_a_multiple
     def query(
         self,
         sql: str,
@@ -185,7 +186,7 @@ class Connection(Pep249Errors):
         """
         with _about(sql):
             keywords = Asked(epsilon, delta, mechanism, dialect)
-            asked = repr((sql, meaning(parameters), keywords, self.asked, nonnegative, clipped))
+            asked = repr((sql, meaning(parameters), keywords, self.asked, self.dialect, nonnegative, clipped))
             if accuracy is None and (again := self._again(asked)) is not None:
                 return again
             draft, goals = self._draft(sql, keywords, accuracy, parameters, clipped=clipped)
@@ -232,7 +233,8 @@ class Connection(Pep249Errors):
     def describe(self, sql: str, parameters: Parameters | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names and types of the answer's columns. Touches no private data and spends nothing."""
         with _about(sql):
-            kept = self._recent.get(repr((sql, meaning(parameters), Asked(), self.asked, False, False)))
+            asked = repr((sql, meaning(parameters), Asked(), self.asked, self.dialect, False, False))
+            kept = self._recent.get(asked)
             if kept is not None and kept.version == self.data_version():
                 return kept.result.columns, kept.result.types
             draft, _ = self._draft(sql, Asked(), None, parameters=parameters)
@@ -666,7 +668,7 @@ class Connection(Pep249Errors):
 
     @cached_property
     def _finisher(self) -> Finisher:
-        return Finisher(self._read_public)
+        return Finisher(self._read_public, self.policy.limits.memory, self.policy.limits.seconds)
 
     def _look_again(self) -> None:
         """Where others may write, what was known about tables and constraints is asked anew for each query."""
@@ -738,6 +740,11 @@ class Connection(Pep249Errors):
             self._finisher.close()
         self._engine.close()
 
+    @property
+    def pad(self) -> float | None:
+        """Replies come at multiples of so many seconds, if the policy says so."""
+        return self.policy.limits.pad
+
     def _open(self) -> None:
         if self._closed:
             raise InterfaceError("this connection is closed", hint="open one with dpsql.connect(…)")
@@ -760,11 +767,13 @@ def connect(
     purpose: str | None = None,
     steward: bool = False,
     dialect: str = "duckdb",
+    isolate: bool = False,
 ) -> Connection:
     """Open a dataset: a DuckDB file, a DuckDB connection, or a mapping of names to frames and files.
 
     `purpose` is one of those that the policy lists for the analyst, if it lists any; `dialect` is the SQL that queries
-    are written in, "duckdb" or "postgres".
+    are written in, "duckdb" or "postgres". With `isolate` the database is opened by a process of its own, which hands
+    out exact integers, and never by this one.
 
     The ledger stands beside the policy file unless named; with a policy that is not a file it must be named
     (":memory:" for a throw-away one, whose promise ends with the process).
@@ -782,7 +791,8 @@ def connect(
         )
     name = None if steward else analyst or "analyst"
     loaded.check_purpose(name, purpose)
-    engine = DuckDBEngine(source)
+    limits = Resources(loaded.limits.memory, loaded.limits.spill)
+    engine = IsolatedEngine(source, limits, loaded) if isolate else DuckDBEngine(source, limits)
     try:
         opened = open_ledger(_ledger_path(policy, loaded, ledger), loaded.dataset)
     except BaseException:

@@ -15,9 +15,18 @@ class HasTurn(Protocol):
     _turn: threading.RLock
 
 
+class HasPad(HasTurn, Protocol):
+    """Something that may keep its replies back."""
+
+    @property
+    def pad(self) -> float | None:
+        """Replies come at multiples of so many seconds."""
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound=HasTurn)
+W = TypeVar("W", bound=HasPad)
 
 
 def in_turn(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
@@ -31,10 +40,8 @@ def in_turn(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
     return waited
 
 
-def at_a_multiple(
-    pad: Callable[[S], float | None],
-) -> Callable[[Callable[Concatenate[S, P], R]], Callable[Concatenate[S, P], R]]:
-    """Let a method return, or raise, only when a whole multiple of so many seconds has passed since it was called.
+def at_a_multiple(method: Callable[Concatenate[W, P], R]) -> Callable[Concatenate[W, P], R]:
+    """Let a method return, or raise, only when a whole multiple of the pad has passed since it was called.
 
     **Theorem.** Who sees only when the reply comes learns in which bucket the work ended, and no more: nothing at all
     where the work on both neighbours surely ends in the same bucket. **Proof.** The reply's time is a function of the
@@ -43,17 +50,13 @@ def at_a_multiple(
     on the work. **Checked by** `tests/audit/test_timing.py`.
     """
 
-    def decorate(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-        @wraps(method)
-        def padded(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-            started = time.monotonic()
-            try:
-                return method(self, *args, **kwargs)
-            finally:
-                bucket = pad(self)
-                if bucket:
-                    time.sleep((started - time.monotonic()) % bucket)
+    @wraps(method)
+    def padded(self: W, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        started = time.monotonic()
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            if self.pad:
+                time.sleep((started - time.monotonic()) % self.pad)
 
-        return padded
-
-    return decorate
+    return padded

@@ -102,7 +102,7 @@ def gaussians() -> None:
     show("σ at ε = 0, δ = 0.01", f"{Gaussian(1, 0, 0.01).sigma:.3f}", "no classical form has one")
     wrong = gaussian_delta(1, math.sqrt(2 * math.log(1 / 0.99)), 1)
     show("the last form, claimed for δ = 0.99, needs δ =", f"{wrong:.4f}", "the notes state it for every δ")
-    mechanism = Gaussian(1, 1, 1e-6)
+    mechanism = Gaussian(1, 1, 1e-6, touched=1)
     errors = mechanism.release(np.zeros(RUNS, dtype=np.int64))
     show("within its accuracy, 10,000 runs", covered(errors, mechanism.accuracy(BETA)), "95%")
     print("Laplace against Gaussian: L2 error of a mean of k coordinates, n = 1000")

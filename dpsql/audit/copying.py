@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.audit.database import Stored, reading
+from dpsql.audit.database import Raw, Stored, reading
 from dpsql.audit.world import World
 from dpsql.expressions.types import from_engine
 from dpsql.policy import Policy, fold
@@ -13,8 +13,6 @@ from dpsql.policy.check import check_facts
 from dpsql.policy.model import ForeignKey, Table
 
 if TYPE_CHECKING:
-    import duckdb
-
     from dpsql.engines.duckdb.engine import Source
 
 UNITS, ROWS, PUBLIC_ROWS = 60, 60, 10_000
@@ -33,7 +31,7 @@ def copied(database: Source, policy: Policy) -> World:
 class _Reader:
     """Reads one database."""
 
-    def __init__(self, raw: duckdb.DuckDBPyConnection, policy: Policy) -> None:
+    def __init__(self, raw: Raw, policy: Policy) -> None:
         self.raw, self.policy, self.catalog = raw, policy, read_catalog(raw)
         self.facts = {
             (fold(each.table), each.fact) for each in check_facts(raw, policy) if each.kind == "verified" and each.ok

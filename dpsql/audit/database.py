@@ -14,6 +14,7 @@ from dpsql.policy.catalog import quote
 
 Cell = object
 Row = tuple[Cell, ...]
+Raw = duckdb.DuckDBPyConnection
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ vertical-align:.15em;margin-left:.6em}.audit .good{background:#2b8a4b}.audit .ba
 .audit pre{overflow:auto;padding:.8em 1em;border:1px solid var(--dp-line);border-radius:6px;
 font:12px/1.45 ui-monospace,monospace}
 .audit .found{border-left:3px solid #c93a3a;padding-left:.9em;margin:1em 0}
-.audit details{margin:.6em 0}
+.audit details{margin:.6em 0}.audit a{color:var(--dp-fill)}
 """.replace("\n", "")
 
 

@@ -17,6 +17,8 @@ NAN, INF = float("nan"), float("inf")
 WORDS = ("n1", "n2", "n3", "N3", "x")
 """Texts of a column for which nothing is declared."""
 ODD_WORDS = ("", "a|b", "b|c", "é", "\x00", "n" * 60, "'; --", "nan", "1")
+WIDE, SMALLER = 2**58, 2**9
+"""Where whole numbers have wider bounds, those inside are smaller: some hundred of them add up within 62 bits."""
 FIRST, LAST = date(2024, 1, 1), date(2024, 3, 31)
 
 
@@ -111,7 +113,8 @@ def _numeric(known: Type, name: str, spec: Column) -> Values:
     floor, ceiling = max(math.ceil(low * 10**scale), least), min(math.floor(high * 10**scale), most)
     step = 10**scale // 1024 or 1 if known.kind is Kind.DOUBLE else 1
     step *= 2 ** max(0, ((ceiling - floor) // step // 64).bit_length() - 1)
-    inside = [_point(step * n, scale) for n in range(-(-floor // step), ceiling // step + 1)]
+    few = SMALLER if ceiling - floor > WIDE else 1
+    inside = [_point(step // few * n, scale) for n in range(-(-floor // step), ceiling // step + 1)]
     beyond = [_point(n, scale) for n in (floor - 1, ceiling + 1, least, most) if least <= n <= most]
     return Values(inside, [_point(floor, scale), _point(ceiling, scale)], beyond, spec.nulls)
 

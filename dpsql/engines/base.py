@@ -17,6 +17,14 @@ from dpsql.plan.released import Content
 
 
 @dataclass(frozen=True, slots=True)
+class Resources:
+    """What an engine may take of the machine, in bytes: memory (None: the engine's own limit) and disk (None: none)."""
+
+    memory: int | None = None
+    spill: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Weights:
     """An exact histogram: the weight of each cell that has any, by the number of its group, in ascending order."""
 

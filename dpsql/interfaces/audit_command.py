@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpsql.audit.settings import Door
 
 SHORT, LONG = 5_000, 1_000_000
+CHECKS = "neighbours, blackbox, floating, doors, timing or fuzz"
 
 
 def audit(
@@ -35,10 +36,11 @@ def audit(
         Path | None, typer.Option("--policy", metavar="FILE", help="The policy; default: policy.yaml beside DB.")
     ] = None,
     check: Annotated[
-        list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check (may be repeated).")
+        list[str] | None, typer.Option("--check", metavar="NAME", help=f"Only {CHECKS} (may be repeated).")
     ] = None,
     pairs: Annotated[
-        int | None, typer.Option("--pairs", min=1, help="How many neighbouring pairs are compared.")
+        int | None,
+        typer.Option("--pairs", min=1, help="Compare so many neighbouring pairs, or a few more: they come in blocks."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed, for other worlds and queries.")] = 0,
     long: Annotated[bool, typer.Option("--long/--short", help=f"{LONG:,} pairs in place of {SHORT:,}.")] = False,
@@ -121,7 +123,9 @@ def _part(said: str) -> tuple[int, int]:
 
 def _doors() -> dict[str, Door]:
     """The interfaces through which checks may ask."""
-    return {}
+    from dpsql.interfaces.audit_doors import dbapi
+
+    return {"the DB-API": dbapi}
 
 
 def _merged(files: Sequence[Path]) -> Report:

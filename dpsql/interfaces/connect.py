@@ -23,6 +23,7 @@ def connect(
     purpose: str | None = None,
     steward: bool = False,
     dialect: str = "duckdb",
+    isolate: bool = False,
 ) -> Connection: ...
 
 
@@ -45,7 +46,8 @@ def connect(source: Any, **words: Any) -> Any:
     Otherwise `policy=` says what is private, and the ledger stands beside the policy file unless `ledger=` names
     another (with a policy that is not a file it must; ":memory:" is a throw-away one, whose promise ends with the
     process). `analyst=` asks, or `steward=True` looks after it; `purpose` is one of those that the policy lists for
-    the analyst; `dialect` is the SQL that queries are written in, "duckdb" or "postgres".
+    the analyst; `dialect` is the SQL that queries are written in, "duckdb" or "postgres". With `isolate=True` a process
+    of its own opens the data (a file), and this one never does.
     """
     if isinstance(source, str) and source.startswith("dpsql://"):
         from dpsql.errors import InterfaceError

@@ -26,7 +26,10 @@ class Line:
         try:
             plain = socket.create_connection((host, port), timeout=30)
         except OSError as problem:
-            raise OperationalError(f"there is no server at {host}:{port}: {problem}", hint="is it running?") from None
+            raise OperationalError(
+                f"there is no server at {host}:{port}: {problem}",
+                hint="is `dpsql serve` running there? Its first line names host and port",
+            ) from None
         self._socket: socket.socket = plain
         try:
             self._socket = _secured(plain, host, certificate)

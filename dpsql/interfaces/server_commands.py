@@ -75,6 +75,7 @@ def serve(
     connections: Annotated[int, typer.Option("--max-connections")] = 300,
     idle: Annotated[float, typer.Option("--idle", help="Seconds until an idle client is sent away.")] = 3600,
     statement: Annotated[float, typer.Option("--statement", help="Seconds that one query may take.")] = 120,
+    isolate: Annotated[bool, typer.Option("--isolate", help="Open DB in a process of its own.")] = False,
 ) -> None:
     """Serve the dataset as a PostgreSQL server: for BI tools, editors, drivers and notebooks."""
     from dpsql.interfaces.server.limits import Limits
@@ -87,5 +88,5 @@ def serve(
     pem = None if certificate is None and key is None else (certificate, key)
     if pem is not None and None in pem:
         raise InterfaceError("a certificate and its key belong together", hint="give --certificate and --key")
-    place = Place(db, chosen, ledger, file, host, port, steward_port, pem)  # type: ignore[arg-type]
+    place = Place(db, chosen, ledger, file, host, port, steward_port, pem, isolate)  # type: ignore[arg-type]
     asyncio.run(serve_at(place, limits))

@@ -13,12 +13,17 @@ it would be a second look at the same truth.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 import threading
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
@@ -60,13 +65,14 @@ class Answers:
             new = [i for i, key in enumerate(keys) if key not in known]
             drawn = response.answers(np.array([response.place(truths[i]) for i in new], dtype=np.int64)).tolist()
             given = {keys[i]: answer for i, answer in zip(new, drawn, strict=True)}
-            rows = [(question, person, answer) for person, answer in given.items()]
+            rows = sorted((question, person, answer) for person, answer in given.items())
             self._db.executemany("INSERT INTO answers VALUES (?, ?, ?)", rows)
-        return [response.values[(known | given)[key]] for key in keys]
+        known |= given
+        return [response.values[known[key]] for key in keys]
 
     def spent(self) -> float:
         """The ε of all questions together, for somebody who answered each of them."""
-        return sum(float(epsilon) for (epsilon,) in self._rows("SELECT epsilon FROM questions"))
+        return float(sum(Fraction(epsilon) for (epsilon,) in self._rows("SELECT epsilon FROM questions")))
 
     def close(self) -> None:
         """Close the file."""
@@ -74,13 +80,14 @@ class Answers:
 
     def _same_question(self, question: str, response: RandomizedResponse) -> None:
         """Note a question, or refuse to ask it otherwise than before."""
-        said = (str(response.epsilon), json.dumps([_written(value) for value in response.values]))
+        said = (str(response.rate), json.dumps([_written(value) for value in response.values]))
         before = self._rows("SELECT epsilon, options FROM questions WHERE question = ?", question)
         if not before:
             self._db.execute("INSERT INTO questions VALUES (?, ?, ?)", (question, *said))
-        elif float(before[0][0]) != float(said[0]) or before[0][1] != said[1]:
+        elif Fraction(before[0][0]) != response.rate or before[0][1] != said[1]:
             raise ProgrammingError(
-                f"{question} was asked before, with epsilon = {before[0][0]} and the values {before[0][1]}",
+                f"{question} was asked before, with epsilon = {float(Fraction(before[0][0])):g} and the values "
+                f"{before[0][1]}",
                 hint='ask it like that again; another question="…" gets another answer, whose epsilon adds up',
             )
 
@@ -92,7 +99,10 @@ class Answers:
     def _transaction(self) -> Iterator[None]:
         """All answers of one asking, or none; stored before they are shown."""
         with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as problem:
+                raise LedgerError(f"the answers cannot be written: {problem}", hint="ask again later") from None
             try:
                 yield
             except BaseException:
@@ -102,8 +112,23 @@ class Answers:
 
 
 def _written(value: object) -> str:
-    """A person or a value as text, told apart by type: 1 is not '1'."""
-    plain = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
-    if plain is None or plain != plain:
-        raise ProgrammingError("a person has no name here", hint="drop rows without a unit before asking")
-    return f"{type(plain).__name__}:{plain}"
+    """A person or a value as text, told apart by kind: 1 is not '1'.
+
+    One person has one text in every frame, or would be asked anew: numbers become floats where a column once had a
+    missing one, so 1 and 1.0 are the same. What has no text of its own (an object's is its address) is refused.
+    """
+    match value.item() if isinstance(value, np.generic) and value.dtype.kind in "biufU" else value:
+        case bool() | str() | UUID() as plain:
+            return f"{type(plain).__name__}:{plain}"
+        case int() as number:
+            return f"int:{number}"
+        case float() | Decimal() | Fraction() as number if math.isfinite(number):
+            return f"{'int' if Fraction(number).denominator == 1 else 'number'}:{Fraction(number)}"
+        case date() as day if day == day:
+            return f"{'datetime' if isinstance(day, datetime) else 'date'}:{day.isoformat()}"
+        case tuple() as parts:
+            return f"tuple:{json.dumps([_written(part) for part in parts])}"
+    raise ProgrammingError(
+        "a person has no name here: it is text, a whole or other number, a date, or several of these",
+        hint="drop rows without a unit before asking",
+    )

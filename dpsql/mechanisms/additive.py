@@ -4,7 +4,8 @@ Noise lives on a grid of whole steps, so that it can be drawn exactly: a value i
 one unit can change is then counted in steps, and rounding is part of the count.
 **Theorem.** If two vectors differ in at most m coordinates, by dᵢ, then ⌊xᵢ/g⌋ differ by at most Σ|dᵢ|/g + m − 1 steps
 in L1, rounded up, and by ‖d‖₂/g + √m in L2; in one coordinate by ⌈|d|/g⌉. Whole numbers that are multiples of g
-differ by d/g.
+differ by d/g. The sensitivity and the grid are read as the data are (`stored`): the float 0.1 is a little more than a
+tenth, and −0.1 and 0 lie two steps of a tenth apart.
 **Proof.** |⌊a⌋ − ⌊b⌋| < |a − b| + 1, a whole number, so it is at most ⌈|a − b|⌉. Add up: below Σ|dᵢ|/g + m, and whole.
 For L2 use the triangle inequality, the roundings being a vector of at most m ones.
 **Checked by** `tests/unit/mechanisms/test_additive.py`.
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Rational
-from typing import Any, Self, overload
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,9 @@ class Additive(ABC):
     """Noise of a law on a grid, added to each coordinate of a value."""
 
     __slots__ = ()
+
+    one_is_worst: ClassVar[bool]
+    """Whether whole numbers that move together tell no more than one of them that moves as far."""
 
     noise: Noise
     step: Fraction
@@ -76,9 +80,9 @@ class Additive(ABC):
 
     def _steps(self, values: list[Any]) -> list[int]:
         whole = self.step.numerator == 1 and all(isinstance(value, Integral) for value in values)
-        if len(values) > 1 and self.touched is None and not whole:
+        if len(values) > 1 and self.touched is None and not (whole and self.one_is_worst):
             raise ProgrammingError(
-                "these values are rounded to a grid, each by less than one step, and a unit may move several of them",
+                "a unit may move several of these values, and noise for one of them is not enough for that",
                 hint="say how many coordinates one unit can change: touched=1 for a histogram, or their number",
             )
         return [math.floor(rational(value) / self.step) for value in values]
@@ -94,8 +98,14 @@ def rational(value: Any) -> Fraction:
     if isinstance(value, Rational):
         return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, float | np.floating | Decimal) and math.isfinite(value):
-        return Fraction(value if isinstance(value, Decimal) else float(value))
+        return Fraction(*value.as_integer_ratio())
     raise ProgrammingError("noise is added to finite numbers", hint="settle missing values before")
+
+
+def stored(value: Number, name: str) -> Fraction:
+    """A positive length among values of the data, exactly as it is stored, as they are; `exact` is for ε and δ."""
+    positive(value, name)
+    return rational(value)
 
 
 def fine_grid(sensitivity: Fraction, scale: float, most: int) -> Fraction:

@@ -22,6 +22,8 @@ from dpsql.mechanisms.noise import Noise, smallest
 
 _ROUNDING = 2.0**-40
 """The relative error of a mass, with room to spare."""
+_TOTAL = 2.0**-30
+"""How far probabilities may be from one in all; what is no law would pass every check."""
 _FAR = 2**80
 
 
@@ -49,6 +51,11 @@ class FiniteLaw:
 
     masses: Mapping[Hashable, float]
     missing: float = 0.0
+
+    def __post_init__(self) -> None:
+        total = math.fsum(self.masses.values())
+        if not (1 - self.missing - _TOTAL <= total <= 1 + _TOTAL) or min(self.masses.values()) < -_TOTAL:
+            raise ProgrammingError(f"these are no probabilities: together they are {total!r}")
 
     def after(self, function: Callable[[Hashable], Hashable]) -> FiniteLaw:
         """The law of a function of the output: post-processing, under which no divergence grows."""

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.additive import rational
+from dpsql.mechanisms.additive import rational, stored
 from dpsql.mechanisms.divergence import FiniteLaw
 from dpsql.mechanisms.exact import Number, positive, probability
 from dpsql.mechanisms.exponential import ExponentialLaw
@@ -44,8 +44,8 @@ class Exponential:
     choice: ExponentialLaw = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        delta, epsilon = positive(self.sensitivity, "sensitivity"), positive(self.epsilon, "epsilon")
-        step = score_grid(delta) if self.grid is None else positive(self.grid, "grid")
+        delta, epsilon = stored(self.sensitivity, "sensitivity"), positive(self.epsilon, "epsilon")
+        step = score_grid(delta) if self.grid is None else stored(self.grid, "grid")
         spread = math.ceil(delta / step) * (1 if self.monotone else 2)
         object.__setattr__(self, "step", step)
         object.__setattr__(self, "choice", ExponentialLaw.for_epsilon(spread, epsilon))

@@ -19,7 +19,7 @@ With σ in steps, the mass of the discrete law at z is at most e^(1/8σ²) times
 e^(−z²/8σ⁴) times it, because their ratio is the mean of exp(−(2zu+u²)/2σ²) over |u| ≤ ½ but for a factor 1 +
 2e^(−2π²σ²); |z| ≤ 12σ but for less than 10^−31. So passing to the discrete law and back costs k/8σ² + 18k/σ² in ε (or
 about as much in δ), less than 2·10^−11·k on the fine grid; σ is chosen so that what is left is enough.
-**Checked by** `tests/unit/mechanisms/test_textbook.py` and `test_gaussian_mechanism.py`: the divergence meets δ, 0.9
+**Checked by** `tests/unit/mechanisms/test_textbook.py` and `test_additive.py`: the divergence meets δ, 0.9
 of the analytic σ does not, and a product of two discrete laws is added up point by point.
 
 >>> round(Gaussian(sensitivity=1, epsilon=1, delta=1e-6).sigma, 4)
@@ -34,12 +34,12 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.additive import Additive, coordinates, fine_grid, least
+from dpsql.mechanisms.additive import Additive, coordinates, fine_grid, least, stored
 from dpsql.mechanisms.divergence import ShiftedLaw, hockey_stick
-from dpsql.mechanisms.exact import Number, exact, positive, probability
+from dpsql.mechanisms.exact import Number, exact, probability
 from dpsql.mechanisms.gaussian import LIMIT, DiscreteGaussian
 from dpsql.mechanisms.noise import MAX_DENOMINATOR, smallest
 
@@ -57,7 +57,11 @@ class Gaussian(Additive):
     """Gaussian noise for a value of which one unit changes at most `sensitivity` in L2; ε may be 0.
 
     `grid` and `touched` are as for `Laplace`; a vector of which one unit changes several coordinates needs a fine grid.
+    So every vector needs `touched`, also one of whole numbers: a unit that moves nine counts by 1 each is found out a
+    little more often than one that moves one count by 3, since the nine make a finer loss.
     """
+
+    one_is_worst: ClassVar[bool] = False
 
     sensitivity: Number
     epsilon: Number
@@ -69,10 +73,10 @@ class Gaussian(Additive):
     noise: DiscreteGaussian = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        size, touched = positive(self.sensitivity, "sensitivity"), coordinates(self.touched)
+        size, touched = stored(self.sensitivity, "sensitivity"), coordinates(self.touched)
         epsilon, delta = _epsilon(self.epsilon), probability(self.delta)
         sigma = textbook_sigma(self.form, size, epsilon, delta)
-        step = fine_grid(size, sigma, LIMIT // 4) if self.grid is None else positive(self.grid, "grid")
+        step = fine_grid(size, sigma, LIMIT // 4) if self.grid is None else stored(self.grid, "grid")
         steps = Fraction(math.ceil(size / step)) if touched == 1 else size / step + _root_up(touched)
         wanted = sigma * float(steps / size)
         enough = partial(_enough, steps=steps, touched=touched, epsilon=epsilon, delta=float(delta))

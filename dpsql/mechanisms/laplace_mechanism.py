@@ -25,9 +25,10 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import ClassVar
 
 from dpsql.errors import InternalError, ProgrammingError
-from dpsql.mechanisms.additive import Additive, coordinates, fine_grid
+from dpsql.mechanisms.additive import Additive, coordinates, fine_grid, stored
 from dpsql.mechanisms.exact import Number, positive
 from dpsql.mechanisms.laplace import LIMIT, DiscreteLaplace
 
@@ -40,6 +41,8 @@ class Laplace(Additive):
     number of coordinates of a vector that one unit can change.
     """
 
+    one_is_worst: ClassVar[bool] = True
+
     sensitivity: Number
     epsilon: Number
     grid: Number | None = None
@@ -48,10 +51,8 @@ class Laplace(Additive):
     noise: DiscreteLaplace = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        delta, epsilon = positive(self.sensitivity, "sensitivity"), positive(self.epsilon, "epsilon")
-        step = (
-            fine_grid(delta, float(delta / epsilon), LIMIT // 2) if self.grid is None else positive(self.grid, "grid")
-        )
+        delta, epsilon = stored(self.sensitivity, "sensitivity"), positive(self.epsilon, "epsilon")
+        step = fine_grid(delta, float(delta / epsilon), LIMIT // 2) if self.grid is None else stored(self.grid, "grid")
         steps = math.ceil(delta / step) + coordinates(self.touched) - 1
         object.__setattr__(self, "step", step)
         object.__setattr__(self, "noise", laplace_noise(steps, epsilon))

@@ -36,7 +36,9 @@ def group(one: Guarantee, k: int) -> Guarantee:
     δ ≤ … ≤ e^(kε)·P_k(A) + δ·(1 + e^ε + … + e^((k−1)ε)), and each of these k terms is at most e^((k−1)ε).
     """
     times = _count(k)
-    return Guarantee(times * one.epsilon, min(1.0, times * math.exp(min(700, (times - 1) * one.epsilon)) * one.delta))
+    rate = (times - 1) * one.epsilon
+    grown = times * (math.exp(rate) if rate < 700 else math.inf) * one.delta if one.delta else 0.0
+    return Guarantee(times * one.epsilon, min(1.0, grown))
 
 
 def basic(guarantees: Iterable[Guarantee]) -> Guarantee:
@@ -72,7 +74,8 @@ def parallel(guarantees: Iterable[Guarantee], parts_per_unit: int = 1) -> Guaran
     **Proof.** Releases about other parts have the same law on both neighbours; `basic` for the rest.
     **The caveat.** m = 1 needs a partition by something that is a function of the unit. Parts by *rows* (orders by
     month) are no such partition where the unit is the customer: a customer with orders in twelve months is in twelve
-    parts.
+    parts. And where neighbours *replace* a unit, as for `SmoothMedian`, it may leave m parts and enter m others: say
+    2m.
     """
     listed, most = list(guarantees), _count(parts_per_unit)
     return Guarantee(

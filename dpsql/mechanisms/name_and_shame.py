@@ -30,7 +30,7 @@ def somebody_is_shamed(n: int, delta: Number) -> float:
 
 def default_delta(n: int, power: float = 1.1) -> float:
     """n^(−power): the usual choice for n people, a δ with n·δ = n^(1−power). Take a larger power for less risk."""
-    if power <= 1:
+    if not 1 < power < math.inf:
         raise ProgrammingError(f"n·delta must shrink as n grows: a power above 1, not {power!r}")
     return float(_people(n) ** -power)
 

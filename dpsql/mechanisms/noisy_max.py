@@ -23,7 +23,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.additive import fine_grid, least, missed_by_each
+from dpsql.mechanisms.additive import fine_grid, least, missed_by_each, stored
 from dpsql.mechanisms.divergence import FiniteLaw
 from dpsql.mechanisms.exact import Number, positive, probability
 from dpsql.mechanisms.exponential_mechanism import Quality, T, candidates_of, scored
@@ -47,10 +47,8 @@ class NoisyMax:
     noise: DiscreteLaplace = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        delta, epsilon = positive(self.sensitivity, "sensitivity"), positive(self.epsilon, "epsilon")
-        step = (
-            fine_grid(delta, float(delta / epsilon), LIMIT // 4) if self.grid is None else positive(self.grid, "grid")
-        )
+        delta, epsilon = stored(self.sensitivity, "sensitivity"), positive(self.epsilon, "epsilon")
+        step = fine_grid(delta, float(delta / epsilon), LIMIT // 4) if self.grid is None else stored(self.grid, "grid")
         object.__setattr__(self, "step", step)
         object.__setattr__(self, "noise", laplace_noise(math.ceil(delta / step) * (1 if self.monotone else 2), epsilon))
 

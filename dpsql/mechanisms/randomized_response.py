@@ -112,9 +112,10 @@ class Response(ABC):
 
     def place(self, truth: Hashable) -> int:
         """The place of a truth among the values."""
-        if truth not in self.values:
-            raise ProgrammingError("an answer is not among the values", hint="list every value that there is")
-        return self.values.index(truth)
+        try:
+            return self.values.index(truth)
+        except (ValueError, TypeError):  # a missing value of pandas cannot even be compared
+            raise ProgrammingError("an answer is not among the values", hint="list every value that there is") from None
 
 
 @dataclass(frozen=True, slots=True)

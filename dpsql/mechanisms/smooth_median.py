@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.additive import rational
+from dpsql.mechanisms.additive import rational, stored
 from dpsql.mechanisms.exact import Number, positive, probability
 from dpsql.mechanisms.laplace import LIMIT, DiscreteLaplace
 
@@ -65,7 +65,7 @@ class SmoothMedian:
         epsilon, delta = positive(self.epsilon, "epsilon"), probability(self.delta)
         if delta > Fraction(1, 2):
             raise ProgrammingError(f"delta is at most 1/2 here, not {self.delta!r}")
-        step = width / CELLS if self.grid is None else positive(self.grid, "grid")
+        step = width / CELLS if self.grid is None else stored(self.grid, "grid")
         object.__setattr__(self, "step", step)
         object.__setattr__(self, "scales", _levels(math.ceil(width / step), epsilon, float(delta)))
 
@@ -131,5 +131,5 @@ def _levels(width: int, epsilon: Fraction, delta: float) -> tuple[int, ...]:
         grown = levels[-1] + math.floor(levels[-1] * growth)
         if grown == levels[-1]:
             raise ProgrammingError("this epsilon and delta are too small for smooth sensitivity")
-        levels.append(grown)
+        levels.append(min(grown, last))
     return tuple(levels)

@@ -70,12 +70,16 @@ def bind(tokens: Sequence[Token], parameters: Parameters | None = None) -> list[
     return [*bound, *tokens[done:]]
 
 
-def meaning(parameters: Parameters | None) -> list[tuple[Any, Parts]] | None:
-    """What parameters say, to tell questions apart; None where one of them has no literal, and will be refused."""
+def meaning(parameters: Parameters | None) -> list[tuple[Any, Parts | None]]:
+    """What each parameter says, to tell questions apart; None for one without a literal: it is unused, or refused."""
     given = _given(parameters)
     listed = given.items() if isinstance(given, Mapping) else enumerate(given)
+    return [(key, _meant(value)) for key, value in listed]
+
+
+def _meant(value: Any) -> Parts | None:
     try:
-        return [(key, literal(value)) for key, value in listed]
+        return literal(value)
     except ParseError:
         return None
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dpsql.errors import Error, ParseError, UnsupportedQuery
 from dpsql.expressions.convert import case, convert
-from dpsql.expressions.expression import Expression
+from dpsql.expressions.expression import Expression, columns_of
 from dpsql.expressions.types import DOUBLE, Kind, integer
 from dpsql.expressions.typing import call, literal
 from dpsql.parse.span import name_of, refuse
@@ -173,7 +173,7 @@ class Grouping:
         if is_grouping(node) and not self.per_unit:
             places = [self._key(self._meant(key)) for key in node.expressions]
             return grouping(node, places, self.keys.sets, self.column("_set"))
-        if is_aggregate(node) and not self.per_unit and (answers := response_count(node, self.scope)) is not None:
+        if is_aggregate(node) and not self.per_unit and (answers := self._debiased(node)) is not None:
             self.notes.append(answers[1])
             return self.rewrite(answers[0])
         if is_aggregate(node) and not self.per_unit and (made := composed(node, self.scope)) is not None:
@@ -196,6 +196,10 @@ class Grouping:
             elif isinstance(child, list):
                 node.set(name, [self.rewrite(c, aliases=aliases) if isinstance(c, exp.Expr) else c for c in child])
         return node
+
+    def _debiased(self, node: exp.Expr) -> tuple[exp.Expr, str] | None:
+        keys = frozenset[str]().union(*map(columns_of, self.keys.expressions))
+        return response_count(node, self.scope, keys)
 
     def _child(self, node: exp.Expr, name: str, child: exp.Expr, aliases: bool) -> exp.Expr:
         if isinstance(node, exp.Alias) and name == "alias":

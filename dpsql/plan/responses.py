@@ -6,7 +6,7 @@ counts are.
 **Proof.** The mean of c is p·t + q·(n − t), t the true number. c and n are ordinary counts with noise of their own,
 charged as such, and the rest is arithmetic on them; what the source did to the answers protects people from us, and
 the noise of the counts, with the budget, everyone from the analyst: neither takes the place of the other.
-**Requires** rows that were not chosen by the randomised answer itself.
+**Requires** rows that were not chosen by the randomised answer itself, by WHERE, FILTER or GROUP BY.
 **Checked by** `tests/unit/session/test_randomized_columns.py`.
 """
 
@@ -25,12 +25,15 @@ from dpsql.plan.relation import Field
 from dpsql.plan.scope import Scope
 
 
-def response_count(node: exp.Expr, scope: Scope) -> tuple[exp.Expr, str] | None:
-    """The call as an expression over two counts, and what its error bars leave out; None for another aggregate."""
+def response_count(node: exp.Expr, scope: Scope, keys: frozenset[str]) -> tuple[exp.Expr, str] | None:
+    """The call as an expression over two counts, and what its error bars leave out; None for another aggregate.
+
+    `keys` are the columns by which rows are grouped.
+    """
     where, call = (node.expression.this, node.this) if isinstance(node, exp.Filter) else (None, node)
     if not isinstance(call, exp.AnonymousAggFunc) or call.name.lower() != RR_COUNT:
         return None
-    field, response = _randomized(call, scope)
+    field, response = _randomized(call, scope, keys | _columns(where, scope))
     column = call.expressions[0]
     equal: exp.Expr = exp.EQ(this=column.copy(), expression=_wanted(call, field, response))
     counted = [exp.Count(this=_case(_both(where, equal), exp.Literal.number(1)))]
@@ -40,7 +43,7 @@ def response_count(node: exp.Expr, scope: Scope) -> tuple[exp.Expr, str] | None:
     return exp.Paren(this=exp.Mul(this=exp.Paren(this=unbiased), expression=factor)), _note(field, response)
 
 
-def _randomized(call: exp.Expr, scope: Scope) -> tuple[Field, RandomizedResponse]:
+def _randomized(call: exp.Expr, scope: Scope, choosing: frozenset[str]) -> tuple[Field, RandomizedResponse]:
     column = call.expressions[0] if call.expressions else None
     found = scope.find(column) if isinstance(column, exp.Column) else None
     field = scope.relation.field(found.name) if isinstance(found, Column) else None
@@ -52,14 +55,21 @@ def _randomized(call: exp.Expr, scope: Scope) -> tuple[Field, RandomizedResponse
             hint=f"randomised columns: {listed}" if listed else "for a column that is stored as it is, use COUNT",
             reason="randomized",
         )
-    if field.domain.values is not None and set(field.domain.values) != set(field.response.values):
+    narrowed = field.domain.values is not None and set(field.domain.values) != set(field.response.values)
+    if narrowed or field.name in choosing:
         raise refuse(
             f"the rows are chosen by the randomised answer {field.name} itself: who lied can no longer be counted",
             call,
-            hint=f"leave {field.name} out of WHERE, and write RR_COUNT({field.name}, <value>)",
+            hint=f"leave {field.name} out of WHERE, FILTER and GROUP BY, and write RR_COUNT({field.name}, <value>)",
             reason="randomized",
         )
     return field, field.response
+
+
+def _columns(where: exp.Expr | None, scope: Scope) -> frozenset[str]:
+    """The fields that a condition reads."""
+    found = [] if where is None else [scope.find(column) for column in where.find_all(exp.Column)]
+    return frozenset(each.name for each in found if isinstance(each, Column))
 
 
 def _wanted(call: exp.Expr, field: Field, response: RandomizedResponse) -> exp.Expr:

@@ -41,6 +41,7 @@ from dpsql.policy.scalars import (
     read_every,
     read_flag,
     read_name,
+    read_size,
     read_values,
     show,
     to_decimal,
@@ -335,10 +336,13 @@ def _read_pad(value: object) -> float | None:
     """A number of seconds above zero, and at most an hour."""
     if value is None:
         return None
-    seconds = float(to_decimal(value))  # type: ignore[arg-type]
+    seconds = float(to_decimal(value))
     if not 0 < seconds <= 3600:
         raise ValueError(f"pad = {value} is no number of seconds between 0 and 3600")
     return seconds
+
+
+Size = Annotated[int | None, BeforeValidator(read_size)]
 
 
 class Limits(_Model):
@@ -349,6 +353,8 @@ class Limits(_Model):
     max_public_keys: Count = 100_000
     seconds: Annotated[int | None, BeforeValidator(_read_seconds)] = None
     pad: Annotated[float | None, BeforeValidator(_read_pad)] = None
+    memory: Size = None
+    spill: Size = None
 
 
 class Defaults(_Model):

@@ -99,6 +99,24 @@ def read_duration(value: object) -> timedelta | None:
     return timedelta(hours=count * _HOURS[unit])
 
 
+_BYTES = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def read_size(value: object) -> int | None:
+    """An amount of memory or disk in bytes: `512MB`, `2GB`, `1TB`."""
+    if value is None:
+        return None
+    text = str(value).replace(" ", "").upper() if isinstance(value, str) else ""
+    count, unit = text[:-2], text[-2:]
+    known = unit in _BYTES and count.isascii() and count.isdigit() and len(count) < 7
+    size = int(count) * _BYTES[unit] if known else value
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise wrong(f"{show(value)} is not an amount of memory", "write 512MB, 2GB or 1TB")
+    if not 64 * 10**6 <= size <= 10**15:
+        raise wrong(f"must be at least 64MB and at most 1000TB, not {show(value)}", "write 512MB, 2GB or 1TB")
+    return size
+
+
 def read_name(value: object) -> str:
     """The name of a dataset, table or column."""
     if not isinstance(value, str):

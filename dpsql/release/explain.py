@@ -162,7 +162,7 @@ class Explanation:
         `n` is the number of rows that an average stands on (its mean in the middle of the bounds); without it an
         average has None, as has any other expression above the aggregate, whose error depends on the answer.
         """
-        if not 0 < confidence < 1 or (n is not None and not n > 0):
+        if not 0 < confidence < 1 or (n is not None and not 0 < n <= 2**40):
             raise InterfaceError(f"no expected error: confidence {confidence}, n {n}", hint="write (0.95, n=1000)")
         made = {priced.bounded.release.name: priced for priced in self._bill.releases}
         direct = {output.name: output.direct for output in self._plan.outputs if output.noisy}

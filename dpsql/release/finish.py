@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsql.engines.base import PublicRows
-from dpsql.errors import ParseError
+from dpsql.errors import InterfaceError, ParseError
 from dpsql.expressions.types import sql_type
 from dpsql.plan.choosing import chooses, chosen_type
 from dpsql.plan.plan import Bar, Plan, Release
 from dpsql.plan.relation import Aggregate
+from dpsql.release.short_texts import MACROS, TOO_LONG, with_short_texts
 
 SEALED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
@@ -27,11 +28,17 @@ SEALED: dict[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
     "threads": "1",
-    "memory_limit": "2GB",
     "temp_directory": "",
-    "max_execution_time": "60000",
 }
+MEMORY, SECONDS, VALUES = 2 * 10**9, 60, 10**7
+"""The most that finishing one query may take: bytes, seconds, values in the answer.
 
+**Theorem.** Whether finishing meets a limit tells nothing about private data beyond what was released.
+**Proof.** The sealed database holds released and public tables only, and the limits come from the policy, so what
+happens here (time and memory too) is a function of those, of the query and of the machine: post-processing. It comes
+after the charge, which is kept; the release is stored, and the next query over it is a replay.
+**Checked by** `tests/privacy/test_sealed.py` and `tests/privacy/test_finishing_limits.py`.
+"""
 
 _NUMBERS = frozenset({
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
@@ -51,24 +58,31 @@ class Table:
 class Finisher:
     """One sealed database per session; each query has its own temporary tables."""
 
-    def __init__(self, read_public: Callable[[str], PublicRows]) -> None:
+    def __init__(
+        self, read_public: Callable[[str], PublicRows], memory: int | None = None, seconds: float | None = None
+    ) -> None:
         self._read_public = read_public
         self._connection = duckdb.connect(":memory:", config=SEALED)
-        self._connection.execute("SET TimeZone = 'UTC'")
-        self._connection.execute("SET lock_configuration = true")
+        for macro in MACROS:
+            self._connection.execute(macro)
+        limits = {
+            "TimeZone": "UTC",
+            "memory_limit": f"{min(memory or MEMORY, MEMORY)}B",
+            "max_execution_time": round(min(seconds or SECONDS, SECONDS) * 1000),
+            "lock_configuration": True,
+        }
+        for name, value in limits.items():
+            self._connection.execute(f"SET GLOBAL {name} = '{value}'")
         self._loaded: set[str] = set()
-        self._lock = threading.RLock()
+        self._lock, self._closed = threading.RLock(), False
 
     def check(self, plan: Plan) -> tuple[str, ...]:
         """The column types of the answer. Whatever DuckDB would refuse is refused here, before anything is charged."""
         with self._tables(plan, {}) as cursor:
-            try:
-                described = cursor.execute(f"DESCRIBE {finishing_sql(plan)}").fetchall()
-                for release in plan.releases:
-                    for bar in release.bars:
-                        _check_bar(cursor, release, bar)
-            except duckdb.Error as problem:
-                raise _explained(problem) from None
+            described = cursor.execute(f"DESCRIBE {with_short_texts(plan.finishing)}").fetchall()
+            for release in plan.releases:
+                for bar in release.bars:
+                    _check_bar(cursor, release, bar)
         for name, type_, *_ in described:
             if "WITH TIME ZONE" in type_:
                 raise ParseError(
@@ -81,33 +95,27 @@ class Finisher:
     ) -> Table:
         """The answer, or that of another query over the same tables."""
         with self._tables(plan, columns) as cursor:
-            try:
-                done = cursor.execute(finishing_sql(plan) if query is None else query.sql("duckdb"))
-                names = tuple(d[0] for d in done.description or ())
-                types = tuple(str(d[1]) for d in done.description or ())
-                return Table(names, types, done.fetchall())
-            except duckdb.Error as problem:
-                raise _explained(problem) from None
+            done = cursor.execute(with_short_texts(plan.finishing if query is None else query))
+            names = tuple(d[0] for d in done.description or ())
+            types = tuple(str(d[1]) for d in done.description or ())
+            return Table(names, types, _rows(done, len(names)))
 
     def numbers(
         self, plan: Plan, release: str, columns: Mapping[str, Sequence[Any]], expressions: Sequence[exp.Expr]
     ) -> list[NDArray[np.float64]]:
         """Expressions over each row of one released table, in its order; NaN for NULL and for what is no number."""
         with self._tables(plan, {release: columns}) as cursor:
-            try:
-                kinds = cursor.execute(f"DESCRIBE {_over_rows(release, expressions)}").fetchall()
-                listed = [e if is_number(kind[1]) else exp.null() for e, kind in zip(expressions, kinds, strict=True)]
-                done = cursor.execute(f"{_over_rows(release, listed, 'DOUBLE')} ORDER BY _row").fetchnumpy()
-                return [np.asarray(np.ma.filled(done[f"_e{i}"], np.nan), np.float64) for i in range(len(listed))]
-            except duckdb.Error as problem:
-                raise _explained(problem) from None
+            kinds = cursor.execute(f"DESCRIBE {_over_rows(release, expressions)}").fetchall()
+            listed = [e if is_number(kind[1]) else exp.null() for e, kind in zip(expressions, kinds, strict=True)]
+            done = cursor.execute(f"{_over_rows(release, listed, 'DOUBLE')} ORDER BY _row").fetchnumpy()
+            return [np.asarray(np.ma.filled(done[f"_e{i}"], np.nan), np.float64) for i in range(len(listed))]
 
     def run_each(
         self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]], query: exp.Query, times: int
     ) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of `query` over each of `times` equal slices of the tables, one after the other."""
         with self._tables(plan, columns) as cursor:
-            text = query.sql("duckdb")
+            text = with_short_texts(query)
             for release in plan.releases:
                 size = len(columns[release.name]["_row"]) // times
                 cursor.execute(f"ALTER TABLE {release.name} RENAME TO {release.name}_all")
@@ -119,8 +127,6 @@ class Finisher:
                 for draw in range(times):
                     cursor.execute(f"SET VARIABLE draw = {draw}")
                     yield cursor.execute(text).fetchall()
-            except duckdb.Error as problem:
-                raise _explained(problem) from None
             finally:
                 for release in plan.releases:
                     cursor.execute(f"DROP VIEW IF EXISTS {release.name}")
@@ -137,7 +143,7 @@ class Finisher:
     def _tables(
         self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]]
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        with self._lock, self._connection.cursor() as cursor:
+        with self._lock, self._still_open(), _explained(), self._connection.cursor() as cursor:
             self._load(plan.public)
             try:
                 for release in plan.releases:
@@ -162,9 +168,18 @@ class Finisher:
                 self._connection.unregister("_public")
                 self._loaded.add(table)
 
+    @contextmanager
+    def _still_open(self) -> Iterator[None]:
+        """An answer may outlive its connection, and its error bars be asked for after that."""
+        if self._closed:
+            raise InterfaceError("the connection of this answer is closed", hint="ask the query again: it is replayed")
+        yield
+
     def close(self) -> None:
         """Forget everything."""
-        self._connection.close()
+        with self._lock:
+            self._closed = True
+            self._connection.close()
 
 
 def _as_stored(value: str, type_: str) -> str:
@@ -198,17 +213,43 @@ def is_number(type_: str) -> bool:
 
 
 def _over_rows(release: str, expressions: Sequence[exp.Expr], type_: str | None = None) -> str:
-    texts = [e.sql("duckdb") for e in expressions]
+    texts = [with_short_texts(e) for e in expressions]
     listed = [f"{text if type_ is None else f'CAST({text} AS {type_})'} AS _e{i}" for i, text in enumerate(texts)]
     return f"SELECT {', '.join(listed)} FROM {release}"
 
 
-def _explained(problem: duckdb.Error) -> ParseError:
+@contextmanager
+def _explained() -> Iterator[None]:
     """DuckDB's own words are safe here: the sealed database holds only released and public values."""
-    text = str(problem).split("\n")[0]
+    try:
+        yield
+    except duckdb.Error as problem:
+        text = str(problem).split("\n")[0]
+        if isinstance(problem, duckdb.InterruptException | duckdb.OutOfMemoryException) or TOO_LONG in text:
+            raise _too_much() from None
+        raise ParseError(f"above the aggregate: {text}", hint=f"correct the expression; {KEPT}") from None
+    except MemoryError:
+        raise _too_much() from None
+
+
+def _too_much() -> ParseError:
     return ParseError(
-        f"above the aggregate: {text}", hint="correct the expression; what was released is kept and replayed"
+        "above the aggregate the query takes more time or memory than there is for it",
+        hint=f"ask for fewer rows, joins or shorter texts; {KEPT}",
     )
+
+
+KEPT = "what was released is kept and replayed"
+
+
+def _rows(done: duckdb.DuckDBPyConnection, width: int) -> list[tuple[Any, ...]]:
+    """All rows, unless they are too many to hold."""
+    rows: list[tuple[Any, ...]] = []
+    while part := done.fetchmany(10_000):
+        rows += part
+        if len(rows) * max(1, width) > VALUES:
+            raise _too_much()
+    return rows
 
 
 def _create(cursor: duckdb.DuckDBPyConnection, release: Release, columns: Mapping[str, Sequence[Any]] | None) -> None:

@@ -1,12 +1,12 @@
 """Where exact integers end: noise is added here, and what leaves is a released table.
 
 **Theorem.** The released table is a function of (exact + noise) alone: for public keys one noisy integer per key and
-statistic; for private keys those of the keys whose noisy weight reaches the threshold, with fresh noise for every value
-shown; of one cell per key and choice, which the exponential mechanism has chosen; and of one noisy integer per key and
-node of a tree.
-**Proof.** The only uses of `exact` below are `exact + sample` (each sample is used once, for one release), the comparison of such a sum with the threshold, and
-scores, which only the mechanism reads; keys come from the query and the policy, or have passed the threshold; their
-order is that of the keys.
+statistic; for private keys those of the keys whose noisy weight reaches the threshold, with fresh noise for every
+value shown; of one cell per key and choice, which the exponential mechanism has chosen; and of one noisy integer per
+key and node of a tree.
+**Proof.** The only uses of `exact` below are `exact + sample` (each sample is used once, for one release), the
+comparison of such a sum with the threshold, and scores, which only the mechanism reads; keys come from the query and
+the policy, or have passed the threshold; their order is that of the keys.
 **Checked by** `tests/unit/release/test_noise.py`, and a test that names every module that may import `Exact`.
 """
 
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Chosen, Noised, Priced
 from dpsql.engines.base import Exact
+from dpsql.errors import InternalError
 from dpsql.expressions.expression import Value
 from dpsql.mechanisms import DiscreteLaplace
 from dpsql.sensitivity.bound import MAX_RELEASED
@@ -68,6 +69,12 @@ class Drawn:
     statistics: tuple[NDArray[np.int64], ...]
     trees: tuple[NDArray[np.int64], ...]
 
+    def of(self, keys: int) -> Drawn:
+        """The noise of so many keys, and of no other number: one sample must not be spread over several of them."""
+        if any(len(each) != keys for each in (*self.statistics, *self.trees)):
+            raise InternalError("noise was drawn for another number of keys")
+        return self
+
 
 def drawn_ahead(priced: Priced) -> Drawn | None:
     """The noise of a release, before the database is asked: where all keys are public their number is.
@@ -92,7 +99,7 @@ def add_noise(priced: Priced, exact: Exact, ahead: Drawn | None = None) -> Relea
     shown = _shown(priced, exact)
     keys = tuple(exact.keys[i] for i in shown) if shown is not None else exact.keys
     places = np.arange(len(exact.keys)) if shown is None else shown
-    drawn = _draw(priced, len(places)) if ahead is None else ahead
+    drawn = _draw(priced, len(places)) if ahead is None else ahead.of(len(places))
     noisy = tuple(values[places] + each for values, each in zip(exact.values, drawn.statistics, strict=True))
     chosen = tuple(_choose(priced, exact, each, places) for each in priced.chosen)
     nodes = [

@@ -4,10 +4,10 @@
 for one version of the data, with the marks and entries of the releases that it was computed from; it is used only
 while the ledger would replay each of those, and every one is counted against the analyst's cap as in any replay. What
 is computed from equal releases by equal SQL is equal, unless the SQL reads the clock: such answers are not kept.
-**Theorem.** A plan from here is the one that would be made. **Proof.** A plan is a function of the text and what else was
-asked, of the policy, the analyst and the tables that the session opened, all of which are fixed, of the version of the
-data, which is part of the key, of bounds that were searched for, and of the clock: with the latter two none is kept,
-nor where somebody may alter the tables. Nothing of it depends on private data.
+**Theorem.** A plan from here is the one that would be made. **Proof.** A plan is a function of the text and what else
+was asked, of the policy, the analyst and the tables that the session opened, all of which are fixed, of the version
+of the data, which is part of the key, of bounds that were searched for, and of the clock: with the latter two none is
+kept, nor where somebody may alter the tables. Nothing of it depends on private data.
 **Checked by** `tests/unit/session/test_recent.py`.
 """
 

@@ -15,6 +15,7 @@ from dpsql.audit.blackbox.binomial import Counts, lower_bound, p_value, slope_of
 from dpsql.audit.blackbox.cases import QUERIES, cases
 from dpsql.audit.blackbox.observe import Changed, Observation, opened, remember_integers
 from dpsql.audit.blackbox.promise import Limit
+from dpsql.interfaces.audit_doors import dbapi
 from dpsql.mechanisms.convert import rho_for
 
 RUNS = 600
@@ -26,6 +27,12 @@ def test_half_the_noise_is_flagged_and_all_of_it_is_not(name: str, planted: bool
     with half_the_noise() if planted else nullcontext():
         made = audit(cases((name,))[0], RUNS, lambda _: None)
     assert bool(refuted(made.tests)) == planted, made.tests
+
+
+def test_an_audit_goes_through_a_door_that_only_gives_rows() -> None:
+    with half_the_noise():
+        made = audit(cases(("count, Laplace",))[0], 300, lambda _: None, dbapi)
+    assert made.tests and refuted(made.tests)
 
 
 def test_every_query_can_be_asked_of_both_neighbours() -> None:
@@ -80,9 +87,9 @@ def test_on_the_edge_of_a_promise_a_p_value_is_as_rare_as_it_says(limit: Limit, 
     wrong = dict.fromkeys((0.01, 0.05, 0.2), 0.0)
     order: dict[float, float] = {}
     for k in range(n + 1):
-        for l in range(n + 1):
-            mass = math.comb(n, k) * p**k * (1 - p) ** (n - k) * math.comb(n, l) * q**l * (1 - q) ** (n - l)
-            order[k - slope * l] = order.get(k - slope * l, 0.0) + mass
+        for m in range(n + 1):
+            mass = math.comb(n, k) * p**k * (1 - p) ** (n - k) * math.comb(n, m) * q**m * (1 - q) ** (n - m)
+            order[k - slope * m] = order.get(k - slope * m, 0.0) + mass
     for x in wrong:
         tail = 0.0
         for t in sorted(order, reverse=True):
@@ -91,18 +98,20 @@ def test_on_the_edge_of_a_promise_a_p_value_is_as_rare_as_it_says(limit: Limit, 
                 break
             wrong[x] = tail
     some = [(30, 10), (40, 12), (25, 3), (50, 20)]
-    for k, l in some:
-        exactly = sum(mass for t, mass in order.items() if t >= k - slope * l - 1e-12)
-        assert p_value(Counts(k, n, l, n), limit, slope) >= exactly * (1 - 1e-9)
+    for k, m in some:
+        exactly = sum(mass for t, mass in order.items() if t >= k - slope * m - 1e-12)
+        assert p_value(Counts(k, n, m, n), limit, q) >= exactly * (1 - 1e-9)
     assert all(wrong[x] <= x for x in wrong)
 
 
 def test_a_lower_bound_is_below_the_truth_and_near_it() -> None:
     limit = Limit("epsilon", 1.0, 0.0)
     counts = Counts(round(2000 * 0.88), 2000, round(2000 * 0.119), 2000)
-    found = lower_bound(counts, limit, slope_of(limit, 0.119), 0.001)
+    found = lower_bound(counts, limit, 0.119, 0.001)
     assert 1.6 < found < 2.0
-    assert p_value(counts, limit, slope_of(limit, 0.119)) < 1e-6
+    kept = lower_bound(Counts(1430, 2000, 552, 2000), limit, 0.27, 0.01)
+    assert 0.7 < kept < 1.0
+    assert p_value(counts, limit, 0.119) < 1e-6
 
 
 # what gives it away ---------------------------------------------------------------------------------------------------------

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from mechanical import Mutant
@@ -13,6 +15,12 @@ from modules import ROOT
 
 SUITE = ("tests/unit", "tests/golden", "tests/privacy", "tests/properties", "tests/interfaces/test_every_door.py")
 """The tests that may kill; those of the other doors and of the server go the same way through the product."""
+
+APART = 2.0
+"""Cases that take longer than this together are asked one by one."""
+
+_COMMON = {"test", "dpsql", "py", "the", "a", "i", "unit", "privacy", "propertie", "duckdb", "of", "and", "in"}
+_COMPARED = {"engine", "sql", "plan", "sensitivity", "bound"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +30,7 @@ class Chunk:
     tests: tuple[str, ...]
     seconds: float
     lines: dict[str, int]
+    size: int
 
 
 @dataclass
@@ -33,6 +42,11 @@ class Killers:
     kills: Counter[str] = field(default_factory=Counter)
     near: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
+    def drop(self, test: str) -> None:
+        """A test that fails without a mutant kills nothing."""
+        self.chunks = [replace(c, tests=tuple(t for t in c.tests if t != test)) for c in self.chunks]
+        self.chunks = [chunk for chunk in self.chunks if chunk.tests]
+
     def learn(self, mutant: Mutant, killer: str) -> None:
         self.kills[killer] += 1
         self.near[mutant.module][killer] += 1
@@ -41,7 +55,9 @@ class Killers:
     def of(self, mutant: Mutant, patience: float) -> tuple[list[str], bool]:
         """Tests that reach the mutant, the likeliest for their time first, and whether these are all of them."""
         places = [(mutant.module, range(mutant.line, mutant.end + 1))]
-        found = self._reaching(places) or self._reaching(_uses(mutant))
+        found = (
+            self._reaching(places) or self._reaching(_uses(mutant)) or self._reaching([(mutant.module, range(5_000))])
+        )
         order = sorted(found, key=lambda chunk: self._worth(mutant, chunk))
         chosen, total = [], 0.0
         for chunk in order:
@@ -59,18 +75,25 @@ class Killers:
         return [chunk for chunk in self.chunks if any(chunk.lines.get(m, 0) & mask for m, mask in masks.items())]
 
     def _worth(self, mutant: Mutant, chunk: Chunk) -> float:
-        """Its time for each kill that may be hoped for, by what it killed nearby."""
+        """Its time for each kill that may be hoped for: by what it killed nearby, by words that both names have, and
+        by how much else it runs: a test of little besides the mutant looks at it most closely.
+        """
         here, around = self.near[f"{mutant.module}::{mutant.function}"], self.near[mutant.module]
-        hope = (
-            0.003
-            + 0.2 * min(sum(here[t] for t in chunk.tests), 5)
-            + 0.02 * min(sum(around[t] for t in chunk.tests), 10)
-        )
+        hope = 3 ** len(_words(mutant.module) & _words(chunk.tests[0].lower())) / (100 + chunk.size)
+        hope += 0.2 * min(sum(here[t] for t in chunk.tests), 5)
+        hope += 0.01 * min(sum(around[t] for t in chunk.tests), 10)
         return (0.05 + chunk.seconds) / hope
 
     def _ordered(self, mutant: Mutant, chunk: Chunk) -> list[str]:
         around = self.near[mutant.module]
         return sorted(chunk.tests, key=lambda test: -around[test])
+
+
+@lru_cache(maxsize=10_000)
+def _words(name: str) -> frozenset[str]:
+    """The words of a path, without those that all have; golden tests compare everything, so they have all packages."""
+    found = {word.rstrip("s") for word in re.findall(r"[a-z]+", name)} - _COMMON
+    return frozenset(found | _COMPARED if "golden" in found else found)
 
 
 def _uses(mutant: Mutant) -> list[tuple[str, list[int]]]:
@@ -105,8 +128,11 @@ def from_record(recorded: Sequence[dict[str, Any]]) -> Killers:
     prefix, chunks, seconds = f"{ROOT}/", [], {}
     for each in recorded:
         lines = {name.removeprefix(prefix): _mask(found) for name, found in each["lines"].items()}
-        chunks.append(Chunk(tuple(each["passed"]), each["seconds"], lines))
-        seconds |= {test: each["seconds"] / len(each["passed"]) for test in each["passed"]}
+        tests, spent = each["passed"], each["seconds"]
+        apart = [[test] for test in tests] if spent > APART else [tests]
+        size = sum(map(int.bit_count, lines.values()))
+        chunks += [Chunk(tuple(part), spent / len(apart), lines, size) for part in apart if part]
+        seconds |= {test: spent / len(tests) for test in tests}
     return Killers(seconds, chunks)
 
 

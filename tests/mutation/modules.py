@@ -13,7 +13,7 @@ _BUDGET = (
 )
 _PLAN = "ownership relate relate_joins relate_sets relate_windows membership join window set_operations sets canonical_joins"
 _RELEASE = "noise replay recent make choosing tree"
-_SINGLE = ("session.py", "policy/check.py", "policy/owners.py")
+_SINGLE = ("session.py", "policy/check.py")
 _TEXT_ONLY = {"dpsql/bounds/describe.py"}
 """What it makes is shown to people and decides nothing."""
 

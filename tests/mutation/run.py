@@ -38,6 +38,7 @@ class Trial:
         self.killers, self.results, self.patience, self.jobs, self.until = killers, results, patience, jobs, until
         self._lock, self._began, self._done = threading.Lock(), time.monotonic(), 0
         self._modules: dict[str, Module] = {}
+        self.sound: dict[str, bool] = {}
 
     def run(self, chosen: list[Mutant | Bug]) -> None:
         with ExitStack() as stack:
@@ -61,12 +62,22 @@ class Trial:
         else:
             mutant, source, more = each, "", ()
         verdict = self._ask(warm, mutant, source)
+        while verdict["verdict"] == "killed" and not self._sound(warm, verdict["killer"]):
+            self.killers.drop(verdict["killer"])
+            verdict = self._ask(warm, mutant, source)
         if verdict["verdict"] == "killed" or (verdict["verdict"] == "survived" and not more):
             return verdict
         if not source:
             with self._lock:
                 source = self._module(mutant.module).mutated(mutant)
         return self._ask(cold, mutant, source, more)
+
+    def _sound(self, worker: Worker, test: str) -> bool:
+        """Does the test pass without a mutant? Asked once of each that kills."""
+        if test not in self.sound and test in self.killers.seconds:
+            job = {"id": "", "module": "", "tests": [test], "seconds": {test: self.killers.seconds[test]}}
+            self.sound[test] = worker.ask(job)["verdict"] == "survived"
+        return self.sound.get(test, True)
 
     def _files(self) -> list[str]:
         return list(dict.fromkeys(name.split("::")[0] for name in self.killers.seconds))

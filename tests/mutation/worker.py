@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,11 @@ QUIET = [
 RECORDED = 3
 """Seconds of processor time after which the recording of a test is stopped."""
 
-SLOW = 30.0
+SLOW = 15.0
 """What such a test is taken to need."""
+
+STUCK = 120.0
+"""Seconds after which a test that cannot be stopped is given up."""
 
 Job = dict[str, Any]
 
@@ -197,17 +201,17 @@ def _serve_warm(line: Line, items: dict[str, pytest.Item], alive: Alive) -> None
         if job.get("record"):
             line.say(_recorded([items[name] for name in job["tests"]]))
             continue
-        if job["module"] not in modules:
-            modules[job["module"]] = Module(job["module"])
-        run = partial(_run_warm, job, modules[job["module"]], alive, items)
+        name = job["module"]
+        if name and name not in modules:
+            modules[name] = Module(name)
+        run = partial(_run_warm, job, modules.get(name), alive, items)
         line.say({"id": job["id"]} | in_child(run, limits(job)))
 
 
-def _run_warm(job: Job, module: Module, alive: Alive, items: dict[str, pytest.Item], told: Told) -> None:
-    path = str(ROOT / module.name)
-    pairs = changed_functions(module.code(module.source), module.code(job["source"] or module.planted(job["id"])))
-    if pairs is None or not alive.plant(path, pairs):
-        told("broken", "runs at import" if pairs is None else "not in this process")
+def _run_warm(job: Job, module: Module | None, alive: Alive, items: dict[str, pytest.Item], told: Told) -> None:
+    """Plant the mutant, unless there is none, and run the tests up to the first that fails."""
+    if module is not None and (problem := _planted(job, module, alive)):
+        told("broken", problem)
         return
     chosen = [items[name] for name in job["tests"] if name in items]
     for item, following in zip(chosen, [*chosen[1:], None], strict=True):
@@ -215,6 +219,14 @@ def _run_warm(job: Job, module: Module, alive: Alive, items: dict[str, pytest.It
         if failed := _failure(item, following):
             told("killed", item.nodeid, failed)
             return
+
+
+def _planted(job: Job, module: Module, alive: Alive) -> str | None:
+    """Nothing, or why the mutant cannot be put into living functions."""
+    pairs = changed_functions(module.code(module.source), module.code(job["source"] or module.planted(job["id"])))
+    if pairs is None:
+        return "runs at import"
+    return None if alive.plant(str(ROOT / module.name), pairs) else "not in this process"
 
 
 def _failure(item: pytest.Item, following: pytest.Item | None) -> str | None:
@@ -234,7 +246,9 @@ def _recorded(items: list[pytest.Item]) -> Job:
         _record(items, writes)
     os.close(writes)
     with os.fdopen(reads, "rb") as pipe:
-        said = pipe.read()
+        said = pipe.read() if select.select([pipe], [], [], STUCK)[0] else b""
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return json.loads(said) if said else {"seconds": SLOW, "passed": [], "lines": {}}
 
@@ -261,6 +275,8 @@ def _record(items: list[pytest.Item], writes: int) -> None:
                 if _failure(item, following) is None:
                     passed.append(item.nodeid)
         except (KeyboardInterrupt, pytest.exit.Exception):
+            pass
+        if stopped:
             passed = [item.nodeid for item in items]
         signal.setitimer(signal.ITIMER_PROF, 0)
         watching.stop()

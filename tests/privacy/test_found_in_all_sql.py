@@ -60,7 +60,7 @@ def test_a_released_key_that_is_read_with_less_precision_is_no_key(visits: dpsql
 
 @pytest.mark.parametrize("ends", ["-1e308, 1e308", "0, 1e400", "-1e308, 5, 20"])
 def test_a_bar_whose_width_overflows_on_some_rows_is_refused(visits: dpsql.Connection, ends: str) -> None:
-    with pytest.raises(dpsql.Error, match="1e15"):
+    with pytest.raises(dpsql.Error, match=r"1e15|beyond the largest number"):
         visits.explain(f"SELECT count(*) FROM visits WHERE bar(x, {ends}) = 'x'")
     assert visits.explain("SELECT count(*) FROM visits WHERE bar(x, -1e15, 1e15, 100) = 'x'").releases
 

@@ -13,12 +13,14 @@ import duckdb
 import pytest
 from property_world import KINDS, SIZES, Database, Row, make_policy, opened, tame_world, world_of
 
+from dpsql.audit.grammar.expressions import Expressions
 from dpsql.audit.grammar.query import Query
 from dpsql.audit.grammar.relations import Source
 from dpsql.audit.grammar.scope import Scope, tables_of
 from dpsql.audit.grammar.writer import Writer
 from dpsql.budget.allocate import Priced
 from dpsql.errors import Error
+from dpsql.expressions.types import Type
 from dpsql.release.noise import Released, public_table
 from dpsql.release.tabulate import tabulate
 from dpsql.session import Prepared
@@ -58,23 +60,35 @@ def test_random_queries_equal_duckdb(chunk: int) -> None:
             assert not found, f"{query}\n" + "\n".join(found)
 
 
+class Few(Expressions):
+    """Without the table of functions (tests/properties/test_functions.py): some give NaN, which DuckDB counts."""
+
+    def function(self, scope: Scope) -> tuple[str, Type | None]:
+        return f"coalesce({self.rng.choice(scope.names)})", None
+
+
 class Plain(Writer):
     """Counts, sums and means over one table, with nothing above them."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__(rng, tables_of(world_of({})))
+        self.words = self.relations.words = Few(rng)
         made = self.relations
         self.sources: list[Callable[[], Source | None]] = [made.plain, made.with_cte, made.derived, made.per_unit]
 
     def aggregates(self, scope: Scope) -> list[str]:
-        return [self.aggregate(scope) for _ in range(self.rng.choice((1, 2, 3)))]
+        drawn = [self.aggregate(scope) for _ in range(self.rng.choice((1, 2, 3)))]
+        return drawn if not any(each.startswith("bool_") for each in drawn) else self.aggregates(scope)
 
     def _above(self, keys: list[str]) -> str:
         return ""
 
 
 def _accepted(database: Database, rng: random.Random) -> Iterator[tuple[Query, Prepared]]:
-    """Queries that both take, and whose groups do not hang on the last bit of a computed double."""
+    """Queries that both take, and whose groups do not hang on the last bit of a computed double.
+
+    Nor on small totals of what may be as large as 1e200: the sums of a unit lie on one grid.
+    """
     made, writer = 0, Plain(rng)
     while made < QUERIES:
         query = writer.query(rng.choice(writer.sources)())
@@ -83,7 +97,8 @@ def _accepted(database: Database, rng: random.Random) -> Iterator[tuple[Query, P
             database.raw.execute(query.sql)
         except (Error, duckdb.Error):
             continue
-        if "DOUBLE" not in prepared.types[: query.keys]:
+        coarse = "wide" in query.sql and "total" in query.sql
+        if "DOUBLE" not in prepared.types[: query.keys] and not coarse:
             made += 1
             yield query, prepared
 

@@ -110,12 +110,14 @@ def inside(folder: Path, limits: Limits | None = None, policy: str = POLICY) -> 
 
 @dataclass
 class Gate:
-    """Where a query waits: `arrived` is set when it is there, and it goes on when `leave` is."""
+    """Where queries wait: `arrived` is set when one is there, `many` counts them, and they go on when `leave` is set."""
 
+    many: int = 0
     arrived: threading.Event = field(default_factory=threading.Event)
     leave: threading.Event = field(default_factory=threading.Event)
 
     def wait(self) -> None:
+        self.many += 1
         self.arrived.set()
         assert self.leave.wait(30)
 
@@ -137,6 +139,24 @@ def held(monkeypatch: pytest.MonkeyPatch, word: str, *, charged: bool) -> Iterat
 
     with monkeypatch.context() as patch:
         patch.setattr(Connection, "query", waiting)
+        try:
+            yield gate
+        finally:
+            gate.leave.set()
+
+
+@contextmanager
+def held_at_the_charge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    """Queries that are charged wait before the engine is asked: nothing is stored for a replay yet."""
+    gate, reserve = Gate(), Connection._reserve
+
+    def waiting(self: Connection, *args: Any) -> Any:
+        made = reserve(self, *args)
+        gate.wait()
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "_reserve", waiting)
         try:
             yield gate
         finally:

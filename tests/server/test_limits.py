@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import pytest
 from conftest import PASSWORD
-from inside import Inside, held, inside, until
+from inside import Inside, held, held_at_the_charge, inside, until
 from raw import SYNC, Raw, bind, execute, faults, frame, kinds, parse, query
 
+from dpsql.interfaces.server.desk import MOST_PER_ACCOUNT
 from dpsql.interfaces.server.limits import Limits
 
 SMALL = Limits(texts=20_000, answers=800_000, write=1, failures=0.05)
@@ -147,12 +148,12 @@ def test_a_cancel_between_charge_and_send_sends_nothing_and_keeps_the_charge(
 
 def test_what_is_cancelled_before_its_turn_is_never_begun(small: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     """One account may keep some of the threads busy; its next query waits, and a cancelled one charges nothing."""
-    crowd, last, bob = [client(small) for _ in range(4)], client(small), client(small, "bob")
+    crowd, last, bob = [client(small) for _ in range(MOST_PER_ACCOUNT)], client(small), client(small, "bob")
     before = small.spent()
     with held(monkeypatch, "age > 99", charged=False) as gate:
-        for one in crowd:
-            one.send(query("SELECT count(*) FROM people WHERE age > 99"))
-        assert gate.arrived.wait(30)
+        for number, one in enumerate(crowd):
+            one.send(query(f"SELECT count(*) + {number} FROM people WHERE age > 99"))
+        assert until(lambda: gate.many == MOST_PER_ACCOUNT)
         last.send(query("SELECT count(*) FROM people WHERE age > 77"))
         assert kinds(bob.ask(query("SELECT count(*) FROM numbers"))).endswith("CZ")
         _cancel(small, last.key)
@@ -172,12 +173,13 @@ def test_two_tabs_that_ask_at_once_are_charged_once(small: Inside, monkeypatch: 
     for number, cancelled in ((51, False), (52, True)):
         one, two, before = client(small), client(small), small.spent()
         sql = f"SELECT kind, count(*) FROM people WHERE age > {number} GROUP BY kind"
-        with held(monkeypatch, f"age > {number}", charged=True) as gate:
+        with held_at_the_charge(monkeypatch) as gate:
             one.send(query(sql))
             assert gate.arrived.wait(30)
             two.send(query(sql))
             if cancelled:
                 _cancel(small, one.key)
+            assert not until(lambda: gate.many > 1, 0.5)
             gate.leave.set()
             seen = [each.until_ready() for each in (one, two)]
         assert any(b"replayed: free" in body for _, body in seen[1])
@@ -196,9 +198,9 @@ def test_another_account_is_served_while_one_keeps_its_threads_busy(
 ) -> None:
     crowd, bob = [client(small) for _ in range(12)], client(small, "bob")
     with held(monkeypatch, "age > 98", charged=False) as gate:
-        for one in crowd:
-            one.send(query("SELECT count(*) FROM people WHERE age > 98"))
-        assert gate.arrived.wait(30)
+        for number, one in enumerate(crowd):
+            one.send(query(f"SELECT count(*) + {number} FROM people WHERE age > 98"))
+        assert until(lambda: gate.many == MOST_PER_ACCOUNT)
         assert kinds(bob.ask(query("SELECT count(*) FROM people WHERE age > 12"))).endswith("CZ")
     for one in (*crowd, bob):
         one.close()

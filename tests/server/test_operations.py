@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -20,6 +23,7 @@ import dpsql
 from dpsql.interfaces.server.login import pepper_of
 from dpsql.interfaces.server.scram import Verifier, nobody
 from dpsql.interfaces.server.users import User, add_user, remove_user
+from dpsql.interfaces.server.views import View, Views
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +75,28 @@ def test_reload_while_a_query_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         seen = ana.until_ready()
         assert faults(seen) == ["57P01"] and b"changed or removed" in seen[0][1]
         assert faults(Raw(server).login()) == ["28P01"]  # type: ignore[arg-type]
+
+
+def test_who_was_removed_while_logging_in_is_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The password was right, but the reload comes before the server has noted whose connection it is."""
+    arrived, leave, of = threading.Event(), threading.Event(), Views.of
+
+    async def late(self: Views, user: User) -> View:
+        view = await of(self, user)
+        arrived.set()
+        assert await asyncio.to_thread(leave.wait, 30)
+        return view
+
+    with inside(tmp_path) as server, ThreadPoolExecutor(1) as thread, monkeypatch.context() as patch:
+        patch.setattr(Views, "of", late)
+        seen = thread.submit(lambda: Raw(server).login("bob"))  # type: ignore[arg-type]
+        try:
+            assert arrived.wait(30)
+            remove_user(server.place.users, "bob")
+            server.reload()
+        finally:
+            leave.set()
+        assert faults(seen.result(30)) == ["57P01"]
 
 
 def test_another_datasets_policy_is_not_taken_in(running: Inside) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from conftest import Served
+from conftest import PASSWORD, Served
 from raw import SYNC, Raw, bind, describe, execute, faults, frame, kinds, parse, query, startup
 
 COUNT = "SELECT category, count(*) AS n FROM orders GROUP BY category"
@@ -68,6 +68,23 @@ def test_the_position_of_an_error_counts_from_the_beginning_of_the_message(raw: 
     seen = raw.ask(query("SELECT 1; SELECT sum(nope) FROM orders"))
     [error] = [body for kind, body in seen if kind == b"E"]
     assert b"\0P22\0" in error
+
+
+def test_a_statement_is_described_as_it_is_executed_whoever_used_the_connection_before(
+    raw: Raw, served: Served
+) -> None:
+    """The Python door speaks DuckDB's dialect and sets its own price on a connection that clients of one account share."""
+    import dpsql
+
+    sql = "SELECT DATE '2024-01-31' - DATE '2024-01-01' AS d, 7 / 2 AS q, count(*) AS n FROM stores"
+    described = []
+    for _ in range(2):
+        seen = raw.ask(parse(sql), describe("S"), SYNC)
+        described.append(dict(seen)[b"T"])
+        with dpsql.connect(f"dpsql://ana@127.0.0.1:{served.port}/shop", password=PASSWORD) as far:
+            far.settle("SET dpsql.mechanism = 'laplace'")
+            far.query("SELECT count(*) FROM stores")
+    assert described[0] == described[1] == dict(raw.ask(query(sql)))[b"T"]
 
 
 def test_an_error_skips_to_the_next_sync(raw: Raw) -> None:

@@ -115,6 +115,21 @@ def test_an_explanation_is_the_same_object(
     assert near.budget() == before
 
 
+def test_words_of_a_call_that_make_no_sense_are_refused_in_words(far: RemoteConnection, near: dpsql.Connection) -> None:
+    before, told = far.budget(), far.explain("SELECT avg(age) FROM customers")
+    for n in (1e300, -1, float("nan")):
+        for explained in (told, near.explain("SELECT avg(age) FROM customers")):
+            with pytest.raises(dpsql.InterfaceError, match="no expected error"):
+                explained.expected_error(0.95, n=n)
+    for text in ('{"decimal": "1e999999999"}', '{"decimal": "1e-999999999"}', '{"decimal": "sNaN"}', "[]", '"x"'):
+        for word in ("epsilon", "accuracy", "parameters"):
+            sql = "SELECT count(*) FROM customers WHERE age > ?"
+            with pytest.raises(dpsql.Error) as refused:
+                far._line.ask(f'SELECT dpsql.query(\'{{"sql": "{sql}", "{word}": {text}}}\')')
+            assert "unexpectedly" not in str(refused.value), (word, text)
+    assert far.budget() == before
+
+
 def test_a_refusal_is_the_same_error_with_its_caret(far: RemoteConnection, near: dpsql.Connection) -> None:
     for sql in (
         "SELECT avg(tip)\nFROM orders",

@@ -7,7 +7,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,20 @@ class Traffic:
     """What the page has asked of Superset's interface, and has no answer to yet."""
 
     def __init__(self, page: Page) -> None:
-        self._page, self._open = page, 0
-        for event, change in (("request", 1), ("requestfinished", -1), ("requestfailed", -1)):
-            page.on(event, partial(self._count, change))
+        self._page, self._open = page, set[Request]()
+        page.on("request", self._begin)
+        for end in ("requestfinished", "requestfailed"):
+            page.on(end, self._end)
 
-    def _count(self, change: int, request: Request) -> None:
-        self._open += change if "/api/" in request.url else 0
+    def _begin(self, request: Request) -> None:
+        """A new page forgets what the old one asked: nobody reports that as finished."""
+        if request.is_navigation_request():
+            self._open.clear()
+        elif "/api/" in request.url:
+            self._open.add(request)
+
+    def _end(self, request: Request) -> None:
+        self._open.discard(request)
 
     def ended(self) -> None:
         """Wait until nothing was asked for a second: the page stands still."""
@@ -45,7 +52,7 @@ class Traffic:
             quiet = 0 if self._open else quiet + 1
             if quiet == 10:
                 return
-        raise AssertionError(f"{self._page.url} does not come to rest")
+        raise AssertionError(f"{self._page.url} waits for {[request.url for request in self._open]}")
 
 
 @contextmanager
@@ -56,7 +63,7 @@ def opened(address: str, profile: Path, name: str, password: str) -> Iterator[Pa
         playwright.selectors.set_test_id_attribute("data-test")
         context = playwright.chromium.launch_persistent_context(
             profile, executable_path=chromium(), headless=True, chromium_sandbox=False, args=list(WORDS),
-            viewport={"width": 1280, "height": 800}, base_url=address, reduced_motion="reduce",
+            viewport={"width": 1280, "height": 900}, base_url=address, reduced_motion="reduce",
         )  # fmt: skip
         page = context.pages[0]
         page.set_default_timeout(PATIENCE)

@@ -1,9 +1,10 @@
 """One black-box audit: ask, choose events on one half of the runs, test them on the other; and Holm over all tests.
 
 **Theorem.** If every query keeps its promise, the chance that any of them is flagged is at most `level`.
-**Proof.** Runs are independent: each draws fresh noise, replay is off. An event is chosen by the first half of the runs
-only, so on the other half its p-value is valid (`dpsql.audit.blackbox.binomial`). Holm's procedure keeps the chance of
-any false rejection among all tests, of all queries and both directions, at the level, however they depend on each other.
+**Proof.** Runs are independent: each draws fresh noise, replay is off. An event is chosen by the first half of the
+runs only, so on the other half its p-value is valid (`dpsql.audit.blackbox.binomial`). Holm's procedure keeps the
+chance of any false rejection among all tests, of all queries and both directions, at the level, however they depend
+on each other.
 **Checked by** `tests/audit/test_blackbox.py`.
 """
 
@@ -63,12 +64,12 @@ class Verdict:
     direction: str
     limit: Limit
     counts: Counts
-    slope: float
+    q: float
     p: float
 
     def lower(self, level: float) -> float:
         """The least that the query costs, in the currency of its limit, with confidence 1 − level."""
-        return lower_bound(self.counts, self.limit, self.slope, level)
+        return lower_bound(self.counts, self.limit, self.q, level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +126,8 @@ def _test(case: str, event: Event, fresh: tuple[object, object]) -> Verdict:
     likelier, other = hits if event.with_unit else hits[::-1]
     counts = Counts(int(np.sum(likelier)), len(likelier), int(np.sum(other)), len(other))
     direction = "with the unit" if event.with_unit else "without the unit"
-    p = p_value(counts, event.limit, event.slope)
-    return Verdict(case, event.name, direction, event.limit, counts, event.slope, p)
+    p = p_value(counts, event.limit, event.q)
+    return Verdict(case, event.name, direction, event.limit, counts, event.q, p)
 
 
 def refuted(tests: Sequence[Verdict], level: float = LEVEL) -> list[Verdict]:

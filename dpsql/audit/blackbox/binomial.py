@@ -1,13 +1,13 @@
 """Clopper and Pearson's exact test for two binomials: how well counts on two neighbours agree with a promise.
 
-**Theorem.** Let an event have been fixed before, and be seen k times in n runs on one neighbour and l times in m runs on
-the other, all independent. If the promise holds, P[p-value ≤ x] ≤ x for every x; so the largest value that is refuted
-at level x is, with confidence 1 − x, a lower bound on what the query really costs.
-**Proof.** Order the outcomes by T = k − λ·l, λ ≥ 0 fixed before. The p-value is the largest P[T ≥ t] over all (p, q)
-that the promise allows. T's tail grows with p and falls with q, so over a cell q in [a, b] of the boundary it is at most
-that at (most(b), a); cells are halved until the bound is within a fiftieth of a value that is attained. No normal
-approximation is used. With one sample (q known) this is Clopper and Pearson's bound; two of their intervals side by side
-would be valid as well, but need √2 times the distance.
+**Theorem.** Let an event have been fixed before, and be seen k times in n runs on one neighbour and l times in m runs
+on the other, all independent. If the promise holds, P[p-value ≤ x] ≤ x for every x; so the largest value that is
+refuted at level x is, with confidence 1 − x, a lower bound on what the query really costs.
+**Proof.** Order the outcomes by T = k − λ·l, λ ≥ 0 the slope of the limit at a q that was fixed before. The p-value
+is the largest P[T ≥ t] over all (p, q) that the promise allows. T's tail grows with p and falls with q, so over a
+cell q in [a, b] of the boundary it is at most that at (most(b), a); cells are halved until the bound is within a
+fiftieth of a value that is attained. No normal approximation is used. With one sample (q known) this is Clopper and
+Pearson's bound; two of their intervals side by side would be valid as well, but need √2 times the distance.
 **Checked by** `tests/audit/test_blackbox.py` (coverage on the boundary of a promise, and power).
 """
 
@@ -37,8 +37,9 @@ class Counts:
     others: int
 
 
-def p_value(counts: Counts, limit: Limit, slope: float) -> float:
+def p_value(counts: Counts, limit: Limit, q: float) -> float:
     """The largest probability, under the promise, of counts that speak against it at least as much as these."""
+    slope = slope_of(limit, q)
     t = counts.hits - slope * counts.misses
     angles = np.linspace(0, np.pi / 2, CELLS + 1)
     cells = np.stack([angles[:-1], angles[1:]])
@@ -59,12 +60,12 @@ def p_value(counts: Counts, limit: Limit, slope: float) -> float:
     return min(1.0, _TIGHT * attained)
 
 
-def lower_bound(counts: Counts, limit: Limit, slope: float, level: float) -> float:
+def lower_bound(counts: Counts, limit: Limit, q: float, level: float) -> float:
     """The largest value of the promise that the counts refute at this level; zero if they refute none."""
     low, high = 0.0, _TOP[limit.kind]
     for _ in range(_BISECTIONS):
         middle = (low * high) ** 0.5 if low > 0 else high / 8
-        refuted = p_value(counts, limit.at(middle), slope) <= level
+        refuted = p_value(counts, limit.at(middle), q) <= level
         low, high = (middle, high) if refuted else (low, middle)
     return low
 
@@ -94,4 +95,4 @@ def _masses(n: int, p: Floats) -> NDArray[np.float64]:
     with np.errstate(divide="ignore", invalid="ignore"):
         hit = np.where(k == 0, 0.0, k * np.log(p)[:, None])
         miss = np.where(k == n, 0.0, (n - k) * np.log1p(-p)[:, None])
-    return np.exp(ways + hit + miss)
+    return np.asarray(np.exp(ways + hit + miss), np.float64)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.audit.blackbox.binomial import slope_of
 from dpsql.audit.blackbox.features import Table
 from dpsql.audit.blackbox.promise import Limit
 
@@ -27,13 +26,16 @@ _GRID = np.sin(np.linspace(0, np.pi / 2, 400)) ** 2
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that an answer shows or does not; on which side it should be likelier, against which promise."""
+    """Something that an answer shows or does not; on which side it should be likelier, against which promise.
+
+    `q` is about how likely it is on the other side.
+    """
 
     name: str
     happened: Callable[[Table], Hits]
     with_unit: bool
     limit: Limit
-    slope: float
+    q: float
 
 
 def choose(
@@ -50,7 +52,7 @@ def choose(
                 score = _score(float(p), float(q), curve, len(next(iter(pick[0].numbers.values()))))
                 if with_unit not in best or score > best[with_unit][0]:
                     q_smooth = min(max(float(q), 0.002), 0.998)
-                    best[with_unit] = (score, Event(name, happened, with_unit, limit, slope_of(limit, q_smooth)))
+                    best[with_unit] = (score, Event(name, happened, with_unit, limit, q_smooth))
     return (best[True][1] if True in best else None), (best[False][1] if False in best else None)
 
 

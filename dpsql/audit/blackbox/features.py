@@ -1,4 +1,4 @@
-"""Answers as features: numbers, and words. Values, keys, order, NULLs, the number of rows and errors all become some."""
+"""Answers as features, numbers and words: values, keys, order, NULLs, the number of rows and errors all become some."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any
 from dpsql.audit.database import load
 from dpsql.audit.settings import Ask
 from dpsql.audit.world import World
-from dpsql.errors import Error
+from dpsql.errors import Error, InternalError
 from dpsql.session import Connection, connect
 
 RECHECKED = 500
@@ -32,7 +32,7 @@ class Observation:
 Observe = Callable[[str], Observation]
 
 
-class Changed(AssertionError):
+class Changed(InternalError):
     """The engine gave other integers for the same question: the noise is not all that is random."""
 
 

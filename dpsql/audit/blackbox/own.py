@@ -28,7 +28,7 @@ def _questions(world: World) -> Iterator[str]:
     for name in private:
         yield f"SELECT count(*) AS n FROM {quote(name)}"
     for name in private:
-        for column, declared in world.policy.tables[name].columns.items():
+        for column, declared in (world.policy.tables[name].columns or {}).items():
             if declared.values is not None:
                 yield f"SELECT {quote(column)}, count(*) AS n FROM {quote(name)} GROUP BY {quote(column)}"
             elif declared.min is not None and declared.max is not None:

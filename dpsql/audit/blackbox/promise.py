@@ -2,13 +2,13 @@
 
 **Theorem.** Let a query be δ-approximate ρ-zCDP, or (ε, δ)-DP, and let E be any event of what the analyst sees. With p
 and q its probabilities on two neighbours, p ≤ `most(q)`.
-**Proof.** "E happened" is post-processing, so the two laws of that one bit obey the same promise. (ε, δ): p ≤ e^ε·q + δ,
-and for the complement 1 − q ≤ e^ε·(1 − p) + δ. ρ-zCDP: the Rényi divergence of order α of the bits, either way round, is
-at most αρ; the largest p inside all of these for some orders α is no less than the p that obeys all orders.
-δ-approximate: up to mass δ on either side, P = (1−δ)P' + δ…, where P', Q' obey it: p ≤ δ + (1−δ)p' and
-q' ≤ q/(1−δ), and the largest p' grows with q'.
-**Checked by** `tests/audit/test_blackbox.py`: the limits of Gaussian and Laplace laws lie inside, those of half the noise
-do not.
+**Proof.** "E happened" is post-processing, so the two laws of that one bit obey the same promise. (ε, δ): p ≤ e^ε·q +
+δ, and for the complement 1 − q ≤ e^ε·(1 − p) + δ. ρ-zCDP: the Rényi divergence of order α of the bits, either way
+round, is at most αρ; the largest p inside all of these for some orders α is no less than the p that obeys all orders.
+δ-approximate: up to mass δ on either side, P = (1−δ)P' + δ…, where P', Q' obey it: p ≤ δ + (1−δ)p' and q' ≤ q/(1−δ),
+and the largest p' grows with q'.
+**Checked by** `tests/audit/test_blackbox.py`: the limits of Gaussian and Laplace laws lie inside, those of half the
+noise do not.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Limit:
         """The largest probability on one side of an event that has probability q on the other."""
         if self.kind == "epsilon":
             grown = np.exp(self.value) * q + self.slack
-            return np.minimum(np.minimum(grown, 1 - np.exp(-self.value) * (1 - q - self.slack)), 1.0)
+            most = np.minimum(np.minimum(grown, 1 - np.exp(-self.value) * (1 - q - self.slack)), 1.0)
+            return np.asarray(most, np.float64)
         inner = np.minimum(q / (1 - self.slack), 1.0)
         return np.minimum(self.slack + (1 - self.slack) * _largest(inner, self.value), 1.0)
 

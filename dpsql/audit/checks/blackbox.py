@@ -12,7 +12,6 @@ from dpsql.audit.blackbox.own import own_cases
 from dpsql.audit.outcome import Finding, Outcome, Progress, Series
 from dpsql.audit.settings import Settings
 from dpsql.audit.world import World
-from dpsql.audit.worlds import builtin_worlds
 
 RUNS, LONG_RUNS = 600, 4_000
 SHORT = ("count, Laplace", "average, Laplace", "private keys, Laplace", "median")
@@ -21,12 +20,12 @@ SHORT = ("count, Laplace", "average, Laplace", "private keys, Laplace", "median"
 def check(worlds: Sequence[World], settings: Settings, progress: Progress) -> Outcome:
     """Made worlds that show a unit most, and the heaviest units of a steward's own; through each door that is given."""
     started, runs = perf_counter(), LONG_RUNS if settings.long else RUNS
-    built_in = {world.name for world in builtin_worlds()}
-    own = [world for world in worlds if world.name not in built_in]
-    asked = [case for world in own for case in own_cases(world, 20 if settings.long else 4)]
-    asked = asked or list(cases(None if settings.long else SHORT))
+    if settings.own:
+        asked = [case for world in worlds for case in own_cases(world, 20 if settings.long else 4)]
+    else:
+        asked = list(cases(None if settings.long else SHORT))
     made = [audit(case, runs, partial(_told, progress, number, len(asked), runs)) for number, case in enumerate(asked)]
-    for name, door in settings.doors.items():
+    for name, door in settings.doors.items() if asked else ():
         case = asked[0]
         through = Case(f"{case.name}, through {name}", case.world, case.unit, case.sql)
         made.append(audit(through, min(runs, RUNS), lambda _: None, door))
@@ -58,8 +57,8 @@ def _said(test: Verdict, level: float) -> str:
     counts, limit = test.counts, test.limit
     name = {"epsilon": "ε", "rho": "ρ"}[limit.kind]
     return (
-        f"{test.case}: charged {name} = {limit.value:.4g}, costs at least {test.lower(level):.4g}: “{test.event}” was seen "
-        f"{counts.hits} times in {counts.runs} runs {test.direction}, {counts.misses} in {counts.others} otherwise"
+        f"{test.case}: charged {name} = {limit.value:.4g}, costs at least {test.lower(level):.4g}: “{test.event}” was "
+        f"seen {counts.hits} times in {counts.runs} runs {test.direction}, {counts.misses} in {counts.others} otherwise"
     )
 
 

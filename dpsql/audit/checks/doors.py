@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dpsql.audit.doors.folder import charges, prepared
 from dpsql.audit.doors.in_process import DOORS
 from dpsql.audit.doors.statements import statements
-from dpsql.audit.doors.sweep import Swept, sweep
+from dpsql.audit.doors.sweep import SECONDS, Swept, sweep
 from dpsql.audit.outcome import Finding, Outcome, Progress, Series
 from dpsql.audit.settings import Settings
 from dpsql.audit.world import World
@@ -47,7 +47,7 @@ def _figures(swept: Sequence[Swept], sent: int) -> tuple[tuple[str, int | float]
 
 def _series(swept: Sequence[Swept]) -> tuple[Series, ...]:
     points = tuple((each.door, round(each.slowest, 3)) for each in swept)
-    return (Series("the slowest refusal", "door", "seconds of a processor", points, 2.0),)
+    return (Series("the slowest refusal", "door", "seconds of a processor", points, SECONDS),)
 
 
 def _notes(swept: Sequence[Swept]) -> tuple[str, ...]:

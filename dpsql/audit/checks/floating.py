@@ -1,9 +1,9 @@
 """Released numbers lie on their declared grid, on both neighbours alike, and none is NaN, infinite or minus zero.
 
-The attacks are those on floating-point noise (Mironov 2012), on sums whose rounding depends on the order of rows and on
-one unit more (Casacuberta and others 2022), and on gaps between representable answers (Haney and others 2022). Here
-every total is an exact integer before noise, so the order of rows, their sizes and threads cannot matter, and an answer
-is an integer times a power of two that the plan fixes.
+The attacks are those on floating-point noise (Mironov 2012), on sums whose rounding depends on the order of rows and
+on one unit more (Casacuberta and others 2022), and on gaps between representable answers (Haney and others 2022).
+Here every total is an exact integer before noise, so the order of rows, their sizes and threads cannot matter, and an
+answer is an integer times a power of two that the plan fixes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from time import perf_counter
-from typing import Any
 
 from dpsql.audit.blackbox.audit import Case
 from dpsql.audit.blackbox.cases import HEAVY, QUERIES, cases
@@ -24,6 +23,7 @@ from dpsql.audit.outcome import Finding, Outcome, Progress
 from dpsql.audit.settings import Settings
 from dpsql.audit.traces import trace
 from dpsql.audit.world import World
+from dpsql.budget.allocate import Priced
 from dpsql.release.result import Result
 from dpsql.session import Connection
 
@@ -55,7 +55,7 @@ def check(worlds: Sequence[World], settings: Settings, progress: Progress) -> Ou
     return Outcome("floating", figures, tuple(found), seconds=perf_counter() - started)
 
 
-# answers ---------------------------------------------------------------------------------------------------------------
+# answers ------------------------------------------------------------------------------------------------------------
 
 
 def _answers(case: Case, runs: int) -> tuple[list[Finding], int]:
@@ -88,8 +88,8 @@ def grids(db: Connection, sql: str) -> tuple[Fraction | None, ...]:
     return tuple(found)
 
 
-def _grid(priced: Any, first: int) -> Fraction:
-    return Fraction(priced.bounded.statistics[first].grid) * 2 ** priced.noised[first].shift
+def _grid(priced: Priced, first: int) -> Fraction:
+    return Fraction(priced.bounded.statistics[first].grid) * Fraction(2) ** priced.noised[first].shift
 
 
 def unfit(result: Result) -> Iterator[str]:
@@ -123,7 +123,7 @@ def on_grid(value: float | Decimal, grid: Fraction) -> bool:
     return Fraction(value) == steps * grid or float(steps * grid) == value
 
 
-# orders ----------------------------------------------------------------------------------------------------------------
+# orders -------------------------------------------------------------------------------------------------------------
 
 VALUES = (1e16, -1e16, 1.0, 0.1, -0.1, 2.0**-60, 5e-324, 1e15 + 0.3, -0.0, 3.0, 1 / 3, 2.0**53, 2.0**53 + 2, -1e9)
 MIXES = tuple(
@@ -154,6 +154,6 @@ def reordered(world: World, sql: str, rng: random.Random) -> list[Finding]:
 
 
 def _totals(world: World, sql: str, threads: int) -> str:
-    with opened(world, steward=True) as db:
+    with world.open(steward=True) as db:
         db._engine.connection.execute(f"SET threads = {threads}")  # type: ignore[attr-defined]
         return repr([[(s.name, s.values) for s in release.statistics] for release in trace(db, sql, salt=b"order")])

@@ -14,7 +14,7 @@ from dpsql.audit.fuzz.canaries import CANARY
 from dpsql.audit.outcome import Finding
 from dpsql.errors import EngineError, Error, InternalError
 
-SECONDS = 2.0
+SECONDS = 10.0
 """The most that one statement may take of a processor."""
 GROWTH = 300 * 2**20
 """The most by which the process may grow over all of them, in bytes."""

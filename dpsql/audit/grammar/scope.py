@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dpsql.audit.database import Stored, text_of
 from dpsql.audit.values import values_of
@@ -39,7 +40,8 @@ class Scope:
 
     def each(self, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> Scope:
         """The same kinds, with other names."""
-        return replace(self, **{kind: change(getattr(self, kind)) for kind in KINDS})
+        names: dict[str, Any] = {kind: change(getattr(self, kind)) for kind in KINDS}
+        return replace(self, **names)
 
     def under(self, alias: str) -> Scope:
         """The same columns as a table's alias names them."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,27 +15,21 @@ import duckdb
 import numpy as np
 
 from dpsql.budget.allocate import Priced
-from dpsql.engines.base import Engine, Exact, PublicRows
+from dpsql.engines.base import Engine, Exact, PublicRows, Resources
 from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.duckdb.open import open_file, open_frames, settle
 from dpsql.engines.duckdb.public import PublicReader
 from dpsql.engines.duckdb.released import placed
 from dpsql.engines.duckdb.stop import stopped_after
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.results import exact, statements
-from dpsql.errors import EngineError, InterfaceError
+from dpsql.errors import EngineError
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
+from dpsql.steward_log import failed
 
-log = logging.getLogger("dpsql.steward")
-
-LOCKED: dict[str, str | bool | int | float | list[str]] = {
-    "autoload_known_extensions": "false",
-    "autoinstall_known_extensions": "false",
-    "allow_community_extensions": "false",
-    "python_enable_replacements": "false",
-}
 _AS_ARRAYS = {
     "BOOLEAN": "false", "TINYINT": "0", "SMALLINT": "0", "INTEGER": "0", "BIGINT": "0", "UTINYINT": "0",
     "USMALLINT": "0", "UINTEGER": "0", "UBIGINT": "0", "FLOAT": "0", "DOUBLE": "0",
@@ -51,17 +44,17 @@ class DuckDBEngine(Engine):
     `still` says of a connection that nobody else writes through it.
     """
 
-    def __init__(self, source: Source, *, still: bool = False) -> None:
-        self._still = still
+    def __init__(self, source: Source, limits: Resources | None = None, *, still: bool = False) -> None:
+        self._still, limits = still, limits or Resources()
         self._frames, self._lock = isinstance(source, Mapping), threading.Lock()
         if isinstance(source, duckdb.DuckDBPyConnection):
             self._connection, self._label, self._file = source.cursor(), f"connection:{uuid4()}", None
         elif isinstance(source, Mapping):
-            self._connection, self._label, self._file = _frames(source), f"frames:{uuid4()}", None
+            self._connection, self._label, self._file = open_frames(source, limits), f"frames:{uuid4()}", None
         else:
             self._file = Path(source)
-            self._connection, self._label = _open(self._file)
-        _settle(self._connection)
+            self._connection, self._label = open_file(self._file, limits)
+        settle(self._connection)
         self._schema = _describe(self._connection, views=self._frames)
         self._site = Site(self._schema, DUCKDB)
         self._public = PublicReader(self._running, self._site, lasting=self.verifiable)
@@ -83,6 +76,16 @@ class DuckDBEngine(Engine):
     @property
     def live(self) -> bool:
         return self._file is None and not self._frames and not self._still
+
+    def keep_only(self, tables: Collection[str]) -> None:
+        """From now on there are no other tables (by folded name) here."""
+        for name in set(self._schema) - set(tables):
+            del self._schema[name]
+
+    def public_reader(self, tables: Collection[str]) -> PublicReader:
+        """One that knows these tables only."""
+        known = {name: columns for name, columns in self._schema.items() if name in tables}
+        return PublicReader(self._running, Site(known, DUCKDB), lasting=self.verifiable)
 
     def look_again(self) -> None:
         with self._running() as cursor:
@@ -119,16 +122,21 @@ class DuckDBEngine(Engine):
             ):
                 return exact(release, partial(_ask, cursor), written)
         except Exception as problem:
-            log.error("a release failed: %s", type(problem).__name__)
-            log.debug("the engine said: %s", problem)
+            failed("a release failed", problem)
         raise EngineError
 
     def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
         stored = self._schema[fold(table)]
         types = {column: "VARCHAR" if _is_text(stored[column]) else stored[column] for column in columns}
         listed = [part for i, c in enumerate(columns) for part in _as_array(DUCKDB.quote(c), types[c], i)]
-        with self._running() as cursor:
-            read = cursor.execute(f"SELECT {', '.join(listed)} FROM {DUCKDB.quote(table)}").fetchnumpy()
+        try:
+            with self._running() as cursor:
+                read = cursor.execute(f"SELECT {', '.join(listed)} FROM {DUCKDB.quote(table)}").fetchnumpy()
+        except duckdb.Error as problem:
+            failed("a public table cannot be read", problem)
+            read = None
+        if read is None:
+            raise EngineError
         named = list(enumerate(columns))
         return PublicRows(
             {c: np.ma.getdata(read[f"v{i}"]) for i, c in named},
@@ -146,7 +154,7 @@ class DuckDBEngine(Engine):
                 yield self._connection
             return
         with self._connection.cursor() as cursor:
-            _settle(cursor)
+            settle(cursor)
             yield cursor
 
 
@@ -165,91 +173,6 @@ def _is_text(type_: str) -> bool:
     """What dpsql takes for text, whatever the database takes it for."""
     known = from_engine(type_)
     return known is not None and known.kind is Kind.TEXT
-
-
-SETTINGS = {"TimeZone": "Etc/UTC", "ieee_floating_point_ops": True, "integer_division": False, "default_collation": ""}
-"""What the emitted SQL relies on: dates in UTC, arithmetic that does not raise, text compared byte by byte."""
-
-
-def _settle(connection: duckdb.DuckDBPyConnection) -> None:
-    """Put the settings of this session, and of no other, to what the emitted SQL relies on."""
-    asked = ", ".join(f"current_setting('{name}')" for name in SETTINGS)
-    found = connection.execute(f"SELECT {asked}").fetchall()[0]
-    for (name, value), now in zip(SETTINGS.items(), found, strict=True):
-        if now != value:
-            try:
-                connection.execute(f"SET SESSION {name} = '{value}'")
-            except duckdb.Error as problem:
-                raise InterfaceError(
-                    f"the database's setting {name} is locked to a value under which answers are not safe",
-                    hint=f"set it to {value!r} before the configuration is locked",
-                ) from problem
-
-
-def _open(path: Path) -> tuple[duckdb.DuckDBPyConnection, str]:
-    """The file, and the label of the version that was opened: its time stamp, which a swapped-in file changes."""
-    if not path.is_file():
-        raise InterfaceError(f"there is no database file {path}", hint="check the path; it is never created here")
-    config = {**LOCKED, "enable_external_access": "false", "lock_configuration": "false"}
-    try:
-        before = path.stat()
-        connection = duckdb.connect(str(path), read_only=True, config=config)
-        after = path.stat()
-    except duckdb.Error as problem:
-        shared = "different configuration" in str(problem)
-        who = "this process has it open already, with other settings" if shared else type(problem).__name__
-        raise InterfaceError(
-            f"the database {path} cannot be opened read-only: {who}",
-            hint=f"close {'that connection' if shared else 'other connections that write to it'}, or pass your own: "
-            "dpsql.connect(connection, …)",
-        ) from problem
-    if (before.st_mtime_ns, before.st_ino) != (after.st_mtime_ns, after.st_ino):
-        connection.close()
-        raise InterfaceError(f"the database {path} changed while it was opened", hint="connect again")
-    return connection, f"file:{after.st_mtime_ns}:{after.st_size}"
-
-
-def _frames(tables: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
-    """An in-memory database over data frames, Arrow tables and Parquet files, one table each.
-
-    What cannot be read fails here, in the steward's sight, and not in a query: a frame with object columns is copied,
-    an Arrow table validated, the text of a file decoded.
-    """
-    connection = duckdb.connect(":memory:", config=LOCKED)
-    files = [str(t) for t in tables.values() if isinstance(t, str | os.PathLike)]
-    for name, table in tables.items():
-        try:
-            if isinstance(table, str | os.PathLike):
-                path = str(table).replace("'", "''")
-                connection.execute(f"CREATE VIEW {DUCKDB.quote(name)} AS SELECT * FROM read_parquet('{path}')")
-                _decode(connection, name)
-            elif "object" in {str(type_) for type_ in getattr(table, "dtypes", ())}:
-                connection.register("_incoming", table)
-                connection.execute(f"CREATE TABLE {DUCKDB.quote(name)} AS SELECT * FROM _incoming")
-                connection.unregister("_incoming")
-            else:
-                if hasattr(table, "validate"):
-                    table.validate(full=True)
-                connection.register(name, table)
-        except (duckdb.Error, ValueError) as problem:
-            what = f"the file {table}" if isinstance(table, str | os.PathLike) else f"the frame {name}"
-            raise InterfaceError(
-                f"{what} cannot be read as a table",
-                hint="give Parquet files, Arrow tables, or frames whose columns each hold one type",
-            ) from problem
-    if files:
-        listed = ", ".join("'" + f.replace("'", "''") + "'" for f in files)
-        connection.execute(f"SET allowed_paths = [{listed}]")
-    connection.execute("SET enable_external_access = false")
-    return connection
-
-
-def _decode(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Read all text once: bytes that are no text fail now, in the steward's sight, and not in some of the queries."""
-    described = connection.execute(f"DESCRIBE {DUCKDB.quote(name)}").fetchall()
-    text = [DUCKDB.quote(column) for column, type_, *_ in described if type_ == "VARCHAR"]
-    if text:
-        connection.execute(f"SELECT count(*) FROM {DUCKDB.quote(name)} WHERE hash({', '.join(text)}) = 0").fetchall()
 
 
 def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str, dict[str, str]]:

@@ -50,7 +50,7 @@ def exact(release: Priced, run: Run, written: Sequence[str]) -> Exact:
     else:
         assert totals is not None
         made = _private(release, totals)
-    places = {_identity(key): i for i, key in enumerate(made.keys)}
+    places = {_identity(key): i for i, key in enumerate(made.keys)} if bounded.histograms else {}
     histograms = [_weights(bounded, run(text), places) for text in written[split:]]
     return replace(made, histograms=tuple(histograms))
 
@@ -91,8 +91,8 @@ def _identity(key: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _private(release: Priced, fetched: Fetched) -> Exact:
-    rows = fetched.fetchall()
     width = len(release.bounded.keys)
+    rows = fetched.fetchall()
     rows.sort(key=lambda row: tuple((v is None, v != v, 0 if v != v else v) for v in row[:width]))
     keys = tuple(row[:width] for row in rows)
     statistics = len(release.bounded.statistics)

@@ -37,7 +37,8 @@ def randomize(
     the column of the person; without it each row is a person, known by its index. Asked again, everyone gives the same
     answer: this process remembers it for the very frame, or for the `name` of the survey; with
     `answers="survey.answers"` a file remembers it for ever. Another ε is refused, unless it is another `question`,
-    whose ε adds to the first. **Who answers is public.**
+    whose ε adds to the first. **Who answers is public.** Rows come in the order of people's names, since the
+    frame's own may tell of their truths: a frame that is sorted by the column would give it away.
     """
     import pandas as pd
 
@@ -47,6 +48,8 @@ def randomize(
             "who answers? Rows that are only numbered are other people in another frame",
             hint='write unit="user_id", or make it the index',
         )
+    if answers is not None and os.fspath(answers) in ("", ":memory:"):
+        raise InterfaceError("answers names a file that remembers", hint='write answers="survey.answers"')
     people = frame.index if unit is None else _column(frame, unit)
     truths = _column(frame, column)
     if values is None and not pd.api.types.is_bool_dtype(truths):
@@ -56,11 +59,13 @@ def randomize(
     response = RandomizedResponse(epsilon, values if values is not None else (False, True))
     store = Answers(answers) if answers is not None else _answers.of(frame, name)
     try:
-        given = store.ask(question or column, people.tolist(), truths.tolist(), response)
+        names = people.tolist()
+        given = store.ask(question or column, names, truths.tolist(), response)
     finally:
         if answers is not None:
             store.close()
-    made: pd.Series[Any] = pd.Series(given, index=people if unit is not None else frame.index, name=column)
+    order = sorted(range(len(names)), key=lambda i: (type(names[i]).__name__, names[i]))
+    made: pd.Series[Any] = pd.Series(given, index=people if unit is not None else frame.index, name=column).iloc[order]
     made.attrs[ATTRS] = {"epsilon": epsilon, "values": list(response.values)}
     return made
 

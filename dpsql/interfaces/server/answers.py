@@ -97,7 +97,11 @@ class Answers:
             return one_text("dpsql")
         if statement.kind is not Kind.QUERY:
             return None
-        names, types = await self.asking.run(
-            "describe", lambda db: db.describe(statement.text, given or None), statement.start
-        )
+        asked = self.commands.session.asked
+
+        def task(db: Connection) -> tuple[tuple[str, ...], tuple[str, ...]]:
+            db.asked = asked  # the connection is shared: another client of the account may have set its own
+            return db.describe(statement.text, given or None)
+
+        names, types = await self.asking.run("describe", task, statement.start)
         return wire.row_description(shown(names, types, bound.results))

@@ -35,11 +35,13 @@ class Desk:
     async def work(self, user: User, task: Callable[[Connection], T], same: Hashable = None) -> T:
         """Run a task with a connection of the user's account, in a thread.
 
-        Tasks that are the `same` run one after the other: a tile that two tabs ask for at once, or that is asked again
-        while a cancelled query still runs, is then charged once and replayed to the others.
+        Tasks of an account that are the `same` run one after the other: a tile that two tabs ask for at once, or that
+        is asked again while a cancelled query still runs, is then charged once and replayed to the others. Accounts do
+        not wait for each other: that would show what another asks, and let it keep the question to itself.
         """
         turn = self._turns.setdefault(user.analyst, asyncio.Semaphore(MOST_PER_ACCOUNT))
-        alike = asyncio.Lock() if same is None else self._alike.setdefault(same, asyncio.Lock())
+        asked = (user.analyst, user.purpose, same)
+        alike = asyncio.Lock() if same is None else self._alike.setdefault(asked, asyncio.Lock())
         async with alike, turn:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, user, task)
 

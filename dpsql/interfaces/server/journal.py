@@ -6,6 +6,8 @@ import json
 import logging
 from datetime import UTC, datetime
 
+from dpsql.steward_log import places
+
 log = logging.getLogger("dpsql.server")
 
 
@@ -19,4 +21,4 @@ def note(event: str, *, level: int = logging.INFO, **words: str | float | bool |
 def failed(failure: BaseException) -> None:
     """What nobody expected: its kind; where it was is told to those who debug."""
     note("failure", level=logging.ERROR, kind=type(failure).__name__)
-    log.debug("where", exc_info=failure)
+    log.debug("at %s", places(failure))

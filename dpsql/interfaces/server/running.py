@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ class Place:
     port: int
     steward_port: int | None = None
     pem: tuple[Path, Path] | None = None
+    isolate: bool = False
 
     def read(self, dataset: str | None = None) -> tuple[str, Connect, dict[str, User]]:
         """The dataset, the way to it, and who may go there: as the files are now, looked at as a whole."""
@@ -44,9 +46,18 @@ class Place:
 
         def way(analyst: str, purpose: str | None) -> Connection:
             return connect(
-                self.database, policy=policy, ledger=ledger, analyst=analyst, purpose=purpose, dialect="postgres"
+                self.database,
+                policy=policy,
+                ledger=ledger,
+                analyst=analyst,
+                purpose=purpose,
+                dialect="postgres",
+                isolate=self.isolate,
             )
 
+        if self.isolate:  # as long as this way is used there is a connection, and so the process that has the data
+            kept = connect(self.database, policy=policy, ledger=ledger, steward=True, isolate=True)
+            weakref.finalize(way, kept.close)
         checked(users, way)
         return policy.dataset, way, users
 

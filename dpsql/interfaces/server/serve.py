@@ -172,6 +172,8 @@ class Server:
                 return
             user, said = entered
             view = await self._views.of(user)
+            if self._door.users.get(user.name) != user:
+                raise SentAway(faults.CHANGED)  # there was a reload meanwhile, which did not know whose seat this is
             conversation = seat.conversation = self._conversation(user, view, line)
             conversation.session.settings["application_name"] = said.get("application_name", "")[:200]
             await line.send(_greeting(seat, view, said), self.limits.login)

@@ -93,7 +93,8 @@ def _short() -> str | None:
 
 def _cluster(dataset: str) -> str:
     return (
-        "ALTER SYSTEM SET track_activities = off;\nALTER SYSTEM SET max_connections = 100;\nSELECT pg_reload_conf();\n"
+        "ALTER SYSTEM SET track_activities = off;\nALTER SYSTEM SET track_counts = off;\n"
+        "ALTER SYSTEM SET max_connections = 100;\nSELECT pg_reload_conf();\n"
         f"CREATE ROLE {READER} LOGIN NOINHERIT CONNECTION LIMIT 64;\n"
         f"CREATE DATABASE {_quote(dataset)};\n"
         f"REVOKE ALL ON DATABASE postgres, template1 FROM PUBLIC;\n"

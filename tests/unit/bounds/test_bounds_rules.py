@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -40,6 +41,7 @@ COLUMNS: dict[str, tuple[Type, Domain]] = {
     "vip": (BOOLEAN, of_type(BOOLEAN)),
     "placed": (DATE, interval(number(date(2023, 11, 15)), number(date(2024, 2, 10)), nullable=False)),
     "born": (DATE, of_type(DATE)),
+    "ever": (DATE, replace(of_type(DATE), nullable=False)),
     "seen": (TIMESTAMP, interval(number(datetime(2024, 1, 1, 6)), number(datetime(2024, 1, 1, 9, 30)), nullable=False)),
 }
 KNOWN = Known({name: domain for name, (_, domain) in COLUMNS.items()})
@@ -242,6 +244,17 @@ def test_values(text: str, values: tuple[object, ...] | None) -> None:
         ("placed + 1", False, False),
         ("born + 1", True, False),
         ("year(born)", True, False),
+        ("ever + 1", True, False),
+        ("ever + INTERVAL 1 DAY", True, False),
+        ("year(ever)", True, False),
+        ("hour(ever)", True, False),
+        ("date_trunc('month', ever)", True, False),
+        ("date_diff('day', ever, placed)", True, False),
+        ("CAST(ever AS TIMESTAMP)", True, False),
+        ("CAST(placed AS TIMESTAMP)", False, False),
+        ("placed + 9999999", False, False),
+        ("placed + 10000000", True, False),
+        ("placed - 10000000", True, False),
         ("CASE region WHEN 'north' THEN 1 WHEN 'south' THEN 2 WHEN 'east' THEN 3 END", False, False),
         ("least(greatest(loose, 0), 5)", False, False),
         ("age IS DISTINCT FROM qty", False, False),

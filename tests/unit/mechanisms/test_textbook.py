@@ -202,7 +202,12 @@ def test_gaussian_meets_its_claim_and_less_noise_does_not(epsilon: float, delta:
 
 
 @pytest.mark.parametrize(
-    "mechanism", [Gaussian(1, 1, 1e-6), Gaussian(2, 1, 1e-6, grid=1), Gaussian(1, 1, 1e-6, form="classical")]
+    "mechanism",
+    [
+        Gaussian(1, 1, 1e-6, touched=1),
+        Gaussian(2, 1, 1e-6, grid=1, touched=1),
+        Gaussian(1, 1, 1e-6, form="classical", touched=1),
+    ],
 )
 def test_gaussian_noise_stays_within_its_accuracy(mechanism: Gaussian) -> None:
     noisy = mechanism.release(np.zeros(RUNS, dtype=np.int64))

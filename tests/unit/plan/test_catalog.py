@@ -68,3 +68,12 @@ def test_too_few_arguments_are_an_error_of_ours() -> None:
         for call in ("replace(s, 'a')", "substring(s)", "round()", "date_trunc('month')", "strpos(s)"):
             with pytest.raises(dpsql.Error):
                 db.query(f"SELECT count(*) FROM t WHERE {call} = 'x'")
+
+
+def test_unique_is_not_believed_before_it_is_verified() -> None:
+    tables = {"t": {"unit": "u", "unique": True, "max_rows_per_unit": 1, "columns": {"x": {"min": 0, "max": 10}}}}
+    with connect(tables, {"t": pd.DataFrame({"u": [1, 1, 1], "x": [10.0, 10.0, 10.0]})}) as db:
+        assert db.explain("SELECT sum(x) FROM t").releases[0].rule == "one_group"
+        [release] = dpsql.audit.trace(db, "SELECT sum(x) FROM t", salt=b"s")
+        statistic = release.statistics[0]
+        assert float(statistic.values[0] * statistic.grid) <= 10

@@ -271,6 +271,7 @@ def test_a_node_that_would_mix_owners_cannot_be_made(db: dpsql.Connection) -> No
     areas = tables["areas"].scan({})  # type: ignore[union-attr, call-arg]
     true = conjunction([])
     renamed = Part(orders, tuple(f"o.{f.name}" for f in orders.fields))
+    named = Part(areas, tuple(f"a.{f.name}" for f in areas.fields))
     fields = (*whole(people).fields, *renamed.fields)
     for made in (
         lambda: Inner(fields, False, 1, False, (whole(people), renamed), ()),
@@ -278,6 +279,8 @@ def test_a_node_that_would_mix_owners_cannot_be_made(db: dpsql.Connection) -> No
         lambda: Exists(people.fields, False, 1, True, people, renamed, true),
         lambda: Inner((*visits.fields, *areas.fields), True, 1, True, (whole(visits), whole(areas)), ()),
         lambda: Outer((*areas.fields, *renamed.fields), False, 1, False, whole(areas), renamed, False, true),
+        lambda: Outer((*visits.fields, *areas.fields), True, 1, True, whole(visits), whole(areas), False, true),
+        lambda: Outer((*whole(people).fields, *named.fields), False, 1, False, whole(people), named, True, true),
     ):
         with pytest.raises(InternalError):
             made()

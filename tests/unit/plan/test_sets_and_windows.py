@@ -183,3 +183,33 @@ def test_a_node_that_mixes_people_is_never_made(db: dpsql.Connection) -> None:
         windowed(visits, [("w", Over("row_number"))])
     with pytest.raises(InternalError):
         Frame("RANGE", -1, 0)
+
+
+@pytest.mark.parametrize(
+    ("over", "total"),
+    [
+        (Over("row_number"), True),
+        (Over("lag"), True),
+        (Over("first_value"), True),
+        (Over("rank"), False),
+        (Over("cume_dist"), False),
+        (Over("sum"), False),
+        (Over("sum", frame=Frame("RANGE", None, 0)), False),
+        (Over("sum", frame=Frame("ROWS", None, 0)), True),
+        (Over("sum", frame=Frame("ROWS", -1, 1)), True),
+    ],
+)
+def test_rows_that_are_equal_in_the_order_are_told_apart_where_that_shows(over: Over, total: bool) -> None:
+    assert over.total == total
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "whole", "rows", "around"),
+    [(None, None, True, None, True), (None, 0, False, None, True), (-2, 0, False, 3, True), (1, 3, False, 3, False),
+     (-3, -1, False, 3, False), (0, 0, False, 1, True), (2, 1, False, 0, False), (-1, None, False, None, True)],
+)  # fmt: skip
+def test_how_many_rows_a_frame_has(
+    start: int | None, end: int | None, whole: bool, rows: int | None, around: bool
+) -> None:
+    frame = Frame("ROWS", start, end)
+    assert (frame.whole, frame.rows, frame.around) == (whole, rows, around)

@@ -46,6 +46,17 @@ def test_noise_has_the_planned_spread_and_no_bias(db: dpsql.Connection, mechanis
     assert 0.95 < noisy.std() / deviation < 1.05
 
 
+def test_every_statistic_of_every_group_has_noise_of_its_own(db: dpsql.Connection) -> None:
+    priced = prepared(db, "SELECT count(*), sum(x), count(DISTINCT x) FROM t", 0.5, "gaussian")
+    n = 4_000
+    zeros = tuple(np.zeros(n, dtype=np.int64) for _ in priced.noised)
+    noisy = np.stack(add_noise(priced, Exact(tuple((i,) for i in range(n)), zeros, None)).noisy).astype(float)
+    for drawn, noised in zip(noisy, priced.noised, strict=True):
+        assert 0.9 < drawn.std() / np.sqrt(noised.noise.variance()) < 1.1
+        assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 0.1
+    assert np.all(np.abs(np.corrcoef(noisy) - np.eye(len(noisy))) < 0.1)
+
+
 def test_a_key_is_shown_only_if_its_noisy_weight_reaches_the_threshold(db: dpsql.Connection) -> None:
     priced = prepared(db, "SELECT free, count(*) FROM t GROUP BY free")
     assert priced.threshold is not None

@@ -11,6 +11,7 @@ import pytest
 import dpsql
 from dpsql import session
 from dpsql.budget import open_ledger
+from dpsql.errors import InternalError
 
 SQL = "SELECT k, count(*) AS n, avg(x) AS a FROM t GROUP BY k ORDER BY n"
 POLICY: dict[str, Any] = {
@@ -37,7 +38,7 @@ def connect(database: Path, analyst: str = "ana", **changes: Any) -> dpsql.Conne
 
 def unplanned(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> object:
-        raise AssertionError("planned again")
+        raise InternalError("planned again")
 
     monkeypatch.setattr(session, "build", refuse)
 
@@ -51,11 +52,11 @@ def test_the_same_text_is_not_planned_again(database: Path, monkeypatch: pytest.
         assert second.fetchall() == first.fetchall() and second.notes == first.notes
         assert second.intervals().equals(first.intervals())
         assert db.budget().dataset.spent == spent
-        for changed in ({"epsilon": 0.7}, {"nonnegative": True}, {"clipped": True}, {"accuracy": 50}):
-            with pytest.raises(AssertionError, match="planned again"):
+        for changed in ({"epsilon": 0.7}, {"clipped": True}, {"accuracy": 50}):
+            with pytest.raises(InternalError, match="planned again"):
                 db.query(SQL, **changed)
         db.settle("SET dpsql.epsilon = 0.6")
-        with pytest.raises(AssertionError, match="planned again"):
+        with pytest.raises(InternalError, match="planned again"):
             db.query(SQL)
 
 
@@ -68,6 +69,21 @@ def test_a_part_of_an_earlier_release_is_remembered_too(database: Path, monkeypa
         second = db.query(part)
         assert first.replayed and second.replayed
         assert (first.fetchall(), first.notes) == (second.fetchall(), second.notes)
+
+
+def test_what_is_asked_otherwise_is_another_question(database: Path) -> None:
+    sql = "SELECT count(*) AS n FROM t WHERE x < ?"
+    with connect(database) as db:
+        seen = [db.query(sql, [5], epsilon=0.1)]
+        seen += [db.query(sql, [6], epsilon=0.1), db.query(sql, [5], epsilon=0.2)]
+        seen += [db.query(sql, [5], epsilon=0.1, mechanism="laplace")]
+        db.settle("SET dpsql.epsilon = 0.3")
+        seen += [db.query(sql, [5]), db.query(sql, [5], epsilon=0.1, clipped=True)]
+        assert not any(each.replayed for each in seen)
+        assert len({each.fetchall()[0] for each in seen}) > 1
+        db.settle("SET dpsql.epsilon = 0.4")
+        assert not db.query(sql, [5]).replayed
+        assert db.query(sql, [5], epsilon=0.1).fetchall() == seen[0].fetchall()
 
 
 def test_another_version_is_asked_anew(database: Path) -> None:
@@ -112,7 +128,7 @@ def test_an_answer_that_reads_the_clock_is_not_kept(database: Path, monkeypatch:
             db.query("SELECT count(*), current_timestamp AS d FROM t")
         unplanned(monkeypatch)
         for clock in timed:
-            with pytest.raises(AssertionError, match="planned again"):
+            with pytest.raises(InternalError, match="planned again"):
                 db.query(f"SELECT count(*), {clock} AS d FROM t")
 
 
@@ -123,5 +139,44 @@ def test_the_oldest_answer_goes_first(database: Path, monkeypatch: pytest.Monkey
             db.query(f"{SQL} LIMIT {number + 1}")
         unplanned(monkeypatch)
         assert db.query(f"{SQL} LIMIT 200").replayed
-        with pytest.raises(AssertionError, match="planned again"):
+        with pytest.raises(InternalError, match="planned again"):
+            db.query(SQL)
+
+
+def test_a_plan_is_made_once_where_answers_are_fresh(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(database, replay=False) as db:
+        first = db.query(SQL)
+        db.describe("SELECT count(*) AS n FROM t")
+        unplanned(monkeypatch)
+        second = db.query(SQL)
+        assert not second.replayed and second.cost == first.cost and second.fetchall() != first.fetchall()
+        assert db.query("SELECT count(*) AS n FROM t").columns == ("n",)
+        with pytest.raises(InternalError, match="planned again"):
+            db.query(SQL, epsilon=0.7)
+
+
+def test_a_plan_is_made_anew_for_another_version_and_another_setting(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect(database, replay=False) as db:
+        db.query(SQL)
+        unplanned(monkeypatch)
+        version = db.data_version()
+        monkeypatch.setattr(db, "data_version", lambda: f"{version} bumped")
+        with pytest.raises(InternalError, match="planned again"):
+            db.query(SQL)
+        monkeypatch.setattr(db, "data_version", lambda: version)
+        db.query(SQL)
+        db.settle("SET dpsql.mechanism = laplace")
+        with pytest.raises(InternalError, match="planned again"):
+            db.query(SQL)
+
+
+def test_a_connection_to_which_somebody_writes_is_planned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = duckdb.connect(":memory:")
+    raw.execute("CREATE TABLE t AS SELECT i AS u, i % 9.0 AS x, 'a' AS k FROM range(99) r(i)")
+    with dpsql.connect(raw, policy={**POLICY, "replay": False}, ledger=":memory:", analyst="ana") as db:
+        db.query(SQL)
+        unplanned(monkeypatch)
+        with pytest.raises(InternalError, match="planned again"):
             db.query(SQL)

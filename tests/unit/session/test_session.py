@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import dpsql
+from dpsql.engines.duckdb import engine as duckdb_engine
 from dpsql.errors import EngineError
 
 TABLES = {
@@ -41,14 +42,37 @@ def test_the_charge_is_durable_before_the_engine_runs_and_before_noise(monkeypat
     assert order == ["reserve", "run", "store"]
 
 
-def test_an_engine_failure_keeps_the_charge_and_says_one_constant_text(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT k, count(*) AS n FROM t GROUP BY k",
+        "SELECT median(x) FROM t",
+        "SELECT sum(x) FROM t WHERE x > (SELECT avg(x) FROM t)",
+    ],
+)
+def test_explaining_and_describing_touch_no_data_and_spend_nothing(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("touched")
+
     with connect() as db:
-        monkeypatch.setattr(type(db._engine), "_statements", lambda *_: ["SELECT error('secret value 42')"])
+        for target, name in ((db._ledger, "reserve"), (db._engine, "run"), (db._ledger, "store")):
+            monkeypatch.setattr(target, name, refused)
+        names, types = db.describe(sql)
+        assert len(names) == len(types) == len(db.explain(sql, epsilon=0.5).columns)
+        assert db.budget().dataset.spent.epsilon == 0
+
+
+def test_an_engine_failure_keeps_the_charge_and_says_one_constant_text(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connect() as db, caplog.at_level("INFO", "dpsql.steward"):
+        monkeypatch.setattr(duckdb_engine, "statements", lambda *_: ["SELECT error('secret value 42')"])
         with pytest.raises(EngineError) as caught:
             db.query("SELECT count(*) FROM t", epsilon=1)
         assert str(caught.value) == EngineError.TEXT
         assert caught.value.__cause__ is None
         assert "42" not in repr(caught.value.__context__)
+        assert "a release failed" in caplog.text and "42" not in caplog.text
         assert db.budget().dataset.spent.epsilon > 0
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import BudgetExceeded, LedgerError
+from dpsql.interfaces.steward import check
 
 SQL = "SELECT count(*) FROM visits"
 
@@ -46,6 +47,25 @@ def test_a_bump_ends_replay_and_continues_the_account(database: Path) -> None:
         with pytest.raises(BudgetExceeded):
             db.query(SQL, epsilon=0.75)
         assert db.query(SQL).replayed
+
+
+def test_a_fact_that_was_verified_of_one_version_is_not_believed_of_the_next(tmp_path: Path) -> None:
+    path, told = tmp_path / "p.duckdb", policy(5)
+    with duckdb.connect(str(path)) as data:
+        data.execute("CREATE TABLE people AS SELECT range AS id FROM range(100)")
+    told["tables"] = {"people": {"unit": "id", "unique": True, "max_rows_per_unit": 3}}
+
+    def rule() -> str:
+        with dpsql.connect(path, policy=told, ledger=tmp_path / "l.ledger", steward=True) as db:
+            return db.explain("SELECT count(*) FROM people").releases[0].rule
+
+    assert rule() == "one_group"
+    with dpsql.connect(path, policy=told, ledger=tmp_path / "l.ledger", steward=True) as db:
+        check(db)
+    assert rule() == "single_row"
+    with dpsql.connect(path, policy=told, ledger=tmp_path / "l.ledger", steward=True) as db:
+        db._ledger.bump("next", "ste")
+    assert rule() == "one_group"
 
 
 def test_the_budget_shows_the_caps_in_force(database: Path) -> None:

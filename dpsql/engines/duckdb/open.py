@@ -1,0 +1,169 @@
+"""Opening DuckDB: a file or frames, locked down before the first query, and limited in memory and disk.
+
+What is opened here is locked for good. A connection that the caller passes in stays the caller's: nothing of its
+database is changed, and only the cursors that dpsql makes of it are settled.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+
+from dpsql.engines.base import Resources
+from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.errors import InterfaceError
+from dpsql.steward_log import failed
+
+LOCKED: dict[str, str | bool | int | float | list[str]] = {
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+}
+SETTINGS = {"TimeZone": "Etc/UTC", "ieee_floating_point_ops": True, "integer_division": False, "default_collation": ""}
+"""What the emitted SQL relies on: dates in UTC, arithmetic that does not raise, text compared byte by byte."""
+
+_OPENING = threading.Lock()
+_SPILLS: list[tempfile.TemporaryDirectory[str]] = []
+"""Private directories for what does not fit into memory; they are removed when the process ends."""
+
+T = TypeVar("T")
+
+
+def open_file(path: Path, limits: Resources) -> tuple[duckdb.DuckDBPyConnection, str]:
+    """The file, read-only, and the label of the version that was opened: its time stamp.
+
+    A process that has the file open already shares it, also after another file was put in its place. So the label is
+    kept with the open database, and is never that of a file which nobody here has read.
+    """
+    if not path.is_file():
+        raise InterfaceError(f"there is no database file {path}", hint="check the path; it is never created here")
+    with _OPENING:
+        before = path.stat()
+        connection = tried(lambda: duckdb.connect(str(path), read_only=True, config=LOCKED))
+        if isinstance(connection, Exception):
+            raise _unopened(path, connection)
+        after = path.stat()
+        if (before.st_mtime_ns, before.st_ino) != (after.st_mtime_ns, after.st_ino):
+            connection.close()
+            raise InterfaceError(f"the database {path} changed while it was opened", hint="connect again")
+        return connection, _lock_once(connection, limits, f"file:{after.st_mtime_ns}:{after.st_size}", path)
+
+
+def open_frames(tables: Mapping[str, Any], limits: Resources) -> duckdb.DuckDBPyConnection:
+    """An in-memory database over data frames, Arrow tables and Parquet files, one table each.
+
+    What cannot be read fails here, in the steward's sight, and not in a query: a frame with object columns is copied,
+    an Arrow table validated, the text of a file decoded.
+    """
+    connection = duckdb.connect(":memory:", config=LOCKED)
+    for name, table in tables.items():
+        if isinstance(tried(partial(_place, connection, name, table)), Exception):
+            what = f"the file {table}" if isinstance(table, str | os.PathLike) else f"the frame {name}"
+            raise InterfaceError(
+                f"{what} cannot be read as a table",
+                hint="give Parquet files, Arrow tables, or frames whose columns each hold one type",
+            )
+    files = [str(t) for t in tables.values() if isinstance(t, str | os.PathLike)]
+    if files:
+        connection.execute(f"SET allowed_paths = [{', '.join(DUCKDB.text(f) for f in files)}]")
+    _lock(connection, limits, "")
+    return connection
+
+
+def settle(connection: duckdb.DuckDBPyConnection) -> None:
+    """Put the settings of this session, and of no other, to what the emitted SQL relies on."""
+    asked = ", ".join(f"current_setting('{name}')" for name in SETTINGS)
+    found = connection.execute(f"SELECT {asked}").fetchall()[0]
+    for (name, value), now in zip(SETTINGS.items(), found, strict=True):
+        if now == value:
+            continue
+        done = tried(partial(connection.execute, f"SET SESSION {name} = '{value}'"))
+        if isinstance(done, Exception):
+            raise InterfaceError(
+                f"the database's setting {name} is locked to a value under which answers are not safe",
+                hint=f"set it to {value!r} before the configuration is locked",
+            )
+
+
+def tried(work: Callable[[], T]) -> T | Exception:
+    """What the work gave, or the problem as a value: an error that is raised later carries nothing of it."""
+    try:
+        return work()
+    except (duckdb.Error, ValueError) as problem:
+        failed("the data cannot be opened", problem)
+        return problem
+
+
+def _unopened(path: Path, problem: Exception) -> InterfaceError:
+    shared = "different configuration" in str(problem)
+    who = "this process has it open already, with other settings" if shared else type(problem).__name__
+    return InterfaceError(
+        f"the database {path} cannot be opened read-only: {who}",
+        hint=f"close {'that connection' if shared else 'other connections that write to it'}, or pass your own: "
+        "dpsql.connect(connection, …)",
+    )
+
+
+def _lock_once(connection: duckdb.DuckDBPyConnection, limits: Resources, label: str, path: Path) -> str:
+    """Lock what was opened; where another connection did, with the same limits, the label that it found."""
+    marked = f"{label} {limits.memory} {limits.spill}"
+    [(locked, found)] = connection.execute(
+        "SELECT current_setting('lock_configuration'), current_setting('username')"
+    ).fetchall()
+    if not locked:
+        _lock(connection, limits, marked)
+        return label
+    earlier, _, others = str(found).partition(" ")
+    if others != f"{limits.memory} {limits.spill}":
+        connection.close()
+        raise InterfaceError(
+            f"this process has {path} open already, with other limits", hint="close that connection first"
+        )
+    return earlier
+
+
+def _lock(connection: duckdb.DuckDBPyConnection, limits: Resources, mark: str) -> None:
+    """No files, extensions, settings or temporary files from now on, for this connection and all its cursors.
+
+    DuckDB keeps a user's name for old programs and ignores it; here it holds the label of what was opened.
+    """
+    settings: dict[str, object] = {**SETTINGS, "username": mark}
+    if limits.memory is not None:
+        settings["memory_limit"] = f"{limits.memory}B"
+    if limits.spill is not None:
+        _SPILLS.append(tempfile.TemporaryDirectory(prefix="dpsql-spill-"))
+        settings |= {"temp_directory": _SPILLS[-1].name, "max_temp_directory_size": f"{limits.spill}B"}
+    settings |= {"enable_external_access": False, "lock_configuration": True}
+    for name, value in settings.items():
+        connection.execute(f"SET GLOBAL {name} = {DUCKDB.text(str(value))}")
+
+
+def _place(connection: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
+    if isinstance(table, str | os.PathLike):
+        connection.execute(f"CREATE VIEW {DUCKDB.quote(name)} AS SELECT * FROM read_parquet({DUCKDB.text(str(table))})")
+        _decode(connection, name)
+    elif "object" in {str(type_) for type_ in getattr(table, "dtypes", ())}:
+        connection.register("_incoming", table)
+        connection.execute(f"CREATE TABLE {DUCKDB.quote(name)} AS SELECT * FROM _incoming")
+        connection.unregister("_incoming")
+    else:
+        if hasattr(table, "validate"):
+            table.validate(full=True)
+        connection.register(name, table)
+
+
+def _decode(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Read all text once: bytes that are no text fail now, in the steward's sight, and not in some of the queries."""
+    described = connection.execute(f"DESCRIBE {DUCKDB.quote(name)}").fetchall()
+    texts = [DUCKDB.quote(column) for column, type_, *_ in described if type_ == "VARCHAR"]
+    if texts:
+        connection.execute(f"SELECT count(*) FROM {DUCKDB.quote(name)} WHERE hash({', '.join(texts)}) = 0").fetchall()

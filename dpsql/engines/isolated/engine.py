@@ -1,0 +1,163 @@
+"""An engine that is somewhere else: what is asked of it goes through a pipe, and what comes back are integers.
+
+This process, which reads analysts' text and finishes answers, never opens the database.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dpsql.bounds.domain import Domain
+from dpsql.budget.allocate import Priced
+from dpsql.engines.base import Engine, Exact, PublicRows, Resources
+from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.isolated.codec import pack
+from dpsql.engines.isolated.process import EngineProcess
+from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.results import statements
+from dpsql.errors import InterfaceError
+from dpsql.expressions.expression import Expression
+from dpsql.plan.relation import Relation
+from dpsql.plan.released import Content
+from dpsql.policy import Policy
+
+_SHARED: dict[object, tuple[EngineProcess, int]] = {}
+_TURN = threading.Lock()
+
+
+class IsolatedEngine(Engine):
+    """A database file, or Parquet files, in a process of its own; connections to the same data share it."""
+
+    def __init__(self, source: object, limits: Resources, policy: Policy) -> None:
+        files = _files(source)
+        opening = pack((files, limits.memory, limits.spill, policy.model_dump()))
+        self._key, self._closed = (opening, *map(_stamp, _paths(files))), False
+        with _TURN:
+            process, users = _SHARED.get(self._key) or (EngineProcess(opening), 0)
+            _SHARED[self._key] = process, users + 1
+        self._process, self._public = process, RemotePublicData(process)
+        self._schema, self._version, self._facts, self._verifiable = process.hello
+
+    @property
+    def process(self) -> EngineProcess:
+        """The process that has the data."""
+        return self._process
+
+    def schema(self) -> Mapping[str, Mapping[str, str]]:
+        return self._schema
+
+    def version(self) -> str:
+        return self._version
+
+    def constraints(self, policy: object) -> frozenset[tuple[str, str]]:
+        return self._facts
+
+    @property
+    def verifiable(self) -> bool:
+        return self._verifiable
+
+    @property
+    def live(self) -> bool:
+        return False
+
+    def look_again(self) -> None:
+        """Files that are open do not change."""
+
+    @property
+    def public(self) -> RemotePublicData:
+        return self._public
+
+    def emit(self, release: Priced, salt: bytes | None) -> str:
+        return ";\n".join(statements(release, Site(self._schema, DUCKDB), salt))
+
+    def run(
+        self,
+        release: Priced,
+        salt: bytes,
+        contents: Mapping[str, Content] | None = None,
+        seconds: float | None = None,
+    ) -> Exact:
+        plain = replace(release, bounded=replace(release.bounded, release=replace(release.bounded.release, bars=())))
+        exact = self._process.ask("run", plain, salt, dict(contents or {}), seconds, seconds=seconds)
+        assert isinstance(exact, Exact)
+        return exact
+
+    def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
+        rows = self._process.ask("rows", table, tuple(columns))
+        assert isinstance(rows, PublicRows)
+        return rows
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        with _TURN:
+            process, users = _SHARED.pop(self._key)
+            if users > 1:
+                _SHARED[self._key] = process, users - 1
+                return
+        process.end()
+
+
+class RemotePublicData:
+    """What public tables hold, asked once."""
+
+    def __init__(self, process: EngineProcess) -> None:
+        self._process = process
+        self.forget()
+
+    def forget(self) -> None:
+        """Ask again."""
+        self._known: dict[bytes, Any] = {}
+
+    def unique(self, table: str, columns: frozenset[str]) -> bool:
+        """Do the columns name at most one row?"""
+        return bool(self._asked("unique", table, columns))
+
+    def domains(self, table: str, columns: Collection[str]) -> Mapping[str, Domain]:
+        """The values of each column."""
+        found = self._asked("domains", table, tuple(columns))
+        assert all(isinstance(domain, Domain) for domain in found.values())
+        return dict(found)
+
+    def values(self, relation: Relation, expression: Expression, most: int) -> Domain | None:
+        """The values of an expression over a public relation."""
+        found = self._asked("values", relation, expression, most)
+        assert found is None or isinstance(found, Domain)
+        return found
+
+    def _asked(self, verb: str, *args: object) -> Any:
+        key = pack((verb, args))
+        if key not in self._known:
+            self._known[key] = self._process.ask(verb, *args)
+        return self._known[key]
+
+
+def _files(source: object) -> str | dict[str, str]:
+    """Where the data is: a process can be told a path, and not be handed a frame or a connection."""
+    if isinstance(source, str | os.PathLike):
+        return str(Path(source).absolute())
+    if isinstance(source, Mapping) and all(isinstance(each, str | os.PathLike) for each in source.values()):
+        return {name: str(Path(each).absolute()) for name, each in source.items()}
+    raise InterfaceError(
+        "only files can be opened in a process of their own: frames and connections are in this one",
+        hint="give the path of a database or of Parquet files, or leave isolate=True out",
+    )
+
+
+def _paths(files: str | dict[str, str]) -> list[str]:
+    return [files] if isinstance(files, str) else list(files.values())
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    """What changes when another file is put in its place."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

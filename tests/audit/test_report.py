@@ -1,0 +1,73 @@
+"""The reports of an audit: JSON that can be added up, a page that needs nothing else, and the command's exit code."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dpsql.audit.checks import neighbours
+from dpsql.audit.outcome import Finding, Outcome, Series
+from dpsql.audit.plots import plot
+from dpsql.audit.report import Report, merged
+from dpsql.audit.tally import Tally
+from dpsql.interfaces.cli import app
+
+BAD = Finding("a <vector> moved", "SELECT count(*) FROM t WHERE x < '<script>'")
+
+
+def _outcome(*findings: Finding) -> Outcome:
+    tally = Tally(Counter(all=7), Counter(all=5), {"clip l1": 0.5}, Counter(WHERE=7), findings=list(findings))
+    return neighbours.outcome(tally)
+
+
+def test_a_report_is_read_as_it_was_written_and_parts_add_up() -> None:
+    one, two = Report("a", "part 1", (_outcome(),)), Report("a", "part 2", (_outcome(BAD),))
+    assert Report.read(one.json()) == one
+    both = merged([one, Report.read(two.json())])
+    assert dict(both.outcomes[0].figures)["neighbouring pairs"] == 14
+    assert not both.passed
+    assert json.loads(both.json())["checks"][0]["findings"][0]["what"] == BAD.what
+
+
+def test_the_page_holds_findings_as_text_and_asks_for_nothing() -> None:
+    page = Report("<own>", "seed 0", (_outcome(BAD),)).html()
+    parser = HTMLParser()
+    parser.feed(page)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert "prefers-color-scheme:dark" in page
+
+
+@pytest.mark.parametrize("points", [(("a", 0.5), ("b", 2.0)), ((1.0, 0.5), (2.0, 2.0)), (("only", 0.0),)])
+def test_a_plot_shows_what_is_over_the_limit(points: tuple[tuple[str | float, float], ...]) -> None:
+    drawn = plot(Series("t", "x", "y", points, limit=1.0))
+    assert drawn.count('class="over"') == sum(1 for _, y in points if y > 1)
+    assert 'class="limit"' in drawn
+
+
+def test_merging_prints_the_figures_and_fails_if_something_was_found(tmp_path: Path) -> None:
+    files = []
+    for number, findings in enumerate(((), (BAD,))):
+        files.append(tmp_path / f"{number}.json")
+        files[-1].write_text(Report("a", "p", (_outcome(*findings),)).json())
+    page = tmp_path / "all.html"
+    good = CliRunner().invoke(app, ["audit", "merge", str(files[0]), str(files[0]), "--html", str(page)])
+    assert good.exit_code == 0
+    assert "14" in good.output
+    assert page.read_text().startswith("<!doctype html>")
+    bad = CliRunner().invoke(app, ["audit", "merge", *map(str, files)])
+    assert bad.exit_code == 1
+    assert BAD.what in bad.output
+
+
+@pytest.mark.parametrize(
+    "words", [["--part", "3/2"], ["--check", "neighbors"], ["merge"], ["merge", "nothing.json"], ["no.duckdb"]]
+)
+def test_what_cannot_be_done_is_said(words: list[str]) -> None:
+    assert CliRunner().invoke(app, ["audit", *words]).exit_code != 0

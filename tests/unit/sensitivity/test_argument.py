@@ -1,0 +1,63 @@
+"""What one row can add: whole steps between bounds, on a grid that the type and the bounds alone decide."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from dpsql.bounds.domain import interval
+from dpsql.errors import InternalError
+from dpsql.expressions.expression import Column
+from dpsql.expressions.types import DOUBLE, from_engine
+from dpsql.sensitivity.argument import ROW_BITS, Argument, summed
+
+
+def _column(type_: str) -> Column:
+    found = from_engine(type_)
+    assert found is not None
+    return Column(found, name="x")
+
+
+@pytest.mark.parametrize(
+    ("type_", "low", "high", "expected"),
+    [
+        ("INTEGER", -1000, 10, (-1000, 10, 1)),
+        ("INTEGER", 3, 7, (3, 7, 1)),
+        ("INTEGER", 3.2, 7.9, (4, 7, 1)),
+        ("INTEGER", 3.2, 3.9, (4, 4, 1)),
+        ("BIGINT", -(2**50) + 1, 5, (-(2**50) + 1, 5, 1)),
+        ("DECIMAL(9,2)", Decimal("-1.50"), Decimal("99.99"), (-150, 9999, Fraction(1, 100))),
+        ("DECIMAL(9,2)", 0.001, 0.009, (1, 1, Fraction(1, 100))),
+    ],
+)
+def test_whole_numbers_and_decimals_are_exact(type_: str, low: object, high: object, expected: tuple) -> None:
+    made = summed(_column(type_), interval(low, high))  # type: ignore[arg-type]
+    assert (made.lower, made.upper, made.grid) == expected
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 500.0), (-3.0, 100.0), (-1e9, 1.0), (-1e-7, 1e-7), (0.0, 1e300)])
+def test_doubles_lie_on_a_power_of_two_on_which_the_larger_bound_has_so_many_bits(low: float, high: float) -> None:
+    made = summed(Column(DOUBLE, name="x"), interval(low, high))
+    largest = max(abs(low), abs(high))
+    assert made.grid.numerator == 1 or made.grid.denominator == 1
+    assert (made.grid.numerator * made.grid.denominator).bit_count() == 1
+    assert (made.lower, made.upper) == (round(Fraction(low) / made.grid), round(Fraction(high) / made.grid))
+    assert 2 ** (ROW_BITS - 2) <= Fraction(largest) / made.grid <= 2**ROW_BITS
+    assert made.magnitude == max(abs(made.lower), abs(made.upper))
+
+
+@pytest.mark.parametrize(("bounds", "most", "width"), [((-1000, 10), 1000, 1010), ((-5, -2), 5, 3), ((2, 9), 9, 7)])
+def test_a_row_adds_as_much_as_the_bound_that_is_further_from_zero(
+    bounds: tuple[int, int], most: int, width: int
+) -> None:
+    made = summed(_column("INTEGER"), interval(*bounds))
+    assert (made.magnitude, made.width) == (most, width)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(0, 2**50 + 1), (-(2**50) - 1, 0), (1, 0)])
+def test_what_does_not_fit_its_grid_cannot_be_made(lower: int, upper: int) -> None:
+    with pytest.raises(InternalError):
+        Argument(None, interval(0, 1), lower, upper, Fraction(1))
+    assert Argument(None, interval(0, 1), -(2**50), 2**50, Fraction(1)).magnitude == 2**50
