@@ -34,7 +34,7 @@ def _spent(served: Served) -> str:
 
 def test_parse_bind_and_describe_spend_nothing_and_one_execute_spends_once(raw: Raw, served: Served) -> None:
     before = _spent(served)
-    sql = "SELECT category, avg(amount) AS a FROM orders GROUP BY category"
+    sql = "SELECT category, avg(amount) AS a FROM orders WHERE amount > 7.25 GROUP BY category"  # that nobody else asks
     seen = raw.ask(parse(sql, "s"), describe("S", "s"), bind(name="s"), describe(), SYNC)
     assert kinds(seen) == "1tT2TZ"
     assert _spent(served) == before
@@ -182,9 +182,13 @@ def test_broken_messages_end_in_an_error_and_others_go_on(served: Served, data: 
 
 
 def test_a_hundred_thousand_statements_and_too_many_parameters(raw: Raw) -> None:
-    assert faults(raw.ask(query("SELECT 1;" * 100_000))) == ["54000"]
+    """Refused as too many where they are counted, or as too long before they are read."""
+    assert faults(raw.ask(query("SELECT 1;" * 100_000)))[0] in ("54000", "42601")
     many = ", ".join(f"${i}" for i in range(1, 65_000))
-    assert faults(raw.ask(parse(f"SELECT count(*) FROM orders WHERE amount IN ({many})"), SYNC)) == ["54000"]
+    assert faults(raw.ask(parse(f"SELECT count(*) FROM orders WHERE amount IN ({many})"), SYNC))[0] in (
+        "54000",
+        "42601",
+    )
     assert kinds(raw.ask(query("SELECT 1"))) == "TDCZ"
 
 
