@@ -75,7 +75,7 @@ def test_the_halves_of_an_average_share_one_claim(db: dpsql.Connection) -> None:
     ("sql", "reach", "groups"),
     [
         ("SELECT k, count(*) FROM t GROUP BY k", 2, None),
-        ("SELECT u % 7, count(*) FROM t GROUP BY 1", 1, 1),
+        ("SELECT u % 7, count(*) FROM t GROUP BY 1", 1, None),
         ("SELECT free, count(*) FROM t GROUP BY free", 2**20, 3),
         ("SELECT free, count(*) FROM v GROUP BY free", 1, 1),
     ],
