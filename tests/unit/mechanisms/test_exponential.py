@@ -15,6 +15,7 @@ from scipy import stats
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.mechanisms import ExponentialLaw
 from dpsql.mechanisms.exponential import _below
+from dpsql.mechanisms.sampler import exp_bounds
 
 DRAWS = 6_000
 ALARM = 1e-11
@@ -82,6 +83,22 @@ def test_the_prefix_of_a_draw_is_compared_with_the_power_itself(v: int) -> None:
         assert stats.binomtest(hits, DRAWS, min(1.0, power)).pvalue > ALARM
     else:
         assert not _below(1, v)
+
+
+@pytest.mark.parametrize("v", [1, 5, 20])
+def test_a_prefix_that_decides_nothing_is_made_longer_by_64_bits(v: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix, _ = exp_bounds(v, 32)
+    edge, _ = exp_bounds(v, 96)
+    for word, below in (
+        (edge - (prefix << 64) - 1, True),
+        (edge - (prefix << 64) + 1, False),
+        (0, True),
+        (2**64 - 1, False),
+    ):
+        monkeypatch.setattr(
+            "dpsql.mechanisms.exponential.random_words", lambda *_, word=word: np.array([word], np.uint64)
+        )
+        assert _below(prefix, v) is below
 
 
 def test_a_wide_grid_with_one_good_cell_is_quick_to_choose_from() -> None:

@@ -12,11 +12,15 @@ import pytest
 
 import dpsql
 from dpsql.errors import InternalError
+from dpsql.expressions.expression import Column
+from dpsql.expressions.types import BOOLEAN, from_engine
 from dpsql.interfaces.steward import check
 from dpsql.plan.join import Exists, Inner, Outer, Part, whole
 from dpsql.plan.normal import conjunction
 from dpsql.plan.relation import Field, PublicScan, Scan, Step
 
+INTEGER = from_engine("INTEGER")
+assert INTEGER is not None
 TABLES = """
 CREATE TABLE people (id INTEGER PRIMARY KEY, age INTEGER, area VARCHAR);
 CREATE TABLE orders (id BIGINT, oid BIGINT UNIQUE, total DOUBLE, area VARCHAR);
@@ -279,6 +283,10 @@ def test_a_node_that_would_mix_owners_cannot_be_made(db: dpsql.Connection) -> No
         lambda: Exists(people.fields, False, 1, True, people, renamed, true),
         lambda: Inner((*visits.fields, *areas.fields), True, 1, True, (whole(visits), whole(areas)), ()),
         lambda: Outer((*areas.fields, *renamed.fields), False, 1, False, whole(areas), renamed, False, true),
+        lambda: Inner(people.fields, False, 1, True, (whole(people),), (Column(BOOLEAN, name="nowhere"),)),
+        lambda: Inner(people.fields, False, 1, True, (whole(people),), (Column(INTEGER, name="age"),)),
+        lambda: Outer(people.fields, False, 1, True, None, whole(people), False, true),
+        lambda: Exists(people.fields, False, 1, True, people, None, true),
         lambda: Outer((*visits.fields, *areas.fields), True, 1, True, whole(visits), whole(areas), False, true),
         lambda: Outer((*whole(people).fields, *named.fields), False, 1, False, whole(people), named, True, true),
     ):

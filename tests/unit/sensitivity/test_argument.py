@@ -12,6 +12,7 @@ from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import DOUBLE, from_engine
 from dpsql.sensitivity.argument import ROW_BITS, Argument, summed
+from dpsql.sensitivity.weight import WEIGHT_BITS
 
 
 def _column(type_: str) -> Column:
@@ -29,6 +30,7 @@ def _column(type_: str) -> Column:
         ("INTEGER", 3.2, 3.9, (4, 4, 1)),
         ("BIGINT", -(2**50) + 1, 5, (-(2**50) + 1, 5, 1)),
         ("DECIMAL(9,2)", Decimal("-1.50"), Decimal("99.99"), (-150, 9999, Fraction(1, 100))),
+        ("DECIMAL(18,2)", 0, Decimal(2**50 - 1) / 100, (0, 2**50 - 1, Fraction(1, 100))),
         ("DECIMAL(9,2)", 0.001, 0.009, (1, 1, Fraction(1, 100))),
     ],
 )
@@ -61,3 +63,8 @@ def test_what_does_not_fit_its_grid_cannot_be_made(lower: int, upper: int) -> No
     with pytest.raises(InternalError):
         Argument(None, interval(0, 1), lower, upper, Fraction(1))
     assert Argument(None, interval(0, 1), -(2**50), 2**50, Fraction(1)).magnitude == 2**50
+
+
+def test_a_weighted_total_of_the_most_rows_that_there_can_be_fits() -> None:
+    """The arithmetic of the theorem in `Argument`: a sum and a count, weighed, over 2**44 rows."""
+    assert (2 * 2**50 + 2**51) * 2**WEIGHT_BITS * 2**44 < 2**127

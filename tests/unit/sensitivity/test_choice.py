@@ -71,5 +71,6 @@ def test_a_tree_counts_each_weight_once_on_each_level_and_claims_all_of_them() -
     assert (claim.linf, claim.l1, claim.l2) == (20, 60, 35)
     assert (claim.l2 - 1) ** 2 < 3 * 20**2 <= claim.l2**2
     assert claim.reach == 4368 * 2
+    assert [Tree("t", 0, height, 1, 4, 20).claim.l2 for height in (1, 2, 4)] == [20, 29, 40]
     assert Tree("t", 0, 3, 2, 1, 1).claim.reach == 3
     assert BRANCHES**tree.height >= 300

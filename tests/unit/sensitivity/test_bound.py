@@ -1,0 +1,106 @@
+"""What each rule claims for each statistic: in the argument's own unit, and no larger than what a unit can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import dpsql
+from dpsql.sensitivity.bound import Bounded
+
+TABLES: dict[str, Any] = {
+    "t": {"unit": "u", "max_rows_per_unit": 5, "max_groups_per_unit": 3,
+          "columns": {"n": {"min": -1000, "max": 10}, "k": {"values": ["a", "b"], "nulls": False}, "free": {}}},
+    "v": {"unit": "row", "columns": {"n": {"min": -1000, "max": 10}, "k": {"values": ["a", "b"], "nulls": False}, "free": {}}},
+    "many": {"unit": "u", "max_rows_per_unit": 2**31 - 1, "columns": {"n": {"min": 0, "max": 2**50 - 1}, "k": {"values": ["a"]}}},
+}  # fmt: skip
+POLICY = {"dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6}, "tables": TABLES}
+
+
+@pytest.fixture(scope="module")
+def db() -> Iterator[dpsql.Connection]:
+    frame = pd.DataFrame({"u": [1], "n": [1], "k": ["a"], "free": ["x"]})
+    with dpsql.connect({"t": frame, "v": frame, "many": frame}, policy=POLICY, ledger=":memory:") as connection:
+        yield connection
+
+
+def bounded(db: dpsql.Connection, sql: str, mechanism: str = "laplace") -> Bounded:
+    return db.prepare(sql, 1.0, 1e-7, mechanism).bill.releases[0].bounded
+
+
+def claims(made: Bounded) -> list[tuple[object, ...]]:
+    """Of each statistic l0, linf, l1 and l2, in the argument's own unit."""
+    return [
+        (s.claim.l0, *(float(norm * s.grid) for norm in (s.claim.linf, s.claim.l1, s.claim.l2)))
+        for s in made.statistics
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "rule", "expected"),
+    [
+        ("SELECT count(*) FROM v", "row", [(1, 1, 1, 1)]),
+        ("SELECT sum(n) FROM v", "row", [(1, 1000, 1000, 1000)]),
+        ("SELECT k, count(*) FROM v GROUP BY k", "row", [(1, 1, 1, 1)]),
+        ("SELECT count(*) FROM t", "one_group", [(1, 5, 5, 5)]),
+        ("SELECT sum(n) FROM t", "one_group", [(1, 5000, 5000, 5000)]),
+        ("SELECT u % 7, count(*) FROM t GROUP BY 1", "one_group", [(1, 5, 5, 5)]),
+        ("SELECT k, count(*) FROM t GROUP BY k", "clip", [(None, 5, 5, 5)]),
+        ("SELECT k, sum(n) FROM t GROUP BY k", "clip", [(None, 5000, 5000, 5000)]),
+        ("SELECT avg(n) FROM t", "one_group", [(1, 5050, 5050, 5050)] * 2),
+        ("SELECT count(DISTINCT u) FROM t", "one_group", [(1, 1, 1, 1)]),
+        ("SELECT k, count(DISTINCT u) FROM t GROUP BY k", "clip", [(None, 3, 3, 3)]),
+        ("SELECT count(DISTINCT n) FROM t", "one_group", [(1, 5, 5, 5)]),
+        ("SELECT count(DISTINCT k) FROM t", "one_group", [(1, 2, 2, 2)]),
+        ("SELECT k, count(DISTINCT n) FROM t GROUP BY k", "clip", [(None, 5, 5, 5)]),
+        ("SELECT free, count(*) FROM t GROUP BY free", "clip", [(None, 5, 5, 5)]),
+    ],
+)
+def test_the_claim_of_a_rule(db: dpsql.Connection, sql: str, rule: str, expected: list[tuple[object, ...]]) -> None:
+    made = bounded(db, sql)
+    assert (made.rule, claims(made)) == (rule, expected)
+
+
+def test_the_halves_of_an_average_share_one_claim(db: dpsql.Connection) -> None:
+    made = bounded(db, "SELECT avg(n) FROM t")
+    [(share, joint)] = made.shares
+    assert share == (0, 1) and joint.l1 == made.statistics[0].claim.l1 and joint.reach == 2
+    assert [s for s, _ in bounded(db, "SELECT avg(n) FROM t", "gaussian").shares] == [(0,), (1,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "reach", "groups"),
+    [
+        ("SELECT k, count(*) FROM t GROUP BY k", 2, None),
+        ("SELECT u % 7, count(*) FROM t GROUP BY 1", 1, None),
+        ("SELECT free, count(*) FROM t GROUP BY free", 2**20, 3),
+        ("SELECT free, count(*) FROM v GROUP BY free", 1, 1),
+    ],
+)
+def test_how_many_coordinates_a_unit_can_touch(db: dpsql.Connection, sql: str, reach: int, groups: int | None) -> None:
+    made = bounded(db, sql)
+    assert made.statistics[0].claim.reach == reach
+    assert (None if made.selection is None else made.selection.groups) == groups
+
+
+def test_what_cannot_be_counted_exactly_is_refused(db: dpsql.Connection) -> None:
+    with pytest.raises(dpsql.PolicyError, match="max_rows_per_unit"):
+        bounded(db, "SELECT k, sum(n) FROM many GROUP BY k")
+    assert bounded(db, "SELECT k, count(*) FROM many GROUP BY k").rule == "clip"
+
+
+@pytest.mark.parametrize(
+    ("sql", "terms"),
+    [
+        ("SELECT k, count(*), sum(n) FROM t GROUP BY k", [("rows", 5)]),
+        ("SELECT k, sum(n) FROM t GROUP BY k", [("sum", 5000)]),
+        ("SELECT k, count(n) FROM t GROUP BY k", [("count", 5)]),
+        ("SELECT k, count(DISTINCT u), count(*) FROM t GROUP BY k", [("groups", 3), ("rows", 5)]),
+    ],
+)
+def test_what_a_units_weight_keeps_below_its_cap(db: dpsql.Connection, sql: str, terms: list[tuple[str, int]]) -> None:
+    weight = bounded(db, sql).weight
+    assert weight is not None and [(term.kind, term.cap) for term in weight.terms] == terms
