@@ -12,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.budget.allocate import Priced
-from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential
+from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw
 from dpsql.release.noise import add_noise
 from dpsql.release.stored import fingerprint, pack, unpack
 
@@ -61,7 +61,7 @@ def _others(each: Priced) -> Iterator[Priced]:
         keys[number] = replace(key, values=("a", "c"))
         yield replace(each, bounded=replace(each.bounded, keys=tuple(keys)))
     for chosen in each.chosen[:1]:
-        yield replace(each, chosen=(replace(chosen, law=Exponential(chosen.law.scale + 1)),))
+        yield replace(each, chosen=(replace(chosen, law=ExponentialLaw(chosen.law.scale + 1)),))
         yield replace(each, chosen=(replace(chosen, choice=replace(chosen.choice, at=Fraction(1, 3))),))
         yield replace(each, chosen=(replace(chosen, choice=replace(chosen.choice, kind="mode")),))
     for tree in each.trees:
