@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpsql.audit.report import Report
 
 SHORT, LONG = 5_000, 1_000_000
-CHECKS = "neighbours, blackbox, floating, doors, timing or fuzz"
+CHECKS = "neighbours, blackbox, floating, totality, doors, timing or fuzz"
 
 
 def audit(
