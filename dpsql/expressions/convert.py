@@ -25,7 +25,7 @@ from dpsql.expressions.types import BOOLEAN, INTERVAL, TIMESTAMP, Kind
 from dpsql.expressions.typing import Mismatch, call, case, common, literal, read_date, require
 from dpsql.parse.span import name_of, refuse, span_of
 
-__all__ = ["Resolver", "case", "convert", "one_query", "written_out"]
+__all__ = ["Resolver", "case", "convert", "one_query", "written_out", "written_too_large"]
 
 
 class Resolver(Protocol):
@@ -80,7 +80,7 @@ def _limited(node: exp.Expr, made: Expression) -> Expression:
                 reason="size",
             )
         if size.parts > MOST_PARTS or calls > MOST_NESTED:
-            raise _too_large(node)
+            raise written_too_large(node)
     return made
 
 
@@ -90,10 +90,11 @@ def written_out(node: exp.Expr, meant: exp.Expr) -> None:
     if size is not None:
         size.parts += sum(1 for _ in meant.walk())
         if size.parts > MOST_PARTS:
-            raise _too_large(node)
+            raise written_too_large(node)
 
 
-def _too_large(node: exp.Expr) -> Error:
+def written_too_large(node: exp.Expr | None) -> Error:
+    """The refusal of a query whose names stand for too much."""
     return refuse(
         "the query is too large once its aliases, CASEs and BETWEENs are written out",
         node,
