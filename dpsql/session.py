@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,6 +49,7 @@ from dpsql.search import Searches, before
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check, checks_of
+from dpsql.steward_log import failed
 from dpsql.turns import at_a_multiple, in_turn
 
 if TYPE_CHECKING:
@@ -120,7 +120,6 @@ class Draft:
         return Stages.out_of(self.bounded, self.funds, limit)
 
 
-log = logging.getLogger("dpsql.steward")
 UNEXPECTED = "dpsql failed on this query, and stopped it: a fault of dpsql"
 REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
 
@@ -813,8 +812,7 @@ def _about(sql: str) -> Iterator[None]:
     except RecursionError:
         raise ParseError("the query is nested too deeply", hint="split it into CTEs") from None
     except Exception as problem:
-        log.error("a query failed unexpectedly: %s", type(problem).__name__)
-        log.debug("where", exc_info=True)
+        failed("a query failed unexpectedly", problem)
         raise InternalError(UNEXPECTED, hint="the steward's log has the kind of failure; please report it") from None
 
 
