@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, store
+from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, storage
 from dpsql.budget.rescue import verify
 from dpsql.errors import BudgetExceeded
 
@@ -77,7 +77,7 @@ def kills(path: Path, times: int, seed: int = 0) -> tuple[int, int]:
 def charge_many(job: tuple[str, int, int, float]) -> list[int]:
     """So many charges against one cap; the numbers of those admitted."""
     path, worker, times, cap = job
-    store.PATIENCE = PATIENCE
+    storage.PATIENCE = PATIENCE
     entries = []
     with open_ledger(path, "shop") as ledger:
         for _ in range(times):
