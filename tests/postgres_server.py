@@ -23,6 +23,7 @@ import psycopg
 import pytest
 
 OWNER, PASSWORD = "steward", "geheim:&wort"
+ROLE = "dpsql_server"
 PATIENCE = 60.0
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -128,6 +129,27 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
 
+def fresh_ledger(server: Server, dataset: str = "shop") -> str:
+    """The address of a new account, for a role that may insert and select and nothing else."""
+    from dpsql.budget.ledger import create_ledger
+
+    server.run("DROP SCHEMA IF EXISTS dpsql_ledger CASCADE")
+    create_ledger(server.url(), dataset)
+    server.run(
+        f"DO $$ BEGIN CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'; EXCEPTION WHEN duplicate_object THEN END $$",
+        f"GRANT USAGE ON SCHEMA dpsql_ledger TO {ROLE}",
+        f"GRANT SELECT, INSERT ON dpsql_ledger.entry, dpsql_ledger.payload TO {ROLE}",
+    )
+    return server.url(ROLE)
+
+
+def a_place(request: pytest.FixtureRequest, folder: Path) -> str | Path:
+    """For a fixture with the parameters file, memory and postgres: the place of a new ledger of `shop`."""
+    if request.param == "postgres":
+        return fresh_ledger(request.getfixturevalue("postgres"))
+    return folder / "shop.ledger" if request.param == "file" else ":memory:"
+
+
 @contextmanager
 def running() -> Iterator[Server]:
     """A fresh server; what it wrote is gone afterwards."""
@@ -163,10 +185,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
-    """One server for all tests that only need one; who kills it starts it again."""
-    with running() as server:
-        yield server

@@ -41,7 +41,7 @@ class SqliteStorage(Storage):
         store.check_pages(self._db, self.name)
 
     def accept(self) -> None:
-        """See `Storage`. SQLite tidies up when a connection that can write is closed; a refused file stays as it was."""
+        """See `Storage`. Not before: SQLite tidies up what a connection that can write was opened on."""
         if self._head is not None:
             with explained(self.name):
                 verified, self._db = self._db, store.connect(self.name)
@@ -171,7 +171,7 @@ class MemoryPlace(Place):
         """See `Place`."""
         return None
 
-    def replace(self, made: Callable[[], list[Row]], payloads: Payloads) -> str | None:
+    def replace(self, dataset: str, made: Callable[[], list[Row]], payloads: Payloads) -> str | None:
         """See `Place`."""
         raise LedgerError("a ledger in memory is not restored", hint="name a file")
 
@@ -222,8 +222,8 @@ class FilePlace(Place):
         """See `Place`."""
         return self._head.read() if self._head.exists() else None
 
-    def replace(self, made: Callable[[], list[Row]], payloads: Payloads) -> str | None:
-        """See `Place`. The head is written last: a restore that is cut short leaves a refused ledger, and can be run again."""
+    def replace(self, dataset: str, made: Callable[[], list[Row]], payloads: Payloads) -> str | None:
+        """See `Place`. The head is written last: what was cut short is a refused ledger, and can be run again."""
         with explained(self.name):
             refuse_network(self.name)
             if self._head.exists():

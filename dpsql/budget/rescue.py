@@ -82,7 +82,7 @@ def restore(path: str | Path, source: str | Path, by: str, *, accept_loss: bool 
         made[:] = [*rows, _entry(book, known[-1], copy, by, accept_loss=accept_loss)]
         return made
 
-    aside = place.replace(continued, payloads)
+    aside = place.replace(book.dataset, continued, payloads)
     lost = None if known[-1] is None else _lost(rows, known[-1])
     return Restored(end_of(copy, made), lost, aside)
 
@@ -104,7 +104,7 @@ def _load(copy: str) -> tuple[list[Row], Payloads]:
 
 
 def _known(path: str | Path, place: Place, dataset: str) -> Mark | None:
-    """The furthest end of the account that anything still tells: the ledger's, if it is whole, or its second place's."""
+    """The furthest end of the account that anything still tells: the ledger's, if it is whole, or its head's."""
     with suppress(LedgerError), open_ledger(path, dataset, create=False) as ledger:
         return ledger.mark()
     with suppress(LedgerError, OSError):

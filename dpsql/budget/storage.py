@@ -115,8 +115,8 @@ class Place(ABC):
         """What the second place says, also of a ledger that is refused; None where nothing does."""
 
     @abstractmethod
-    def replace(self, made: Callable[[], list[Row]], payloads: Payloads) -> str | None:
-        """Put these entries in the place of what is there, which is kept under another name: the name it got.
+    def replace(self, dataset: str, made: Callable[[], list[Row]], payloads: Payloads) -> str | None:
+        """Put an account in the place of what is there, which is kept under another name: the name it got.
 
         `made` is called while nobody else can write.
         """

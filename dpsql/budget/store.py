@@ -95,7 +95,9 @@ def connect(path: str, *, readonly: bool = False) -> sqlite3.Connection:
     """A connection to an existing file (or ":memory:"); a commit is on disk when it returns."""
     memory = path == ":memory:"
     target = path if memory else Path(path).as_uri() + ("?mode=ro" if readonly else "?mode=rw")
-    db = sqlite3.connect(target, uri=not memory, timeout=storage.PATIENCE, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(
+        target, uri=not memory, timeout=storage.PATIENCE, isolation_level=None, check_same_thread=False
+    )
     try:
         for setting in (
             "synchronous = FULL",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 import dpsql
-from dpsql.budget import Caps, Cost, Request, ChainedLedger, open_ledger, pure_charge, store
+from dpsql.budget import Caps, ChainedLedger, Cost, Request, open_ledger, pure_charge, store
 from dpsql.budget.chain import ROOT, following
 from dpsql.budget.head import Head
 from dpsql.budget.rescue import end_of

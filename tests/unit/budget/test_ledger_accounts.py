@@ -8,14 +8,15 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from postgres_server import a_place
 
 from dpsql.budget import (
     Caps,
+    ChainedLedger,
     Cost,
     ErrorBar,
     Request,
     Spent,
-    ChainedLedger,
     clock,
     ledger,
     open_ledger,
@@ -43,10 +44,9 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
     return to
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=["file", "memory", "postgres"])
 def book(request: pytest.FixtureRequest, tmp_path: Path, set_clock: SetClock) -> Iterator[ChainedLedger]:
-    path = tmp_path / "shop.ledger" if request.param == "file" else ":memory:"
-    with open_ledger(path, "shop") as opened:
+    with open_ledger(a_place(request, tmp_path), "shop") as opened:
         yield opened
 
 
