@@ -31,10 +31,15 @@ class SqliteStorage(Storage):
         self._db, self._head, self._held, self._listed = db, head, held, False
         self._file = None if head is None else store.identity(name)
 
-    def check(self) -> None:
-        """See `Storage`."""
-        with self.reading():
-            store.check(self._db, self.name)
+    def checked(self) -> SqliteStorage:
+        """Itself; closed and refused if it has lost its tables or the triggers that guard them."""
+        try:
+            with self.reading():
+                store.check(self._db, self.name)
+        except BaseException:
+            self.close()
+            raise
+        return self
 
     def check_pages(self) -> None:
         """See `Storage`."""
@@ -201,10 +206,11 @@ class FilePlace(Place):
             held = hold(self.name)
             try:
                 store.check_header(self.name, held.read(100))
-                return SqliteStorage(store.connect(self.name, readonly=True), self.name, self._head, held)
+                opened = SqliteStorage(store.connect(self.name, readonly=True), self.name, self._head, held)
             except BaseException:
                 held.release()
                 raise
+            return opened.checked()
 
     def _create(self, first: Callable[[], Row] | None) -> None:
         """A new account, unless something shows that there was one: then it is refused, never recreated."""

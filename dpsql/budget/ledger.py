@@ -282,7 +282,6 @@ class ChainedLedger(Ledger):
             self._storage.close()
 
     def _verify(self, dataset: str | None) -> None:
-        self._storage.check()
         with self._reading():
             found = self._book.dataset
         if dataset not in (None, found):

@@ -29,10 +29,6 @@ class Storage(ABC):
     """Where it is, for people: never with a password."""
 
     @abstractmethod
-    def check(self) -> None:
-        """Refuse what has lost its tables or the guards that make them append-only."""
-
-    @abstractmethod
     def check_pages(self) -> None:
         """Look at everything that can be looked at beside the entries: for the steward's `verify`."""
 
@@ -108,7 +104,10 @@ class Place(ABC):
 
     @abstractmethod
     def open(self, dataset: str | None, first: Callable[[], Row] | None) -> Storage:
-        """What lies there. Where a place may be made by its first use, `first` gives the entry that it begins with."""
+        """What lies there, which has all its tables and the guards that make them append-only.
+
+        Where a place may be made by its first use, `first` gives the entry that it begins with.
+        """
 
     @abstractmethod
     def mark(self) -> Mark | None:

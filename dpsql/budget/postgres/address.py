@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
@@ -29,11 +30,13 @@ class Address:
 
     def connect(self) -> Connection[Any]:
         """A connection on which nothing waits for ever: each statement, each lock, and each silence has its end."""
-        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+
+        from dpsql.budget.postgres.patient import PatientConnection
 
         own = {"connect_timeout": "10", "tcp_user_timeout": f"{storage.PATIENCE * 1000:.0f}"}
-        given = psycopg.conninfo.conninfo_to_dict(self._told)
-        db = psycopg.connect(
+        given = conninfo_to_dict(self._told)
+        db = PatientConnection.connect(
             **{**own, **given, "application_name": "dpsql ledger", "client_encoding": "utf8"},  # type: ignore[arg-type]
             autocommit=True,
             prepare_threshold=None,
@@ -74,6 +77,7 @@ def read_address(text: str) -> Address:
             parts._replace(query=urlencode([each for each in query if each[0] not in _OWN], quote_via=quote))
         )
         known = conninfo_to_dict(told)
+        _refuse_strange(known)
     except (ValueError, Error):
         raise LedgerError(
             "the address of the ledger cannot be read",
@@ -83,6 +87,20 @@ def read_address(text: str) -> Address:
     own = {key: value for key, value in query if key in _OWN}
     secrets = tuple(str(known[key]) for key in ("password", "sslpassword") if known.get(key))
     return Address(_name(known), told, secrets, own.get("dataset"), own.get("witness"))
+
+
+def _refuse_strange(known: dict[str, Any]) -> None:
+    """A password that was not written as a URL wants it would be read as a part of what people see."""
+    shapes = {
+        "host": r"[\w.:,%/\-]*",
+        "hostaddr": r"[\w.:,%]*",
+        "port": r"[\d,]*",
+        "dbname": r"[^@/:]*",
+        "user": r"[^@/:]*",
+    }
+    for key, shape in shapes.items():
+        if not re.fullmatch(shape, str(known.get(key) or "")):
+            raise ValueError(key)
 
 
 def _name(known: dict[str, Any]) -> str:

@@ -49,9 +49,11 @@ class PostgresPlace(Place):
         try:
             self._check_version(session)
             session.account = session.account or self._only(session)
+            opened = PostgresStorage(session, self._witness)
+            opened.check_pages()
             if not _there(session):
                 raise self._missing(session.account)
-            return PostgresStorage(session, self._witness)
+            return opened
         except BaseException:
             session.close()
             raise

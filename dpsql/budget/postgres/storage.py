@@ -32,7 +32,7 @@ class PostgresStorage(Storage):
         self._session, self._account, self._witness = session, session.account, witness
         self.name = session.address.name
 
-    def check(self) -> None:
+    def check_pages(self) -> None:
         """See `Storage`."""
         settings = "current_setting('fsync'), current_setting('full_page_writes')"
         standby, *values = self._session.ask(f"SELECT pg_is_in_recovery(), {settings}")[0]
@@ -43,10 +43,6 @@ class PostgresStorage(Storage):
                 raise faults.unsafe(self._session.address, f"{setting} = {value}")
         if not schema.whole(self._session.ask):
             raise self.damaged("its tables or the triggers that guard them were changed")
-
-    def check_pages(self) -> None:
-        """See `Storage`."""
-        self.check()
 
     def accept(self) -> None:
         """See `Storage`."""
