@@ -13,48 +13,51 @@ if TYPE_CHECKING:
 
     from dpsql.budget.postgres.address import Address
 
-_KEPT = "what was charged before is kept"
+NOTHING = "nothing was charged"
+"""True of all that fails in a transaction before its commit."""
+AT_MOST = "nothing was released, and at most this one query was charged"
+"""All that can be said outside of one: the query that reads may be the one that has just been charged."""
 
 
 @contextmanager
-def explained(address: Address) -> Iterator[None]:
+def explained(address: Address, safe: str) -> Iterator[None]:
     """Every failure of the driver or the server by its meaning; no password of the address is in any of them."""
     import psycopg
 
     try:
         yield
     except psycopg.Error as error:
-        raise explain(address, error) from None
+        raise explain(address, error, safe) from None
 
 
-def explain(address: Address, error: Error) -> LedgerError:
+def explain(address: Address, error: Error, safe: str) -> LedgerError:
     """One failure, by its SQLSTATE; without one the connection itself failed."""
     where, state = f"the ledger {address.name}", error.sqlstate or ""
     if state in ("55P03", "57014"):
         return LedgerError(
-            f"{where} is busy: another session holds it, or its server does not get on; nothing was charged",
+            f"{where} is busy: another session holds it, or its server does not get on; {safe}",
             hint="try again in a moment; if it stays, look for `dpsql ledger` in the server's pg_stat_activity",
         )
     if state == "42501":
         return LedgerError(
-            f"{where} is closed to this role: {_said(address, error)}; nothing was charged",
+            f"{where} is closed to this role: {_said(address, error)}; {safe}",
             hint="its owner grants USAGE on the schema dpsql_ledger, and SELECT and INSERT on both of its tables",
         )
     if state in ("53100", "53200"):
         return LedgerError(
-            f"the server of {where} has no room: nothing was charged, and {_KEPT}",
+            f"the server of {where} has no room; {safe}, and what was charged before is kept",
             hint="free some space and ask again: the ledger needs no repair",
         )
     if state in ("23001", "23503", "23505"):
         return LedgerError(
             f"{where} took no entry, because another one came in between: something writes to it without its lock;"
-            " nothing was charged",
+            f" {safe}",
             hint="ask again; if it stays, see `dpsql ledger verify`",
         )
     if state == "25006":
         return read_only(address)
     return LedgerError(
-        f"{where} cannot be read or written: {_said(address, error)}; nothing was charged",
+        f"{where} cannot be read or written: {_said(address, error)}; {safe}",
         hint="check that the server runs and that this machine and role may connect to it; then ask again",
     )
 

@@ -15,6 +15,7 @@ from dpsql.budget.postgres.address import read_address
 from dpsql.budget.postgres.session import Session
 from dpsql.budget.postgres.storage import INSERT, KEEP, PostgresStorage, damaged
 from dpsql.budget.storage import Payloads, Place, Storage
+from dpsql.budget.store import explained
 from dpsql.budget.whole import end_of, read_whole
 from dpsql.errors import LedgerError
 
@@ -88,7 +89,10 @@ class PostgresPlace(Place):
 
     def mark(self) -> Mark | None:
         """See `Place`."""
-        return self._witness.read() if self._witness is not None and self._witness.exists() else None
+        if self._witness is None or not self._witness.exists():
+            return None
+        mark = self._witness.read()
+        return mark if mark.number else None
 
     def replace(self, dataset: str, made: Callable[[], list[Row]], payloads: Payloads) -> str | None:
         """See `Place`. One transaction of the tables' owner, who alone may open the guards to rename the old one."""
@@ -105,9 +109,10 @@ class PostgresPlace(Place):
 
     def _rewrite_witness(self, mark: Mark) -> None:
         if self._witness is not None:
-            self._witness.create(mark)
-            with self._witness.locked(storage.PATIENCE):
-                self._witness.rewrite(mark)
+            with explained(self.name):
+                self._witness.create()
+                with self._witness.locked(storage.PATIENCE):
+                    self._witness.rewrite(mark)
 
 
 def _there(session: Session) -> bool:

@@ -22,7 +22,7 @@ from uuid import UUID, uuid4
 
 from dpsql.budget import storage
 from dpsql.budget.postgres import faults
-from dpsql.budget.postgres.faults import explained
+from dpsql.budget.postgres.faults import AT_MOST, NOTHING, explained
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -43,23 +43,23 @@ class Session:
         self.address, self.account, self.id = address, account, uuid4()
         self._warnings: list[str] = []
         self._inside = self._ended = False
-        with explained(address):
+        with explained(address, NOTHING):
             self._db = self._connect()
 
     def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """The rows of a query; outside a transaction it is asked once more if the connection had been lost."""
-        with explained(self.address):
+        with explained(self.address, NOTHING if self._inside else AT_MOST):
             return self._again(lambda: self._db.execute(sql.encode(), values or None).fetchall())
 
     def tell(self, sql: str, *values: object) -> None:
         """A statement without rows, inside a transaction."""
-        with explained(self.address):
+        with explained(self.address, NOTHING):
             self._db.execute(sql.encode(), values or None)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """The one writer of the account; see the theorem."""
-        with explained(self.address):
+        with explained(self.address, NOTHING):
             self._again(self._begin)
             self._inside = True
             try:

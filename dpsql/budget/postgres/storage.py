@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from dpsql.budget import storage
 from dpsql.budget.chain import Row
@@ -11,6 +11,7 @@ from dpsql.budget.head import Head, Mark
 from dpsql.budget.postgres import faults, schema
 from dpsql.budget.postgres.session import Session
 from dpsql.budget.storage import Payloads, Storage
+from dpsql.budget.store import explained
 from dpsql.errors import LedgerError
 
 INSERT = (
@@ -49,24 +50,28 @@ class PostgresStorage(Storage):
 
     def marked(self) -> Mark:
         """See `Storage`."""
-        return Mark() if self._witness is None or not self._witness.exists() else self._witness.read()
+        with explained(self.name):
+            return Mark() if self._witness is None or not self._witness.exists() else self._witness.read()
 
     def settle(self, mark: Mark, previous: bytes) -> None:
-        """See `Storage`. The witness only goes forward, also if two of this machine come in another order."""
-        if self._witness is None:
-            return
-        self._witness.create(mark)
-        with self._witness.locked(storage.PATIENCE):
-            if self._witness.read().number < mark.number:
-                self._witness.write(mark)
+        """See `Storage`."""
+        if self._witness is not None and self._witness.read().number < mark.number:
+            self._witness.write(mark)
 
     def reading(self) -> AbstractContextManager[None]:
         """See `Storage`."""
         return nullcontext()
 
-    def alone(self) -> AbstractContextManager[None]:
-        """See `Storage`. The lock is the transaction's own."""
-        return nullcontext()
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """See `Storage`. The lock that counts is the transaction's own; this one is for the witness of this machine."""
+        if self._witness is None:
+            yield
+            return
+        with explained(self.name):
+            self._witness.create()
+            with self._witness.locked(storage.PATIENCE):
+                yield
 
     def writing(self) -> AbstractContextManager[None]:
         """See `Storage`."""
