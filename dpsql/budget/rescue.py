@@ -26,7 +26,6 @@ from dpsql.errors import LedgerError
 class Verified:
     """What `verify` found to be whole."""
 
-    place: str
     dataset: str
     mark: Mark
     charges: int
@@ -52,7 +51,7 @@ def verify(path: str | Path) -> Verified:
         lines = list(ledger.log())
         count = {kind: sum(line.kind == kind for line in lines) for kind in ("charge", "release")}
         ends = lines[0].at, lines[-1].at
-        return Verified(ledger.place, ledger.dataset, ledger.mark(), count["charge"], count["release"], *ends)
+        return Verified(ledger.dataset, ledger.mark(), count["charge"], count["release"], *ends)
 
 
 def backup(path: str | Path, target: str | Path) -> Mark:

@@ -1,4 +1,4 @@
-"""Many processes, one file: the cap holds, and every charge is there."""
+"""Many processes, one ledger: the cap holds, and every charge is there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import multiprocessing
 import os
 import signal
 from pathlib import Path
+
+import pytest
+from postgres_server import a_place
 
 from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, storage
 from dpsql.errors import BudgetExceeded
@@ -39,9 +42,13 @@ def die_while_charging(path: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_eight_processes_never_pass_the_cap_and_lose_no_charge(tmp_path: Path) -> None:
+@pytest.fixture(params=["file", "postgres"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(a_place(request, tmp_path))
+
+
+def test_eight_processes_never_pass_the_cap_and_lose_no_charge(path: str) -> None:
     """400 charges are asked for, 300 fit; all eight also race to create the file."""
-    path = str(tmp_path / "shop.ledger")
     with SPAWN.Pool(8) as pool:
         admitted = pool.map(charge_fifty, [(path, worker) for worker in range(8)], chunksize=1)
     numbers = sorted(number for entries in admitted for number in entries)
@@ -53,8 +60,7 @@ def test_eight_processes_never_pass_the_cap_and_lose_no_charge(tmp_path: Path) -
         assert [line.number for line in ledger.log() if line.kind == "charge"] == numbers
 
 
-def test_a_killed_process_keeps_its_charges_and_leaves_no_half_of_one(tmp_path: Path) -> None:
-    path = str(tmp_path / "shop.ledger")
+def test_a_killed_process_keeps_its_charges_and_leaves_no_half_of_one(path: str) -> None:
     process = SPAWN.Process(target=die_while_charging, args=(path,))
     process.start()
     process.join()
