@@ -27,7 +27,7 @@ from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.plan.views import put_views, with_visible_views
-from dpsql.policy import Policy, fold, load_policy, to_decimal
+from dpsql.policy import Policy, fold, ledger_place, load_policy, to_decimal
 from dpsql.policy.auto import Found, Subject
 from dpsql.progress import patiently
 from dpsql.release.bars import bar_columns
@@ -774,8 +774,9 @@ def connect(
     are written in, "duckdb" or "postgres". With `isolate` the database is opened by a process of its own, which hands
     out exact integers, and never by this one.
 
-    The ledger stands beside the policy file unless named; with a policy that is not a file it must be named
-    (":memory:" for a throw-away one, whose promise ends with the process).
+    The ledger stands beside the policy file unless it or the policy is told otherwise; with a policy that is not a
+    file it must be named: a file, "postgresql://…" for one that servers share, or ":memory:" for a throw-away one,
+    whose promise ends with the process.
     """
     if steward and analyst is not None:
         raise InterfaceError(
@@ -793,7 +794,7 @@ def connect(
     limits = Resources(loaded.limits.memory, loaded.limits.spill)
     engine = IsolatedEngine(source, limits, loaded) if isolate else DuckDBEngine(source, limits)
     try:
-        opened = open_ledger(_ledger_path(policy, loaded, ledger), loaded.dataset)
+        opened = open_ledger(_ledger_at(policy, loaded, ledger), loaded.dataset)
     except BaseException:
         engine.close()
         raise
@@ -816,14 +817,14 @@ def _about(sql: str) -> Iterator[None]:
         raise InternalError(UNEXPECTED, hint="the steward's log has the kind of failure; please report it") from None
 
 
-def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
-    if ledger is not None:
-        return ":memory:" if str(ledger) == ":memory:" else Path(ledger)
-    if isinstance(policy, str | os.PathLike):
-        return Path(policy).parent / f"{loaded.dataset}.ledger"
-    raise InterfaceError(
-        "where should the ledger be?", hint='name a file, ledger="shop.ledger", or ledger=":memory:" for a throw-away'
-    )
+def _ledger_at(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
+    place = ledger_place(loaded, policy if isinstance(policy, str | os.PathLike) else None, ledger)
+    if place is None:
+        raise InterfaceError(
+            "where should the ledger be?",
+            hint='name a file, ledger="shop.ledger", or ledger=":memory:" for a throw-away',
+        )
+    return place
 
 
 def _number(value: float | Decimal, name: str) -> Decimal:
