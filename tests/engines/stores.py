@@ -1,0 +1,63 @@
+"""Where the suite's world can stand: one store for each engine.
+
+To plug in an engine, write a `Store`, and add it to `STORES`. Everything else in this folder asks for it by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import suite
+
+import dpsql
+from dpsql.audit.database import Stored, load
+
+Policy = Mapping[str, Any]
+
+
+class Store(ABC):
+    """An engine that can hold tables for a while.
+
+    `missing` are the queries of the suite, by name, that this engine refuses because it has no total form of an
+    operation, with the operation that it names. It is compared exactly: a query that is answered is no longer missing.
+    """
+
+    name: str
+    constraints = True
+    """Does the engine guarantee keys? Without, DuckDB's own copy is compared without them as well."""
+    missing: Mapping[str, str] = {}
+
+    def absent(self) -> str | None:
+        """Why this machine does not have the engine; None if it has."""
+        return None
+
+    @abstractmethod
+    def open(self, tables: Mapping[str, Stored], policy: Policy) -> AbstractContextManager[dpsql.Connection]:
+        """The steward's connection to these tables, in a place of their own, with a throw-away ledger."""
+
+    def close(self) -> None:
+        """Stop what was started."""
+
+
+class DuckDBStore(Store):
+    """The reference: a steward's own connection."""
+
+    name = "duckdb"
+
+    @contextmanager
+    def open(self, tables: Mapping[str, Stored], policy: Policy) -> Iterator[dpsql.Connection]:
+        with load(tables) as raw, dpsql.connect(raw, policy=policy, ledger=":memory:", steward=True) as db:
+            yield db
+
+
+STORES: dict[str, type[Store]] = {"duckdb": DuckDBStore}
+
+
+@contextmanager
+def opened(store: Store) -> Iterator[dpsql.Connection]:
+    """The suite's world in a store."""
+    with store.open(suite.tables(constraints=store.constraints), suite.POLICY) as db:
+        yield db
