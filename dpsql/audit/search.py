@@ -100,6 +100,8 @@ def _taken(writer: Draws, where: Neighbourhood, tally: Tally) -> tuple[Query, Pr
         query = writer.any()
         try:
             prepared = prepare(where.whole, query)
+            for priced in prepared.bill.releases:
+                where.whole._engine.emit(priced, None)
         except Error:
             tally.counted["queries refused"] += 1
             continue
