@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dpsql.audit import Outcome, Settings, World
     from dpsql.audit.outcome import Progress
     from dpsql.audit.report import Report
-    from dpsql.audit.settings import Door
 
 SHORT, LONG = 5_000, 1_000_000
 CHECKS = "neighbours, blackbox, floating, doors, timing or fuzz"
@@ -54,6 +53,7 @@ def audit(
 ) -> None:
     """For the steward: attack the promise of a policy and database, or of the built-in worlds."""
     from dpsql.audit import Settings
+    from dpsql.interfaces.audit_doors import DOORS as ASKED
     from dpsql.interfaces.forbidden_doors import DOORS
 
     if given and given[0] == "merge":
@@ -61,7 +61,7 @@ def audit(
     else:
         number, parts = _part(part)
         settings = Settings(
-            seed, pairs or (LONG if long else SHORT), long, number, parts, jobs, bool(given), resume, _doors(), DOORS
+            seed, pairs or (LONG if long else SHORT), long, number, parts, jobs, bool(given), resume, ASKED, DOORS
         )
         report = _run(Path(given[0]) if given else None, policy, settings, check)
     if json is not None:
@@ -119,13 +119,6 @@ def _part(said: str) -> tuple[int, int]:
     if not (slash and number.isdigit() and parts.isdigit() and 1 <= int(number) <= int(parts)):
         raise typer.BadParameter("write it as 1/2 for the first of two parts", param_hint="--part")
     return int(number), int(parts)
-
-
-def _doors() -> dict[str, Door]:
-    """The interfaces through which checks may ask."""
-    from dpsql.interfaces.audit_doors import dbapi
-
-    return {"the DB-API": dbapi}
 
 
 def _merged(files: Sequence[Path]) -> Report:
