@@ -20,8 +20,8 @@ from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Spent, Stand
 from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choose_mechanism, cost_of, fund
 from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine, PublicRows, Resources
-from dpsql.engines.duckdb.engine import DuckDBEngine, Source
 from dpsql.engines.isolated.engine import IsolatedEngine
+from dpsql.engines.open import Source, open_engine
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, InternalError, ParseError, Pep249Errors, PolicyError
 from dpsql.parse import Asked, Parameters, known_dialect, limit_text, meaning, parse_query, read_hints, read_setting
 from dpsql.plan.build import build
@@ -792,7 +792,7 @@ def connect(
     name = None if steward else analyst or "analyst"
     loaded.check_purpose(name, purpose)
     limits = Resources(loaded.limits.memory, loaded.limits.spill)
-    engine = IsolatedEngine(source, limits, loaded) if isolate else DuckDBEngine(source, limits)
+    engine = IsolatedEngine(source, limits, loaded) if isolate else open_engine(source, limits)
     try:
         opened = open_ledger(_ledger_path(policy, loaded, ledger), loaded.dataset)
     except BaseException:

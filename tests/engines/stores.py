@@ -8,12 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import spark_session
 import suite
 
 import dpsql
 from dpsql.audit.database import Stored, load
+from dpsql.policy.catalog import quote
 
 Policy = Mapping[str, Any]
 
@@ -53,7 +56,27 @@ class DuckDBStore(Store):
             yield db
 
 
-STORES: dict[str, type[Store]] = {"duckdb": DuckDBStore}
+class SparkStore(Store):
+    """One session for all tests; the tables are Parquet files that DuckDB wrote."""
+
+    name = "spark"
+    constraints = False
+
+    def absent(self) -> str | None:
+        return spark_session.absent()
+
+    @contextmanager
+    def open(self, tables: Mapping[str, Stored], policy: Policy) -> Iterator[dpsql.Connection]:
+        session = spark_session.session()
+        with load(tables) as raw, TemporaryDirectory(prefix="dpsql-spark-") as folder:
+            paths = {name: f"{folder}/{name}.parquet" for name in tables}
+            for name, path in paths.items():
+                raw.execute(f"COPY {quote(name)} TO '{path}' (FORMAT parquet)")
+            with dpsql.connect((session, paths), policy=policy, ledger=":memory:", steward=True) as db:
+                yield db
+
+
+STORES: dict[str, type[Store]] = {"duckdb": DuckDBStore, "spark": SparkStore}
 
 
 @contextmanager

@@ -1,0 +1,222 @@
+"""Dates and timestamps: arithmetic only on moments of the years 1 to 9999, so that no result leaves its type.
+
+Spark stores years far beyond, and some of its functions raise there; such moments become NULL before they are used.
+Timestamps have no zone here: the session's is UTC, so that a stored one with a zone is read in UTC.
+"""
+
+from __future__ import annotations
+
+from dpsql.engines.spark.types import spark_type
+from dpsql.engines.sql import compare
+from dpsql.engines.sql.physical import physical
+from dpsql.engines.sql.rule import Emit, Rule
+from dpsql.errors import InternalError, UnsupportedQuery
+from dpsql.expressions.expression import Call, Expression, Literal
+from dpsql.expressions.types import Kind
+
+FIRST, LAST = "0001-01-01", "9999-12-31 23:59:59.999999"
+MOST_YEARS = 200_000
+"""Timestamps reach 290,000 years either way."""
+MOST_DAYS = 9_999_999
+"""A number of days has at most seven digits: 27,000 years."""
+SECOND = 10**6
+DAY = 86_400 * SECOND
+_CHOICES = {"case", "coalesce", "greatest", "least", "nullif"}
+
+
+def moment(written: str, wanted: str) -> str:
+    """A constant date or timestamp."""
+    return f"{spark_type(wanted)} '{written}'"
+
+
+def guarded(made: str, wanted: str) -> str:
+    """A moment of the years 1 to 9999, or NULL."""
+    first, last = (moment(end if wanted == "TIMESTAMP" else end[:10], wanted) for end in (FIRST, LAST))
+    return f"CASE WHEN {made} BETWEEN {first} AND {last} THEN {made} END"
+
+
+def stored(node: Expression) -> str:
+    """The type in which a moment is there."""
+    return "TIMESTAMP" if node.type.kind is Kind.NULL else physical(node.type)
+
+
+def calendar(node: Expression, emit: Emit) -> str:
+    """A moment within `years(node)`, or NULL. The guards stand at the leaves, so the SQL stays short."""
+    wanted = stored(node)
+    if years(node) > MOST_YEARS:
+        raise UnsupportedQuery("these intervals add up to more than 200,000 years", span=node.span)
+    if node.type.kind is Kind.NULL or isinstance(node, Literal) or (isinstance(node, Call) and node.op in RULES):
+        return emit(node, wanted)
+    if isinstance(node, Call) and node.op in _CHOICES:
+        return compare.RULES[node.op](node, _inside(emit))
+    if isinstance(node, Call) and node.op == "cast" and node.args[0].type.temporal:
+        return _inside(emit)(node.args[0], wanted)
+    return guarded(emit(node, wanted), wanted)
+
+
+def _inside(emit: Emit) -> Emit:
+    """The same, with every moment guarded."""
+
+    def inner(child: Expression, type_: str) -> str:
+        if not child.type.temporal:
+            return emit(child, type_)
+        made = calendar(child, emit)
+        return made if stored(child) == type_ else f"CAST({made} AS {spark_type(type_)})"
+
+    return inner
+
+
+def timestamp(node: Expression, emit: Emit) -> str:
+    """A guarded moment as a timestamp."""
+    return _inside(emit)(node, "TIMESTAMP") if node.type.temporal else emit(node, "TIMESTAMP")
+
+
+def micros(made: str) -> str:
+    """The microseconds since 1970 of a timestamp."""
+    return f"unix_micros(CAST({made} AS TIMESTAMP))"
+
+
+def from_micros(made: str) -> str:
+    """The timestamp of so many microseconds since 1970."""
+    return f"CAST(timestamp_micros({made}) AS TIMESTAMP_NTZ)"
+
+
+def floor_of(count: str, unit: int) -> str:
+    """⌊count/unit⌋ of whole numbers of 64 bits."""
+    return f"(({count} - pmod({count}, {unit}L)) div {unit}L)"
+
+
+def years(node: Expression) -> int:
+    """How far from the year 0 a guarded moment can lie."""
+    if not isinstance(node, Call):
+        return 10_000
+    below = max((years(a) for a in node.args if a.type.temporal), default=10_000)
+    return below + 1 + _days_moved(node) // 365
+
+
+def _days_moved(node: Call) -> int:
+    if node.op in ("add_days", "sub_days"):
+        amount = node.args[1].type
+        return min(MOST_DAYS, max(abs(amount.lower), abs(amount.upper)))
+    if node.op != "shift":
+        return 0
+    months, days, moved = lapse(node)
+    return 31 * abs(months) + abs(days) + abs(moved) // DAY
+
+
+def lapse(node: Call) -> tuple[int, int, int]:
+    """The months, days and microseconds of a shift or a bucket."""
+    match node.option:
+        case (int(months), int(days), int(moved)):
+            return months, days, moved
+    raise InternalError(f"{node} has no interval")
+
+
+def _add_days(name: str) -> Rule:
+    def rule(call: Call, emit: Emit) -> str:
+        day, amount = call.args
+        if amount.type.lower >= -MOST_DAYS and amount.type.upper <= MOST_DAYS:
+            days = emit(amount, "INTEGER")
+        else:
+            made = emit(amount, physical(amount.type))
+            days = f"CAST(CASE WHEN {made} BETWEEN -{MOST_DAYS} AND {MOST_DAYS} THEN {made} END AS INT)"
+        return f"{name}({calendar(day, emit)}, {days})"
+
+    return rule
+
+
+def days_between(end: str, start: str) -> str:
+    """The whole days from one date to another: Spark's own difference of dates has 32 bits, and wraps."""
+    return f"(CAST(unix_date({end}) AS BIGINT) - CAST(unix_date({start}) AS BIGINT))"
+
+
+def _days(call: Call, emit: Emit) -> str:
+    return days_between(*(emit(a, "DATE") for a in call.args))
+
+
+def _shift(call: Call, emit: Emit) -> str:
+    """Months first, then days, then what is less than a day."""
+    months, days, moved = lapse(call)
+    made = timestamp(call.args[0], emit)
+    made = f"({made} + INTERVAL '{months}' MONTH)" if months else made
+    seconds = days * 86_400 + moved // SECOND
+    return f"({made} + INTERVAL '{seconds}.{moved % SECOND:06d}' SECOND)" if moved or days >= 0 else _back(made, days)
+
+
+def _back(made: str, days: int) -> str:
+    return f"({made} - INTERVAL '{-days * 86_400}.000000' SECOND)"
+
+
+_PARTS = {
+    "year": "year({0})", "month": "month({0})", "day": "day({0})", "quarter": "quarter({0})", "hour": "hour({0})",
+    "minute": "minute({0})", "second": "second({0})", "week": "weekofyear({0})", "dow": "dayofweek({0}) - 1",
+    "isodow": "weekday({0}) + 1", "doy": "dayofyear({0})", "decade": "year({0}) div 10",
+    "century": "(year({0}) + 99) div 100", "millennium": "(year({0}) + 999) div 1000", "era": "sign(year({0}))",
+    "isoyear": "extract(YEAROFWEEK FROM {0})", "yearweek": "extract(YEAROFWEEK FROM {0}) * 100 + weekofyear({0})",
+    "millisecond": "extract(SECOND FROM {0}) * 1000", "microsecond": "extract(SECOND FROM {0}) * 1000000",
+}  # fmt: skip
+_CLOCK = ("hour", "minute", "second", "millisecond", "microsecond")
+
+
+def _part(call: Call, emit: Emit) -> str:
+    it = call.args[0]
+    value = timestamp(it, emit) if call.option in _CLOCK else calendar(it, emit)
+    return f"CAST({_PARTS[str(call.option)].format(value)} AS {spark_type(physical(call.type))})"
+
+
+def _trunc(call: Call, emit: Emit) -> str:
+    return f"CAST(date_trunc('{call.option}', {timestamp(call.args[0], emit)}) AS TIMESTAMP_NTZ)"
+
+
+_LENGTHS = {"day": DAY, "hour": 3600 * SECOND, "minute": 60 * SECOND, "second": SECOND}
+
+
+def _diff(call: Call, emit: Emit) -> str:
+    """How many borders of the unit lie between two moments: the difference of their numbers."""
+    end, start = (_number(str(call.option), timestamp(a, emit)) for a in call.args)
+    return f"({end} - {start})"
+
+
+def _number(unit: str, value: str) -> str:
+    """The number of the year, month, week, … in which a timestamp lies; the week of Monday 1970-01-05 has number 0."""
+    if unit in _LENGTHS:
+        return floor_of(micros(value), _LENGTHS[unit])
+    if unit == "week":
+        return floor_of(f"({micros(value)} - {4 * DAY}L)", 7 * DAY)
+    months = {"year": "0", "quarter": f"quarter({value})", "month": f"month({value})"}[unit]
+    factor = {"year": 1, "quarter": 4, "month": 12}[unit]
+    return f"CAST(year({value}) * {factor} + {months} AS BIGINT)"
+
+
+_MONDAY = 10_959 * DAY
+"""Buckets of days and less are counted from 2000-01-03."""
+
+
+def _bucket(call: Call, emit: Emit) -> str:
+    """Of days and less; as DuckDB's, in the type of the moment."""
+    _, days, moved = lapse(call)
+    width = days * DAY + moved
+    since = f"({micros(timestamp(call.args[0], emit))} - {_MONDAY}L)"
+    return f"CAST({from_micros(f'({floor_of(since, width)} * {width}L + {_MONDAY}L)')} AS {spark_type(stored(call))})"
+
+
+def _make_date(call: Call, emit: Emit) -> str:
+    """NULL where the month has no such day, as Spark does without ANSI mode."""
+    year, month, day = (emit(a, "BIGINT") for a in call.args)
+    parts = ((year, 9999), (month, 12), (day, 31))
+    listed = [f"CAST(CASE WHEN {made} BETWEEN 1 AND {most} THEN {made} END AS INT)" for made, most in parts]
+    return f"make_date({', '.join(listed)})"
+
+
+RULES: dict[str, Rule] = {
+    "add_days": _add_days("date_add"), "sub_days": _add_days("date_sub"), "days": _days, "shift": _shift,
+    "part": _part, "date_trunc": _trunc, "date_diff": _diff, "time_bucket": _bucket, "make_date": _make_date,
+}  # fmt: skip
+
+
+def computed(node: Call) -> bool:
+    """Is there a total form of this very operation?"""
+    if node.op == "time_bucket":
+        months, days, moved = lapse(node)
+        return not months and days * DAY + moved < 10**17
+    return node.op != "part" or node.option in _PARTS
