@@ -769,7 +769,7 @@ def connect(
     dialect: str = "duckdb",
     isolate: bool = False,
 ) -> Connection:
-    """Open a dataset: a DuckDB file, a DuckDB connection, or a mapping of names to frames and files.
+    """Open a dataset: a DuckDB file or connection, a mapping of names to frames and files, or a database server's.
 
     `purpose` is one of those that the policy lists for the analyst, if it lists any; `dialect` is the SQL that queries
     are written in, "duckdb" or "postgres". With `isolate` the database is opened by a process of its own, which hands

@@ -41,7 +41,7 @@ class Store(ABC):
     def open(self, tables: Mapping[str, Stored], policy: Policy) -> AbstractContextManager[dpsql.Connection]:
         """The steward's connection to these tables, in a place of their own, with a throw-away ledger."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing to stop
         """Stop what was started."""
 
 

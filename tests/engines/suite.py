@@ -18,7 +18,20 @@ from typing import Any
 from dpsql.audit.database import Stored
 
 REGIONS = ("north", "south", "east", "west")
-ODD = ("", " ", "Ärger", "a'b", 'say "hi"', "50% off_", "tab\there", "back\\slash", "𝄞 clef", "e\u0301", "İstanbul", "ß")
+ODD = (
+    "",
+    " ",
+    "Ärger",
+    "a'b",
+    'say "hi"',
+    "50% off_",
+    "tab\there",
+    "back\\slash",
+    "𝄞 clef",
+    "e\u0301",
+    "İstanbul",
+    "ß",
+)
 """Texts that engines like to change: empty, blank, quotes, signs of patterns, beyond the first plane, composed."""
 DOUBLES = ("nan", "inf", "-inf", "-0.0", "0.0", "1.5", "-2.25", "499.999", "500.0", "501.0", "1e300", "5e-324", "0.1")
 DECIMALS = ("0.00", "-0.01", "12.34", "99.99", "100.00", "7654321.99", "-7654321.99", "0.05", "2.50", "3.55")

@@ -36,6 +36,8 @@ class Spark(Dialect):
 
     recomputed = ""
     kept = ""
+    ignores_nulls_behind = True
+    windows_of_different = False
 
     def type(self, name: str) -> str:
         return spark_type(name)

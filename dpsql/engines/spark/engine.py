@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
-
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Engine, Exact, PublicRows, Resources
-from dpsql.engines.duckdb.public import PublicReader
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.spark.open import Opened
 from dpsql.engines.spark.released import placed
-from dpsql.engines.spark.results import Table, ask
+from dpsql.engines.spark.results import ask
 from dpsql.engines.spark.settings import quietly, require_running
 from dpsql.engines.spark.stop import stopped_after
 from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.public import PublicReader
 from dpsql.engines.sql.results import exact, statements
 from dpsql.errors import EngineError
 from dpsql.plan.released import Content
@@ -44,7 +41,7 @@ class SparkEngine(Engine):
             self._schema = self._opened.schema()
         self._label, self._turn = f"spark:{uuid4()}", threading.Lock()
         self._site = Site(self._schema, SPARK)
-        self._public = PublicReader(self._running, self._site, lasting=False)
+        self._public = PublicReader(self._asked, frozenset, self._site, lasting=False)
 
     def schema(self) -> Mapping[str, Mapping[str, str]]:
         return self._schema
@@ -120,21 +117,13 @@ class SparkEngine(Engine):
     def close(self) -> None:
         self._opened.close()
 
-    @contextmanager
-    def _running(self) -> Iterator[Any]:
-        yield _Cursor(self._opened.session)
-
-
-class _Cursor:
-    def __init__(self, session: Any) -> None:
-        self._session = session
-
-    def execute(self, text: str) -> Table:
+    def _asked(self, text: str) -> list[Any] | None:
+        """The rows of a query about public tables; None where Spark or Python cannot read them."""
         try:
             with quietly():
-                return ask(self._session, text)
-        except Exception as problem:
-            raise ValueError(str(problem)) from None
+                return ask(self._opened.session, text).fetchall()
+        except Exception:
+            return None
 
 
 def _plain_type(stored: str) -> str:
@@ -149,6 +138,3 @@ def _as_array(column: str, stored: str, number: int) -> tuple[str, str]:
     else:
         value = f"coalesce(CAST({read} AS STRING), '')"
     return f"{value} AS v{number}", f"({read}) IS NULL AS n{number}"
-
-
-_ = np

@@ -22,6 +22,11 @@ def _logarithm(name: str) -> str:
     return f"CASE WHEN {{0}} = 0 THEN -{INFINITY} WHEN {{0}} < 0 THEN {NAN} ELSE {name}({{0}}) END"
 
 
+def _between(low: int, high: int) -> str:
+    """The argument where it is in the years 1 to 9999."""
+    return f"CASE WHEN {{0}} BETWEEN {low}L AND {high}L THEN {{0}} END"
+
+
 FORMS: dict[str, str] = {
     **{name: f"{name}({{all}})" for name in _REAL},
     **{name: _logarithm(name) for name in ("ln", "log10", "log2")},
@@ -38,8 +43,8 @@ FORMS: dict[str, str] = {
     "last_day": "last_day({0})", "dayname": "date_format({0}, 'EEEE')", "monthname": "date_format({0}, 'MMMM')",
     "epoch": f"({moments.micros('{0}')} / 1000000D)", "epoch_us": moments.micros("{0}"),
     "epoch_ms": moments.floor_of(moments.micros("{0}"), 1000),
-    "make_timestamp": moments.from_micros("CASE WHEN {0} BETWEEN -62135596800000000L AND 253402300799999999L THEN {0} END"),
-    "make_timestamp_ms": moments.from_micros("(CASE WHEN {0} BETWEEN -62135596800000L AND 253402300799999L THEN {0} END * 1000L)"),
+    "make_timestamp": moments.from_micros(_between(-62_135_596_800_000_000, 253_402_300_799_999_999)),
+    "make_timestamp_ms": moments.from_micros(f"({_between(-62_135_596_800_000, 253_402_300_799_999)} * 1000L)"),
 }  # fmt: skip
 GROWN = {"translate": 4, "hex": 2}
 """Bytes of the result for each byte of the first argument."""

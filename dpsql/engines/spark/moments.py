@@ -6,22 +6,21 @@ Timestamps have no zone here: the session's is UTC, so that a stored one with a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dpsql.engines.spark.types import spark_type
 from dpsql.engines.sql import compare
+from dpsql.engines.sql.calendar import FIRST, LAST, Calendar, moved, stored
 from dpsql.engines.sql.physical import physical
 from dpsql.engines.sql.rule import Emit, Rule
-from dpsql.errors import InternalError, UnsupportedQuery
-from dpsql.expressions.expression import Call, Expression, Literal
-from dpsql.expressions.types import Kind
+from dpsql.expressions.expression import Call, Expression
 
-FIRST, LAST = "0001-01-01", "9999-12-31 23:59:59.999999"
 MOST_YEARS = 200_000
 """Timestamps reach 290,000 years either way."""
 MOST_DAYS = 9_999_999
 """A number of days has at most seven digits: 27,000 years."""
 SECOND = 10**6
 DAY = 86_400 * SECOND
-_CHOICES = {"case", "coalesce", "greatest", "least", "nullif"}
 
 
 def moment(written: str, wanted: str) -> str:
@@ -35,40 +34,22 @@ def guarded(made: str, wanted: str) -> str:
     return f"CASE WHEN {made} BETWEEN {first} AND {last} THEN {made} END"
 
 
-def stored(node: Expression) -> str:
-    """The type in which a moment is there."""
-    return "TIMESTAMP" if node.type.kind is Kind.NULL else physical(node.type)
+def _attempted(made: str, given: str, wanted: str) -> str:
+    return f"CAST({made} AS {spark_type(wanted)})"
 
 
-def calendar(node: Expression, emit: Emit) -> str:
-    """A moment within `years(node)`, or NULL. The guards stand at the leaves, so the SQL stays short."""
-    wanted = stored(node)
-    if years(node) > MOST_YEARS:
-        raise UnsupportedQuery("these intervals add up to more than 200,000 years", span=node.span)
-    if node.type.kind is Kind.NULL or isinstance(node, Literal) or (isinstance(node, Call) and node.op in RULES):
-        return emit(node, wanted)
-    if isinstance(node, Call) and node.op in _CHOICES:
-        return compare.RULES[node.op](node, _inside(emit))
-    if isinstance(node, Call) and node.op == "cast" and node.args[0].type.temporal:
-        return _inside(emit)(node.args[0], wanted)
-    return guarded(emit(node, wanted), wanted)
+def _choices() -> Mapping[str, Rule]:
+    return {**compare.RULES, "cast": lambda node, emit: emit(node.args[0], physical(node.type))}
 
 
-def _inside(emit: Emit) -> Emit:
-    """The same, with every moment guarded."""
-
-    def inner(child: Expression, type_: str) -> str:
-        if not child.type.temporal:
-            return emit(child, type_)
-        made = calendar(child, emit)
-        return made if stored(child) == type_ else f"CAST({made} AS {spark_type(type_)})"
-
-    return inner
+_CALENDAR = Calendar(MOST_YEARS, MOST_DAYS, guarded, _attempted, lambda: RULES, _choices())
+calendar = _CALENDAR.of
 
 
 def timestamp(node: Expression, emit: Emit) -> str:
     """A guarded moment as a timestamp."""
-    return _inside(emit)(node, "TIMESTAMP") if node.type.temporal else emit(node, "TIMESTAMP")
+    made = calendar(node, emit)
+    return made if stored(node) == "TIMESTAMP" else _attempted(made, "DATE", "TIMESTAMP")
 
 
 def micros(made: str) -> str:
@@ -84,32 +65,6 @@ def from_micros(made: str) -> str:
 def floor_of(count: str, unit: int) -> str:
     """⌊count/unit⌋ of whole numbers of 64 bits."""
     return f"(({count} - pmod({count}, {unit}L)) div {unit}L)"
-
-
-def years(node: Expression) -> int:
-    """How far from the year 0 a guarded moment can lie."""
-    if not isinstance(node, Call):
-        return 10_000
-    below = max((years(a) for a in node.args if a.type.temporal), default=10_000)
-    return below + 1 + _days_moved(node) // 365
-
-
-def _days_moved(node: Call) -> int:
-    if node.op in ("add_days", "sub_days"):
-        amount = node.args[1].type
-        return min(MOST_DAYS, max(abs(amount.lower), abs(amount.upper)))
-    if node.op != "shift":
-        return 0
-    months, days, moved = lapse(node)
-    return 31 * abs(months) + abs(days) + abs(moved) // DAY
-
-
-def lapse(node: Call) -> tuple[int, int, int]:
-    """The months, days and microseconds of a shift or a bucket."""
-    match node.option:
-        case (int(months), int(days), int(moved)):
-            return months, days, moved
-    raise InternalError(f"{node} has no interval")
 
 
 def _add_days(name: str) -> Rule:
@@ -136,11 +91,11 @@ def _days(call: Call, emit: Emit) -> str:
 
 def _shift(call: Call, emit: Emit) -> str:
     """Months first, then days, then what is less than a day."""
-    months, days, moved = lapse(call)
+    months, days, rest = moved(call)
     made = timestamp(call.args[0], emit)
     made = f"({made} + INTERVAL '{months}' MONTH)" if months else made
-    seconds = days * 86_400 + moved // SECOND
-    return f"({made} + INTERVAL '{seconds}.{moved % SECOND:06d}' SECOND)" if moved or days >= 0 else _back(made, days)
+    seconds = days * 86_400 + rest // SECOND
+    return f"({made} + INTERVAL '{seconds}.{rest % SECOND:06d}' SECOND)" if rest or days >= 0 else _back(made, days)
 
 
 def _back(made: str, days: int) -> str:
@@ -194,8 +149,8 @@ _MONDAY = 10_959 * DAY
 
 def _bucket(call: Call, emit: Emit) -> str:
     """Of days and less; as DuckDB's, in the type of the moment."""
-    _, days, moved = lapse(call)
-    width = days * DAY + moved
+    _, days, rest = moved(call)
+    width = days * DAY + rest
     since = f"({micros(timestamp(call.args[0], emit))} - {_MONDAY}L)"
     return f"CAST({from_micros(f'({floor_of(since, width)} * {width}L + {_MONDAY}L)')} AS {spark_type(stored(call))})"
 
@@ -217,6 +172,6 @@ RULES: dict[str, Rule] = {
 def computed(node: Call) -> bool:
     """Is there a total form of this very operation?"""
     if node.op == "time_bucket":
-        months, days, moved = lapse(node)
-        return not months and days * DAY + moved < 10**17
+        months, days, rest = moved(node)
+        return not months and days * DAY + rest < 10**17
     return node.op != "part" or node.option in _PARTS

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpsql.engines.spark.settings import own_session, require_running
+from dpsql.engines.spark.source import of_pyspark
 from dpsql.engines.spark.types import stored_type
 from dpsql.errors import InterfaceError
 from dpsql.policy.names import fold
@@ -15,25 +16,11 @@ from dpsql.policy.names import fold
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MASTERS = ("spark://", "local[")
 _PLAIN = {"LocalRelation", "LogicalRDD", "LogicalRelation", "HiveTableRelation", "DataSourceV2Relation", "Range",
           "SubqueryAlias", "ResolvedHint"}  # fmt: skip
 _TURN = threading.Lock()
 _STARTED: dict[str, int] = {}
 """How many connections use the context that dpsql started, by the identifier of its application."""
-
-
-def is_spark(source: object) -> bool:
-    """Does a source mean Spark? Told without importing it."""
-    if isinstance(source, tuple):
-        return len(source) == 2 and is_spark(source[0])
-    if isinstance(source, Mapping):
-        return any(_of_pyspark(value) for value in source.values())
-    return source.startswith(MASTERS) if isinstance(source, str) else _of_pyspark(source)
-
-
-def _of_pyspark(value: object) -> bool:
-    return type(value).__module__.startswith("pyspark.")
 
 
 class Opened:
@@ -90,7 +77,7 @@ class Opened:
 def _split(source: Any) -> tuple[Any, Mapping[str, Any] | None]:
     """The session (or the master's address) and the tables of a source."""
     if isinstance(source, Mapping):
-        frame = next(value for value in source.values() if _of_pyspark(value))
+        frame = next(value for value in source.values() if of_pyspark(value))
         given, tables = _classic(frame).sparkSession, source
     else:
         given, tables = source if isinstance(source, tuple) else (source, None)
@@ -118,7 +105,7 @@ def _place(session: SparkSession, name: str, table: Any) -> str:
     if isinstance(table, str | os.PathLike):
         session.read.parquet(str(table)).createOrReplaceTempView(_called(name))
         return name
-    if not _of_pyspark(table):
+    if not of_pyspark(table):
         raise InterfaceError(f"{name} is no Spark DataFrame and no path", hint="give either, for every table")
     _require_plain(name, _classic(table))
     jvm = session.sparkContext._jvm

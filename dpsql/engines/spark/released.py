@@ -1,4 +1,4 @@
-"""What nested queries released, as temporary views of dpsql's own session, in the types that the planner computes with."""
+"""What nested queries released, as temporary views of dpsql's own session, in the types that the planner has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session of dpsql's own beside the caller's: the same cluster and catalogue, other settings, other temporary views."""
+"""A session of dpsql's own beside the caller's: the same cluster and catalogue, other settings and temporary views."""
 
 from __future__ import annotations
 

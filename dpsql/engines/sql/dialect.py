@@ -33,6 +33,10 @@ class Dialect(ABC):
     def quote(self, name: str) -> str:
         """A name as SQL, whatever it contains."""
 
+    def table(self, name: str) -> str:
+        """A stored table, or one that holds released rows, as SQL."""
+        return self.quote(name)
+
     @abstractmethod
     def text(self, value: str) -> str:
         """A string constant."""
@@ -153,6 +157,10 @@ class Dialect(ABC):
         """
         return f"sum({'DISTINCT ' if distinct else ''}{value}){over}"
 
+    def extreme(self, function: str, value: str, type_: Type) -> str:
+        """The least (`min`) or largest (`max`) of values of a type, NULL left out."""
+        return f"{function}({value})"
+
     @abstractmethod
     def quotient(self, number: str, divisor: str) -> str:
         """The whole quotient of a number that is not negative and a positive one, rounded down, in the widest type."""
@@ -189,6 +197,14 @@ class Dialect(ABC):
     """What makes a table of a WITH clause cheap to read twice: here by computing it twice."""
     kept = "MATERIALIZED "
     """The same, by keeping it."""
+    ignores_nulls = True
+    """Has it window functions that pass over NULL?"""
+    ignores_nulls_behind = False
+    """Do these words stand behind the brackets?"""
+    windows_of_different = True
+    """Has it DISTINCT in the aggregates of a window?"""
+    full_joins_by_any = True
+    """Does a FULL JOIN take any condition, or only equalities of its two sides?"""
     scans_by_piece = False
     """Is a scan for each piece of a clamp cheaper than one with a CASE?"""
 

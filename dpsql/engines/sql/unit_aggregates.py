@@ -22,7 +22,9 @@ def unit_aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: F
     value, dialect = below.render(aggregate.argument), below.dialect
     if aggregate.function in ("count", "min", "max"):
         value = dialect.one_zero(value) if aggregate.argument.type == DOUBLE else value
-        return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{value}){over}"
+        if aggregate.function != "count":
+            return f"{dialect.extreme(aggregate.function, value, aggregate.argument.type)}{over}"
+        return f"count({'DISTINCT ' if aggregate.distinct else ''}{value}){over}"
     argument = summed(aggregate.argument, infer(aggregate.argument, known_of(source))) if _on_grid(aggregate) else None
     added = value if argument is None else clamped(dialect, argument, value)
     total = dialect.total(added, over, distinct=aggregate.distinct, bits=_bits(aggregate.argument.type, argument))
