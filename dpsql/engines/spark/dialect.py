@@ -28,7 +28,7 @@ class Spark(Dialect):
     (`dpsql.engines.spark.settings`): casts, arithmetic, divisions and `make_date` then give NULL, saturate or wrap, and
     each rule computes in a type that holds the hard range of its operands and result, so that the last two do not
     happen to values that are used. What raises even so is never reached: timestamps and dates out of their range (the
-    operands are guarded by `moments.guarded`), a part number 0 of `split_part` and signs that a date format does not
+    operands are guarded by `numbers.guarded`), a part number 0 of `split_part` and signs that a date format does not
     have (refused), texts that are no UTF-8 (NULL where they are read). Nothing depends on which branch of a CASE is
     evaluated first, since operands are guarded, not results. **Requires** the settings of that session. **Checked by**
     the sweep in `tests/engines/test_spark_expressions.py`: every operation over the edge values of every stored type.
@@ -56,14 +56,14 @@ class Spark(Dialect):
         return f"CAST('{number!r}' AS DOUBLE)"
 
     def moment(self, written: str, wanted: str) -> str:
-        return moments.moment(written, wanted)
+        return numbers.moment(written, wanted)
 
     def cast(self, value: str, wanted: str) -> str:
         return f"CAST({value} AS {spark_type(wanted)})"
 
     def attempted(self, value: str, given: str, wanted: str) -> str:
         """Numbers are only used where they fit; a date may lie outside the range of timestamps."""
-        value = moments.guarded(value, given) if given == "DATE" else value
+        value = numbers.guarded(value, given) if given == "DATE" else value
         return self.cast(value, wanted)
 
     def read(self, column: str, stored: str) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dpsql.engines.spark.numbers import guarded
 from dpsql.engines.spark.types import spark_type
 from dpsql.engines.sql import compare
-from dpsql.engines.sql.calendar import FIRST, LAST, Calendar, moved, stored
+from dpsql.engines.sql.calendar import Calendar, moved, stored
 from dpsql.engines.sql.physical import physical
 from dpsql.engines.sql.rule import Emit, Rule
 from dpsql.expressions.expression import Call, Expression
@@ -21,17 +22,6 @@ MOST_DAYS = 9_999_999
 """A number of days has at most seven digits: 27,000 years."""
 SECOND = 10**6
 DAY = 86_400 * SECOND
-
-
-def moment(written: str, wanted: str) -> str:
-    """A constant date or timestamp."""
-    return f"{spark_type(wanted)} '{written}'"
-
-
-def guarded(made: str, wanted: str) -> str:
-    """A moment of the years 1 to 9999, or NULL."""
-    first, last = (moment(end if wanted == "TIMESTAMP" else end[:10], wanted) for end in (FIRST, LAST))
-    return f"CASE WHEN {made} BETWEEN {first} AND {last} THEN {made} END"
 
 
 def _attempted(made: str, given: str, wanted: str) -> str:

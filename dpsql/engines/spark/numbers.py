@@ -7,6 +7,7 @@ division by zero is NULL. The widths keep both from happening, and divisions of 
 from __future__ import annotations
 
 from dpsql.engines.spark.types import MOST, spark_type
+from dpsql.engines.sql.calendar import FIRST, LAST
 from dpsql.engines.sql.physical import as_decimal, physical, shared, whole
 from dpsql.engines.sql.rule import Emit, Rule
 from dpsql.expressions.expression import Call, Expression, Literal
@@ -14,6 +15,17 @@ from dpsql.expressions.types import Kind, Type
 
 NAN = "CAST('NaN' AS DOUBLE)"
 INFINITY = "CAST('Infinity' AS DOUBLE)"
+
+
+def guarded(made: str, wanted: str) -> str:
+    """A moment of the years 1 to 9999, or NULL."""
+    last = LAST if wanted == "TIMESTAMP" else LAST[:10]
+    return f"CASE WHEN {made} BETWEEN {moment(FIRST, wanted)} AND {moment(last, wanted)} THEN {made} END"
+
+
+def moment(written: str, wanted: str) -> str:
+    """A constant date or timestamp."""
+    return f"{spark_type(wanted)} '{written}'"
 
 
 def cast(made: str, wanted: str) -> str:
@@ -28,7 +40,7 @@ def is_nan(value: str) -> str:
 
 def fits(type_: Type) -> bool:
     """Does a type of Spark hold every whole number of the range?"""
-    return type_.kind is not Kind.INTEGER or (-MOST < type_.lower and type_.upper < MOST)
+    return type_.kind is not Kind.INTEGER or (type_.lower > -MOST and type_.upper < MOST)
 
 
 def _width(call: Call) -> str:
@@ -174,6 +186,8 @@ def _convert(call: Call, emit: Emit) -> str:
     if it.type.kind is Kind.NULL:
         return cast("NULL", physical(to))
     made, kind = emit(it, physical(it.type)), it.type.kind
+    if it.type.temporal:
+        return cast(guarded(made, physical(it.type)), physical(to))
     if to.kind is Kind.TEXT or to.kind is Kind.DOUBLE:
         return cast(made, physical(to))
     if to.kind is Kind.BOOLEAN:

@@ -30,7 +30,7 @@ class Table:
 def _values(column: pa.ChunkedArray) -> list[Any]:
     import pyarrow as pa
 
-    values = column.to_pylist()
+    values: list[Any] = column.to_pylist()
     if pa.types.is_decimal(column.type) and column.type.scale == 0:
         return [None if v is None else int(v) for v in values]
     return values

@@ -289,14 +289,8 @@ def _clip_pairs(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
     terms = bounded.weight.terms if bounded.weight is not None else ()
     w = f", {_weight(dialect, terms, totals)} AS w" if terms else ""
     rows, names = keys.in_rows(_rows(bounded, source, keys), ["u", *_values(bounded)])
-    listed = [
-        *names,
-        *(
-            [f"{dialect.total('w', bits=WEIGHT_BITS + 1)} AS units"]
-            if any(s.part.units for s in bounded.statistics)
-            else []
-        ),
-    ]
+    units = f"{dialect.total('w', bits=WEIGHT_BITS + 1)} AS units"
+    listed = [*names, *([units] if any(s.part.units for s in bounded.statistics) else [])]
     listed += _weighted(dialect, bounded, rows=False)
     head = (
         f"WITH p AS ({_pairs(dialect, bounded, rows, names)}), w AS (SELECT u, count(*) AS groups{w} FROM p GROUP BY u)"
