@@ -103,12 +103,16 @@ def _modulo(call: Call, emit: Emit) -> str:
 
 
 def _sign_change(call: Call, emit: Emit) -> str:
-    """Neg and abs: the least integer has no opposite in its own width."""
+    """Neg and abs: the least integer has no opposite in its own width. Spark rounds both to 34 digits."""
     it = call.args[0]
     width = _width(call) if call.type.kind is Kind.INTEGER else physical(it.type)
     width = "DOUBLE" if call.type.kind is Kind.DOUBLE else width
-    made = f"(-({emit(it, width)}))" if call.op == "neg" else f"abs({emit(it, width)})"
-    return made if call.type.kind is Kind.DOUBLE else cast(made, physical(call.type))
+    value = emit(it, width)
+    if call.type.kind is Kind.DOUBLE:
+        return f"(-({value}))" if call.op == "neg" else f"abs({value})"
+    less = f"(0 - {value})"
+    made = less if call.op == "neg" else f"(CASE WHEN {value} < 0 THEN {less} ELSE {value} END)"
+    return cast(made, physical(call.type))
 
 
 def floored(value: str) -> str:
