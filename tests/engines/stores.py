@@ -5,17 +5,21 @@ To plug in an engine, write a `Store`, and add it to `STORES`. Everything else i
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from itertools import count
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import postgres_server
+import psycopg
 import spark_session
 import suite
 
 import dpsql
-from dpsql.audit.database import Stored, load
+from dpsql.audit.database import Stored, load, text_of
 from dpsql.policy.catalog import quote
 
 Policy = Mapping[str, Any]
@@ -56,6 +60,49 @@ class DuckDBStore(Store):
             yield db
 
 
+class PostgresStore(Store):
+    """A database of its own on the tests' server; DuckDB writes the texts that are stored."""
+
+    name = "postgres"
+    missing: Mapping[str, str] = {}
+
+    def absent(self) -> str | None:
+        return postgres_server.absent()
+
+    @contextmanager
+    def open(self, tables: Mapping[str, Stored], policy: Policy) -> Iterator[dpsql.Connection]:
+        server = postgres_server.server()
+        database = f"world{next(_NUMBERS)}"
+        with server.connect() as admin:
+            admin.execute(f"CREATE DATABASE {database}")
+        try:
+            with server.connect(database) as raw:
+                fill(raw, tables)
+            with dpsql.connect(server.address(database), policy=policy, ledger=":memory:", steward=True) as db:
+                yield db
+        finally:
+            with server.connect() as admin:
+                admin.execute(f"DROP DATABASE {database} WITH (FORCE)")
+
+
+def fill(raw: psycopg.Connection[Any], tables: Mapping[str, Stored]) -> None:
+    """The tables, with their cells as text that the server casts."""
+    for name, table in tables.items():
+        raw.execute(_created(table, name))
+        if table.rows:
+            columns = ", ".join(f'"{c}"' for c in table.columns)
+            with raw.cursor().copy(f'COPY "{name}" ({columns}) FROM STDIN') as copy:
+                for row in table.rows:
+                    copy.write_row(tuple(map(text_of, row)))
+
+
+def _created(table: Stored, name: str) -> str:
+    made = table.create(name)
+    for theirs, ours in (("DOUBLE", "DOUBLE PRECISION"), ("FLOAT", "REAL"), ("VARCHAR", "TEXT")):
+        made = re.sub(rf"(?<=\" ){theirs}\b", ours, made)
+    return re.sub(r"ENUM\([^)]*\)", "TEXT", made)
+
+
 class SparkStore(Store):
     """One session for all tests; the tables are Parquet files that DuckDB wrote."""
 
@@ -76,7 +123,8 @@ class SparkStore(Store):
                 yield db
 
 
-STORES: dict[str, type[Store]] = {"duckdb": DuckDBStore, "spark": SparkStore}
+_NUMBERS = count()
+STORES: dict[str, type[Store]] = {"duckdb": DuckDBStore, "postgres": PostgresStore, "spark": SparkStore}
 
 
 @contextmanager
