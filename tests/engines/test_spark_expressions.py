@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -18,6 +18,7 @@ from sqlglot import exp
 from dpsql.audit.totality.forms import _parsed, letters, written
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.spark.dialect import SPARK
+from dpsql.engines.spark.results import Table
 from dpsql.engines.spark.settings import own_session
 from dpsql.engines.spark.types import spark_type
 from dpsql.engines.sql.physical import physical
@@ -192,4 +193,74 @@ def test_the_types_are_those_that_were_promised(session: Any) -> None:
         for (sql, (form, expression)), field in zip(MADE.items(), fields, strict=True)
         if field.dataType.simpleString().upper() != spark_type(physical(expression.type))
     ]
+    assert wrong == []
+
+
+ORDINARY: dict[str, tuple[str, ...]] = {
+    "TINYINT": ("0", "1", "-7", "100"), "INTEGER": ("0", "1", "-7", "10", "25", "70000"),
+    "BIGINT": ("0", "3", "-2", "100", "1099511627776"), "DECIMAL(9,2)": ("0", "2.50", "-2.50", "0.01", "99.99", "-7.25"),
+    "DECIMAL(18,3)": ("0.005", "1", "-12.345", "2.5"), "DECIMAL(38,10)": ("0", "0.0000000001", "-5.5"),
+    "DECIMAL(38,0)": ("0", "7", "-12", "12345678901234567890"), "FLOAT": ("1.5", "-0.25", "0", "3"),
+    "DOUBLE": ("0", "2.5", "-2.5", "0.1", "7", "3.5", "1234567.891", "-0.75", "nan", "inf", "-inf"),
+    "VARCHAR": ("", "abc", "Hello World", "  x ", "aXbXc", "12", "a-b-c", "50%_off", "abab", "Zebra"), "BOOLEAN": ("true", "false"),
+    "DATE": ("2024-02-29", "2021-01-01", "1969-12-30", "2024-12-31", "1000-03-04"),
+    "TIMESTAMP": ("2024-02-29 12:34:56.789", "1999-12-31 23:59:59", "1969-12-31 23:59:59.999999", "2021-01-03 00:00:00"),
+    "TIMESTAMP WITH TIME ZONE": ("2024-02-29 12:34:56.789+00", "1969-12-31 23:59:59.5+00"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ordinary(tmp_path_factory: pytest.TempPathFactory) -> tuple[duckdb.DuckDBPyConnection, Path]:
+    """The same rows for both: pairs of ordinary values of each type, as Parquet."""
+    db, path = duckdb.connect(), tmp_path_factory.mktemp("ordinary") / "rows.parquet"
+    db.execute("SET TimeZone = 'UTC'")
+    many = max(map(len, ORDINARY.values())) + 1
+    columns = [
+        f"CAST(({[*values, None]!r})[1 + ({step}) % {len(values) + 1}] AS {type_}) AS {letter}{i}".replace(
+            "None", "NULL"
+        )
+        for letter, step in (("a", f"i // {many}"), ("b", f"i % {many}"), ("c", f"i // {many} + i % {many}"))
+        for i, (type_, values) in enumerate(ORDINARY.items())
+    ]
+    db.execute(f"CREATE TABLE rows AS SELECT i, {', '.join(columns)} FROM range({many * many}) AS r(i) ORDER BY i")
+    db.execute(f"COPY rows TO '{path}' (FORMAT parquet)")
+    return db, path
+
+
+DIFFERENT = {
+    "power(a, b)": "1 to the power of NaN", "a ^ b": "the same", "CAST(a AS TEXT)": "dates before the year 1000",
+}  # fmt: skip
+
+
+def near(one: object, two: object) -> bool:
+    if isinstance(one, float) and isinstance(two, float):
+        return (
+            (math.isnan(one) and math.isnan(two)) or one == two or math.isclose(one, two, rel_tol=1e-12, abs_tol=1e-12)
+        )
+    return one == two
+
+
+def test_what_is_computed_means_what_duckdb_means(
+    session: Any, ordinary: tuple[duckdb.DuckDBPyConnection, Path]
+) -> None:
+    db, path = ordinary
+    session.read.parquet(str(path)).createOrReplaceTempView("ordinary")
+    wrong = []
+    for batch in batches(150):
+        listed = [(sql, *MADE[sql]) for sql in batch if MADE[sql][0] not in DIFFERENT]
+        theirs = [DUCKDB.sql(e, lambda name: DUCKDB.read(name, list(EDGES)[int(name[1:])])) for _, _, e in listed]
+        spark = Table(
+            session.sql(
+                f"SELECT {', '.join(f'{s} AS e{n}' for n, (s, _, _) in enumerate(listed))} FROM ordinary ORDER BY i"
+            ).toArrow()
+        )
+        wanted = zip(*db.execute(f"SELECT {', '.join(theirs)} FROM rows ORDER BY i").fetchall(), strict=True)
+        got = zip(*spark.fetchall(), strict=True)
+        rows = db.execute("SELECT * EXCLUDE (i) FROM rows ORDER BY i").fetchall()
+        for (sql, form, e), ours, duck in zip(listed, got, wanted, strict=True):
+            unlike = [(o, d, r) for o, d, r in zip(ours, duck, rows, strict=True) if not near(o, d)]
+            if unlike:
+                used = sorted({n.name for n in e.walk() if isinstance(n, Column)})
+                places = [int(n[1:]) + len(EDGES) * "abc".index(n[0]) for n in used]
+                wrong.append((form, unlike[0][:2], [unlike[0][2][p] for p in places], sql))
     assert wrong == []

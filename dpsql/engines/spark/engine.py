@@ -75,6 +75,9 @@ class SparkEngine(Engine):
         return self._public
 
     def emit(self, release: Priced, salt: bytes | None) -> str:
+        """With a salt it is about to run: a session that is gone is noticed here, before the charge."""
+        if salt is not None:
+            require_running(self._opened.session)
         return ";\n".join(statements(release, self._site, salt))
 
     def run(

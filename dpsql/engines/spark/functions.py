@@ -60,6 +60,8 @@ def computed(node: Call) -> bool:
     """Is there a total form of this very function?"""
     if node.op == "strftime":
         return _format(node) is not None
+    if node.op == "chr":
+        return _letter(node) is not None
     if node.op == "split_part":
         separator, place = (a.value if isinstance(a, Literal) else None for a in node.args[1:])
         return bool(separator) and bool(place)
@@ -70,6 +72,8 @@ def written(node: Call, emit: Emit) -> str:
     """The total form, in the type that the call has."""
     if node.op == "strftime":
         return f"date_format({moments.timestamp(node.args[0], emit)}, {text(_format(node) or '')})"
+    if node.op == "chr":
+        return text(_letter(node) or "")
     parts = [_handed(node, i, a, emit) for i, a in enumerate(node.args)]
     made = FORMS[node.op].format(*parts, all=", ".join(parts))
     exact = node.type.kind in (Kind.INTEGER, Kind.DATE)
@@ -93,6 +97,13 @@ def _handed(node: Call, place: int, argument: Expression, emit: Emit) -> str:
         return f"CASE WHEN octet_length({made}) <= {most} THEN {made} END" if grown else made
     whole = kind is Kind.INTEGER and (node.type.kind in (Kind.INTEGER, Kind.TIMESTAMP) or node.op == "hex")
     return emit(argument, "BIGINT" if whole else "DOUBLE")
+
+
+def _letter(node: Call) -> str | None:
+    """The letter of a constant number; of others Spark knows only 256."""
+    number = node.args[0].value if isinstance(node.args[0], Literal) else None
+    inside = isinstance(number, int) and 0 <= number < 0x110000 and not 0xD800 <= number < 0xE000
+    return chr(int(str(number))) if inside else None
 
 
 def _format(node: Call) -> str | None:

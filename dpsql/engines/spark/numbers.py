@@ -189,6 +189,8 @@ def _convert(call: Call, emit: Emit) -> str:
     it, to = call.args[0], call.type
     if it.type.kind is Kind.NULL:
         return cast("NULL", physical(to))
+    if (known := _spelled_out(it)) is not None:
+        return f"CAST('{known!r}' AS DOUBLE)"
     made, kind = emit(it, physical(it.type)), it.type.kind
     if it.type.temporal:
         return cast(guarded(made, physical(it.type)), physical(to))
@@ -244,8 +246,18 @@ def computed(node: Call) -> bool:
     if node.op == "idiv" and node.type.kind is Kind.INTEGER:
         return all(max(-a.type.lower, a.type.upper) < 10**32 for a in node.args)
     if node.op == "cast":
-        return _castable(node.type, it)
+        return _castable(node.type, it) or (node.type.kind is Kind.DOUBLE and _spelled_out(node.args[0]) is not None)
     return True
+
+
+def _spelled_out(it: Expression) -> float | None:
+    """The number that a constant text spells: 'nan', 'inf', '1e5'."""
+    if not isinstance(it, Literal) or not isinstance(it.value, str):
+        return None
+    try:
+        return float(it.value)
+    except ValueError:
+        return None
 
 
 def _castable(to: Type, it: Type) -> bool:

@@ -56,9 +56,16 @@ def own_session(session: SparkSession) -> SparkSession:
 
 def require_running(session: SparkSession) -> None:
     """Refuse, before anything is charged, where the session was stopped."""
-    context = session.sparkContext._jsc
-    if context is None or context.sc().isStopped():
+    if not _runs(session):
         raise InterfaceError("the Spark session was stopped", hint="connect again, with a session that runs")
+
+
+def _runs(session: SparkSession) -> bool:
+    try:
+        context = session.sparkContext._jsc
+        return context is not None and not context.sc().isStopped()
+    except Exception:
+        return False
 
 
 _QUIET = threading.local()
