@@ -19,15 +19,15 @@ from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Spent, Stand
 from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choose_mechanism, cost_of, fund
 from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine, PublicRows, Resources
-from dpsql.engines.duckdb.engine import DuckDBEngine, Source
 from dpsql.engines.isolated.engine import IsolatedEngine
+from dpsql.engines.open import Source, open_engine
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, InternalError, ParseError, Pep249Errors, PolicyError
 from dpsql.parse import Asked, Parameters, known_dialect, limit_text, meaning, parse_query, read_hints, read_setting
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.plan.views import put_views, with_visible_views
-from dpsql.policy import Policy, fold, load_policy, to_decimal
+from dpsql.policy import Policy, fold, ledger_place, load_policy, to_decimal
 from dpsql.policy.auto import Found, Subject
 from dpsql.progress import patiently
 from dpsql.release.bars import bar_columns
@@ -768,14 +768,15 @@ def connect(
     dialect: str = "duckdb",
     isolate: bool = False,
 ) -> Connection:
-    """Open a dataset: a DuckDB file, a DuckDB connection, or a mapping of names to frames and files.
+    """Open a dataset: a DuckDB file or connection, a mapping of names to frames and files, or a database server's.
 
     `purpose` is one of those that the policy lists for the analyst, if it lists any; `dialect` is the SQL that queries
     are written in, "duckdb" or "postgres". With `isolate` the database is opened by a process of its own, which hands
     out exact integers, and never by this one.
 
-    The ledger stands beside the policy file unless named; with a policy that is not a file it must be named
-    (":memory:" for a throw-away one, whose promise ends with the process).
+    The ledger stands beside the policy file unless it or the policy is told otherwise; with a policy that is not a
+    file it must be named: a file, "postgresql://…" for one that servers share, or ":memory:" for a throw-away one,
+    whose promise ends with the process.
     """
     if steward and analyst is not None:
         raise InterfaceError(
@@ -791,9 +792,9 @@ def connect(
     name = None if steward else analyst or "analyst"
     loaded.check_purpose(name, purpose)
     limits = Resources(loaded.limits.memory, loaded.limits.spill)
-    engine = IsolatedEngine(source, limits, loaded) if isolate else DuckDBEngine(source, limits)
+    engine = IsolatedEngine(source, limits, loaded) if isolate else open_engine(source, limits)
     try:
-        opened = open_ledger(_ledger_path(policy, loaded, ledger), loaded.dataset)
+        opened = open_ledger(_ledger_at(policy, loaded, ledger), loaded.dataset)
     except BaseException:
         engine.close()
         raise
@@ -816,14 +817,14 @@ def _about(sql: str) -> Iterator[None]:
         raise InternalError(UNEXPECTED, hint="the steward's log has the kind of failure; please report it") from None
 
 
-def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
-    if ledger is not None:
-        return ":memory:" if str(ledger) == ":memory:" else Path(ledger)
-    if isinstance(policy, str | os.PathLike):
-        return Path(policy).parent / f"{loaded.dataset}.ledger"
-    raise InterfaceError(
-        "where should the ledger be?", hint='name a file, ledger="shop.ledger", or ledger=":memory:" for a throw-away'
-    )
+def _ledger_at(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
+    place = ledger_place(loaded, policy if isinstance(policy, str | os.PathLike) else None, ledger)
+    if place is None:
+        raise InterfaceError(
+            "where should the ledger be?",
+            hint='name a file, ledger="shop.ledger", or ledger=":memory:" for a throw-away',
+        )
+    return place
 
 
 def _number(value: float | Decimal, name: str) -> Decimal:

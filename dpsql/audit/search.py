@@ -113,6 +113,8 @@ def _taken(writer: Draws, where: Neighbourhood, tally: Tally) -> tuple[Query, Pr
         query = writer.any()
         try:
             prepared = prepare(where.whole, query)
+            for priced in prepared.bill.releases:
+                where.whole._engine.emit(priced, None)
         except (InternalError, EngineError) as failure:
             tally.findings.append(Finding(f"planning failed: {failure.message}", query.sql))
             return None

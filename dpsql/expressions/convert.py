@@ -242,11 +242,12 @@ def _literal(node: exp.Expr, _: Convert, __: Resolver) -> Expression:
     text = node.name
     if node.args.get("is_string"):
         return literal(text)
-    if "e" in text.lower():
-        if math.isinf(float(text)):
-            raise Mismatch(f"{text} is beyond the largest number, which is about 1.8e308")
-        return literal(float(text))
-    value = Decimal(text) if "." in text else int(text)
+    try:
+        value = float(text) if "e" in text.lower() else Decimal(text) if "." in text else int(text)
+    except (ValueError, ArithmeticError):
+        raise Mismatch(f"{text} is not a number") from None
+    if isinstance(value, float) and math.isinf(value):
+        raise Mismatch(f"{text} is beyond the largest number, which is about 1.8e308")
     return literal(value)
 
 
