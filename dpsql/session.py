@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +19,8 @@ from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Spent, Stand
 from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choose_mechanism, cost_of, fund
 from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine, PublicRows, Resources
-from dpsql.engines.duckdb.engine import DuckDBEngine, Source
 from dpsql.engines.isolated.engine import IsolatedEngine
+from dpsql.engines.open import Source, open_engine
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, InternalError, ParseError, Pep249Errors, PolicyError
 from dpsql.parse import Asked, Parameters, known_dialect, limit_text, meaning, parse_query, read_hints, read_setting
 from dpsql.plan.build import build
@@ -50,6 +49,7 @@ from dpsql.search import Searches, before
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check, checks_of
+from dpsql.steward_log import failed
 from dpsql.turns import at_a_multiple, in_turn
 
 if TYPE_CHECKING:
@@ -120,7 +120,6 @@ class Draft:
         return Stages.out_of(self.bounded, self.funds, limit)
 
 
-log = logging.getLogger("dpsql.steward")
 UNEXPECTED = "dpsql failed on this query, and stopped it: a fault of dpsql"
 REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
 
@@ -769,7 +768,7 @@ def connect(
     dialect: str = "duckdb",
     isolate: bool = False,
 ) -> Connection:
-    """Open a dataset: a DuckDB file, a DuckDB connection, or a mapping of names to frames and files.
+    """Open a dataset: a DuckDB file or connection, a mapping of names to frames and files, or a database server's.
 
     `purpose` is one of those that the policy lists for the analyst, if it lists any; `dialect` is the SQL that queries
     are written in, "duckdb" or "postgres". With `isolate` the database is opened by a process of its own, which hands
@@ -793,7 +792,7 @@ def connect(
     name = None if steward else analyst or "analyst"
     loaded.check_purpose(name, purpose)
     limits = Resources(loaded.limits.memory, loaded.limits.spill)
-    engine = IsolatedEngine(source, limits, loaded) if isolate else DuckDBEngine(source, limits)
+    engine = IsolatedEngine(source, limits, loaded) if isolate else open_engine(source, limits)
     try:
         opened = open_ledger(_ledger_at(policy, loaded, ledger), loaded.dataset)
     except BaseException:
@@ -814,8 +813,7 @@ def _about(sql: str) -> Iterator[None]:
     except RecursionError:
         raise ParseError("the query is nested too deeply", hint="split it into CTEs") from None
     except Exception as problem:
-        log.error("a query failed unexpectedly: %s", type(problem).__name__)
-        log.debug("where", exc_info=True)
+        failed("a query failed unexpectedly", problem)
         raise InternalError(UNEXPECTED, hint="the steward's log has the kind of failure; please report it") from None
 
 
