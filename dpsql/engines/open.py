@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from dpsql.engines.base import Engine, Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
+from dpsql.errors import InterfaceError
 
 POSTGRES = ("postgresql://", "postgres://")
 
@@ -11,10 +14,23 @@ POSTGRES = ("postgresql://", "postgres://")
 def open_engine(source: Source, limits: Resources) -> Engine:
     """The engine of a file, a connection, a mapping of frames, or the address of a database server."""
     if isinstance(source, str) and source.startswith(POSTGRES):
-        from dpsql.engines.postgres.engine import PostgresEngine
-
-        return PostgresEngine(source, limits)
+        return _postgres(source, limits)
     return DuckDBEngine(source, limits)
 
 
-__all__ = ["Source", "open_engine"]
+def shown(source: str) -> str:
+    """A file or an address for people: whose password is nobody's business."""
+    return re.sub(r"(?<=://)([^/@:]*):.*@", r"\1@", source)
+
+
+def _postgres(address: str, limits: Resources) -> Engine:
+    try:
+        from dpsql.engines.postgres.engine import PostgresEngine
+    except ImportError:
+        raise InterfaceError(
+            "PostgreSQL as the engine needs the package of dpsql[postgres]", hint="pip install 'dpsql[postgres]'"
+        ) from None
+    return PostgresEngine(address, limits)
+
+
+__all__ = ["Source", "open_engine", "shown"]
