@@ -20,7 +20,7 @@ from dpsql.steward_log import failed
 Session = psycopg.Connection[Any]
 SETTINGS = {
     "search_path": "pg_catalog", "TimeZone": "UTC", "DateStyle": "ISO, YMD", "IntervalStyle": "postgres",
-    "extra_float_digits": "1", "standard_conforming_strings": "on", "bytea_output": "hex", "lc_messages": "C",
+    "extra_float_digits": "1", "standard_conforming_strings": "on", "bytea_output": "hex",
     "lc_numeric": "C", "lc_monetary": "C", "lc_time": "C", "row_security": "off", "jit": "off", "xmloption": "content",
     "array_nulls": "on", "transform_null_equals": "off", "backslash_quote": "safe_encoding",
     "idle_in_transaction_session_timeout": "600s", "lock_timeout": "30s", "default_transaction_read_only": "on",
