@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from dpsql.engines.base import Engine, Resources
-from dpsql.engines.duckdb.engine import DuckDBEngine, Source
+from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.engines.duckdb.engine import Source as DuckDBSource
+from dpsql.engines.spark.source import is_spark
 from dpsql.errors import InterfaceError
 
 POSTGRES = ("postgresql://", "postgres://")
+Source = DuckDBSource | Any
+"""What DuckDB opens, the address of a PostgreSQL server, or what Spark opens (`dpsql.engines.spark.source`)."""
 
 
 def open_engine(source: Source, limits: Resources) -> Engine:
-    """The engine of a file, a connection, a mapping of frames, or the address of a database server."""
+    """The engine of a file, a connection, a mapping of frames, or the address of a database server or a cluster."""
     if isinstance(source, str) and source.startswith(POSTGRES):
         return _postgres(source, limits)
+    if is_spark(source):
+        from dpsql.engines.spark.engine import SparkEngine
+
+        return SparkEngine(source, limits)
     return DuckDBEngine(source, limits)
 
 

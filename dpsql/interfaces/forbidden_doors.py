@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
@@ -16,11 +12,11 @@ from types import SimpleNamespace
 from dpsql.audit.doors.folder import ANALYST, entered
 from dpsql.audit.doors.sweep import Door, Opened, Send
 from dpsql.errors import Error, InterfaceError, OperationalError
+from dpsql.interfaces.audit_server import PASSWORD, served
 from dpsql.interfaces.remote_line import LOST, Line, _error
 from dpsql.interfaces.server.statements import Kind, TooMany, split
 from dpsql.interfaces.server.wire import message, zero
 
-PASSWORD = "a password for the audit only"  # noqa: S105 - of a server that lives as long as the check
 TABLES = frozenset({"people", "orders", "visits", "stores"})
 NOTHING = "nothing was asked"
 KINDS = {
@@ -159,30 +155,10 @@ class _Client(Line):
         return said.decode("utf-8", "replace")
 
 
-@contextmanager
-def _served(folder: Path) -> Iterator[tuple[int, int]]:
-    """`dpsql serve` in a process of its own: its port and its number."""
-    start = [sys.executable, "-u", "-m", "dpsql.interfaces.cli"]
-    add = [*start, "user", "add", ANALYST, "--password-stdin"]
-    subprocess.run(add, cwd=folder, input=PASSWORD + "\n", text=True, check=True, capture_output=True)  # noqa: S603
-    command, words = [*start, "serve", "canaries.duckdb", "--port", "0"], {**os.environ, "COLUMNS": "200"}
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True, env=words)  # noqa: S603
-    assert process.stdout is not None
-    try:
-        line = next((found for said in process.stdout if (found := re.search(r"on 127\.0\.0\.1:(\d+) ", said))), None)
-        if line is None:
-            raise OperationalError(f"the server did not start: {(folder / 'server.log').read_text()[-300:]}")
-        yield int(line[1]), process.pid
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-
-
 def _server(protocol: Callable[[_Client], Send]) -> Door:
     @contextmanager
     def opened(folder: Path) -> Iterator[Opened]:
-        with _served(folder) as (port, process):
+        with served(folder, "canaries.duckdb", ANALYST) as (port, process):
             clients = [_client(port)]
 
             def send(sql: str) -> str:
@@ -220,7 +196,7 @@ def remote(folder: Path) -> Iterator[Opened]:
     from dpsql.interfaces.remote import connect_to
 
     with (
-        _served(folder) as (port, process),
+        served(folder, "canaries.duckdb", ANALYST) as (port, process),
         connect_to(f"dpsql://{ANALYST}@127.0.0.1:{port}/canaries", password=PASSWORD) as db,
     ):
         yield Opened(lambda sql: str(db.query(sql).fetchall()), process=process)

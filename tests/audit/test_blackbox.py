@@ -13,9 +13,9 @@ from planted import half_the_noise
 from dpsql.audit.blackbox.audit import Seen, Verdict, audit, judged, refuted
 from dpsql.audit.blackbox.binomial import Counts, lower_bound, p_value, slope_of
 from dpsql.audit.blackbox.cases import QUERIES, cases
-from dpsql.audit.blackbox.observe import Changed, Observation, opened, remember_integers
+from dpsql.audit.blackbox.observe import Changed, Observation, opened, remember_integers, through
 from dpsql.audit.blackbox.promise import Limit
-from dpsql.interfaces.audit_doors import dbapi
+from dpsql.interfaces.audit_doors import dbapi, server
 from dpsql.mechanisms.convert import rho_for
 
 RUNS = 600
@@ -33,6 +33,15 @@ def test_an_audit_goes_through_a_door_that_only_gives_rows() -> None:
     with half_the_noise():
         made = audit(cases(("count, Laplace",))[0], 300, lambda _: None, dbapi)
     assert made.tests and refuted(made.tests)
+
+
+def test_an_audit_goes_through_a_server_that_draws_fresh_noise_each_time() -> None:
+    case = cases(("sum, Laplace",))[0]
+    with server(case.world) as ask:
+        observe = through(ask)
+        seen = {observe(case.sql) for _ in range(5)}
+        assert len(seen) == 5 and all(each.rows and not each.error for each in seen)
+        assert observe("SELECT income FROM people").error.startswith("UnsupportedQuery")
 
 
 def test_every_query_can_be_asked_of_both_neighbours() -> None:

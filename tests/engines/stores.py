@@ -10,16 +10,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import postgres_server
 import psycopg
+import spark_session
 import suite
 
 import dpsql
 from dpsql.audit.database import Stored, load, text_of
 from dpsql.engines.base import Engine, Resources
 from dpsql.engines.open import open_engine
+from dpsql.policy.catalog import quote
 
 Policy = Mapping[str, Any]
 
@@ -106,8 +109,28 @@ def _created(table: Stored, name: str) -> str:
     return re.sub(r"ENUM\([^)]*\)", "TEXT", made)
 
 
+class SparkStore(Store):
+    """One session for all tests; the tables are Parquet files that DuckDB wrote."""
+
+    name = "spark"
+    constraints = False
+
+    def absent(self) -> str | None:
+        return spark_session.absent()
+
+    @contextmanager
+    def open(self, tables: Mapping[str, Stored], policy: Policy) -> Iterator[dpsql.Connection]:
+        session = spark_session.session()
+        with load(tables) as raw, TemporaryDirectory(prefix="dpsql-spark-") as folder:
+            paths = {name: f"{folder}/{name}.parquet" for name in tables}
+            for name, path in paths.items():
+                raw.execute(f"COPY {quote(name)} TO '{path}' (FORMAT parquet)")
+            with dpsql.connect((session, paths), policy=policy, ledger=":memory:", steward=True) as db:
+                yield db
+
+
 _NUMBERS = count()
-STORES: dict[str, type[Store]] = {"duckdb": DuckDBStore, "postgres": PostgresStore}
+STORES: dict[str, type[Store]] = {"duckdb": DuckDBStore, "postgres": PostgresStore, "spark": SparkStore}
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hand import bugs
 from mechanical import Module
-from modules import ROOT
+from modules import ROOT, privacy_modules
 from pool import Worker, workers
 from score import interval, read_reasons, report
 
@@ -61,6 +61,10 @@ def test_each_written_reason_is_of_a_mutant_that_can_be_made() -> None:
     for name in {mutant.split("::")[0] for mutant in reasons} - {"hand"}:
         made |= {mutant.id for mutant in Module(name).mutants}
     assert set(reasons) <= made
+
+
+def test_every_privacy_module_is_there() -> None:
+    assert [name for name in privacy_modules() if not (ROOT / name).is_file()] == []
 
 
 def test_a_mutant_is_one_change_and_the_module_is_whole_again() -> None:

@@ -245,7 +245,25 @@ def test_an_average_that_cannot_be_bounded_is_refused_in_words() -> None:
         db.explain("SELECT avg(m) FROM (SELECT u, avg(x) AS m FROM t GROUP BY u)")
 
 
-INNER_NAMES = ("_unit", "owner", "unit", "u", "k0", "v0", "n", "w", "s0", "n0", "g", "c0", "c1", "selected", "units", "groups", "z0")
+INNER_NAMES = (
+    "_unit",
+    "owner",
+    "unit",
+    "u",
+    "k0",
+    "v0",
+    "n",
+    "w",
+    "s0",
+    "n0",
+    "g",
+    "c0",
+    "c1",
+    "selected",
+    "units",
+    "groups",
+    "z0",
+)
 
 
 @pytest.mark.parametrize("name", INNER_NAMES)

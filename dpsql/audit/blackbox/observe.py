@@ -66,12 +66,17 @@ def opened(world: World, *, steward: bool = False) -> Iterator[Connection]:
     """A world as a database file, which nobody else writes to, so that a plan is made once."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "world.duckdb"
-        raw = load(world.tables)
-        raw.execute(f"ATTACH '{path}' AS copied; COPY FROM DATABASE memory TO copied; DETACH copied")
-        raw.close()
+        save(world, path)
         analyst = None if steward else next(iter(world.policy.budget.analysts), None)
         with connect(path, policy=world.endless, ledger=":memory:", steward=steward, analyst=analyst) as db:
             yield db
+
+
+def save(world: World, path: Path) -> None:
+    """The tables as a database file."""
+    raw = load(world.tables)
+    raw.execute(f"ATTACH '{path}' AS copied; COPY FROM DATABASE memory TO copied; DETACH copied")
+    raw.close()
 
 
 def remember_integers(db: Connection) -> None:

@@ -64,7 +64,6 @@ def _nullif(call: Call, emit: Emit) -> str:
 
 RULES: dict[str, Rule] = {
     **{op: _infix(sign) for op, sign in _SIGNS.items()},
-    "and": _logic("AND"), "or": _logic("OR"),
-    "in": _in, "is_null": _is_null, "not": _not, "case": _case, "nullif": _nullif,
-    "coalesce": _function, "greatest": _function, "least": _function,
+    "and": _logic("AND"), "or": _logic("OR"), "not": _not, "in": _in, "is_null": _is_null, "case": _case,
+    "nullif": _nullif, "coalesce": _function, "greatest": _function, "least": _function,
 }  # fmt: skip

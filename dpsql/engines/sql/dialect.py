@@ -149,8 +149,12 @@ class Dialect(ABC):
         """A whole number in the widest exact type."""
         return self.cast(value, "HUGEINT")
 
-    def total(self, value: str, over: str = "", *, distinct: bool = False) -> str:
-        """The exact sum of whole numbers or decimals, in a type that holds it; `over` makes it a window's."""
+    def total(self, value: str, over: str = "", *, distinct: bool = False, bits: int | None = None) -> str:
+        """The exact sum of whole numbers or decimals, in a type that holds it; `over` makes it a window's.
+
+        With `bits` each value is a whole number between -2**bits and 2**bits that may have a type as narrow as that;
+        without, the values are decimals, in the widest type, or counts.
+        """
         return f"sum({'DISTINCT ' if distinct else ''}{value}){over}"
 
     def extreme(self, function: str, value: str, type_: Type) -> str:
@@ -195,6 +199,8 @@ class Dialect(ABC):
     """The same, by keeping it."""
     ignores_nulls = True
     """Has it window functions that pass over NULL?"""
+    ignores_nulls_behind = False
+    """Do these words stand behind the brackets?"""
     windows_of_different = True
     """Has it DISTINCT in the aggregates of a window?"""
     full_joins_by_any = True

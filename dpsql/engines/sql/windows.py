@@ -24,7 +24,9 @@ def window_sql(over: Over, type_: Type, relation: Windowed, below: From) -> str:
     operands += [str(over.number)] if over.number is not None else []
     operands += [_operand(arg, type_, below) for arg in over.args[1:]]
     nulls = " IGNORE NULLS" if over.ignore_nulls else ""
-    return f"{over.function}({', '.join(operands)}{nulls}){window}"
+    behind = below.dialect.ignores_nulls_behind
+    inside = f"{', '.join(operands)}{'' if behind else nulls}"
+    return f"{over.function}({inside}){nulls if behind else ''}{window}"
 
 
 def _check(over: Over, dialect: Dialect) -> None:
