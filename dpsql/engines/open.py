@@ -28,8 +28,10 @@ def open_engine(source: Source, limits: Resources) -> Engine:
 
 
 def shown(source: str) -> str:
-    """A file or an address for people: whose password is nobody's business."""
-    return re.sub(r"(?<=://)([^/@:]*):.*@", r"\1@", source)
+    """A file or an address for people: whose password is nobody's business, wherever it stands."""
+    if "://" not in source:
+        return source
+    return re.sub(r"(?<=://)([^/@:]*):.*@", r"\1@", source.partition("?")[0])
 
 
 def _postgres(address: str, limits: Resources) -> Engine:
