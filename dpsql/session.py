@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
 from dpsql.plan.plan import Plan
 from dpsql.plan.views import put_views, with_visible_views
-from dpsql.policy import Policy, fold, load_policy, to_decimal
+from dpsql.policy import Policy, fold, ledger_place, load_policy, to_decimal
 from dpsql.policy.auto import Found, Subject
 from dpsql.progress import patiently
 from dpsql.release.bars import bar_columns
@@ -50,6 +49,7 @@ from dpsql.search import Searches, before
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check, checks_of
+from dpsql.steward_log import failed
 from dpsql.turns import at_a_multiple, in_turn
 
 if TYPE_CHECKING:
@@ -120,7 +120,6 @@ class Draft:
         return Stages.out_of(self.bounded, self.funds, limit)
 
 
-log = logging.getLogger("dpsql.steward")
 UNEXPECTED = "dpsql failed on this query, and stopped it: a fault of dpsql"
 REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
 
@@ -775,8 +774,9 @@ def connect(
     are written in, "duckdb" or "postgres". With `isolate` the database is opened by a process of its own, which hands
     out exact integers, and never by this one.
 
-    The ledger stands beside the policy file unless named; with a policy that is not a file it must be named
-    (":memory:" for a throw-away one, whose promise ends with the process).
+    The ledger stands beside the policy file unless it or the policy is told otherwise; with a policy that is not a
+    file it must be named: a file, "postgresql://…" for one that servers share, or ":memory:" for a throw-away one,
+    whose promise ends with the process.
     """
     if steward and analyst is not None:
         raise InterfaceError(
@@ -794,7 +794,7 @@ def connect(
     limits = Resources(loaded.limits.memory, loaded.limits.spill)
     engine = IsolatedEngine(source, limits, loaded) if isolate else open_engine(source, limits)
     try:
-        opened = open_ledger(_ledger_path(policy, loaded, ledger), loaded.dataset)
+        opened = open_ledger(_ledger_at(policy, loaded, ledger), loaded.dataset)
     except BaseException:
         engine.close()
         raise
@@ -813,19 +813,18 @@ def _about(sql: str) -> Iterator[None]:
     except RecursionError:
         raise ParseError("the query is nested too deeply", hint="split it into CTEs") from None
     except Exception as problem:
-        log.error("a query failed unexpectedly: %s", type(problem).__name__)
-        log.debug("where", exc_info=True)
+        failed("a query failed unexpectedly", problem)
         raise InternalError(UNEXPECTED, hint="the steward's log has the kind of failure; please report it") from None
 
 
-def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
-    if ledger is not None:
-        return ":memory:" if str(ledger) == ":memory:" else Path(ledger)
-    if isinstance(policy, str | os.PathLike):
-        return Path(policy).parent / f"{loaded.dataset}.ledger"
-    raise InterfaceError(
-        "where should the ledger be?", hint='name a file, ledger="shop.ledger", or ledger=":memory:" for a throw-away'
-    )
+def _ledger_at(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
+    place = ledger_place(loaded, policy if isinstance(policy, str | os.PathLike) else None, ledger)
+    if place is None:
+        raise InterfaceError(
+            "where should the ledger be?",
+            hint='name a file, ledger="shop.ledger", or ledger=":memory:" for a throw-away',
+        )
+    return place
 
 
 def _number(value: float | Decimal, name: str) -> Decimal:

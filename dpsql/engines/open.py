@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from dpsql.engines.base import Engine, Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.engine import Source as DuckDBSource
 from dpsql.engines.spark.source import is_spark
+from dpsql.errors import InterfaceError
 
 POSTGRES = ("postgresql://", "postgres://")
 Source = DuckDBSource | Any
@@ -17,9 +19,7 @@ Source = DuckDBSource | Any
 def open_engine(source: Source, limits: Resources) -> Engine:
     """The engine of a file, a connection, a mapping of frames, or the address of a database server or a cluster."""
     if isinstance(source, str) and source.startswith(POSTGRES):
-        from dpsql.engines.postgres.engine import PostgresEngine
-
-        return PostgresEngine(source, limits)
+        return _postgres(source, limits)
     if is_spark(source):
         from dpsql.engines.spark.engine import SparkEngine
 
@@ -27,4 +27,19 @@ def open_engine(source: Source, limits: Resources) -> Engine:
     return DuckDBEngine(source, limits)
 
 
-__all__ = ["Source", "open_engine"]
+def shown(source: str) -> str:
+    """A file or an address for people: whose password is nobody's business."""
+    return re.sub(r"(?<=://)([^/@:]*):.*@", r"\1@", source)
+
+
+def _postgres(address: str, limits: Resources) -> Engine:
+    try:
+        from dpsql.engines.postgres.engine import PostgresEngine
+    except ImportError:
+        raise InterfaceError(
+            "PostgreSQL as the engine needs the package of dpsql[postgres]", hint="pip install 'dpsql[postgres]'"
+        ) from None
+    return PostgresEngine(address, limits)
+
+
+__all__ = ["Source", "open_engine", "shown"]

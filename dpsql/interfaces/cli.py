@@ -69,7 +69,9 @@ class Mechanism(StrEnum):
     GAUSSIAN = "gaussian"
 
 
-Database = Annotated[Path, typer.Argument(metavar="DB", help="A DuckDB file; it is opened read-only.")]
+Database = Annotated[
+    str, typer.Argument(metavar="DB", help="A DuckDB file, opened read-only; or postgresql://user@host/database.")
+]
 Query = Annotated[str | None, typer.Argument(metavar="SQL", help="One query, or - to read it from standard input.")]
 File = Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Read the query from this file.")]
 PolicyFile = Annotated[
@@ -77,7 +79,9 @@ PolicyFile = Annotated[
 ]
 Ledger = Annotated[
     str | None,
-    typer.Option("--ledger", metavar="FILE", help="The ledger; default: <dataset>.ledger beside the policy."),
+    typer.Option(
+        "--ledger", metavar="LEDGER", help="A file, or postgresql://…; default: <dataset>.ledger beside the policy."
+    ),
 ]
 Analyst = Annotated[str | None, typer.Option("--analyst", metavar="NAME", help="Whose account pays.")]
 Purpose = Annotated[
@@ -243,13 +247,13 @@ def init(
     ] = None,
 ) -> None:
     """For the steward: draft a policy from a database."""
+    from dpsql.engines.open import shown
     from dpsql.interfaces.steward import draft
 
     with waiting("reading the database"):
-        written, observed = draft(db, policy or _beside(db), dataset or db.stem)
-    typer.echo(
-        f"{written}: the draft. Read every line, fill in the bounds, then run `dpsql check {db} --policy {written}`."
-    )
+        written, observed = draft(db, policy or _beside(db), dataset or Path(db.partition("?")[0]).stem)
+    told = f"dpsql check {shown(db)} --policy {written}"
+    typer.echo(f"{written}: the draft. Read every line, fill in the bounds, then run `{told}`.")
     typer.echo(f"{observed}: true extremes and values, for you only (mode 0600). Delete it when the policy is done.")
 
 
@@ -262,6 +266,7 @@ def check(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> Non
     with waiting("checking the database"), _connect(db, policy, ledger, None, steward=True) as session:
         checked = steward.check(session)
     screen().print(findings_table(checked.findings))
+    screen().print(f"the ledger: {checked.ledger}", soft_wrap=True, highlight=False)
     screen().print(f"verified facts in the ledger for this version of the data: {checked.recorded}")
     if not checked.ok:
         problems().print("mend what is marked ✗: in the policy or in the data", style="bold red")
@@ -293,12 +298,13 @@ def _accuracy(within: list[str] | None) -> str | dict[str, str] | None:
     return {name: amount for name, _, amount in (each.rpartition("=") for each in within)}
 
 
-def _beside(db: Path) -> Path:
-    return db.parent / "policy.yaml"
+def _beside(db: str) -> Path:
+    """The policy stands beside the file; for a database server, in this folder."""
+    return Path("policy.yaml") if "://" in db else Path(db).parent / "policy.yaml"
 
 
 def _connect(
-    db: Path,
+    db: str,
     policy: Path | None,
     ledger: str | None,
     analyst: str | None,

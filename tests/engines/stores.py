@@ -20,6 +20,8 @@ import suite
 
 import dpsql
 from dpsql.audit.database import Stored, load, text_of
+from dpsql.engines.base import Engine, Resources
+from dpsql.engines.open import open_engine
 from dpsql.policy.catalog import quote
 
 Policy = Mapping[str, Any]
@@ -45,6 +47,10 @@ class Store(ABC):
     def open(self, tables: Mapping[str, Stored], policy: Policy) -> AbstractContextManager[dpsql.Connection]:
         """The steward's connection to these tables, in a place of their own, with a throw-away ledger."""
 
+    def engine(self, tables: Mapping[str, Stored]) -> Engine:
+        """An engine over these tables, for the search among neighbours."""
+        raise NotImplementedError
+
     def close(self) -> None:  # noqa: B027 - most have nothing to stop
         """Stop what was started."""
 
@@ -61,45 +67,45 @@ class DuckDBStore(Store):
 
 
 class PostgresStore(Store):
-    """A database of its own on the tests' server; DuckDB writes the texts that are stored."""
+    """Databases on the tests' own server."""
 
     name = "postgres"
-    missing: Mapping[str, str] = {}
 
     def absent(self) -> str | None:
         return postgres_server.absent()
 
     @contextmanager
     def open(self, tables: Mapping[str, Stored], policy: Policy) -> Iterator[dpsql.Connection]:
-        server = postgres_server.server()
-        database = f"world{next(_NUMBERS)}"
-        with server.connect() as admin:
-            admin.execute(f"CREATE DATABASE {database}")
-        try:
-            with server.connect(database) as raw:
-                fill(raw, tables)
-            with dpsql.connect(server.address(database), policy=policy, ledger=":memory:", steward=True) as db:
-                yield db
-        finally:
-            with server.connect() as admin:
-                admin.execute(f"DROP DATABASE {database} WITH (FORCE)")
+        with dpsql.connect(self.placed(tables), policy=policy, ledger=":memory:", steward=True) as db:
+            yield db
+
+    def engine(self, tables: Mapping[str, Stored]) -> Engine:
+        return open_engine(self.placed(tables), Resources())
+
+    def placed(self, tables: Mapping[str, Stored]) -> str:
+        """The address of a fresh database that holds these tables."""
+        name, server = f"world{next(_NUMBERS)}", postgres_server.server()
+        with server.connect() as raw:
+            raw.execute(f"CREATE DATABASE {name}")
+        with server.connect(name) as raw:
+            for each, table in tables.items():
+                raw.execute(_created(table, each))
+                _fill(raw, each, table)
+        return server.address(name)
 
 
-def fill(raw: psycopg.Connection[Any], tables: Mapping[str, Stored]) -> None:
-    """The tables, with their cells as text that the server casts."""
-    for name, table in tables.items():
-        raw.execute(_created(table, name))
-        if table.rows:
-            columns = ", ".join(f'"{c}"' for c in table.columns)
-            with raw.cursor().copy(f'COPY "{name}" ({columns}) FROM STDIN') as copy:
-                for row in table.rows:
-                    copy.write_row(tuple(map(text_of, row)))
+def _fill(raw: psycopg.Connection[Any], name: str, table: Stored) -> None:
+    """The rows, with cells as text that the server casts; it has no NUL."""
+    columns = ", ".join(f'"{column}"' for column in table.columns)
+    with raw.cursor().copy(f'COPY "{name}" ({columns}) FROM STDIN') as copy:
+        for row in table.rows:
+            copy.write_row([None if cell is None else str(text_of(cell)).replace("\0", "0") for cell in row])
 
 
 def _created(table: Stored, name: str) -> str:
     made = table.create(name)
     for theirs, ours in (("DOUBLE", "DOUBLE PRECISION"), ("FLOAT", "REAL"), ("VARCHAR", "TEXT")):
-        made = re.sub(rf"(?<=\" ){theirs}\b", ours, made)
+        made = re.sub(rf'(?<=" ){theirs}\b', ours, made)
     return re.sub(r"ENUM\([^)]*\)", "TEXT", made)
 
 

@@ -79,7 +79,9 @@ def test_the_engine_library_stays_in_its_folder_and_the_sealed_database() -> Non
 def test_spark_stays_in_its_folder() -> None:
     for _, path in modules():
         where = path.relative_to(ROOT).as_posix()
-        words = [ast.unparse(n) for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Import | ast.ImportFrom)]
+        words = [
+            ast.unparse(n) for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Import | ast.ImportFrom)
+        ]
         assert where.startswith("engines/spark/") or not any("pyspark" in word for word in words), where
 
 

@@ -11,11 +11,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import sqlglot
+from sqlglot import exp
+
 from dpsql.audit.database import load
-from dpsql.audit.fuzz.canaries import opened, world
+from dpsql.audit.fuzz.canaries import ROWS, opened, world
 from dpsql.audit.traces import exact_answer
 from dpsql.expressions.types import sql_type
 from dpsql.plan.choosing import chooses
+from dpsql.sensitivity.bound import Bounded
 from dpsql.session import Prepared
 
 EPSILON = 1e5
@@ -60,15 +64,28 @@ class Reference:
             "DOUBLE" in _key_types(prepared)
             or not prepared.plan.releases
             or any(chooses(a) for r in prepared.plan.releases for a in r.aggregates)
+            or any(_may_clip(priced.bounded) for priced in prepared.bill.releases)
         ):
             return False
+        wanted = self._rows(sql)
+        if wanted is None:
+            return False
+        try:
+            self._compare(prepared, wanted)
+        except Unequal:
+            again = self._rows(with_zeros(sql))
+            if again is None:
+                raise
+            self._compare(prepared, again)
+        return True
+
+    def _rows(self, sql: str) -> list[Row] | None:
+        """DuckDB's own answer, if it has one."""
         try:
             with self.raw.cursor() as cursor:
-                wanted = cursor.execute(sql).fetchall()
+                return cursor.execute(sql).fetchall()
         except Exception:
-            return False
-        self._compare(prepared, wanted)
-        return True
+            return None
 
     def _compare(self, prepared: Prepared, wanted: Sequence[Row]) -> None:
         outputs = prepared.plan.outputs
@@ -89,6 +106,22 @@ class Reference:
                     return
                 raise Unequal(f"{_brief(left[near[0]]) if near else 'nothing'} for {_brief(row)}")
             del left[match]
+
+
+def _may_clip(bounded: Bounded) -> bool:
+    """Is a unit weighed down although it obeys the policy? One row beside several of a public table counts as one."""
+    return bounded.weight is not None and bool(bounded.weight.terms) and bounded.release.source.rows_per_unit < ROWS
+
+
+def with_zeros(sql: str) -> str:
+    """The same question where the sum of nothing is 0, as it is in dpsql, and not NULL."""
+    tree = sqlglot.parse_one(sql, dialect="duckdb")
+    for each in reversed(list(tree.find_all(exp.Sum))):
+        outer: exp.Expr = each
+        while isinstance(outer.parent, exp.Filter | exp.Window):
+            outer = outer.parent
+        outer.replace(exp.Coalesce(this=outer.copy(), expressions=[exp.Literal.number(0)]))
+    return tree.sql("duckdb")
 
 
 def _key_types(prepared: Prepared) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dpsql.expressions.functions.table import FUNCTIONS
 
@@ -25,7 +26,9 @@ PRODUCTIONS: dict[str, tuple[str, ...]] = {
         "SELECT {sums} FROM {from} {where}",
         "SELECT {key} AS k, {sums} FROM {from} {where} GROUP BY 1 {having} {order}",
         "SELECT {key} AS k, {key} AS l, {sums} FROM {from} {where} GROUP BY ALL {having} {order}",
-        "SELECT {key}, {sums} FROM {from} {where} GROUP BY {sets} {order}", "SELECT DISTINCT {key} FROM {from} {where}",
+        "SELECT {sums} FROM {from} {where} GROUP BY {sets} {order}",
+        "SELECT region, {sums} FROM people {where} GROUP BY ROLLUP (region) {order}",
+        "SELECT DISTINCT {key} FROM {from} {where}",
         "SELECT {key} AS k, {sums}, {window} AS w FROM {from} GROUP BY k {order}",
     ),
     "scalar": ("SELECT {sum} FROM {from} {where}",),
@@ -45,11 +48,12 @@ PRODUCTIONS: dict[str, tuple[str, ...]] = {
     "public": ("SELECT {number} FROM stores", "SELECT area, count(*) FROM stores GROUP BY area", "SELECT {literal}",
                "SELECT name FROM stores WHERE {condition} LIMIT 3"),
     "from": (
-        "people", "people", "orders", "orders", "visits", "people AS p", "orders o",
+        "people", "people", "people", "people", "orders", "orders", "orders", "orders", "visits", "visits",
+        "people AS p", "orders o",
         "people JOIN orders ON id = person",
         "orders LEFT JOIN people ON person = id", "people p, orders o", "orders JOIN stores ON number = store",
         "(people)",
-        "people JOIN stores ON region = area", "people NATURAL JOIN stores",
+        "people JOIN stores ON region = area",
         "people FULL JOIN orders ON people.id = orders.person",
         "(SELECT * FROM people {where}) AS s", "people SEMI JOIN orders ON id = person",
         "people JOIN people q USING (id)",
@@ -75,7 +79,6 @@ PRODUCTIONS: dict[str, tuple[str, ...]] = {
         "quantile_cont({number}, 0.5)", "CASE WHEN count(*) > 3 THEN 'many' ELSE {text} END",
         "sum(CASE WHEN {condition} THEN 1 ELSE 0 END)",
         "dp_low(count(*))", "covar_pop({number}, {number})", "bool_or({condition})", "sum(DISTINCT {number})",
-        "any_value({any})",
     ),
     "key": ("region", "kind", "vip", "region", "kind", "{text}", "{number}", "date_trunc('month', {moment})",
             "age // 10", "{condition}",
@@ -85,10 +88,10 @@ PRODUCTIONS: dict[str, tuple[str, ...]] = {
         "{any} IS NULL",
         "{any} IS NOT NULL", "vip", "NOT {condition}", "{condition} AND {condition}", "{condition} OR {condition}",
         "{text} LIKE 'n%'", "{moment} >= DATE '1988-01-01'", "{moment} < '1990-01-01'", "{number} IN (1, 2, 3)",
-        "id IN (SELECT person FROM orders)", "EXISTS (SELECT 1 FROM orders WHERE person = id)",
+        "id IN (SELECT person FROM orders)", "EXISTS (SELECT 1 FROM orders AS f WHERE f.person = id)",
         "{number} <> {literal}", "true",
         "{number} > (SELECT avg(size) FROM stores)", "regexp_matches({text}, '[a-z]+')", "{function} IS NOT NULL",
-        "{number} = ANY (SELECT size FROM stores)", "({number}, {number}) IN ((1, 2))",
+        "{number} = ANY (SELECT size FROM stores)",
     ),
     "number": (
         "age", "income", "amount", "price", "qty", "duration", "size", "number", "n", "{literal}",
@@ -141,7 +144,7 @@ class Grammar:
         chosen = self._chosen(PRODUCTIONS[word], depth)
         if "{from}" in chosen:
             chosen = chosen.replace("{from}", self.sentence("from", depth + 1))
-        before, tables = self.scope, _TABLE.findall(chosen)
+        before, tables = self.scope, [] if word == "condition" else _TABLE.findall(chosen)
         if tables:
             self.scope = (
                 frozenset().union(*(COLUMNS[table] for table in tables)) if self.rng.random() < 0.88 else frozenset()
@@ -152,9 +155,22 @@ class Grammar:
 
     def _chosen(self, choices: tuple[str, ...], depth: int) -> str:
         """What is short where it is deep, and what is in scope."""
-        known = [each for each in choices if not self.scope or each not in _NAMES or each in self.scope]
+        known = [each for each in choices if not self.scope or _names(each) <= self.scope]
         flat = [each for each in known if "{" not in each] if depth > DEEPEST else []
         return self.rng.choice(flat or (known[:3] if depth > DEEPEST else known) or choices)
 
 
 _NAMES = frozenset().union(*COLUMNS.values())
+_INNER = re.compile(r"\(SELECT [^()]* FROM \w+(?: AS \w+)?|'[^']*'|\w+\.\w+|\{\w+\}")
+_OWNERS = (" FROM ", " JOIN ")
+
+
+@lru_cache(maxsize=10_000)
+def _names(production: str) -> frozenset[str]:
+    """The columns that a part of a sentence takes from around it."""
+    outside = _INNER.sub(" ", production)
+    return (
+        frozenset()
+        if any(word in f" {outside}" for word in _OWNERS)
+        else _NAMES & frozenset(re.findall(r"\w+", outside))
+    )

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
 
 
 def _pairs(*, lower: bool) -> list[tuple[str, str]]:
-    """Letters and what becomes of each. Where the other case is several letters, the simple mapping of Unicode."""
+    """Letters beyond ASCII and what becomes of each. Where Python has several letters, a single title-case one."""
     found = []
-    for code in range(128, sys.maxunicode + 1):
-        if 0xD800 <= code < 0xE000:
-            continue
+    for code in (*range(128, 0xD800), *range(0xE000, sys.maxunicode + 1)):
         letter = chr(code)
         made = letter.lower() if lower else letter.upper()
+        made = made if len(made) == 1 else letter.title()
         if made != letter and len(made) == 1:
             found.append((letter, made))
-    return found
+    return [*found, ("İ", "i")] if lower else [*found, ("ß", "ẞ")]
 
 
-def _body(function: str, *, lower: bool, more: tuple[tuple[str, str], ...]) -> str:
-    pairs = dict((*_pairs(lower=lower), *more))
+def _body(function: str, *, lower: bool) -> str:
+    pairs = dict(_pairs(lower=lower))
     old, new = "".join(pairs), "".join(pairs.values())
     plain = f'{function}($1 COLLATE "C")'
     return f"CASE WHEN octet_length($1) = length($1) THEN {plain} ELSE translate({plain}, '{old}', '{new}') END"
 
 
-LOWER = _body("lower", lower=True, more=(("İ", "i"),))
-UPPER = _body("upper", lower=False, more=())
-VERSION = unicodedata.unidata_version
+LOWER = _body("lower", lower=True)
+UPPER = _body("upper", lower=False)

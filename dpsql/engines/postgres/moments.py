@@ -75,7 +75,7 @@ def _span(call: Call) -> str:
 def _part(call: Call, emit: Emit) -> str:
     part = _PARTS[str(call.option)]
     made = f"extract({part} FROM {stamp(call.args[0], emit)})"
-    return cast(f"floor({made})" if part == "second" else made, physical(call.type))
+    return cast(f"floor({made})" if part in ("second", "milliseconds") else made, physical(call.type))
 
 
 def _trunc(call: Call, emit: Emit) -> str:
@@ -99,8 +99,6 @@ def _ordinal(unit: str, moment: str) -> str:
             return f"({year} * 4 + extract(quarter FROM {moment}))"
         case "month":
             return f"({year} * 12 + extract(month FROM {moment}))"
-        case "week":
-            return f"div(extract(epoch FROM date_trunc('week', {moment})), 604800)"
         case "day":
             return f"(CAST({moment} AS date) - DATE '1970-01-01')"
     return f"div(extract(epoch FROM date_trunc('{unit}', {moment})), {_SECONDS[unit]})"
@@ -154,7 +152,7 @@ def _pattern(call: Call) -> str | None:
 def _epoch(scale: int) -> Rule:
     def rule(call: Call, emit: Emit) -> str:
         made = f"extract(epoch FROM {stamp(call.args[0], emit)})"
-        return cast(made if scale == 1 else f"floor({made} * {scale})", physical(call.type))
+        return cast(made if scale == 1 else f"trunc({made} * {scale})", physical(call.type))
 
     return rule
 
@@ -164,6 +162,8 @@ def has_form(call: Call) -> bool:
     match call.op:
         case "part":
             return str(call.option) in _PARTS
+        case "date_diff":
+            return call.option != "week"
         case "time_bucket":
             return moved(call)[0] == 0
         case "strftime":

@@ -43,7 +43,8 @@ def _fitting(value: str, given: str, low: int, high: int, wanted: str) -> str:
         inside = f"{value} > {low} - 0.5 AND {value} < {high} + 0.5"
     else:
         inside = f"{value} BETWEEN {low} AND {high}"
-    return f"CASE WHEN {inside} THEN {cast(value, wanted)} END"
+    made = cast(f"round({value})" if given.startswith("DECIMAL") else value, wanted)
+    return f"CASE WHEN {inside} THEN {made} END"
 
 
 def _into_decimal(value: str, given: str, wanted: str) -> str:

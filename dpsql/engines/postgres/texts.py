@@ -75,7 +75,7 @@ def _substring(call: Call, emit: Emit) -> str:
     """A position below zero counts from the end."""
     it, (start, *rest) = emit(call.args[0], "VARCHAR"), _positions(call)
     if start < 0:
-        return f"left(right({it}, {-start}), {rest[0]})" if rest else f"right({it}, {-start})"
+        return f"substr({it}, length({it}) - {-start - 1}, {rest[0]})" if rest else f"right({it}, {-start})"
     return f"substr({it}, {', '.join(map(str, (start, *rest)))})"
 
 

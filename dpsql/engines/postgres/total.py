@@ -11,8 +11,8 @@ condition on that very argument, which is then false and drops the branch first.
 
 - `mul`, `div`: with both factors in [1e-150, 1e150] no product or quotient leaves DOUBLE. Zero, infinity and NaN are
   taken by PostgreSQL without an error, but for a divisor that is zero, which is settled first. The rest is first tried
-  on operands scaled by 2^±512, which is exact there: the scaled result is at least 1 (at most 2^-51) exactly where the
-  true one overflows (vanishes), and is then replaced by what IEEE gives.
+  on operands scaled by 2^±600, which is exact there and leaves room on both sides: the scaled result tells exactly
+  where the true one would overflow or vanish, and is then replaced by what IEEE gives.
 - `add`: only two numbers above 8e307 overflow; half of each is added first.
 - `exp`, `ln`, `log10`, `sqrt`, `power` and the angles: what lies outside a function's domain, or would overflow or
   vanish, is answered by the constant that IEEE gives.
@@ -31,28 +31,30 @@ from dpsql.engines.postgres.letters import LOWER, UPPER
 from dpsql.engines.postgres.words import DOUBLE as D
 
 INF, MINUS_INF, NAN = (f"'{name}'::{D}" for name in ("Infinity", "-Infinity", "NaN"))
-_SCALE = f"'{2.0**512!r}'::{D}"
+_SCALE = f"'{2.0**600!r}'::{D}"
 _SIGNED = f"CASE WHEN ($1 < 0) = ($2 < 0) THEN {INF} ELSE {MINUS_INF} END"
 _NOTHING = f"CASE WHEN ($1 < 0) = ($2 < 0) THEN 0::{D} ELSE '-0'::{D} END"
 _MIDDLE = "abs($1) BETWEEN 1e-150 AND 1e150 AND abs($2) BETWEEN 1e-150 AND 1e150"
 _SPECIAL = f"$1 = 0 OR $2 = 0 OR abs($1) >= {INF} OR abs($2) >= {INF}"
 
+_ABOVE, _BELOW = f"{2.0**-176!r}", f"{2.0**125!r}"
+"""2^1024, from which on a result is infinite, and 2^-1075, up to which it is nothing, times 2^-1200 and 2^1200."""
 _MUL = (
     f"CASE WHEN {_MIDDLE} OR {_SPECIAL} THEN $1 * $2 "
     "WHEN abs($1) >= 1 THEN CASE WHEN abs($2) < 1 THEN $1 * $2 "
-    f"WHEN abs($1 / {_SCALE} * ($2 / {_SCALE})) >= 1 THEN {_SIGNED} ELSE $1 * $2 END "
+    f"WHEN abs($1 / {_SCALE} * ($2 / {_SCALE})) >= {_ABOVE} THEN {_SIGNED} ELSE $1 * $2 END "
     "WHEN abs($2) >= 1 THEN $1 * $2 "
-    f"WHEN abs($1 * {_SCALE} * ($2 * {_SCALE})) <= {2.0**-51!r} THEN {_NOTHING} ELSE $1 * $2 END"
+    f"WHEN abs($1 * {_SCALE} * ($2 * {_SCALE})) <= {_BELOW} THEN {_NOTHING} ELSE $1 * $2 END"
 )
 _DIV = (
     f"CASE WHEN $2 = 0 THEN CASE WHEN $1 = 0 OR $1 = {NAN} THEN {NAN} "
     f"WHEN ($1 < 0) = (CAST($2 AS text) LIKE '-%') THEN {INF} ELSE {MINUS_INF} END "
     f"WHEN {_MIDDLE} OR {_SPECIAL} THEN $1 / $2 "
     "WHEN abs($1) >= 1 THEN CASE WHEN abs($2) >= 1 THEN $1 / $2 "
-    f"WHEN abs(($1 / {_SCALE}) / ($2 * {_SCALE})) >= 1 THEN {_SIGNED} ELSE $1 / $2 END "
+    f"WHEN abs(($1 / {_SCALE}) / ($2 * {_SCALE})) >= {_ABOVE} THEN {_SIGNED} ELSE $1 / $2 END "
     "WHEN abs($2) < 1 THEN CASE WHEN abs($2) >= 1e-150 OR abs($1) < 1e-150 THEN $1 / $2 "
-    f"WHEN abs($1 / ($2 * {_SCALE})) >= {2.0**512!r} THEN {_SIGNED} ELSE $1 / $2 END "
-    f"WHEN abs(($1 * {_SCALE}) / ($2 / {_SCALE})) <= {2.0**-51!r} THEN {_NOTHING} ELSE $1 / $2 END"
+    f"WHEN abs($1 / ($2 * {_SCALE})) >= {2.0**424!r} THEN {_SIGNED} ELSE $1 / $2 END "
+    f"WHEN abs(($1 * {_SCALE}) / ($2 / {_SCALE})) <= {_BELOW} THEN {_NOTHING} ELSE $1 / $2 END"
 )
 _ADD = (
     f"CASE WHEN abs($1) <= 8e307 AND abs($2) <= 8e307 THEN $1 + $2 "
@@ -60,12 +62,16 @@ _ADD = (
     f"WHEN $1 / 2 + $2 / 2 >= {2.0**1023!r} THEN {INF} WHEN $1 / 2 + $2 / 2 <= {-(2.0**1023)!r} THEN {MINUS_INF} "
     "ELSE $1 + $2 END"
 )
+_ODD = "CASE WHEN abs($2) BETWEEN 1 AND 1e16 AND $2 = floor($2) THEN $2 / 2 <> floor($2 / 2) ELSE false END"
 _POWER = (
-    f"CASE WHEN $1 = {NAN} OR $2 = {NAN} OR abs($1) = {INF} OR abs($2) = {INF} OR $2 = 0 OR $1 = 1 THEN power($1, $2) "
-    f"WHEN $1 = 0 THEN CASE WHEN $2 < 0 THEN {INF} ELSE 0 END "
+    f"CASE WHEN $2 = 0 OR $1 = 1 THEN 1 WHEN $2 = 1 THEN $1 WHEN $1 = {NAN} OR $2 = {NAN} THEN {NAN} "
+    f"WHEN $1 = 0 THEN CASE WHEN $2 > 0 THEN 0 WHEN CAST($1 AS text) LIKE '-%' AND {_ODD} THEN {MINUS_INF} "
+    f"ELSE {INF} END "
+    f"WHEN abs($2) = {INF} THEN CASE WHEN $1 = -1 THEN 1 WHEN (abs($1) > 1) = ($2 > 0) THEN {INF} ELSE 0 END "
+    f"WHEN abs($1) = {INF} THEN CASE WHEN $2 < 0 THEN 0 WHEN $1 < 0 AND {_ODD} THEN {MINUS_INF} ELSE {INF} END "
     f"WHEN $1 < 0 AND $2 <> floor($2) THEN {NAN} "
     f"WHEN pg_temp.dpsql_mul($2, ln(abs($1))) > 709.7 THEN "
-    f"CASE WHEN $1 < 0 AND $2 / 2 <> floor($2 / 2) THEN {MINUS_INF} ELSE {INF} END "
+    f"CASE WHEN $1 < 0 AND {_ODD} THEN {MINUS_INF} ELSE {INF} END "
     "WHEN pg_temp.dpsql_mul($2, ln(abs($1))) < -744 THEN 0 ELSE power($1, $2) END"
 )
 _DOWN = "floor(abs($1))"
@@ -83,7 +89,8 @@ _MONTH_DAYS = (
     "CASE WHEN $2 IN (4, 6, 9, 11) THEN 30 WHEN $2 <> 2 THEN 31 "
     "WHEN $1 % 4 = 0 AND ($1 % 100 <> 0 OR $1 % 400 = 0) THEN 29 ELSE 28 END"
 )
-_FIELDS = ", ".join(f"CAST(split_part(split_part(btrim($1), ' ', 1), '-', {i}) AS integer)" for i in (1, 2, 3))
+_WRITTEN = r"substring($1 FROM '\d{4}-\d{1,2}-\d{1,2}')"
+_FIELDS = ", ".join(f"CAST(split_part({_WRITTEN}, '-', {i}) AS integer)" for i in (1, 2, 3))
 _CLOCK = r"\s*\d{4}-\d{1,2}-\d{1,2}[ T]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?\s*$"
 
 FUNCTIONS: dict[str, tuple[str, str]] = {
@@ -137,10 +144,14 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "double(text)": (
         D,
         f"CASE WHEN $1 ~ '{_NUMBER}' THEN pg_temp.dpsql_narrow(CAST($1 AS numeric)) "
-        f"WHEN lower(btrim($1)) = 'nan' THEN {NAN} WHEN lower(btrim($1)) IN ('inf', '+inf', 'infinity', '+infinity') "
-        f"THEN {INF} WHEN lower(btrim($1)) IN ('-inf', '-infinity') THEN {MINUS_INF} END",
+        f"WHEN lower(btrim($1)) = 'nan' THEN {NAN} "
+        f"WHEN lower(btrim($1)) IN ('inf', '+inf', 'infinity', '+infinity') THEN {INF} "
+        f"WHEN lower(btrim($1)) IN ('-inf', '-infinity') THEN {MINUS_INF} END",
     ),
-    "date(text)": ("date", rf"CASE WHEN $1 ~ '{_DAY}\s*$' THEN pg_temp.dpsql_date_of({_FIELDS}) END"),
+    "date(text)": (
+        "date",
+        rf"CASE WHEN $1 ~ '{_DAY}\s*$' OR $1 ~ '^{_CLOCK}' THEN pg_temp.dpsql_date_of({_FIELDS}) END",
+    ),
     "timestamp(text)": (
         "timestamp",
         f"CASE WHEN $1 ~ '^{_CLOCK}' THEN pg_temp.dpsql_date(substring($1 FROM '{_DAY}')) "
