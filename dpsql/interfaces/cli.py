@@ -269,6 +269,15 @@ def check(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> Non
 
 
 @app.command()
+def prepare(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> None:
+    """For the steward: write copies of tables in which each unit is bounded at rest, so that queries are faster."""
+    from dpsql.interfaces import prepare_command
+
+    with _connect(db, policy, ledger, None, steward=True) as session:
+        prepare_command.run(session)
+
+
+@app.command()
 def bounds(
     db: Database, policy: PolicyFile = None, ledger: Ledger = None,
     search: Annotated[bool, typer.Option("--search", help="Make the searches that nobody made yet; charged.")] = False,

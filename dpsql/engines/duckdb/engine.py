@@ -16,8 +16,10 @@ import numpy as np
 
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Engine, Exact, PublicRows, Resources
+from dpsql.engines.duckdb.copies import content_of, stamp_of
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.open import open_file, open_frames, settle
+from dpsql.engines.duckdb.open import open_file, open_frames, open_to_copy, settle
+from dpsql.engines.duckdb.prepare import Order, Prepared, Told, write_copies
 from dpsql.engines.duckdb.public import PublicReader
 from dpsql.engines.duckdb.released import placed
 from dpsql.engines.duckdb.stop import stopped_after
@@ -41,11 +43,15 @@ Source = str | os.PathLike[str] | duckdb.DuckDBPyConnection | Mapping[str, Any]
 class DuckDBEngine(Engine):
     """A database file (opened read-only), the caller's own connection, or a set of frames and files.
 
-    `still` says of a connection that nobody else writes through it.
+    `still` says of a connection that nobody else writes through it; `copies` is the file that has prepared copies of
+    tables, or will have.
     """
 
-    def __init__(self, source: Source, limits: Resources | None = None, *, still: bool = False) -> None:
-        self._still, limits = still, limits or Resources()
+    def __init__(
+        self, source: Source, limits: Resources | None = None, *, still: bool = False, copies: Path | None = None
+    ) -> None:
+        self._still, self._copies, self._stamp = still, copies, None
+        self._limits = limits = limits or Resources()
         self._frames, self._lock = isinstance(source, Mapping), threading.Lock()
         if isinstance(source, duckdb.DuckDBPyConnection):
             self._connection, self._label, self._file = source.cursor(), f"connection:{uuid4()}", None
@@ -53,7 +59,8 @@ class DuckDBEngine(Engine):
             self._connection, self._label, self._file = open_frames(source, limits), f"frames:{uuid4()}", None
         else:
             self._file = Path(source)
-            self._connection, self._label = open_file(self._file, limits)
+            opened = open_file(self._file, limits, copies)
+            self._connection, self._label, self._stamp = opened.connection, opened.label, opened.copies
         settle(self._connection)
         self._schema = _describe(self._connection, views=self._frames)
         self._site = Site(self._schema, DUCKDB)
@@ -86,6 +93,20 @@ class DuckDBEngine(Engine):
         """One that knows these tables only."""
         known = {name: columns for name, columns in self._schema.items() if name in tables}
         return PublicReader(self._running, Site(known, DUCKDB), lasting=self.verifiable)
+
+    @property
+    def copies(self) -> str | None:
+        return self._stamp
+
+    def copies_content(self) -> str:
+        return "" if self._copies is None else content_of(self._copies)
+
+    def prepare(self, orders: Sequence[Order], salt: bytes, told: Told) -> Prepared:
+        """Write copies of these tables, for the steward; what is open here still reads the copies of before."""
+        assert self._copies is not None and self._file is not None
+        with open_to_copy(self._file) as data:
+            written = write_copies(data, self._site, orders, self._copies, salt, self._limits, told)
+        return Prepared(tuple(written), content_of(self._copies), stamp_of(self._copies))
 
     def look_again(self) -> None:
         with self._running() as cursor:

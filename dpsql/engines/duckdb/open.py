@@ -10,6 +10,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from dpsql.engines.base import Resources
+from dpsql.engines.duckdb.copies import attach
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.errors import InterfaceError
 from dpsql.steward_log import failed
@@ -38,11 +40,20 @@ _SPILLS: list[tempfile.TemporaryDirectory[str]] = []
 T = TypeVar("T")
 
 
-def open_file(path: Path, limits: Resources) -> tuple[duckdb.DuckDBPyConnection, str]:
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A locked connection, the label of the data that it has, and the stamp of the prepared copies beside them."""
+
+    connection: duckdb.DuckDBPyConnection
+    label: str
+    copies: str | None = None
+
+
+def open_file(path: Path, limits: Resources, copies: Path | None = None) -> Opened:
     """The file, read-only, and the label of the version that was opened: its time stamp.
 
     A process that has the file open already shares it, also after another file was put in its place. So the label is
-    kept with the open database, and is never that of a file which nobody here has read.
+    kept with the open database, and is never that of a file which nobody here has read; and so is the copies' stamp.
     """
     if not path.is_file():
         raise InterfaceError(f"there is no database file {path}", hint="check the path; it is never created here")
@@ -55,7 +66,16 @@ def open_file(path: Path, limits: Resources) -> tuple[duckdb.DuckDBPyConnection,
         if (before.st_mtime_ns, before.st_ino) != (after.st_mtime_ns, after.st_ino):
             connection.close()
             raise InterfaceError(f"the database {path} changed while it was opened", hint="connect again")
-        return connection, _lock_once(connection, limits, f"file:{after.st_mtime_ns}:{after.st_size}", path)
+        return _lock_once(connection, limits, f"file:{after.st_mtime_ns}:{after.st_size}", path, copies)
+
+
+def open_to_copy(path: Path) -> duckdb.DuckDBPyConnection:
+    """The file for the steward's `dpsql prepare`: read-only too, beside another that is written."""
+    connection = duckdb.connect(":memory:", config=LOCKED)
+    connection.execute(f"ATTACH {DUCKDB.text(str(path))} AS dpsql_source (READ_ONLY)")
+    connection.execute("USE dpsql_source")
+    settle(connection)
+    return connection
 
 
 def open_frames(tables: Mapping[str, Any], limits: Resources) -> duckdb.DuckDBPyConnection:
@@ -113,22 +133,25 @@ def _unopened(path: Path, problem: Exception) -> InterfaceError:
     )
 
 
-def _lock_once(connection: duckdb.DuckDBPyConnection, limits: Resources, label: str, path: Path) -> str:
-    """Lock what was opened; where another connection did, with the same limits, the label that it found."""
-    marked = f"{label} {limits.memory} {limits.spill}"
+def _lock_once(
+    connection: duckdb.DuckDBPyConnection, limits: Resources, label: str, path: Path, copies: Path | None
+) -> Opened:
+    """Lock what was opened; where another connection did, with the same limits and copies, the labels that it found."""
+    marked = f"{limits.memory} {limits.spill} {copies}"
     [(locked, found)] = connection.execute(
         "SELECT current_setting('lock_configuration'), current_setting('username')"
     ).fetchall()
     if not locked:
-        _lock(connection, limits, marked)
-        return label
-    earlier, _, others = str(found).partition(" ")
-    if others != f"{limits.memory} {limits.spill}":
+        stamp = None if copies is None else attach(connection, copies)
+        _lock(connection, limits, f"{label} {stamp} {marked}")
+        return Opened(connection, label, stamp)
+    earlier, stamp, others = str(found).split(" ", 2)
+    if others != marked:
         connection.close()
         raise InterfaceError(
             f"this process has {path} open already, with other limits", hint="close that connection first"
         )
-    return earlier
+    return Opened(connection, earlier, None if copies is None else stamp)
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, limits: Resources, mark: str) -> None:

@@ -33,15 +33,15 @@ _TURN = threading.Lock()
 class IsolatedEngine(Engine):
     """A database file, or Parquet files, in a process of its own; connections to the same data share it."""
 
-    def __init__(self, source: object, limits: Resources, policy: Policy) -> None:
-        files = _files(source)
-        opening = pack((files, limits.memory, limits.spill, policy.model_dump()))
-        self._key, self._closed = (opening, *map(_stamp, _paths(files))), False
+    def __init__(self, source: object, limits: Resources, policy: Policy, copies: Path | None = None) -> None:
+        files, beside = _files(source), None if copies is None else str(copies.absolute())
+        opening = pack((files, limits.memory, limits.spill, policy.model_dump(), beside))
+        self._key, self._closed = (opening, *map(_stamp, [*_paths(files), *([beside] if beside else [])])), False
         with _TURN:
             process, users = _SHARED.get(self._key) or (EngineProcess(opening), 0)
             _SHARED[self._key] = process, users + 1
         self._process, self._public = process, RemotePublicData(process)
-        self._schema, self._version, self._facts, self._verifiable = process.hello
+        self._schema, self._version, self._facts, self._verifiable, self._stamp = process.hello
 
     @property
     def process(self) -> EngineProcess:
@@ -60,6 +60,13 @@ class IsolatedEngine(Engine):
     @property
     def verifiable(self) -> bool:
         return self._verifiable
+
+    @property
+    def copies(self) -> str | None:
+        return self._stamp
+
+    def copies_content(self) -> str:
+        return str(self._process.ask("copies"))
 
     @property
     def live(self) -> bool:

@@ -33,6 +33,10 @@ class Dialect(ABC):
     def quote(self, name: str) -> str:
         """A name as SQL, whatever it contains."""
 
+    def copied(self, table: str, part: str) -> str:
+        """A part of the prepared copy of a table."""
+        raise InternalError("this engine has no prepared copies")
+
     @abstractmethod
     def text(self, value: str) -> str:
         """A string constant."""

@@ -73,9 +73,12 @@ def _scan(scan: Scan, needed: frozenset[str], site: Site, name: str, owned: bool
     path = scan.path if owned else ()
     name = name or (JOIN if path else "")
     columns = {f.name: _read(site, scan.table, f.name, name, unit=f.unit) for f in scan.fields if f.name in needed}
+    stored = _called(site.dialect, scan.table, name)
+    if scan.part is not None:
+        stored = site.dialect.copied(scan.table, scan.part) + (f" AS {name}" if name else "")
     if scan.unit is None or not owned:
-        return From(_called(site.dialect, scan.table, name), (), columns, None, site.dialect)
-    tables, where, table, here = [_called(site.dialect, scan.table, name)], [], scan.table, name
+        return From(stored, (), columns, None, site.dialect)
+    tables, where, table, here = [stored], [], scan.table, name
     for number, step in enumerate(path):
         above = f"{name}p{number}"
         where.append(f"{_read(site, table, step.column, here)} = {_read(site, step.table, step.key, above)}")
