@@ -55,6 +55,7 @@ def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "
     if not isinstance(statement, exp.Query) or isinstance(statement, exp.Subquery):
         raise _wrong_kind(statement)
     limit_parts(statement)
+    _check_sides(statement)
     _join_constants(statement)
     for call in [c for c in statement.find_all(exp.Anonymous) if c.name.lower() == RR_COUNT]:
         counted = exp.AnonymousAggFunc(this=RR_COUNT, expressions=call.expressions)
@@ -68,6 +69,15 @@ def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "
             average.meta.update(call.meta)
             call.replace(average)
     return statement
+
+
+def _check_sides(statement: exp.Expr) -> None:
+    """The parser also takes the bare name of a table for a side of a set operation, if it stands in brackets."""
+    for operation in statement.find_all(exp.SetOperation):
+        for side in (operation.this, operation.expression):
+            if not isinstance(side, exp.Query):
+                words, hint = f"{operation.key.upper()} needs a SELECT on each side", "write SELECT … FROM … there"
+                raise refuse(words, side, hint=hint, kind=ParseError, reason="clause")
 
 
 def _join_constants(statement: exp.Expr) -> None:

@@ -98,3 +98,5 @@ SELECT sum(amount) OVER () FROM orders
 SELECT customer_id, count(*) FROM orders GROUP BY customer_id
 ---
 SELECT histogram(qty) FROM orders
+---
+SELECT count(*) FROM (orders o UNION ALL SELECT amount FROM orders)
