@@ -28,7 +28,7 @@ def _said(each: Written, mode: str, session: Connection) -> str:
     head = f"{each.table}: {each.rows:,} rows; {each.over_units:,} units have more than {rows:,} ({share} of the rows)"
     if mode == "weigh":
         return f"{head}. They are weighed in each query, as without a copy; all others need no more work."
-    dropped = each.rows - each.kept_rows
-    lost = f"{dropped / each.rows:.1%}" if each.rows else "0%"
-    advice = "" if dropped < 0.05 * each.rows else " Answers are biased by it: raise max_rows_per_unit, or write weigh."
-    return f"{head}. {dropped:,} rows ({lost}) are not in the copy.{advice}"
+    lost = f"{each.left_out / each.rows:.1%}" if each.rows else "0%"
+    biased = each.left_out > 0.05 * each.rows
+    advice = " Answers are biased by it: raise max_rows_per_unit, or write `prepare: weigh`." if biased else ""
+    return f"{head}. {each.left_out:,} rows ({lost}) were left out.{advice}"

@@ -38,13 +38,13 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a table, exactly: for the steward's eyes only."""
+    """What became of a table, exactly: for the steward's eyes only. `rows` are those that have an owner."""
 
     table: str
     rows: int
     over_units: int
     over_rows: int
-    kept_rows: int
+    left_out: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,10 @@ class _Writer:
             self.told(name, number + 1, portions + 1)
             self.portion(f"hash(r.u) % {portions} = {number}" if portions > 1 else "true")
         self.told(name, portions + 1, portions + 1)
+        [(owned,)] = self.data.execute(f"SELECT count(*) FROM ({self.rows}) AS r").fetchall()
         [(units, many)] = self.data.execute(f"SELECT count(*), coalesce(sum(n), 0)::BIGINT FROM {OVER}").fetchall()
         [(within,)] = self.data.execute(f"SELECT count(*) FROM {self.place('within')}").fetchall()
-        return Written(name, rows, units, many, within)
+        return Written(name, owned, units, many, 0 if copy.over else owned - within)
 
     def portion(self, chosen: str) -> None:
         """The rows of some units: those within their bound as they are, the others apart or cut to it."""
