@@ -21,6 +21,7 @@ from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choo
 from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine, Source
+from dpsql.engines.duckdb.lake import is_lake, is_path, tables_in
 from dpsql.engines.isolated.engine import IsolatedEngine
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, InternalError, ParseError, Pep249Errors, PolicyError
 from dpsql.parse import Asked, Parameters, known_dialect, limit_text, meaning, parse_query, read_hints, read_setting
@@ -793,7 +794,7 @@ def connect(
     dialect: str = "duckdb",
     isolate: bool = False,
 ) -> Connection:
-    """Open a dataset: a DuckDB file, a DuckDB connection, or a mapping of names to frames and files.
+    """Open a dataset: a DuckDB file, a DuckDB connection, a directory, or a mapping of names to frames and files.
 
     `purpose` is one of those that the policy lists for the analyst, if it lists any; `dialect` is the SQL that queries
     are written in, "duckdb" or "postgres". With `isolate` the database is opened by a process of its own, which hands
@@ -817,8 +818,13 @@ def connect(
     loaded.check_purpose(name, purpose)
     limits = Resources(loaded.limits.memory, loaded.limits.spill)
     place = _ledger_path(policy, loaded, ledger)
+    source = tables_in(Path(source), loaded.tables) if is_lake(source) else source  # type: ignore[arg-type]
     copies = copies_path(loaded, place, source)
-    engine = IsolatedEngine(source, limits, loaded, copies) if isolate else DuckDBEngine(source, limits, copies=copies)
+    engine = (
+        IsolatedEngine(source, limits, loaded, copies)
+        if isolate
+        else DuckDBEngine(source, limits, policy=loaded, copies=copies)
+    )
     try:
         opened = open_ledger(place, loaded.dataset)
     except BaseException:
@@ -856,7 +862,8 @@ def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] 
 
 def copies_path(policy: Policy, ledger: str | Path, source: object) -> Path | None:
     """The file of the prepared copies of a policy: beside the ledger that knows them. Only files are copied."""
-    if not policy.prepared or not isinstance(ledger, Path) or not isinstance(source, str | os.PathLike):
+    files = all(map(is_path, source.values())) if isinstance(source, Mapping) else is_path(source)
+    if not policy.prepared or not isinstance(ledger, Path) or not files:
         return None
     return ledger.with_name(f"{policy.dataset}.prepared")
 

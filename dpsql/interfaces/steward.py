@@ -129,6 +129,13 @@ def draft(database: Path, policy: Path, dataset: str) -> tuple[Path, Path]:
     """Write a first policy for a database, and beside it what was observed, readable by the steward only."""
     import duckdb
 
+    from dpsql.engines.base import Resources
+    from dpsql.engines.duckdb.lake import is_lake, tables_found
+    from dpsql.engines.duckdb.open import open_tables
+
+    if is_lake(database):
+        with open_tables(tables_found(database), Resources()).connection as connection:
+            return write_draft(draft_policy(connection, dataset), policy)
     if not database.is_file():
         raise InterfaceError(f"there is no database file {database}", hint="check the path; it is never created here")
     try:

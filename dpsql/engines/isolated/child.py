@@ -31,7 +31,7 @@ class Desk:
 
     def __init__(self, source: Any, limits: Resources, policy: Mapping[str, Any], copies: str | None) -> None:
         declared = load_policy(policy)
-        self._engine = DuckDBEngine(source, limits, copies=None if copies is None else Path(copies))
+        self._engine = DuckDBEngine(source, limits, policy=declared, copies=None if copies is None else Path(copies))
         self._engine.keep_only({fold(name) for name in declared.tables})
         self._open = {fold(name) for name, table in declared.tables.items() if table.public}
         self._public = self._engine.public_reader(self._open)

@@ -16,6 +16,7 @@ from dpsql.bounds.domain import Domain
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Engine, Exact, PublicRows, Resources
 from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.duckdb.lake import list_files
 from dpsql.engines.isolated.codec import pack
 from dpsql.engines.isolated.process import EngineProcess
 from dpsql.engines.sql.dialect import Site
@@ -150,7 +151,7 @@ def _files(source: object) -> str | dict[str, str]:
     if isinstance(source, str | os.PathLike):
         return str(Path(source).absolute())
     if isinstance(source, Mapping) and all(isinstance(each, str | os.PathLike) for each in source.values()):
-        return {name: str(Path(each).absolute()) for name, each in source.items()}
+        return {name: str(each if "://" in str(each) else Path(each).absolute()) for name, each in source.items()}
     raise InterfaceError(
         "only files can be opened in a process of their own: frames and connections are in this one",
         hint="give the path of a database or of Parquet files, or leave isolate=True out",
@@ -161,8 +162,10 @@ def _paths(files: str | dict[str, str]) -> list[str]:
     return [files] if isinstance(files, str) else list(files.values())
 
 
-def _stamp(path: str) -> tuple[int, int, int] | None:
+def _stamp(path: str) -> object:
     """What changes when another file is put in its place."""
+    if Path(path).is_dir() or "*" in path:
+        return list_files("", path).stamp
     try:
         found = Path(path).stat()
     except OSError:
