@@ -24,11 +24,13 @@ def run(session: Connection) -> None:
 
 def _said(each: Written, mode: str, session: Connection) -> str:
     rows = session.policy.rows_per_unit(each.table)
-    share = f"{each.over_rows / each.rows:.1%}" if each.rows else "0%"
+    if not each.over_units:
+        return f"{each.table}: {each.rows:,} rows; no unit has more than {rows:,}. Nothing is weighed or left out."
+    share = f"{each.over_rows / each.rows:.1%}"
     head = f"{each.table}: {each.rows:,} rows; {each.over_units:,} units have more than {rows:,} ({share} of the rows)"
     if mode == "weigh":
         return f"{head}. They are weighed in each query, as without a copy; all others need no more work."
-    lost = f"{each.left_out / each.rows:.1%}" if each.rows else "0%"
+    lost = f"{each.left_out / each.rows:.1%}"
     biased = each.left_out > 0.05 * each.rows
     advice = " Answers are biased by it: raise max_rows_per_unit, or write `prepare: weigh`." if biased else ""
     return f"{head}. {each.left_out:,} rows ({lost}) were left out.{advice}"

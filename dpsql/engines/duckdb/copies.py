@@ -33,6 +33,14 @@ def content_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def content_while(path: Path, stamp: str) -> str:
+    """The digest of the file that has this stamp; nothing if the file is another by now, or becomes one meanwhile."""
+    if not stamp or stamp_of(path) != stamp:
+        return ""
+    found = content_of(path)
+    return found if stamp_of(path) == stamp else ""
+
+
 def attach(connection: duckdb.DuckDBPyConnection, path: Path) -> str:
     """Attach the copies: the stamp of the file that was opened, or nothing where there is none.
 

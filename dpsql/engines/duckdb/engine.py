@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,17 +16,17 @@ import numpy as np
 
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Engine, Exact, PublicRows, Resources
-from dpsql.engines.duckdb.copies import content_of, stamp_of
+from dpsql.engines.duckdb.copies import content_while
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.lake import Files
-from dpsql.engines.duckdb.open import open_file, open_frames, open_tables, open_to_copy, settle
+from dpsql.engines.duckdb.open import Placed, open_file, open_frames, open_tables, open_to_copy, settle
 from dpsql.engines.duckdb.prepare import Order, Prepared, Told, write_copies
 from dpsql.engines.duckdb.public import PublicReader
 from dpsql.engines.duckdb.released import placed
 from dpsql.engines.duckdb.stop import stopped_after
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.results import exact, statements
-from dpsql.errors import EngineError, InternalError
+from dpsql.errors import EngineError, InterfaceError, InternalError
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
@@ -64,7 +64,8 @@ class DuckDBEngine(Engine):
         self._still, self._copies, self._stamp = still, copies, None
         self._limits = limits = limits or Resources()
         self._files: list[tuple[Files, object]] = []
-        self._lasting, self._reopen = False, _nothing
+        self._lasting = False
+        self._reopen: Callable[[], Placed] = _nothing
         self._frames, self._lock = isinstance(source, Mapping), threading.Lock()
         if isinstance(source, duckdb.DuckDBPyConnection):
             self._connection, self._label, self._file = source.cursor(), f"connection:{uuid4()}", None
@@ -72,7 +73,7 @@ class DuckDBEngine(Engine):
             placed, self._stamp = open_frames(source, limits, policy, copies)
             self._connection, self._label, self._file = placed.connection, placed.label, None
             self._files, self._lasting = [(files, files.stamp) for files in placed.files], placed.lasting
-            self._reopen = lambda: open_tables(source, limits, policy).connection
+            self._reopen = partial(open_tables, source, limits, policy)
         else:
             self._file = Path(source)
             opened = open_file(self._file, limits, copies)
@@ -116,14 +117,16 @@ class DuckDBEngine(Engine):
         return self._stamp
 
     def copies_content(self) -> str:
-        return "" if self._copies is None else content_of(self._copies)
+        return "" if self._copies is None else content_while(self._copies, self._stamp or "")
 
     def prepare(self, orders: Sequence[Order], salt: bytes, told: Told) -> Prepared:
         """Write copies of these tables, for the steward; what is open here still reads the copies of before."""
         assert self._copies is not None and self._lasting
-        with self._reopen() as data:
-            written = write_copies(data, self._site, orders, self._copies, salt, self._limits, told)
-        return Prepared(tuple(written), content_of(self._copies), stamp_of(self._copies))
+        again = self._reopen()
+        with again.connection as data:
+            if again.label != self._label:
+                raise InterfaceError("the data changed since they were opened", hint="run `dpsql prepare` again")
+            return write_copies(data, self._site, orders, self._copies, salt, self._limits, told)
 
     def look_again(self) -> None:
         with self._running() as cursor:
@@ -209,7 +212,7 @@ class DuckDBEngine(Engine):
             yield cursor
 
 
-def _nothing() -> duckdb.DuckDBPyConnection:
+def _nothing() -> Placed:
     raise InternalError("these tables have no version, so no copies")
 
 

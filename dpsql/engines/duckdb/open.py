@@ -83,16 +83,21 @@ def open_file(path: Path, limits: Resources, copies: Path | None = None) -> Open
         if (before.st_mtime_ns, before.st_ino) != (after.st_mtime_ns, after.st_ino):
             connection.close()
             raise InterfaceError(f"the database {path} changed while it was opened", hint="connect again")
-        return _lock_once(connection, limits, f"file:{after.st_mtime_ns}:{after.st_size}", path, copies)
+        return _lock_once(connection, limits, _label(path), path, copies)
 
 
-def open_to_copy(path: Path) -> duckdb.DuckDBPyConnection:
+def open_to_copy(path: Path) -> Placed:
     """The file for the steward's `dpsql prepare`: read-only too, beside another that is written."""
-    connection = duckdb.connect(":memory:", config=LOCKED)
+    connection, label = duckdb.connect(":memory:", config=LOCKED), _label(path)
     connection.execute(f"ATTACH {DUCKDB.text(str(path))} AS dpsql_source (READ_ONLY)")
     connection.execute("USE dpsql_source")
     settle(connection)
-    return connection
+    return Placed(connection, (), label if label == _label(path) else "")
+
+
+def _label(path: Path) -> str:
+    found = path.stat()
+    return f"file:{found.st_mtime_ns}:{found.st_size}"
 
 
 def open_tables(tables: Mapping[str, Any], limits: Resources, policy: Policy | None = None) -> Placed:

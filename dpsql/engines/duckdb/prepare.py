@@ -17,9 +17,11 @@ import duckdb
 
 from dpsql.budget.durable import sync_file
 from dpsql.engines.base import Resources
+from dpsql.engines.duckdb.copies import content_of, stamp_of
 from dpsql.engines.duckdb.dialect import COPY, DUCKDB
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.relations import relation_sql
+from dpsql.errors import InterfaceError
 from dpsql.plan.relation import Copy, Scan
 
 PORTION = 5_000_000
@@ -64,7 +66,7 @@ def write_copies(
     salt: bytes,
     limits: Resources,
     told: Told,
-) -> list[Written]:
+) -> Prepared:
     """Write the copies of all tables into one new file, which takes the place of an earlier one at once or not at all.
 
     `data` is a connection of the steward's own, from which all tables can be read by their bare names.
@@ -79,9 +81,13 @@ def write_copies(
         data.execute(f"DETACH {COPY}")
         draft.chmod(0o600)
         sync_file(draft)
+        content, number = content_of(draft), draft.stat().st_ino
         draft.replace(path)
         sync_file(path.parent)
-    return written
+    stamp = stamp_of(path)
+    if not stamp.endswith(f":{number}"):
+        raise InterfaceError(f"somebody else wrote {path} meanwhile", hint="run `dpsql prepare` again, once")
+    return Prepared(tuple(written), content, stamp)
 
 
 def _settle(data: duckdb.DuckDBPyConnection, limits: Resources, spill: Path) -> None:

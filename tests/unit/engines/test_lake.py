@@ -305,7 +305,7 @@ def test_a_lake_is_checked_prepared_and_asked_on_the_command_line(tmp_path: Path
     done = run.invoke(app, ["check", str(folder)])
     assert "the table and its columns are there" in done.output and done.exit_code == 0, done.output
     done = run.invoke(app, ["prepare", str(folder)])
-    assert "orders: 300 rows; 0 units have more than 5" in done.output, done.output
+    assert "orders: 300 rows; no unit has more than 5" in done.output, done.output
     done = run.invoke(app, ["query", str(folder), "SELECT count(*) AS n FROM orders", "--epsilon", "90000"])
     assert "300" in done.output and done.exit_code == 0, done.output
     assert "dpsql_prepared" in run.invoke(app, ["explain", str(folder), "--sql", "SELECT count(*) FROM orders"]).output
