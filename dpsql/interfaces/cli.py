@@ -69,9 +69,7 @@ class Mechanism(StrEnum):
     GAUSSIAN = "gaussian"
 
 
-Database = Annotated[
-    Path, typer.Argument(metavar="DB", help="A DuckDB file (opened read-only), or a folder of files.")
-]
+Database = Annotated[Path, typer.Argument(metavar="DB", help="A DuckDB file (opened read-only), or a folder of files.")]
 Query = Annotated[str | None, typer.Argument(metavar="SQL", help="One query, or - to read it from standard input.")]
 File = Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Read the query from this file.")]
 PolicyFile = Annotated[

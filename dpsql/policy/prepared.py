@@ -33,7 +33,7 @@ class Made:
 def recipe(policy: Policy, table: str) -> str:
     """A digest of all that the policy says of how the copy of a table is made."""
     declared = policy.tables[table]
-    columns = sorted(fold(column) for column in declared.columns or ())
+    columns = sorted((fold(name), str(spec.min), str(spec.max)) for name, spec in (declared.columns or {}).items())
     said = [fold(table), _owner(policy, table), declared.max_rows_per_unit, declared.prepare, columns]
     return blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 

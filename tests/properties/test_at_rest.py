@@ -19,6 +19,7 @@ from dpsql.audit.traces import ReleaseTrace
 from dpsql.audit.world import World
 from dpsql.audit.worlds import Row, joins, joins_of, joins_policy
 from dpsql.engines.duckdb.prepare import _Writer
+from dpsql.engines.sql.steps import STEPS
 from dpsql.session import Connection
 
 bound: Any = import_module("dpsql.sensitivity.bound")
@@ -98,6 +99,19 @@ def test_what_can_be_read_from_a_copy_is(sql: str) -> None:
     assert "dpsql_prepared.within" in kept.sql and "_unit" not in kept.sql
     assert {release.rule for release in kept.releases} == {"at_rest"}
     assert "the copy kept 4 rows, chosen at random, once" in str(kept)
+
+
+def test_steps_are_read_where_the_bounds_are_those_of_the_copy() -> None:
+    for mode in ("weigh", "keep"):
+        db = _open(mode)
+        assert STEPS in db.explain("SELECT kind, sum(x) FROM orders WHERE n > 2 GROUP BY kind", epsilon=1).sql
+        for sql in (
+            "SELECT sum(x) FROM orders WHERE x < 5",
+            "SELECT sum(x + 1) FROM orders",
+            "SELECT count(x) FROM orders",
+        ):
+            plan = db.explain(sql, epsilon=1)
+            assert STEPS not in plan.sql and "dpsql_prepared" in plan.sql
 
 
 @pytest.mark.parametrize("sql", AGAIN)

@@ -21,6 +21,7 @@ from dpsql.engines.duckdb.copies import content_of, stamp_of
 from dpsql.engines.duckdb.dialect import COPY, DUCKDB
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.relations import relation_sql
+from dpsql.engines.sql.steps import STEPS, steps_of, steps_sql
 from dpsql.errors import InterfaceError
 from dpsql.plan.relation import Copy, Scan
 
@@ -180,18 +181,24 @@ class _Writer:
         """Each row with its owner `u` and its columns as the planner reads them: equal rows are the same."""
         scan = self.order.scan
         source = relation_sql(scan, frozenset(f.name for f in scan.fields), self.site)
-        read = [
-            f"{DUCKDB.settled(source.columns[f.name], f.type)} AS c{number}" for number, f in enumerate(scan.fields)
-        ]
-        return f"SELECT {', '.join([f'{source.unit} AS u', *read])} FROM {source.source}{source.conditions}"
+        read = [DUCKDB.settled(source.columns[f.name], f.type) for f in scan.fields]
+        read += [steps_sql(DUCKDB, it, source.columns[name]) for name, it in steps_of(scan).items()]
+        listed = [f"{source.unit} AS u", *(f"{value} AS c{number}" for number, value in enumerate(read))]
+        return f"SELECT {', '.join(listed)} FROM {source.source}{source.conditions}"
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the copy: those of the table, and the steps of some."""
+        scan = self.order.scan
+        return [*(f.name for f in scan.fields), *(f"{name}{STEPS}" for name in steps_of(scan))]
 
     @property
     def columns(self) -> str:
-        return ", ".join(f"c{number}" for number, _ in enumerate(self.order.scan.fields))
+        return ", ".join(f"c{number}" for number, _ in enumerate(self.names))
 
     @property
     def named(self) -> str:
-        return ", ".join(f"c{n} AS {DUCKDB.quote(f.name)}" for n, f in enumerate(self.order.scan.fields))
+        return ", ".join(f"c{number} AS {DUCKDB.quote(name)}" for number, name in enumerate(self.names))
 
 
 OVER = "temp.main.dpsql_over"

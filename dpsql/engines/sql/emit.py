@@ -18,6 +18,7 @@ from dpsql.engines.sql.distinct import distinct_totals, shown_names
 from dpsql.engines.sql.keys import Coded, code_keys
 from dpsql.engines.sql.relations import relation_sql
 from dpsql.engines.sql.source import From
+from dpsql.engines.sql.steps import on_steps
 from dpsql.expressions.expression import Column, columns_of
 from dpsql.plan.at_rest import reading
 from dpsql.plan.relation import Relation, Scan
@@ -54,8 +55,9 @@ def _bounded(bounded: Bounded, site: Site, salt: str) -> str:
     """
     apart = apart_at_rest(bounded)
     if apart is None:
-        return _added(bounded, *_base(bounded, site), salt)
-    within, over = (replace(bounded, release=replace(bounded.release, source=source)) for source in apart)
+        read = on_steps(_over(bounded, read_by(bounded)))
+        return _added(read, *_base(read, site, owned=bounded.rule != "at_rest"), salt)
+    within, over = (on_steps(_over(bounded, source)) for source in apart)
     source, keys = _base(within, site, owned=False)
     names, totals = shown_names(keys), _totals(bounded)
     scaled = ", ".join([*names, *(f"{site.dialect.wide(total)} * {ONE} AS {total}" for total in totals)])
@@ -63,6 +65,10 @@ def _bounded(bounded: Bounded, site: Site, salt: str) -> str:
     union = f"SELECT {scaled} FROM ({plain}) AS i UNION ALL SELECT {', '.join([*names, *totals])} FROM ({weighed}) AS o"
     sums = [f"{site.dialect.total(total)} AS {total}" for total in totals]
     return f"SELECT {', '.join([*names, *sums])} FROM ({union}) AS b{_group(names)}"
+
+
+def _over(bounded: Bounded, source: Relation) -> Bounded:
+    return replace(bounded, release=replace(bounded.release, source=source))
 
 
 def _added(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
@@ -109,7 +115,7 @@ def _base(bounded: Bounded, site: Site, *, owned: bool = True) -> tuple[From, Co
     """The rows and their keys; of a copy in which all rows have owners, these need not be found."""
     arguments = [a.expression for a in bounded.arguments if a.expression is not None]
     needed = frozenset().union(*map(columns_of, [*(k.expression for k in bounded.keys), *arguments]))
-    source = relation_sql(read_by(bounded), needed, site, owned=owned and bounded.rule != "at_rest")
+    source = relation_sql(bounded.release.source, needed, site, owned=owned)
     return source, code_keys(bounded, source)
 
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import dpsql
 from dpsql.engines.duckdb import prepare as writing
+from dpsql.engines.sql.steps import STEPS
 from dpsql.interfaces import steward
 from dpsql.interfaces.cli import app
 from dpsql.plan.catalog import Refused
@@ -76,7 +77,7 @@ def test_the_copy_has_the_policys_columns_only_and_is_the_stewards(tmp_path: Pat
     assert sorted(each.name for each in tmp_path.iterdir() if "prepare" in each.name) == ["shop.prepared"]
     with duckdb.connect(str(copy), read_only=True) as data:
         columns = data.execute("SELECT DISTINCT column_name FROM duckdb_columns() WHERE NOT internal").fetchall()
-        assert {column for (column,) in columns} == {"customer", "kind", "amount"}
+        assert {column for (column,) in columns} == {"customer", "kind", "amount", f"amount{STEPS}"}
         assert data.execute('SELECT count(*), count(DISTINCT customer) FROM within."orders"').fetchall() == [(200, 40)]
         assert data.execute('SELECT count(*), count(DISTINCT customer) FROM over."orders"').fetchall() == [(200, 2)]
 
@@ -160,7 +161,10 @@ def test_a_bump_is_seen_by_a_connection_that_is_open(tmp_path: Path) -> None:
             db.query(SUM, epsilon=1)
 
 
-@pytest.mark.parametrize("said", [policy("keep"), policy(rows=11), policy(note={})])
+CHANGED = [policy("keep"), policy(rows=11), policy(note={}), policy(amount={"min": 0, "max": 400})]
+
+
+@pytest.mark.parametrize("said", CHANGED)
 def test_a_policy_that_changed_refuses_the_copy(tmp_path: Path, said: dict[str, Any]) -> None:
     path = made(tmp_path)
     prepared(path)
@@ -238,8 +242,16 @@ def test_facts_decide_and_nothing_else() -> None:
     assert copies_of(declared, facts, "9:9:9:9", lambda: "content") == {"orders": Copy(ROWS, True)}
     for found, stamp in ((facts, ""), (facts, "9:9:9:9"), (set(), "1:2:3:4"), ({("other", good.fact)}, "1:2:3:4")):
         assert isinstance(copies_of(declared, found, stamp, content)["orders"], Refused)
-    for other in (policy("keep"), policy(rows=11), policy(note={})):
+    for other in CHANGED:
         assert isinstance(copies_of(load_policy(other), facts, "1:2:3:4", content)["orders"], Refused)
+
+
+def test_bounds_that_are_searched_for_are_clamped_in_the_query(tmp_path: Path) -> None:
+    path, said = made(tmp_path), policy(amount={"bounds": "auto"}) | {"defaults": {"search": 100}}
+    prepared(path, said)
+    with opened(path, said) as db:
+        db.query(SUM, epsilon=5)
+        assert STEPS not in db.explain(SUM, epsilon=5).sql and "dpsql_prepared" in db.explain(SUM, epsilon=5).sql
 
 
 @pytest.mark.parametrize(
