@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +19,9 @@ from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Spent, Stand
 from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choose_mechanism, cost_of, fund
 from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine, PublicRows, Resources
-from dpsql.engines.duckdb.engine import DuckDBEngine, Source
 from dpsql.engines.duckdb.lake import is_lake, is_path, tables_in
 from dpsql.engines.isolated.engine import IsolatedEngine
+from dpsql.engines.open import Source, open_engine
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, InternalError, ParseError, Pep249Errors, PolicyError
 from dpsql.parse import Asked, Parameters, known_dialect, limit_text, meaning, parse_query, read_hints, read_setting
 from dpsql.plan.build import build
@@ -30,7 +29,7 @@ from dpsql.plan.catalog import Catalog, Copies, PublicTable, make_catalog
 from dpsql.plan.copies import copies_of
 from dpsql.plan.plan import Plan
 from dpsql.plan.views import put_views, with_visible_views
-from dpsql.policy import Policy, fold, load_policy, to_decimal
+from dpsql.policy import Policy, fold, ledger_place, load_policy, to_decimal
 from dpsql.policy.auto import Found, Subject
 from dpsql.progress import patiently
 from dpsql.release.bars import bar_columns
@@ -52,6 +51,7 @@ from dpsql.search import Searches, before
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check, checks_of
+from dpsql.steward_log import failed
 from dpsql.turns import at_a_multiple, in_turn
 
 if TYPE_CHECKING:
@@ -122,7 +122,6 @@ class Draft:
         return Stages.out_of(self.bounded, self.funds, limit)
 
 
-log = logging.getLogger("dpsql.steward")
 UNEXPECTED = "dpsql failed on this query, and stopped it: a fault of dpsql"
 REPLAYED = "released before, but not for you (or this purpose): free for the dataset, counted once against your own cap"
 
@@ -794,14 +793,15 @@ def connect(
     dialect: str = "duckdb",
     isolate: bool = False,
 ) -> Connection:
-    """Open a dataset: a DuckDB file, a DuckDB connection, a directory, or a mapping of names to frames and files.
+    """Open a dataset: a DuckDB file or connection, a directory, names of frames and files, or a database server's.
 
     `purpose` is one of those that the policy lists for the analyst, if it lists any; `dialect` is the SQL that queries
     are written in, "duckdb" or "postgres". With `isolate` the database is opened by a process of its own, which hands
     out exact integers, and never by this one.
 
-    The ledger stands beside the policy file unless named; with a policy that is not a file it must be named
-    (":memory:" for a throw-away one, whose promise ends with the process).
+    The ledger stands beside the policy file unless it or the policy is told otherwise; with a policy that is not a
+    file it must be named: a file, "postgresql://…" for one that servers share, or ":memory:" for a throw-away one,
+    whose promise ends with the process.
     """
     if steward and analyst is not None:
         raise InterfaceError(
@@ -817,14 +817,10 @@ def connect(
     name = None if steward else analyst or "analyst"
     loaded.check_purpose(name, purpose)
     limits = Resources(loaded.limits.memory, loaded.limits.spill)
-    place = _ledger_path(policy, loaded, ledger)
-    source = tables_in(Path(source), loaded.tables) if is_lake(source) else source  # type: ignore[arg-type]
+    place = _ledger_at(policy, loaded, ledger)
+    source = tables_in(Path(source), loaded.tables) if is_lake(source) else source
     copies = copies_path(loaded, place, source)
-    engine = (
-        IsolatedEngine(source, limits, loaded, copies)
-        if isolate
-        else DuckDBEngine(source, limits, policy=loaded, copies=copies)
-    )
+    engine = IsolatedEngine(source, limits, loaded, copies) if isolate else open_engine(source, limits, loaded, copies)
     try:
         opened = open_ledger(place, loaded.dataset)
     except BaseException:
@@ -845,27 +841,25 @@ def _about(sql: str) -> Iterator[None]:
     except RecursionError:
         raise ParseError("the query is nested too deeply", hint="split it into CTEs") from None
     except Exception as problem:
-        log.error("a query failed unexpectedly: %s", type(problem).__name__)
-        log.debug("where", exc_info=True)
+        failed("a query failed unexpectedly", problem)
         raise InternalError(UNEXPECTED, hint="the steward's log has the kind of failure; please report it") from None
 
 
-def _ledger_path(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
-    if ledger is not None:
-        return ":memory:" if str(ledger) == ":memory:" else Path(ledger)
-    if isinstance(policy, str | os.PathLike):
-        return Path(policy).parent / f"{loaded.dataset}.ledger"
-    raise InterfaceError(
-        "where should the ledger be?", hint='name a file, ledger="shop.ledger", or ledger=":memory:" for a throw-away'
-    )
+def _ledger_at(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
+    place = ledger_place(loaded, policy if isinstance(policy, str | os.PathLike) else None, ledger)
+    if place is None:
+        raise InterfaceError(
+            "where should the ledger be?",
+            hint='name a file, ledger="shop.ledger", or ledger=":memory:" for a throw-away',
+        )
+    return place
 
 
 def copies_path(policy: Policy, ledger: str | Path, source: object) -> Path | None:
     """The file of the prepared copies of a policy: beside the ledger that knows them. Only files are copied."""
     files = all(map(is_path, source.values())) if isinstance(source, Mapping) else is_path(source)
-    if not policy.prepared or not isinstance(ledger, Path) or not files:
-        return None
-    return ledger.with_name(f"{policy.dataset}.prepared")
+    stored = str(ledger) != ":memory:" and "://" not in f"{ledger} {source}"
+    return Path(ledger).with_name(f"{policy.dataset}.prepared") if policy.prepared and files and stored else None
 
 
 def _number(value: float | Decimal, name: str) -> Decimal:

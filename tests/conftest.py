@@ -7,14 +7,17 @@ import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import numpy as np
 import pytest
 
 from dpsql.mechanisms import entropy
+
+if TYPE_CHECKING:
+    from postgres_server import Server
 
 NEIGHBOURS = "neighbour search"
 collect_ignore = ["interfaces/alchemy_suite"]
@@ -29,6 +32,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pairs", type=int, default=5_000, help="how many neighbouring pairs the neighbour test compares")
     parser.addoption("--pairs-seed", type=int, default=0, help="another seed, for other pairs")
     parser.addoption("--noise-seed", type=int, default=0, help="another seed, for other noise in every test")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """One PostgreSQL for all tests that need one; who kills it starts it again."""
+    from postgres_server import running
+
+    with running() as server:
+        yield server
 
 
 # repeatable randomness --------------------------------------------------------------------------------------------------

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
+from importlib.metadata import version
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
@@ -17,9 +21,11 @@ from dpsql.audit.search import run_block
 from dpsql.audit.settings import Settings
 from dpsql.audit.tally import Tally
 from dpsql.audit.world import World
-from dpsql.errors import InterfaceError
+from dpsql.errors import InterfaceError, OperationalError
 
 ENOUGH_FINDINGS = 3
+BARREN = 40
+"""After so many blocks in a row without a pair there are none to be had: no unit, or nothing that is not refused."""
 Blocks = Iterable[tuple[int, Tally]]
 
 
@@ -59,9 +65,9 @@ class State:
 def search(worlds: Sequence[World], settings: Settings, progress: Progress) -> Tally:
     """Blocks until this part has its share of the pairs, or has found enough."""
     own = tuple(worlds) if settings.own else ()
-    named = ", ".join(world.name for world in own) or "built-in worlds"
-    state = State.read(settings.resume, f"{named}, seed {settings.seed}, part {settings.part}/{settings.parts}")
-    wanted = -(-settings.pairs // settings.parts)
+    named = ", ".join(f"{world.name} ({_fingerprint(world)})" for world in own) or "built-in worlds"
+    about = f"dpsql {version('dpsql')}, {named}, seed {settings.seed}, part {settings.part}/{settings.parts}"
+    state, wanted, barren = State.read(settings.resume, about), share_of(settings), 0
     numbers = (n for n in count(settings.part - 1, settings.parts) if n not in state.done)
     progress(min(state.tally.pairs["all"], wanted), wanted)
     if state.tally.pairs["all"] >= wanted:
@@ -72,9 +78,21 @@ def search(worlds: Sequence[World], settings: Settings, progress: Progress) -> T
             state.tally = state.tally.plus(tally)
             state.write(settings.resume)
             progress(min(state.tally.pairs["all"], wanted), wanted)
-            if state.tally.pairs["all"] >= wanted or len(state.tally.findings) >= ENOUGH_FINDINGS:
+            barren = 0 if tally.pairs["all"] else barren + 1
+            done = state.tally.pairs["all"] >= wanted or len(state.tally.findings) >= ENOUGH_FINDINGS
+            if done or barren >= BARREN:
                 break
     return state.tally
+
+
+def share_of(settings: Settings) -> int:
+    """The pairs of this part."""
+    return -(-settings.pairs // settings.parts)
+
+
+def _fingerprint(world: World) -> str:
+    """Of the policy and the rows: a search of others is another one."""
+    return sha256(f"{world.policy!r} {world.script()}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 @contextmanager
@@ -84,8 +102,14 @@ def _running(settings: Settings, own: tuple[World, ...], numbers: Iterator[int])
     if settings.jobs <= 1:
         yield map(work, numbers)
         return
-    with get_context("spawn").Pool(min(settings.jobs, os.cpu_count() or 1)) as pool:
-        yield pool.imap_unordered(work, _few(numbers, settings), chunksize=1)
+    with ProcessPoolExecutor(min(settings.jobs, os.cpu_count() or 1), get_context("spawn")) as pool:
+        waiting = [pool.submit(work, number) for number in _few(numbers, settings)]
+        try:
+            yield (done.result() for done in as_completed(waiting))
+        except BrokenProcessPool:
+            raise OperationalError("a process of the audit died: its block is not done", hint="resume") from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _few(numbers: Iterator[int], settings: Settings) -> Iterator[int]:

@@ -167,5 +167,6 @@ def neighbours_of(world: World, rng: random.Random, many: int) -> list[tuple[tup
     made = []
     for unit in rng.sample(own, min(len(own), many)) if own else [None] * many:
         gone: list[Unit] = [rng.choice(rows) for rows in by_table.values()] + ([unit] if unit is not None else [])
-        made.append((tuple(gone), world.lacking(gone).reordered(rng)))
+        if gone:
+            made.append((tuple(gone), world.lacking(gone).reordered(rng)))
     return made

@@ -32,8 +32,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one check. It passes if it found nothing.
+    """The outcome of one check. It passes if it found nothing where there was something to find.
 
+    `incomplete` says why it looked at less than it was asked to: nothing found is then no evidence.
     `saved` is what the check needs to add up the outcomes of parts: plain values, for its own `merged`.
     """
 
@@ -44,8 +45,9 @@ class Outcome:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     saved: Mapping[str, Any] = field(default_factory=dict)
+    incomplete: str = ""
 
     @property
     def passed(self) -> bool:
-        """Nothing was found."""
-        return not self.findings
+        """All was looked at, and nothing was found."""
+        return not self.findings and not self.incomplete

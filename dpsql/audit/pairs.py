@@ -11,12 +11,14 @@ from dpsql.audit.compare import compare, compare_equal
 from dpsql.audit.grammar.query import Query
 from dpsql.audit.traces import ReleaseTrace, traced
 from dpsql.audit.world import Unit, World
-from dpsql.errors import EngineError, Error
+from dpsql.errors import EngineError, Error, InternalError
 from dpsql.mechanisms.convert import rho_for
 from dpsql.plan.released import Content
 from dpsql.session import Connection, Prepared
 
 SALT = b"a fixed salt"
+FAILURES = (EngineError.__name__, InternalError.__name__)
+"""Errors that no query may end with, on any data."""
 
 
 def prepare(db: Connection, query: Query) -> Prepared:
@@ -122,8 +124,15 @@ def _differs(
     return told
 
 
+def refused(seen: tuple[object, ...]) -> bool:
+    """Is this the name and the text of an error, and not an answer?"""
+    return len(seen) == 2
+
+
 def differences(one: tuple[object, ...], two: tuple[object, ...]) -> list[str]:
     """In which parts an analyst could tell two databases apart."""
+    if refused(one) and one == two and one[0] in FAILURES:
+        return [f"the query failed: {one[1]}"]
     if len(one) != len(two):
         return [f"an analyst can tell the databases apart: {one} and {two}"]
     return [f"an analyst can tell the databases apart: {a} and {b}" for a, b in zip(one, two, strict=True) if a != b]

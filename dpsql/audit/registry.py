@@ -44,6 +44,10 @@ def merge(name: str, outcomes: Sequence[Outcome]) -> Outcome:
     seconds = sum(each.seconds for each in outcomes)
     if len(outcomes) > 1 and hasattr(module, "merged"):
         made: Outcome = module.merged(outcomes)
-        return replace(made, seconds=seconds)
+        short = [each.incomplete for each in outcomes if each.incomplete]
+        return replace(
+            made, seconds=seconds, incomplete="; ".join(dict.fromkeys([*short, made.incomplete])).strip("; ")
+        )
     findings = tuple(dict.fromkeys(finding for each in outcomes for finding in each.findings))
-    return replace(outcomes[-1], findings=findings, seconds=seconds)
+    incomplete = "; ".join(dict.fromkeys(each.incomplete for each in outcomes if each.incomplete))
+    return replace(outcomes[-1], findings=findings, seconds=seconds, incomplete=incomplete)

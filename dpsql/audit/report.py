@@ -38,29 +38,37 @@ font:12px/1.45 ui-monospace,monospace}
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was audited, how, and what came of it."""
+    """What was audited, how, and what came of it; and which part of it this is."""
 
     subject: str
     how: str
     outcomes: tuple[Outcome, ...]
+    part: int = 1
+    parts: int = 1
 
     @property
     def passed(self) -> bool:
-        """No check found anything."""
-        return all(outcome.passed for outcome in self.outcomes)
+        """There were checks, and none found anything."""
+        return bool(self.outcomes) and all(outcome.passed for outcome in self.outcomes)
+
+    @property
+    def broken(self) -> bool:
+        """Something was found."""
+        return any(outcome.findings for outcome in self.outcomes)
 
     def json(self) -> str:
         """For programs, and to be added up."""
         checks = [{**asdict(each), "passed": each.passed} for each in self.outcomes]
-        made = {"format": FORMAT, "subject": self.subject, "how": self.how, "passed": self.passed, "checks": checks}
-        return json.dumps(made, indent=1)
+        said = {"format": FORMAT, "subject": self.subject, "how": self.how, "part": self.part, "parts": self.parts}
+        return json.dumps({**said, "passed": self.passed, "checks": checks}, indent=1)
 
     @classmethod
     def read(cls, said: str) -> Report:
         """What `json` wrote."""
         try:
             read = json.loads(said)
-            return cls(read["subject"], read["how"], tuple(_outcome(each) for each in read["checks"]))
+            outcomes = tuple(_outcome(each) for each in read["checks"])
+            return cls(read["subject"], read["how"], outcomes, read["part"], read["parts"])
         except (ValueError, KeyError, TypeError) as problem:
             raise InterfaceError(
                 "this is no report of an audit", hint="give files of `dpsql audit --json`"
@@ -98,6 +106,7 @@ def _outcome(read: Mapping[str, Any]) -> Outcome:
         tuple(read["notes"]),
         read["seconds"],
         read["saved"],
+        read["incomplete"],
     )
 
 
@@ -112,6 +121,7 @@ def _section(outcome: Outcome) -> str:
     ]
     made = element("h2", text(outcome.check) + _verdict(outcome.passed), id=outcome.check)
     made += element("p", text(about(outcome.check)), "dim")
+    made += element("div", element("p", text(outcome.incomplete)), "found") if outcome.incomplete else ""
     made += element("table", element("tbody", "".join(figures)))
     made += "".join(map(_found, outcome.findings))
     made += "".join(map(_folded, outcome.series))
@@ -136,11 +146,27 @@ def shown(value: object) -> str:
 
 
 def merged(reports: Sequence[Report]) -> Report:
-    """The parts of an audit together."""
+    """The parts of one audit together: each once, and none missing, for what is not there found nothing either."""
     from dpsql.audit.registry import merge
+
+    _one_audit(reports)
 
     names = dict.fromkeys(outcome.check for report in reports for outcome in report.outcomes)
     by_name = {name: [o for report in reports for o in report.outcomes if o.check == name] for name in names}
     outcomes = tuple(merge(name, each) for name, each in by_name.items())
     subjects, hows = (dict.fromkeys(getattr(r, part) for r in reports) for part in ("subject", "how"))
     return Report(" and ".join(subjects), "; ".join(hows), outcomes)
+
+
+def _one_audit(reports: Sequence[Report]) -> None:
+    subjects = dict.fromkeys(report.subject for report in reports)
+    if len(subjects) > 1:
+        raise InterfaceError(f"these are audits of {' and of '.join(subjects)}", hint="merge the parts of one audit")
+    told = [(report.how, report.part) for report in reports]
+    if len(set(told)) < len(told):
+        raise InterfaceError("one part is given twice", hint="give each report once")
+    parts = {report.parts for report in reports}
+    missing = sorted(set(range(1, max(parts) + 1)) - {report.part for report in reports})
+    if len(parts) > 1 or missing:
+        what = f"part {missing[0]} of {max(parts)} is missing" if missing else "these are parts of different audits"
+        raise InterfaceError(what, hint="give the reports of all parts")

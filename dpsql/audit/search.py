@@ -17,11 +17,24 @@ from dpsql.audit.grammar.query import Query
 from dpsql.audit.grammar.writer import Writer
 from dpsql.audit.neighbourhood import drawn, neighbours_of, part_of, settled
 from dpsql.audit.outcome import Finding
-from dpsql.audit.pairs import ANSWERED, MOVED, ORDER, SEEN, Case, answered, differences, paid, prepare, vectors, visible
+from dpsql.audit.pairs import (
+    ANSWERED,
+    MOVED,
+    ORDER,
+    SEEN,
+    Case,
+    answered,
+    differences,
+    paid,
+    prepare,
+    refused,
+    vectors,
+    visible,
+)
 from dpsql.audit.shrink import finding_of
 from dpsql.audit.tally import Tally
 from dpsql.audit.world import Unit, World
-from dpsql.errors import Error
+from dpsql.errors import EngineError, Error, InternalError
 from dpsql.session import Connection, Prepared
 
 NEIGHBOURS, QUERIES, SEARCHED = 6, 40, 2
@@ -100,12 +113,14 @@ def _taken(writer: Draws, where: Neighbourhood, tally: Tally) -> tuple[Query, Pr
         query = writer.any()
         try:
             prepared = prepare(where.whole, query)
+            for priced in prepared.bill.releases:
+                where.whole._engine.emit(priced, None)
+        except (InternalError, EngineError) as failure:
+            tally.findings.append(Finding(f"planning failed: {failure.message}", query.sql))
+            return None
         except Error:
             tally.counted["queries refused"] += 1
             continue
-        except Exception as failure:
-            tally.findings.append(Finding(f"planning failed with {type(failure).__name__}: {failure}", query.sql))
-            return None
         tally.counted["queries"] += 1
         return query, prepared
     return None
@@ -130,7 +145,8 @@ def _compare(query: Query, prepared: Prepared, where: Neighbourhood, tally: Tall
 
 def _look(query: Query, where: Neighbourhood, gone: tuple[Unit, ...], database: Connection, tally: Tally) -> None:
     for kind, look in ((SEEN, visible), (ANSWERED, answered)):
-        tally.counted[f"pairs {kind}"] += 1
-        if differences(look(where.whole, query), look(database, query)):
+        one, two = look(where.whole, query), look(database, query)
+        tally.counted["pairs refused" if refused(one) else f"pairs {kind}"] += 1
+        if differences(one, two):
             tally.findings.append(finding_of(Case(kind, query, where.world, gone)))
             return

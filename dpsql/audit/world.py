@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsql.audit.database import Cell, Stored, load, text_of
 from dpsql.budget import open_ledger
+from dpsql.engines.base import Engine
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.policy import Policy, load_policy
 from dpsql.policy.model import ForeignKey
@@ -38,14 +39,23 @@ Unit = object
 """The text of a unit column's value, or a `RowUnit`."""
 
 
+def in_memory(tables: Mapping[str, Stored]) -> Engine:
+    """DuckDB over a copy of the tables."""
+    return DuckDBEngine(load(tables), still=True)
+
+
 @dataclass(frozen=True)
 class World:
-    """A policy and its tables, parents before those that refer to them; `notes` say what was left out."""
+    """A policy and its tables, parents before those that refer to them; `notes` say what was left out.
+
+    `engine` opens a copy of the tables.
+    """
 
     name: str
     policy: Policy
     tables: Mapping[str, Stored]
     notes: tuple[str, ...] = ()
+    engine: Callable[[Mapping[str, Stored]], Engine] = in_memory
 
     @classmethod
     def made(cls, name: str, policy: Mapping[str, Any] | Policy, tables: Mapping[str, Stored]) -> World:
@@ -137,7 +147,7 @@ class World:
 
     def open(self, *, steward: bool = False, analyst: str | None = None) -> Connection:
         """A connection to a copy of its own: a ledger in memory, a budget that never ends, replay off."""
-        engine, ledger = DuckDBEngine(load(self.tables), still=True), open_ledger(":memory:", self.policy.dataset)
+        engine, ledger = self.engine(self.tables), open_ledger(":memory:", self.policy.dataset)
         name = None if steward else analyst or "analyst"
         return Connection(engine, self.endless, ledger, name, steward=steward)
 

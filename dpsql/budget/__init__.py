@@ -3,7 +3,7 @@
 from dpsql.budget.account import About, Charged, ErrorBar, Ledger, LogEntry, Relative, Request, Standing, Stored
 from dpsql.budget.accountant import Caps, Limits, Spent, admits, limits, more_like, remaining, spent_as
 from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
-from dpsql.budget.ledger import SqliteLedger, open_ledger
+from dpsql.budget.ledger import ChainedLedger, open_ledger
 from dpsql.mechanisms.convert import delta_for, epsilon_for, rho_for
 from dpsql.mechanisms.exact import UNIT, Number, exact
 from dpsql.mechanisms.price import laplace_rho, pure_rho
@@ -13,6 +13,7 @@ __all__ = [
     "UNIT",
     "About",
     "Caps",
+    "ChainedLedger",
     "Charge",
     "Charged",
     "Cost",
@@ -24,7 +25,6 @@ __all__ = [
     "Relative",
     "Request",
     "Spent",
-    "SqliteLedger",
     "Standing",
     "Stored",
     "admits",

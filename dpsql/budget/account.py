@@ -222,6 +222,11 @@ class Ledger(ABC):
     def log(self) -> Iterator[LogEntry]:
         """Who asked what, when, at what cost: for the steward."""
 
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where it lives, for people: never with a password."""
+
     @abstractmethod
     def close(self) -> None:
         """Let go of the store; a closed ledger refuses everything."""

@@ -1,111 +1,81 @@
-"""The durable ledger: one SQLite file, append-only, hash-chained, shared by threads and processes.
+"""The durable ledger: append-only, hash-chained, shared by threads, processes and machines.
 
 Every change is one entry, made by one writer at a time: read what others appended, verify it, decide, append, commit
-to disk, mark the new head in the second place. So all admissions have one serial order, and a charge is on disk, in
-both places, before `reserve` returns.
+to disk, mark the new head in the second place. So all admissions have one serial order, and a charge is durable,
+in both places, before `reserve` returns. Where the entries lie is a `Storage`'s business: a file, or a server.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dpsql.budget import store
 from dpsql.budget.account import About, Charged, Ledger, LogEntry, Relative, Request, Standing, Stored
 from dpsql.budget.accountant import Caps, Spent
 from dpsql.budget.admission import Account, admit, raise_hint
 from dpsql.budget.book import EVERYONE, Book, Kept, Whose, exactly, write_caps, write_charge, write_sums
 from dpsql.budget.chain import ROOT, Row, following
 from dpsql.budget.clock import now, stamp
-from dpsql.budget.durable import refuse_network, sync_file
-from dpsql.budget.handle import Handle, hold
-from dpsql.budget.head import Head, Mark
+from dpsql.budget.head import Mark
 from dpsql.budget.line import read_cost, read_error, read_line, write_error
-from dpsql.budget.store import damaged, explained
+from dpsql.budget.places import place_of
+from dpsql.budget.storage import Payloads, Storage
 from dpsql.budget.window import renews
 from dpsql.errors import BudgetExceeded, LedgerError
 
-__all__ = ["About", "Ledger", "LogEntry", "Relative", "Request", "SqliteLedger", "Stored", "open_ledger"]
+__all__ = ["About", "ChainedLedger", "Ledger", "LogEntry", "Relative", "Request", "Stored", "open_ledger"]
 
 
-def open_ledger(path: str | Path, dataset: str | None, *, create: bool = True) -> SqliteLedger:
-    """The account of a dataset in a file; ":memory:" gives a throw-away one.
+def open_ledger(place: str | Path, dataset: str | None, *, create: bool = True) -> ChainedLedger:
+    """The account of a dataset at a place (see `place_of`); ":memory:" gives a throw-away one.
 
-    A file that is not a ledger, is damaged, was rolled back, or belongs to another dataset is refused. The steward's
-    own commands open an existing file without naming its dataset (None).
+    A ledger that is damaged, was rolled back, or belongs to another dataset is refused. The steward's own commands
+    open an existing one without naming its dataset (None). Only a file is made by its first use.
     """
     if dataset == "" or (dataset is None and create):
-        raise LedgerError("a ledger needs the name of its dataset", hint="write `dataset: <name>` in the policy")
-    if str(path) == ":memory:":
-        return SqliteLedger(_in_memory(dataset or ""), ":memory:", dataset)
-    place = str(Path(path).expanduser().resolve())
-    with explained(place):
-        refuse_network(place)
-        if not os.path.lexists(place):
-            _create(place, dataset, allowed=create)
-        held = hold(place)
-        try:
-            store.check_header(place, held.read(100))
-            return SqliteLedger(store.connect(place, readonly=True), place, dataset, held)
-        except BaseException:
-            held.release()
-            raise
+        raise _nameless()
+    first = None if dataset is None or not create else lambda: _first(dataset)
+    return ChainedLedger(place_of(place).open(dataset, first), dataset)
 
 
-def _create(place: str, dataset: str | None, *, allowed: bool) -> None:
-    """A new account, unless something shows that there was one: then it is refused, never recreated."""
-    head = Head(place)
-    if head.exists() and (mark := head.read()).number:
-        raise damaged(place, f"the file is missing, but {head.path} says that it had {mark.number} entries")
-    if dataset is None or not allowed:
-        raise LedgerError(f"there is no ledger at {place}", hint="the steward creates it, or corrects the path")
-    head.create()
-    with head.locked(store.PATIENCE):
-        if head.read().number == 0 and not os.path.lexists(place):
-            store.create(place, [_first(dataset)])
+def create_ledger(place: str | Path, dataset: str) -> str:
+    """A new account, as an act of the steward: where it is, for people. One that is there already is refused."""
+    if not dataset:
+        raise _nameless()
+    where = place_of(place)
+    where.create(_first(dataset))
+    return where.name
 
 
-def _in_memory(dataset: str) -> sqlite3.Connection:
-    db = store.connect(":memory:")
-    store.fill(db, [_first(dataset)])
-    return db
+def _nameless() -> LedgerError:
+    return LedgerError("a ledger needs the name of its dataset", hint="write `dataset: <name>` in the policy")
 
 
 def _first(dataset: str) -> Row:
     return following(ROOT, 0, "account", [dataset, os.urandom(32).hex()], {"at": now().isoformat()})
 
 
-class SqliteLedger(Ledger):
-    """A ledger in one SQLite file: a lock orders the threads of this process, that of the head the processes."""
+class ChainedLedger(Ledger):
+    """A ledger in any storage: a lock orders the threads of this process, the storage's own all others."""
 
-    def __init__(self, db: sqlite3.Connection, path: str, dataset: str | None, held: Handle | None = None) -> None:
-        """Verify the whole file; the connection is closed if it is refused.
-
-        A file is verified through a connection that can only read: SQLite tidies up when one that can write is
-        closed, and a file that is refused must stay as it was found.
-        """
-        self._db, self._path, self._process, self._held = db, path, os.getpid(), held
+    def __init__(self, storage: Storage, dataset: str | None) -> None:
+        """Verify the whole; the storage is closed if it is refused."""
+        self._storage, self._process = storage, os.getpid()
         self._lock = threading.Lock()
         self._book = Book()
-        self._head = None if path == ":memory:" else Head(path)
-        self._confirmed, self._listed = Mark(), False
+        self._confirmed = Mark()
         try:
-            self._file = None if path == ":memory:" else store.identity(path)
             self._verify(dataset)
-            if self._head is not None:
-                self._db = store.connect(path)
+            storage.accept()
         except BaseException:
-            db.close()
+            storage.close()
             raise
-        if self._db is not db:
-            db.close()
 
     def reserve(self, request: Request) -> int:
         """See `Ledger`. The transaction that checks the caps is the one that records the charge."""
@@ -155,8 +125,7 @@ class SqliteLedger(Ledger):
             if not self._book.may_keep(entry, paid) or (entry, key) in self._book.releases:
                 raise LedgerError(f"entry {entry} did not pay for this release, or it is kept already")
             digest = hashlib.sha256(payload).hexdigest()
-            number = self._append("release", [entry, key, digest, *known], body)
-            self._db.execute("INSERT INTO payload VALUES (?, ?)", (number, payload))
+            self._append("release", [entry, key, digest, *known], body, payload=payload)
             self._book.releases.add((entry, paid))
 
     def find(self, fingerprint: bytes, keep: timedelta | None = None, number: int | None = None) -> Stored | None:
@@ -281,43 +250,43 @@ class SqliteLedger(Ledger):
     def rows(self) -> list[Row]:
         """All entries, verified."""
         with self._reading():
-            return list(store.entries(self._db, 1))
+            return list(self._storage.entries(1))
 
-    def kept(self) -> list[tuple[int, bytes]]:
+    def kept(self) -> Payloads:
         """All noisy tables with the numbers of their entries, each checked against its digest."""
         with self._reading():
             digests = {number: each.digest for number, each in self._book.numbered.items()}
-            found = list(store.payloads(self._db))
+            found = self._storage.payloads()
             for number, digest in digests.items():
                 self._payload(number, digest)
             return found
 
     def check_pages(self) -> None:
-        """Walk every page of the file."""
+        """Look at all that lies beside the entries."""
         with self._reading():
-            store.check_pages(self._db, self._path)
+            self._storage.check_pages()
 
     def mark(self) -> Mark:
         """Where the chain ends now, and what was spent."""
         with self._reading():
             return self._mark()
 
+    @property
+    def place(self) -> str:
+        """See `Ledger`."""
+        return self._storage.name
+
     def close(self) -> None:
         """See `Ledger`."""
         with self._lock:
-            self._db.close()
-            held, self._held = self._held, None
-            if held is not None:
-                held.release()
+            self._storage.close()
 
     def _verify(self, dataset: str | None) -> None:
-        with self._transaction("BEGIN"):
-            store.check(self._db, self._path)
         with self._reading():
             found = self._book.dataset
         if dataset not in (None, found):
             raise LedgerError(
-                f"the ledger {self._path} is the account of '{found}', not of '{dataset}'",
+                f"the ledger {self.place} is the account of '{found}', not of '{dataset}'",
                 hint="name the ledger of this dataset, or correct `dataset` in the policy",
             )
 
@@ -325,118 +294,86 @@ class SqliteLedger(Ledger):
     def _reading(self) -> Iterator[None]:
         """The mark is read before the ledger, which may only be at or beyond it."""
         with self._lock:
-            mark = self._marked()
-            with self._transaction("BEGIN"):
+            self._refuse_fork()
+            mark = self._storage.marked()
+            with self._storage.reading():
                 self._catch_up()
                 self._confirm(mark)
                 yield
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Ledger first, head second, and only then does the caller learn of it."""
-        with self._lock, explained(self._path), self._alone():
-            with self._transaction("BEGIN IMMEDIATE"):
-                self._catch_up()
+        """Ledger first, second place next, and only then does the caller learn of it.
+
+        What was appended enters the book only by being read back.
+        """
+        with self._lock:
+            self._refuse_fork()
+            with self._storage.alone():
+                with self._storage.writing():
+                    self._catch_up()
+                    self._confirm(self._storage.marked())
+                    self._settle()
+                    yield
+                with self._storage.reading():
+                    self._catch_up()
                 self._settle()
-                yield
-            self._sync_directory()
-            with self._transaction("BEGIN"):
-                self._catch_up()
-            self._settle()
 
-    def _sync_directory(self) -> None:
-        """The name of the log that the first commit made, on disk: SQLite syncs it too, but ignores a failure."""
-        if self._head is not None and not self._listed:
-            sync_file(self._head.path.parent)
-            self._listed = True
-
-    def _alone(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._head is None else self._head.locked(store.PATIENCE)
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
-        """Commit, or roll back and raise. What was appended enters the book only by being read back."""
+    def _refuse_fork(self) -> None:
         if os.getpid() != self._process:
             raise LedgerError("a ledger does not survive a fork", hint="open it again in the new process")
-        with explained(self._path):
-            self._refuse_exchange()
-            self._db.execute(begin)
-            try:
-                yield
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
-
-    def _refuse_exchange(self) -> None:
-        """A file that was deleted or replaced under an open connection would take charges with it."""
-        try:
-            same = self._file is None or store.identity(self._path) == self._file
-        except FileNotFoundError:
-            same = False
-        if not same:
-            raise damaged(self._path, "the file was deleted or exchanged while it was open")
 
     def _catch_up(self) -> None:
         """Take in what was appended since; the last entry known must still be there, unchanged."""
-        rows = store.entries(self._db, self._book.number)
+        rows = self._storage.entries(self._book.number)
         if self._book.number and self._book.head not in next(rows, ()):
-            raise damaged(self._path, "entries that were there before are gone")
+            raise self._storage.damaged("entries that were there before are gone")
         try:
             self._book.extend(rows)
         except LedgerError as error:
-            raise damaged(self._path, error.message) from error
+            raise self._storage.damaged(error.message) from error
         except (LookupError, TypeError, ValueError) as error:
-            raise damaged(self._path) from error
-        if not 1 <= self._book.number == store.last_number(self._db):
-            raise damaged(self._path, "its last entries are missing")
+            raise self._storage.damaged() from error
+        if not self._book.number or not self._storage.ends_at(self._book.number):
+            raise self._storage.damaged("its last entries are missing")
 
     def _mark(self) -> Mark:
         return Mark(self._book.number, self._book.head, self._book.spent(EVERYONE))
-
-    def _marked(self) -> Mark:
-        with explained(self._path):
-            return self._confirmed if self._head is None else self._head.read()
 
     def _confirm(self, mark: Mark) -> None:
         """The marked entry is one of the ledger's."""
         if mark == self._confirmed:
             return
         if mark.number > self._book.number:
-            raise damaged(
-                self._path,
-                f"it ends at entry {self._book.number}, but its head says {mark.number}: it is an older copy",
+            raise self._storage.damaged(
+                f"it ends at entry {self._book.number}, but its head says {mark.number}: it is an older copy"
             )
-        if mark.number and store.hash_of(self._db, mark.number) != mark.hash:
-            raise damaged(self._path, f"entry {mark.number} is not the one that its head says: it was exchanged")
+        if mark.number and self._storage.hash_of(mark.number) != mark.hash:
+            raise self._storage.damaged(f"entry {mark.number} is not the one that its head says: it was exchanged")
         self._confirmed = mark
 
     def _settle(self) -> None:
-        """Bring the head up to the last entry. Only the last may be missing from it: see `dpsql.budget.head`."""
-        if self._head is None:
-            return
-        marked, mark = self._marked(), self._mark()
-        if (marked.number, marked.hash) == (mark.number, mark.hash):
-            return
-        if (marked.number, marked.hash) != (mark.number - 1, self._book.previous):
-            raise damaged(
-                self._path,
-                f"it has {mark.number} entries, but its head knows {marked.number}: something writes to the ledger"
-                " without its lock, or the head is an older copy",
-            )
-        self._head.write(mark)
+        """Bring the second place up to the last entry."""
+        self._storage.settle(self._mark(), self._book.previous)
 
-    def _append(self, kind: str, gist: list[Any], body: dict[str, Any], *, accept_clock: bool = False) -> int:
+    def _append(
+        self,
+        kind: str,
+        gist: list[Any],
+        body: dict[str, Any],
+        *,
+        payload: bytes | None = None,
+        accept_clock: bool = False,
+    ) -> int:
         at = now() if accept_clock else stamp(self._book.at)
         entry = following(self._book.head, self._book.number, kind, gist, {"at": at.isoformat(), **body})
-        store.insert(self._db, entry)
+        self._storage.append(entry, payload)
         return entry[0]
 
     def _payload(self, number: int, digest: str) -> bytes:
-        payload = store.payload_of(self._db, number)
+        payload = self._storage.payload_of(number)
         if payload is None or hashlib.sha256(payload).hexdigest() != digest:
-            raise damaged(self._path, f"the release kept in entry {number} was changed")
+            raise self._storage.damaged(f"the release kept in entry {number} was changed")
         return payload
 
     def _owes(self, entry: int, whose: Whose, release: int | None) -> list[Whose]:

@@ -8,13 +8,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dpsql.budget import store
+from dpsql.budget import storage, store
 from dpsql.budget.chain import ROOT, Row, following
 from dpsql.budget.durable import refuse_network
+from dpsql.budget.file_place import FilePlace, put_in_place
 from dpsql.budget.head import Head
 from dpsql.budget.ledger import named, open_ledger
-from dpsql.budget.rescue import Restored, end_of, put_in_place
+from dpsql.budget.places import place_of
+from dpsql.budget.rescue import Restored
+from dpsql.budget.storage import Payloads
 from dpsql.budget.store import damaged, explained
+from dpsql.budget.whole import end_of
 from dpsql.errors import LedgerError
 
 _OLD_ROOT = sha256(b"dpsql ledger 1").digest()
@@ -27,7 +31,10 @@ def migrate(path: str | Path, by: str) -> Restored | None:
     one ended.
     """
     named(by)
-    place = str(Path(path).expanduser().resolve())
+    where = place_of(path)
+    if not isinstance(where, FilePlace):
+        raise LedgerError(f"{where.name} is no file", hint="only files were written by an older dpsql")
+    place = where.name
     with explained(place):
         refuse_network(place)
         if not Path(place).is_file():
@@ -43,14 +50,14 @@ def migrate(path: str | Path, by: str) -> Restored | None:
             return _exchange(place, rows, list(store.payloads(db)))
 
 
-def _exchange(place: str, rows: list[Row], payloads: list[tuple[int, bytes]]) -> Restored:
+def _exchange(place: str, rows: list[Row], payloads: Payloads) -> Restored:
     """A migration that was cut short leaves the same head, because it depends on nothing but the file and the name."""
     head, mark = Head(place), end_of(place, rows)
     head.create(mark)
-    with head.locked(store.PATIENCE):
+    with head.locked(storage.PATIENCE):
         if head.read() != mark:
             raise damaged(place, f"it has an old version, but {head.path} is of a new one")
-        return put_in_place(place, head, rows, payloads)
+        return Restored(mark, 0, put_in_place(place, head, rows, payloads))
 
 
 def _rechained(old: list[tuple[int, str, bytes]], place: str, by: str) -> list[Row]:

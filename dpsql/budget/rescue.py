@@ -1,10 +1,9 @@
-"""The steward's acts on the whole file: verify it, back it up, restore it."""
+"""The steward's acts on a whole ledger: verify it, back it up, restore it."""
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -13,10 +12,13 @@ from dpsql.budget.accountant import Spent
 from dpsql.budget.book import EVERYONE, Book, write_sums
 from dpsql.budget.chain import Row, following
 from dpsql.budget.clock import now
-from dpsql.budget.durable import link_new, refuse_network, sync_file
-from dpsql.budget.head import Head, Mark
+from dpsql.budget.durable import link_new
+from dpsql.budget.head import Mark
 from dpsql.budget.ledger import named, open_ledger
-from dpsql.budget.store import damaged, explained
+from dpsql.budget.places import place_of
+from dpsql.budget.storage import Payloads, Place
+from dpsql.budget.store import explained
+from dpsql.budget.whole import end_of, read_whole
 from dpsql.errors import LedgerError
 
 
@@ -34,11 +36,11 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did: the ledger's new end, the entries that are gone, and where the refused file was put."""
+    """What a restore did: the ledger's new end, the entries that are gone, and the name that the refused one got."""
 
     mark: Mark
     lost: int | None
-    aside: Path | None
+    aside: str | None
 
 
 def verify(path: str | Path) -> Verified:
@@ -63,48 +65,28 @@ def backup(path: str | Path, target: str | Path) -> Mark:
 
 
 def restore(path: str | Path, source: str | Path, by: str, *, accept_loss: bool = False) -> Restored:
-    """Continue an account from a copy, as an entry of its own; the file that is there is put aside, never deleted.
+    """Continue an account from a copy, as an entry of its own; the ledger that is there is put aside, never deleted.
 
     What the dataset had spent by the head, or by the ledger where that is whole, stays spent: what the copy does not
     know of it is charged in the new entry. Only `accept_loss` gives that up, and the entry then says who did.
-    Analysts' own sums are those of the copy. The head is written last, so a restore that is cut short leaves a ledger
-    that is refused, and can be run again.
+    Analysts' own sums are those of the copy.
     """
     named(by)
-    place, copy = (str(Path(each).expanduser().resolve()) for each in (path, source))
-    with explained(place):
-        refuse_network(place)
-        rows, payloads = _load(copy)
-        head = Head(place)
-        known = _known(place, head)
-        if head.exists():
-            with head.locked(store.PATIENCE):
-                known = _known(place, head)
-                entry = _entry(_read(copy, rows), known, copy, by, accept_loss=accept_loss)
-                done = put_in_place(place, head, [*rows, entry], payloads)
-        else:
-            entry = _entry(_read(copy, rows), known, copy, by, accept_loss=accept_loss)
-            head.create(end_of(copy, [*rows, entry]))
-            with head.locked(store.PATIENCE):
-                done = put_in_place(place, head, [*rows, entry], payloads)
-    return replace(done, lost=None if known is None else _lost(rows, known))
+    copy, place = str(Path(source).expanduser().resolve()), place_of(path)
+    rows, payloads = _load(copy)
+    book, known, made = read_whole(copy, rows), list[Mark | None](), list[Row]()
+
+    def continued() -> list[Row]:
+        known.append(_known(path, place, book.dataset))
+        made[:] = [*rows, _entry(book, known[-1], copy, by, accept_loss=accept_loss)]
+        return made
+
+    aside = place.replace(book.dataset, continued, payloads)
+    lost = None if known[-1] is None else _lost(rows, known[-1])
+    return Restored(end_of(copy, made), lost, aside)
 
 
-def put_in_place(place: str, head: Head, rows: list[Row], payloads: list[tuple[int, bytes]]) -> Restored:
-    """Exchange the file at the place for a new one, then the head, whose lock is held."""
-    mark = end_of(place, rows)
-    aside = _exchange(Path(place), store.draft(Path(place), rows, payloads))
-    head.rewrite(mark)
-    return Restored(mark, 0, aside)
-
-
-def end_of(place: str, rows: list[Row]) -> Mark:
-    """The mark of a whole ledger with these entries."""
-    book = _read(place, rows)
-    return Mark(book.number, book.head, book.spent(EVERYONE))
-
-
-def _load(copy: str) -> tuple[list[Row], list[tuple[int, bytes]]]:
+def _load(copy: str) -> tuple[list[Row], Payloads]:
     """The entries and releases of a copy, whose own head is not asked for."""
     if not Path(copy).is_file():
         raise LedgerError(f"there is no backup at {copy}", hint="name the file that `dpsql ledger backup` wrote")
@@ -120,23 +102,12 @@ def _load(copy: str) -> tuple[list[Row], list[tuple[int, bytes]]]:
             db.close()
 
 
-def _read(copy: str, rows: list[Row]) -> Book:
-    book = Book()
-    try:
-        book.extend(rows)
-    except (LedgerError, LookupError, TypeError, ValueError) as error:
-        raise damaged(copy) from error
-    if not book.number:
-        raise damaged(copy)
-    return book
-
-
-def _known(place: str, head: Head) -> Mark | None:
-    """The furthest end of the account that anything here still tells: the ledger's, if it is whole, or the head's."""
-    with suppress(LedgerError), open_ledger(place, None, create=False) as ledger:
+def _known(path: str | Path, place: Place, dataset: str) -> Mark | None:
+    """The furthest end of the account that anything still tells: the ledger's, if it is whole, or its head's."""
+    with suppress(LedgerError), open_ledger(path, dataset, create=False) as ledger:
         return ledger.mark()
     with suppress(LedgerError, OSError):
-        return head.read() if head.exists() else None
+        return place.mark()
     return None
 
 
@@ -166,18 +137,3 @@ def _missing(have: Spent, known: Spent) -> Spent:
 def _lost(rows: list[Row], known: Mark) -> int:
     """How many entries the copy does not have; at least one where it took another way."""
     return 0 if _holds(rows, known) else max(1, known.number - len(rows))
-
-
-def _exchange(place: Path, draft: Path) -> Path | None:
-    """Put the draft in the place of what is there, in one step; that keeps its content under another name."""
-    aside = place.with_name(f"{place.name}.refused-{now():%Y%m%dT%H%M%S%f}")
-    there = os.path.lexists(place)
-    if there:
-        os.link(place, aside)
-    for suffix in ("-wal", "-journal", "-shm"):
-        old = place.with_name(place.name + suffix)
-        if os.path.lexists(old):
-            old.rename(aside.with_name(aside.name + suffix))
-    draft.replace(place)
-    sync_file(place.parent)
-    return aside if there else None

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from dpsql.budget import storage
 from dpsql.budget.chain import Row
 from dpsql.budget.durable import draft_beside, link_new, sync_file
 from dpsql.budget.head import restore_hint
@@ -22,8 +23,6 @@ VERSION = 2
 _HEADER = b"\x10\x00\x02\x02\x00\x40\x20\x20"  # pages of 4096 bytes, with a write-ahead log
 LOG = 64
 """Pages of the log after which it is brought over: a short log is soon rewritten in place, where a sync is cheapest."""
-PATIENCE = 30.0
-"""Seconds to wait for other processes before giving up."""
 
 _SCHEMA = (
     "CREATE TABLE entry (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, gist TEXT NOT NULL,"
@@ -96,7 +95,9 @@ def connect(path: str, *, readonly: bool = False) -> sqlite3.Connection:
     """A connection to an existing file (or ":memory:"); a commit is on disk when it returns."""
     memory = path == ":memory:"
     target = path if memory else Path(path).as_uri() + ("?mode=ro" if readonly else "?mode=rw")
-    db = sqlite3.connect(target, uri=not memory, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(
+        target, uri=not memory, timeout=storage.PATIENCE, isolation_level=None, check_same_thread=False
+    )
     try:
         for setting in (
             "synchronous = FULL",

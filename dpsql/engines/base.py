@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +111,11 @@ class Engine(ABC):
     @abstractmethod
     def emit(self, release: Priced, salt: bytes | None) -> str:
         """The SQL of one release; without salt, a placeholder stands in its place (for people to read)."""
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """The releases of one query run inside: where others may write, they all read one state of the data."""
+        yield
 
     @abstractmethod
     def run(

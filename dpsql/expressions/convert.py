@@ -15,7 +15,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from dpsql.errors import ParseError, UnsupportedQuery
+from dpsql.errors import Error, ParseError, UnsupportedQuery
 from dpsql.expressions.casts import cast, target
 from dpsql.expressions.expression import Call, Column, Expression, Literal
 from dpsql.expressions.functions.function import TEMPORAL, Function
@@ -25,7 +25,7 @@ from dpsql.expressions.types import BOOLEAN, INTERVAL, TIMESTAMP, Kind
 from dpsql.expressions.typing import Mismatch, call, case, common, literal, read_date, require
 from dpsql.parse.span import name_of, refuse, span_of
 
-__all__ = ["Resolver", "case", "convert", "one_query"]
+__all__ = ["Resolver", "case", "convert", "one_query", "written_out", "written_too_large"]
 
 
 class Resolver(Protocol):
@@ -80,13 +80,27 @@ def _limited(node: exp.Expr, made: Expression) -> Expression:
                 reason="size",
             )
         if size.parts > MOST_PARTS or calls > MOST_NESTED:
-            raise refuse(
-                "the query is too large once its aliases, CASEs and BETWEENs are written out",
-                node,
-                hint="compute repeated parts once, in a subquery, and ask for fewer values and aggregates at a time",
-                reason="size",
-            )
+            raise written_too_large(node)
     return made
+
+
+def written_out(node: exp.Expr, meant: exp.Expr) -> None:
+    """Count an alias above the aggregate for what is written in its place: aliases of aliases multiply there, too."""
+    size = _size.get()
+    if size is not None:
+        size.parts += sum(1 for _ in meant.walk())
+        if size.parts > MOST_PARTS:
+            raise written_too_large(node)
+
+
+def written_too_large(node: exp.Expr | None) -> Error:
+    """The refusal of a query whose names stand for too much."""
+    return refuse(
+        "the query is too large once its aliases, CASEs and BETWEENs are written out",
+        node,
+        hint="compute repeated parts once, in a subquery, and ask for fewer values and aggregates at a time",
+        reason="size",
+    )
 
 
 def convert(node: exp.Expr, scope: Resolver) -> Expression:
@@ -228,11 +242,12 @@ def _literal(node: exp.Expr, _: Convert, __: Resolver) -> Expression:
     text = node.name
     if node.args.get("is_string"):
         return literal(text)
-    if "e" in text.lower():
-        if math.isinf(float(text)):
-            raise Mismatch(f"{text} is beyond the largest number, which is about 1.8e308")
-        return literal(float(text))
-    value = Decimal(text) if "." in text else int(text)
+    try:
+        value = float(text) if "e" in text.lower() else Decimal(text) if "." in text else int(text)
+    except (ValueError, ArithmeticError):
+        raise Mismatch(f"{text} is not a number") from None
+    if isinstance(value, float) and math.isinf(value):
+        raise Mismatch(f"{text} is beyond the largest number, which is about 1.8e308")
     return literal(value)
 
 

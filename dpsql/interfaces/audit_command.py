@@ -84,7 +84,8 @@ def _run(db: Path | None, policy: Path | None, settings: Settings, checks: Seque
     outcomes = run(worlds, settings, checks or names())
     subject = "the built-in worlds" if db is None else worlds[0].policy.dataset
     part = f", part {settings.part} of {settings.parts}" if settings.parts > 1 else ""
-    return Report(subject, f"{settings.pairs:,} pairs asked for, seed {settings.seed}{part}", tuple(outcomes))
+    how = f"{settings.pairs:,} pairs asked for, seed {settings.seed}{part}"
+    return Report(subject, how, tuple(outcomes), settings.part, settings.parts)
 
 
 def run(worlds: Sequence[World], settings: Settings, checks: Sequence[str]) -> list[Outcome]:
@@ -147,10 +148,13 @@ def _show(report: Report) -> None:
         for name, value in outcome.figures:
             table.add_row(cell(f"  {name}"), cell(shown(value)))
         out.print(table)
+        if outcome.incomplete:
+            out.print(Text(f"✗ {printable(outcome.incomplete)}", style="red"), soft_wrap=True)
         for note in outcome.notes:
             out.print(Text(f"  {printable(note)}", style="dim"))
         for finding in outcome.findings:
             out.print(Text(f"✗ {printable(finding.what)}", style="red"), soft_wrap=True)
             out.print(Text(printable(finding.again)), soft_wrap=True)
-    verdict = "nothing was found" if report.passed else "THE PROMISE WAS BROKEN: see ✗ above"
+    broken = "THE PROMISE WAS BROKEN: see ✗ above" if report.broken else "NOT ALL WAS LOOKED AT: see ✗ above"
+    verdict = "nothing was found" if report.passed else broken
     out.print(Text(verdict, style="bold green" if report.passed else "bold red"))

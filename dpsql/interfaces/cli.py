@@ -77,7 +77,9 @@ PolicyFile = Annotated[
 ]
 Ledger = Annotated[
     str | None,
-    typer.Option("--ledger", metavar="FILE", help="The ledger; default: <dataset>.ledger beside the policy."),
+    typer.Option(
+        "--ledger", metavar="LEDGER", help="A file, or postgresql://…; default: <dataset>.ledger beside the policy."
+    ),
 ]
 Analyst = Annotated[str | None, typer.Option("--analyst", metavar="NAME", help="Whose account pays.")]
 Purpose = Annotated[
@@ -262,6 +264,7 @@ def check(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> Non
     with waiting("checking the database"), _connect(db, policy, ledger, None, steward=True) as session:
         checked = steward.check(session)
     screen().print(findings_table(checked.findings))
+    screen().print(f"the ledger: {checked.ledger}", soft_wrap=True, highlight=False)
     screen().print(f"verified facts in the ledger for this version of the data: {checked.recorded}")
     if not checked.ok:
         problems().print("mend what is marked ✗: in the policy or in the data", style="bold red")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
-    from dpsql.engines.duckdb.engine import Source
+    from dpsql.engines.open import Source
     from dpsql.interfaces.remote import RemoteConnection
     from dpsql.policy import Policy
     from dpsql.session import Connection
@@ -44,10 +44,10 @@ def connect(source: Any, **words: Any) -> Any:
     `password=` and, unless the machine trusts it anyway, the server's `certificate=`.
 
     Otherwise `policy=` says what is private, and the ledger stands beside the policy file unless `ledger=` names
-    another (with a policy that is not a file it must; ":memory:" is a throw-away one, whose promise ends with the
-    process). `analyst=` asks, or `steward=True` looks after it; `purpose` is one of those that the policy lists for
-    the analyst; `dialect` is the SQL that queries are written in, "duckdb" or "postgres". With `isolate=True` a process
-    of its own opens the data (a file), and this one never does.
+    another: a file, "postgresql://…" for one that servers share, or ":memory:" for a throw-away one, whose promise ends
+    with the process (with a policy that is not a file it must). `analyst=` asks, or `steward=True` looks after it;
+    `purpose` is one of those that the policy lists for the analyst; `dialect` is the SQL that queries are written in,
+    "duckdb" or "postgres". With `isolate=True` a process of its own opens the data (a file), and this one never does.
     """
     if isinstance(source, str) and source.startswith("dpsql://"):
         from dpsql.errors import InterfaceError

@@ -15,11 +15,25 @@ from dpsql.interfaces.terminal import printable, screen, waiting
 app = typer.Typer(no_args_is_help=True, help="For the steward: look after the ledger.")
 data = typer.Typer(no_args_is_help=True, help="For the steward: name versions of the data.")
 
-File = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger's file; its .head stands beside it.")]
+File = Annotated[
+    str,
+    typer.Argument(metavar="LEDGER", help="The ledger's file (its .head stands beside it), or postgresql://…"),
+]
 By = Annotated[
     str | None,
     typer.Option("--by", metavar="NAME", envvar="DPSQL_STEWARD", help="Who does this; it is written down."),
 ]
+
+
+@app.command()
+def create(
+    ledger: File,
+    dataset: Annotated[str, typer.Option("--dataset", metavar="NAME", help="As the policy names it.")],
+) -> None:
+    """Make a new account. In a database, where servers share it, this is the only way to make one."""
+    from dpsql.budget.ledger import create_ledger
+
+    typer.echo(f"{create_ledger(ledger, dataset)}: made, for the dataset '{dataset}'.")
 
 
 @app.command()
@@ -30,7 +44,7 @@ def verify(ledger: File) -> None:
     with waiting("verifying"):
         found = run(ledger)
     typer.echo(
-        f"{ledger}: whole. Dataset '{found.dataset}', {found.mark.number} entries, {found.charges} charges,"
+        f"{_name(ledger)}: whole. Dataset '{found.dataset}', {found.mark.number} entries, {found.charges} charges,"
         f" {found.releases} releases, {found.since:%Y-%m-%d %H:%M} to {found.until:%Y-%m-%d %H:%M} UTC."
     )
     typer.echo(f"head: {found.mark.number} {found.mark.hash.hex()}")
@@ -103,12 +117,12 @@ def restore(
 
     with waiting("restoring"):
         done = run(ledger, source, _steward(by), accept_loss=accept_loss)
-    typer.echo(f"{ledger}: restored, {done.mark.number} entries.")
+    typer.echo(f"{_name(ledger)}: restored, {done.mark.number} entries.")
     if done.lost:
         what = "is forgotten" if accept_loss else "stays spent, charged to the dataset as a whole"
         typer.echo(f"entries that the backup does not have: {done.lost}; what they cost {what}.")
     if done.aside is not None:
-        typer.echo(f"{done.aside}: the file that was there. Keep it until you know what happened.")
+        typer.echo(f"{done.aside}: what was there. Keep it until you know what happened.")
 
 
 @app.command()
@@ -118,26 +132,27 @@ def migrate(ledger: File, by: By = None) -> None:
 
     done = run(ledger, _steward(by))
     if done is None:
-        typer.echo(f"{ledger}: has this version already.")
+        typer.echo(f"{_name(ledger)}: has this version already.")
     else:
-        typer.echo(f"{ledger}: migrated, {done.mark.number} entries. The old file is {done.aside}.")
+        typer.echo(f"{_name(ledger)}: migrated, {done.mark.number} entries. The old file is {done.aside}.")
 
 
 @app.command("raise-cap")
 def raise_cap(
     policy: Annotated[Path, typer.Argument(metavar="POLICY", help="The policy whose caps are to be in force.")],
     ledger: Annotated[
-        Path | None, typer.Option("--ledger", metavar="FILE", help="Default: <dataset>.ledger beside the policy.")
+        str | None, typer.Option("--ledger", metavar="LEDGER", help="Default: <dataset>.ledger beside the policy.")
     ] = None,
     by: By = None,
 ) -> None:
     """Put the caps of the policy in force, the dataset's and every analyst's. Each is an entry that names you."""
     from dpsql.budget import Caps
     from dpsql.budget.ledger import open_ledger
-    from dpsql.policy import load_policy
+    from dpsql.policy import ledger_place, load_policy
 
     name, loaded = _steward(by), load_policy(policy)
-    place = ledger or policy.parent / f"{loaded.dataset}.ledger"
+    place = ledger_place(loaded, policy, ledger)
+    assert place is not None
     with open_ledger(place, loaded.dataset, create=False) as opened:
         for who, purpose in loaded.accounts():
             caps = Caps(*loaded.caps(who, purpose))
@@ -155,7 +170,7 @@ def accept_clock(ledger: File, by: By = None) -> None:
     name = _steward(by)
     with open_ledger(ledger, None, create=False) as opened:
         opened.accept_clock(name)
-    typer.echo(f"{ledger}: goes on with the time of this machine.")
+    typer.echo(f"{_name(ledger)}: goes on with the time of this machine.")
 
 
 @data.command()
@@ -168,7 +183,14 @@ def bump(
     name = _steward(by)
     with open_ledger(ledger, None, create=False) as opened:
         opened.bump(label, name)
-    typer.echo(f"{ledger}: data version {label}. Facts verified for earlier versions need `dpsql check` again.")
+    typer.echo(f"{_name(ledger)}: data version {label}. Facts verified for earlier versions need `dpsql check` again.")
+
+
+def _name(ledger: str) -> str:
+    """Where it is, for people: an address without its password."""
+    from dpsql.budget.places import place_of
+
+    return place_of(ledger).name
 
 
 def _steward(by: str | None) -> str:

@@ -63,7 +63,9 @@ def serve(
     policy: Annotated[
         Path | None, typer.Option("--policy", metavar="FILE", help="Default: policy.yaml beside DB.")
     ] = None,
-    ledger: Annotated[str | None, typer.Option("--ledger", metavar="FILE")] = None,
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", metavar="LEDGER", help="A file, or postgresql://… that servers share.")
+    ] = None,
     file: UsersFile = Path("users.yaml"),
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="0 takes a free one.")] = 5433,

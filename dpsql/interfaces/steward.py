@@ -22,6 +22,7 @@ class Checked:
 
     findings: tuple[Finding, ...]
     recorded: int
+    ledger: str
 
     @property
     def ok(self) -> bool:
@@ -42,7 +43,7 @@ def check(db: Connection) -> Checked:
     facts = [each for each in findings if each.kind == "verified" and _is_fact(each.fact)]
     for each in facts:
         db._ledger.record_fact(each.table, each.fact, db.data_version())
-    return Checked(tuple(findings), len(facts))
+    return Checked(tuple(findings), len(facts), db._ledger.place)
 
 
 def prepare(db: Connection, told: Told) -> tuple[Written, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlglot import TokenType, exp
 from sqlglot.tokenizer_core import Token
 
-from dpsql.errors import ParseError
+from dpsql.errors import ParseError, UnsupportedQuery
 
 MAX_LENGTH = 100_000
 MAX_DEPTH = 100
@@ -24,6 +24,7 @@ MOST: dict[type[exp.Expr], tuple[int, str]] = {
 MOST_LISTED: dict[type[exp.Expr], tuple[int, str]] = {
     exp.Select: (1_000, "columns"), exp.Group: (100, "keys in GROUP BY"), exp.Order: (1_000, "keys in ORDER BY"),
 }  # fmt: skip
+MOST_AGGREGATES = 200
 
 
 def limit_text(sql: str) -> None:
@@ -53,6 +54,7 @@ def limit_tokens(tokens: Sequence[Token]) -> None:
 def limit_parts(statement: exp.Expr) -> None:
     """Refuse more parts of a kind than can be planned in a second or so."""
     seen: Counter[type[exp.Expr]] = Counter()
+    aggregates: dict[int, set[exp.Expr]] = {}
     waiting = [(statement, 1)]
     while waiting:
         node, depth = waiting.pop()
@@ -60,12 +62,27 @@ def limit_parts(statement: exp.Expr) -> None:
         if depth > MAX_TREE:
             raise ParseError(TOO_DEEP, hint="a long chain of + or OR is nested, too: write IN (…), or split the query")
         seen.update(kind for kind in MOST if isinstance(node, kind))
+        if isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window):
+            aggregates.setdefault(id(node.parent_select), set()).add(_with_filter(node))
         most, what = MOST_LISTED.get(type(node), (len(node.expressions), ""))
         if len(node.expressions) > most:
             raise ParseError(f"one query may have {most:,} {what}, not {len(node.expressions):,}", hint="ask for fewer")
     for kind, (most, what) in MOST.items():
         if seen[kind] > most:
             raise ParseError(f"one query may have {most} {what}, not {seen[kind]:,}", hint="ask for fewer at a time")
+    if max(map(len, aggregates.values()), default=0) > MOST_AGGREGATES:
+        raise too_many_aggregates()
+
+
+def too_many_aggregates() -> UnsupportedQuery:
+    """Equal ones count once."""
+    return UnsupportedQuery(
+        f"one SELECT may have {MOST_AGGREGATES} different aggregates", hint="ask for fewer at a time"
+    )
+
+
+def _with_filter(node: exp.Expr) -> exp.Expr:
+    return node.parent if isinstance(node.parent, exp.Filter) and node.parent.this is node else node
 
 
 def _is_text(text: str) -> None:

@@ -16,8 +16,9 @@ from dpsql.parse.postgres import in_duckdb, keep
 from dpsql.parse.span import refuse
 
 DIALECTS = ("duckdb", "postgres")
+UNREADABLE = (SqlglotError, RecursionError, ValueError, KeyError, IndexError, TypeError, AttributeError)
+"""What the parser and its generator raise on text that is no SQL."""
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
-
 
 RR_COUNT = "rr_count"
 """The one aggregate that is dpsql's own: see `dpsql.plan.responses`."""
@@ -68,7 +69,16 @@ def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "
             average = exp.Avg(this=call.expressions[0])
             average.meta.update(call.meta)
             call.replace(average)
+    _check_written(statement)
     return statement
+
+
+def _check_written(statement: exp.Expr) -> None:
+    """The parser takes some calls without their arguments, such as `DATE()`, which nothing can write again."""
+    try:
+        statement.sql("duckdb")
+    except UNREADABLE as problem:
+        raise ParseError("this is not SQL that can be read", hint="does each function have its arguments?") from problem
 
 
 def _check_sides(statement: exp.Expr) -> None:
@@ -101,7 +111,7 @@ def _statements(sql: str, parameters: Parameters | None, dialect: str) -> list[e
             span=_span(sql, detail),
             hint=_elsewhere(sql, parameters, dialect) or "check the spelling and the brackets near the mark",
         ) from None
-    except (SqlglotError, RecursionError, ValueError, KeyError, IndexError, TypeError, AttributeError) as problem:
+    except UNREADABLE as problem:
         raise ParseError("this is not SQL that can be read", hint="check quotes, brackets and nesting") from problem
 
 
@@ -119,7 +129,7 @@ def _elsewhere(sql: str, parameters: Parameters | None, dialect: str) -> str | N
         try:
             if other != dialect and _read(sql, parameters, other):
                 return f"it can be read in another dialect: SET dpsql.dialect = '{other}', or dialect=\"{other}\""
-        except (Error, SqlglotError, RecursionError, ValueError, KeyError, IndexError, TypeError, AttributeError):
+        except (Error, *UNREADABLE):
             continue
     return None
 

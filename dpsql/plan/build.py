@@ -9,7 +9,7 @@ from functools import cache
 from sqlglot import exp
 
 from dpsql.errors import Error, ParseError, Span, UnsupportedQuery
-from dpsql.expressions.convert import Resolver, convert, one_query
+from dpsql.expressions.convert import Resolver, convert, one_query, written_too_large
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BOOLEAN
 from dpsql.expressions.typing import Mismatch, common
@@ -54,7 +54,7 @@ from dpsql.plan.relation import Aggregate, Item, Relation
 from dpsql.plan.scalars import repeats_rows, takes_one_row
 from dpsql.plan.scope import Correlated, Named, Scope, named, scope_of
 from dpsql.plan.sets import Keys, made_family, union_of
-from dpsql.plan.size import MOST_RELATIONS, Used, size_of, too_large
+from dpsql.plan.size import MOST_RELATIONS, MOST_WRITTEN, Used, size_of, too_large, widest
 from dpsql.plan.values import Value, find_values, join_above, looked_up, reads_values
 from dpsql.policy.names import fold
 
@@ -453,6 +453,9 @@ class _Builder:
     ) -> Release:
         """A release in its canonical form, with the values of keys that read public tables only."""
         most, public = self.catalog.max_public_keys, self.catalog.public
+        read = [*(key.expression for key in keys), *(a.argument for a in aggregates if a.argument is not None)]
+        if widest(source.relation, read) > MOST_WRITTEN:
+            raise written_too_large(None)
         listed = {item.name: public_values(source.relation, item.expression, public, most) for item in keys}
         asked = Release(
             name,

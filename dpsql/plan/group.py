@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from dpsql.errors import Error, ParseError, UnsupportedQuery
-from dpsql.expressions.convert import case, convert
+from dpsql.errors import Error, ParseError
+from dpsql.expressions.convert import case, convert, written_out
 from dpsql.expressions.expression import Expression, columns_of
 from dpsql.expressions.types import DOUBLE, Kind, integer
 from dpsql.expressions.typing import call, literal
+from dpsql.parse.limits import MOST_AGGREGATES, too_many_aggregates
 from dpsql.parse.span import name_of, refuse
 from dpsql.plan.bars import bar_of, is_bar
 from dpsql.plan.choosing import argument_of, chooses, is_choosing, separated, to_choice
@@ -33,7 +34,6 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
 }  # fmt: skip
 _QUERY = (exp.Subquery, exp.Query)
 T = TypeVar("T", Aggregate, Bar)
-MOST_AGGREGATES = 200
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -149,9 +149,7 @@ def _place(item: T, items: list[T]) -> int:
     if item not in items:
         items.append(item)
     if len(items) > MOST_AGGREGATES:
-        raise UnsupportedQuery(
-            f"one SELECT may have {MOST_AGGREGATES} different aggregates", hint="ask for fewer at a time"
-        )
+        raise too_many_aggregates()
     return items.index(item)
 
 
@@ -252,8 +250,11 @@ class Grouping:
 
     def _loose(self, node: exp.Column, aliases: bool) -> exp.Expr:
         alias = self.scope.aliases.get(fold(node.name)) if node.args.get("table") is None else None
+        if alias is not None and aliases:
+            return node
         if alias is not None:
-            return node if aliases else exp.Paren(this=self.rewrite(alias.copy()))
+            written_out(node, alias)
+            return exp.Paren(this=self.rewrite(alias.copy()))
         function = "avg" if self.scope.column(node).type.numeric else "count"
         raise refuse(
             f"the column {node.name} is neither a group key nor inside an aggregate",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from sqlglot import exp
 
 from dpsql.errors import Error, Span
+from dpsql.expressions.expression import Column, Expression, Literal
 from dpsql.parse.span import refuse
 from dpsql.plan.join import Part
-from dpsql.plan.relation import Relation
+from dpsql.plan.relation import Filter, Project, Relation, UnitGroup
 
 MOST_RELATIONS = 500
 MOST_USED = 5_000
+MOST_WRITTEN = 5_000
 
 
 def below(relation: Relation) -> Iterator[Relation]:
@@ -51,6 +53,42 @@ class Used:
         self.relations += size_of(relation)
         if self.relations > MOST_USED:
             raise too_large(node)
+
+
+def widest(relation: Relation, read: Sequence[Expression]) -> int:
+    """The parts of the largest expression over a relation, or in it, once columns stand for what they are made of.
+
+    An engine that moves a condition below a projection writes it out so, and a chain of projections that each name a
+    column twice would keep it busy without end. No limit of time stops an engine that still plans.
+    """
+    found: list[int] = []
+    sizes = _sizes(relation, {}, found)
+    return max([*found, *(_size(each, sizes) for each in read)], default=0)
+
+
+def _sizes(relation: Relation, known: dict[int, Mapping[str, int]], found: list[int]) -> Mapping[str, int]:
+    """The parts of each column; `found` gets those of conditions."""
+    if id(relation) not in known:
+        under = [_sizes(each, known, found) for each in below(relation)]
+        together = {name: size for sizes in under for name, size in sizes.items()}
+        most = max(together.values(), default=1)
+        own = {field.name: together.get(field.name, most) for field in relation.fields}
+        match relation:
+            case Project():
+                own = {item.name: _size(item.expression, together) for item in relation.items}
+            case UnitGroup():
+                own |= {item.name: _size(item.expression, together) for item in relation.keys}
+                own |= {name: 1 for name, _ in relation.aggregates}
+            case Filter(condition=Expression() as condition):
+                found.append(_size(condition, together))
+        known[id(relation)] = own
+    return known[id(relation)]
+
+
+def _size(expression: Expression, sizes: Mapping[str, int]) -> int:
+    """Constants are free: a list of a thousand is a list."""
+    parts = (part for part in expression.walk() if not isinstance(part, Literal))
+    return sum(sizes.get(part.name, 1) if isinstance(part, Column) else 1 for part in parts)
 
 
 def too_large(node: exp.Expr | Span | None) -> Error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dpsql.policy.ledger_place import ledger_place
 from dpsql.policy.load import load_policy, parse_policy
 from dpsql.policy.model import (
     AnalystBudget,
@@ -45,6 +46,7 @@ __all__ = [
     "constraint_facts",
     "draft_policy",
     "fold",
+    "ledger_place",
     "load_policy",
     "parse_policy",
     "to_decimal",

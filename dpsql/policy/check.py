@@ -57,12 +57,16 @@ def _windows(policy: Policy) -> list[Finding]:
 
 
 def constraint_facts(connection: duckdb.DuckDBPyConnection, policy: Policy) -> frozenset[tuple[str, str]]:
-    """The facts, as (table, fact), that constraints of the database guarantee whatever its rows are.
+    """The facts, as (table, fact), that constraints of a DuckDB database guarantee whatever its rows are."""
+    return facts_of(read_catalog(connection), policy)
+
+
+def facts_of(catalog: Names[Relation], policy: Policy) -> frozenset[tuple[str, str]]:
+    """The facts, as (table, fact), that a database's constraints guarantee.
 
     `unique` needs PRIMARY KEY or UNIQUE on exactly the column that holds the unit itself; a foreign key needs
     the very constraint, and a unique parent key. Constraints that a collation weakens do not count.
     """
-    catalog = read_catalog(connection)
     facts = set()
     for name, table in policy.tables.items():
         relation = catalog.get(name)

@@ -28,6 +28,7 @@ from pydantic import (
 from dpsql.errors import PolicyError
 from dpsql.policy.auto import UNSEARCHED, Found, Subject
 from dpsql.policy.consistency import column_mistakes, policy_mistakes, same_names, table_mistakes, view_mistakes
+from dpsql.policy.ledger_place import read_place
 from dpsql.policy.mistake import Mistake, Mistakes, wrong
 from dpsql.policy.names import Names, fold, nearest
 from dpsql.policy.scalars import (
@@ -396,6 +397,7 @@ class Policy(_Model):
     """All that the steward declares about one dataset."""
 
     dataset: Name
+    ledger: Annotated[str | None, BeforeValidator(read_place)] = None
     budget: Budget
     limits: Annotated[Limits, BeforeValidator(_empty_if_null)] = Field(default_factory=Limits)
     replay: Annotated[

@@ -19,6 +19,7 @@ from dpsql.expressions.types import sql_type
 from dpsql.plan.choosing import chooses, chosen_type
 from dpsql.plan.plan import Bar, Plan, Release
 from dpsql.plan.relation import Aggregate
+from dpsql.release.alias_size import limit_aliases
 from dpsql.release.short_texts import MACROS, TOO_LONG, with_short_texts
 
 SEALED: dict[str, str | bool | int | float | list[str]] = {
@@ -78,6 +79,7 @@ class Finisher:
 
     def check(self, plan: Plan) -> tuple[str, ...]:
         """The column types of the answer. Whatever DuckDB would refuse is refused here, before anything is charged."""
+        limit_aliases(plan.finishing)
         with self._tables(plan, {}) as cursor:
             described = cursor.execute(f"DESCRIBE {with_short_texts(plan.finishing)}").fetchall()
             for release in plan.releases:

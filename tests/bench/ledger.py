@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 import dpsql
-from dpsql.budget import Caps, Cost, Request, SqliteLedger, open_ledger, pure_charge, store
+from dpsql.budget import Caps, ChainedLedger, Cost, Request, open_ledger, pure_charge, store
 from dpsql.budget.chain import ROOT, following
 from dpsql.budget.head import Head
 from dpsql.budget.rescue import end_of
@@ -126,7 +126,7 @@ def main() -> None:
         folder = Path(name)
         path = folder / "shop.ledger"
         with open_ledger(path, "shop") as ledger:
-            assert isinstance(ledger, SqliteLedger)
+            assert isinstance(ledger, ChainedLedger)
             syncs = two_syncs(folder)
             ledger.store(ledger.reserve(ask(b"mark")), b"mark", b"x" * 2000)
             tell("two bare syncs", timed(300, syncs))

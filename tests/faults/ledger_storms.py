@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, store
+from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, storage
 from dpsql.budget.rescue import verify
 from dpsql.errors import BudgetExceeded
 
@@ -31,7 +31,7 @@ def ask(name: str, cap: float) -> Request:
     return Request(name, pure_charge(PRICE), Cost(PRICE, 0.0, 0.0), Caps(cap, 0), None, "SELECT 1", (b"f",))
 
 
-def charge_until_killed(path: Path, pipe: int) -> None:
+def charge_until_killed(path: str | Path, pipe: int) -> None:
     """Open, charge and store for ever, telling each release after its charge."""
     while True:
         with open_ledger(path, "shop") as ledger:
@@ -41,7 +41,7 @@ def charge_until_killed(path: Path, pipe: int) -> None:
                 ledger.store(entry, b"f", b"noisy")
 
 
-def kills(path: Path, times: int, seed: int = 0) -> tuple[int, int]:
+def kills(path: str | Path, times: int, seed: int = 0) -> tuple[int, int]:
     """Releases told and charges kept, after so many kills; every release has its charge, one in flight at most each.
 
     Every second child lives until it has told its first release, so that a slow machine kills at work too.
@@ -77,7 +77,7 @@ def kills(path: Path, times: int, seed: int = 0) -> tuple[int, int]:
 def charge_many(job: tuple[str, int, int, float]) -> list[int]:
     """So many charges against one cap; the numbers of those admitted."""
     path, worker, times, cap = job
-    store.PATIENCE = PATIENCE
+    storage.PATIENCE = PATIENCE
     entries = []
     with open_ledger(path, "shop") as ledger:
         for _ in range(times):
@@ -88,7 +88,7 @@ def charge_many(job: tuple[str, int, int, float]) -> list[int]:
     return entries
 
 
-def crowd(path: Path, workers: int, times: int) -> int:
+def crowd(path: str | Path, workers: int, times: int) -> int:
     """How many were admitted: exactly what fits under a cap of three quarters, every one of them present."""
     fits = workers * times * 3 // 4
     jobs = [(str(path), worker, times, fits * PRICE) for worker in range(workers)]

@@ -11,7 +11,7 @@ ROOT = Path(dpsql.__file__).parent
 FLOW = ["errors", "refusals", "html", "progress", "turns", "steward_log", "policy", "parse", "mechanisms", "local", "expressions", "bounds", "plan", "sensitivity",
         "budget", "engines", "release", "search", "session", "audit", "interfaces", "__main__"]  # fmt: skip
 MAY_NAME_EXACT = {"engines/base.py", "engines/sql/results.py", "engines/duckdb/engine.py", "engines/isolated/engine.py",
-                  "release/noise.py"}  # fmt: skip
+                  "engines/postgres/engine.py", "engines/spark/engine.py", "release/noise.py"}  # fmt: skip
 
 
 def imports(path: Path) -> set[str]:
@@ -74,6 +74,15 @@ def test_the_engine_library_stays_in_its_folder_and_the_sealed_database() -> Non
         where = path.relative_to(ROOT).as_posix()
         if "duckdb" in {n.names[0].name for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Import)}:
             assert any(where.startswith(a) for a in allowed), where
+
+
+def test_spark_stays_in_its_folder() -> None:
+    for _, path in modules():
+        where = path.relative_to(ROOT).as_posix()
+        words = [
+            ast.unparse(n) for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Import | ast.ImportFrom)
+        ]
+        assert where.startswith("engines/spark/") or not any("pyspark" in word for word in words), where
 
 
 def test_importing_dpsql_is_light() -> None:

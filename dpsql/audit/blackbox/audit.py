@@ -74,19 +74,21 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """The tests of one case, and how long its runs took."""
+    """The tests of one case, how long its runs took, and how many were answered on the side with fewer answers."""
 
     case: Case
     runs: int
     tests: tuple[Verdict, ...]
     seconds: float
+    answered: int = 0
 
 
 def audit(case: Case, runs: int, told: Callable[[int], None], door: Door | None = None) -> Audited:
     """Ask both neighbours so many times, through a door, or in this process; then test."""
     started = perf_counter()
     seen = asked(case, runs, told, door)
-    return Audited(case, runs, judged(case.name, seen), perf_counter() - started)
+    answered = min(sum(not each.error for each in side) for side in seen.sides)
+    return Audited(case, runs, judged(case.name, seen), perf_counter() - started, answered)
 
 
 def asked(case: Case, runs: int, told: Callable[[int], None], door: Door | None = None) -> Seen:

@@ -54,7 +54,7 @@ def p_value(counts: Counts, limit: Limit, q: float) -> float:
             attained = max(attained, float(bounds[fine].max()))
         open_ = (bounds > _TIGHT * attained) & ~fine
         if not open_.any():
-            return min(1.0, float(bounds.max(initial=0.0)) if (bounds > attained).any() else _TIGHT * attained)
+            break
         middle = cells[:, open_].mean(axis=0)
         cells = np.concatenate([np.stack([cells[0, open_], middle]), np.stack([middle, cells[1, open_]])], axis=1)
     return min(1.0, _TIGHT * attained)

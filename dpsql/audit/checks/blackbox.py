@@ -46,7 +46,15 @@ def report(made: Sequence[Audited], seconds: float) -> Outcome:
     )
     series = Series("least cost seen, as a share of the charge", "query", "share", tuple(lows), 1.0)
     findings = [Finding(_said(test, level), _sql(made, test)) for test in refuted(tests)]
-    return Outcome("blackbox", figures, tuple(findings), (series,), seconds=seconds)
+    return Outcome("blackbox", figures, tuple(findings), (series,), seconds=seconds, incomplete=_unasked(made))
+
+
+def _unasked(made: Sequence[Audited]) -> str:
+    """Two sides that refuse alike cannot be told apart, and show nothing."""
+    if not made:
+        return "there was no question that the policy answers"
+    names = [each.case.name for each in made if each.answered == 0]
+    return f"every run was refused: {'; '.join(names)}" if names else ""
 
 
 def _share(test: Verdict, level: float) -> float:

@@ -52,7 +52,8 @@ def check(worlds: Sequence[World], settings: Settings, progress: Progress) -> Ou
         progress(len(asked) + number, len(asked) + len(MIXES))
         found += reordered(mixed(), sql, random.Random(settings.seed))
     figures = (("queries", len(asked)), ("values looked at", values), ("orders of rows compared", ORDERS * len(MIXES)))
-    return Outcome("floating", figures, tuple(found), seconds=perf_counter() - started)
+    unseen = "" if values else "no answer had a value"
+    return Outcome("floating", figures, tuple(found), seconds=perf_counter() - started, incomplete=unseen)
 
 
 # answers ------------------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ without it, so it stands for adding the unit as for removing it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from dpsql.audit.blocks import search
+from dpsql.audit.blocks import search, share_of
 from dpsql.audit.outcome import Figure, Outcome, Progress, Series
 from dpsql.audit.settings import Settings
 from dpsql.audit.tally import Tally
@@ -20,7 +21,11 @@ NORMS = ("l0", "linf", "l1", "l2")
 def check(worlds: Sequence[World], settings: Settings, progress: Progress) -> Outcome:
     """Random queries over random neighbours."""
     notes = tuple(f"{world.name}: {note}" for world in worlds for note in world.notes) if settings.own else ()
-    return outcome(search(worlds, settings, progress), notes)
+    tally, wanted = search(worlds, settings, progress), share_of(settings)
+    made = outcome(tally, notes)
+    if not tally.findings and tally.pairs["all"] < wanted:
+        return replace(made, incomplete=f"{tally.pairs['all']:,} of {wanted:,} pairs were compared: no more were found")
+    return made
 
 
 def merged(outcomes: Sequence[Outcome]) -> Outcome:
@@ -34,7 +39,11 @@ def merged(outcomes: Sequence[Outcome]) -> Outcome:
 
 def outcome(tally: Tally, notes: tuple[str, ...] = ()) -> Outcome:
     """What a tally shows."""
-    return Outcome("neighbours", _figures(tally), tuple(tally.findings), _series(tally), notes, saved=tally.saved())
+    unmoved = "" if tally.touched["all"] else "no unit moved anything: nothing was put to the test"
+    return Outcome(
+        "neighbours", _figures(tally), tuple(tally.findings), _series(tally), notes, saved=tally.saved(),
+        incomplete=unmoved,
+    )  # fmt: skip
 
 
 def _figures(tally: Tally) -> tuple[tuple[str, Figure], ...]:
@@ -46,6 +55,7 @@ def _figures(tally: Tally) -> tuple[tuple[str, Figure], ...]:
         ("queries that were refused", counted["queries refused"]),
         ("pairs whose plan, text and cost were compared", counted["pairs seen"]),
         ("pairs whose answers were compared", counted["pairs answered"]),
+        ("pairs that were refused alike", counted["pairs refused"]),
         ("constructs and functions tried", len(tally.tried)),
         ("largest part of a claim that was reached", f"{max(tally.ratios.values(), default=0.0):.1%}"),
     )

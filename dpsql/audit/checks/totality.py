@@ -34,4 +34,6 @@ def check(_: Sequence[World], settings: Settings, progress: Progress) -> Outcome
         ("refused alike", sweep.refused),
         ("slowest (s)", round(sweep.slowest[0], 2)),
     )
-    return Outcome("totality", figures, tuple(sweep.findings), notes=(f"slowest: {sweep.slowest[1][:200]}",))
+    notes = (f"slowest: {sweep.slowest[1][:200]}",)
+    few = "" if 2 * sweep.refused < sweep.done else f"{sweep.refused:,} of {sweep.done:,} were refused"
+    return Outcome("totality", figures, tuple(sweep.findings), notes=notes, incomplete=few)

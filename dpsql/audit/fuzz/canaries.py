@@ -15,6 +15,8 @@ from dpsql.audit.world import World
 from dpsql.session import Connection, connect
 
 UNITS = 24
+ROWS = 200
+"""More than any unit has, in any query of this world."""
 FIRST_ID = 7340017
 CANARY = re.compile(r"zqx\w{2}|73400[1-4]\d|\d*\.0?60[37]91\d*|1987-0[67]-\d\d")
 """The texts, owners, numbers and days that the private tables hold, and that no query and no policy names."""
@@ -27,7 +29,7 @@ def policy() -> dict[str, Any]:
         "dataset": "canaries",
         "budget": {"epsilon": 10**9, "delta": "1e-3"},
         "limits": {"epsilon": 10**6},
-        "defaults": {"max_rows_per_unit": 200, "max_groups_per_unit": 50},
+        "defaults": {"max_rows_per_unit": ROWS, "max_groups_per_unit": 50},
         "tables": {
             "people": {
                 "unit": "id",

@@ -18,13 +18,14 @@ from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Engine, Exact, PublicRows, Resources
 from dpsql.engines.duckdb.copies import content_while
 from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.duckdb.keys import unique_keys
 from dpsql.engines.duckdb.lake import Files
 from dpsql.engines.duckdb.open import Placed, open_file, open_frames, open_tables, open_to_copy, settle
 from dpsql.engines.duckdb.prepare import Order, Prepared, Told, write_copies
-from dpsql.engines.duckdb.public import PublicReader
 from dpsql.engines.duckdb.released import placed
 from dpsql.engines.duckdb.stop import stopped_after
 from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.public import PublicReader
 from dpsql.engines.sql.results import exact, statements
 from dpsql.errors import EngineError, InterfaceError, InternalError
 from dpsql.expressions.types import Kind, from_engine
@@ -82,7 +83,7 @@ class DuckDBEngine(Engine):
         settle(self._connection)
         self._schema = _describe(self._connection, views=self._frames)
         self._site = Site(self._schema, DUCKDB)
-        self._public = PublicReader(self._running, self._site, lasting=self.verifiable)
+        self._public = self._reader(self._schema)
 
     def schema(self) -> Mapping[str, Mapping[str, str]]:
         return self._schema
@@ -109,8 +110,19 @@ class DuckDBEngine(Engine):
 
     def public_reader(self, tables: Collection[str]) -> PublicReader:
         """One that knows these tables only."""
-        known = {name: columns for name, columns in self._schema.items() if name in tables}
-        return PublicReader(self._running, Site(known, DUCKDB), lasting=self.verifiable)
+        return self._reader({name: columns for name, columns in self._schema.items() if name in tables})
+
+    def _reader(self, known: Mapping[str, Mapping[str, str]]) -> PublicReader:
+        keys = partial(unique_keys, self._asked, known)
+        return PublicReader(self._asked, keys, Site(known, DUCKDB), lasting=self.verifiable)
+
+    def _asked(self, text: str) -> list[Any] | None:
+        """The rows of a query about public tables; None where DuckDB or Python cannot read them."""
+        try:
+            with self._running() as cursor:
+                return cursor.execute(text).fetchall()
+        except (duckdb.Error, OverflowError, ValueError):
+            return None
 
     @property
     def copies(self) -> str | None:

@@ -14,7 +14,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeGuard
 from urllib.parse import unquote
 
 from dpsql.errors import InterfaceError
@@ -46,7 +46,7 @@ class Files:
         return tuple(_stamp(path) for path in self.paths) if not self.remote else ()
 
 
-def is_path(source: object) -> bool:
+def is_path(source: object) -> TypeGuard[str | os.PathLike[str]]:
     """Does it name files?"""
     return isinstance(source, str | os.PathLike)
 
@@ -75,11 +75,11 @@ def tables_found(where: Path) -> dict[str, str]:
     return {_stem(each): str(each) for each in listed}
 
 
-def is_lake(source: object) -> bool:
+def is_lake(source: object) -> TypeGuard[str | os.PathLike[str]]:
     """Is it a directory, or a file of data, and no database?"""
     if not is_path(source) or "://" in str(source):
         return False
-    path = Path(source)  # type: ignore[arg-type]
+    path = Path(source)
     return path.is_dir() or (_format(path.name) is not None and path.is_file())
 
 

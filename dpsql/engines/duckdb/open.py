@@ -165,6 +165,12 @@ def settle(connection: duckdb.DuckDBPyConnection) -> None:
             )
 
 
+def remove_spills() -> None:
+    """What is written to disk goes, for a process that ends without further ado."""
+    for spill in _SPILLS:
+        spill.cleanup()
+
+
 def tried(work: Callable[[], T]) -> T | Exception:
     """What the work gave, or the problem as a value: an error that is raised later carries nothing of it."""
     try:
@@ -222,7 +228,7 @@ def _limit(connection: duckdb.DuckDBPyConnection, limits: Resources) -> None:
     if limits.memory is not None:
         settings["memory_limit"] = f"{limits.memory}B"
     if limits.spill is not None:
-        _SPILLS.append(tempfile.TemporaryDirectory(prefix="dpsql-spill-"))
+        _SPILLS.append(tempfile.TemporaryDirectory(prefix="dpsql-spill-", ignore_cleanup_errors=True))
         settings |= {"temp_directory": _SPILLS[-1].name, "max_temp_directory_size": f"{limits.spill}B"}
     for name, value in settings.items():
         connection.execute(f"SET GLOBAL {name} = {DUCKDB.text(str(value))}")

@@ -18,6 +18,7 @@ from typing import Any
 
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.engines.duckdb.open import remove_spills
 from dpsql.engines.isolated.codec import pack, unpack
 from dpsql.engines.isolated.confine import confine
 from dpsql.errors import Error
@@ -97,9 +98,15 @@ def main(number: int) -> None:
             while True:
                 threads.submit(work, *unpack(pipe.recv_bytes()))
         except (EOFError, OSError):
-            os._exit(0)  # nobody listens any more: what still runs is not waited for
+            _leave(0)
         except BaseException:
-            os._exit(1)
+            _leave(1)
+
+
+def _leave(code: int) -> None:
+    """Nobody listens any more: what still runs is not waited for, and what it spilled is not left behind."""
+    remove_spills()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any
 
-from dpsql.engines.isolated.codec import Unreadable, pack, unpack
+from dpsql.engines.isolated.codec import pack, unpack
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.steward_log import VALUES, log
 
@@ -107,7 +107,7 @@ class Life:
             self._give_up()
 
     def _listen(self) -> None:
-        """Hand each reply to who waits for it, until there are no more."""
+        """Hand each reply to who waits for it, until there are no more, or one is none: nobody waits in vain."""
         try:
             while True:
                 number, outcome, value = unpack(self._pipe.recv_bytes())
@@ -115,7 +115,11 @@ class Life:
                     waiting = self._waiting.pop(number, None)
                 if waiting is not None:
                     waiting.set_result((outcome, value))
-        except (EOFError, OSError, Unreadable):
+        except (EOFError, OSError):
+            pass
+        except Exception as problem:
+            log.error("the engine's process said what is no answer: %s", type(problem).__name__)
+        finally:
             self._give_up()
 
     def _give_up(self) -> None:

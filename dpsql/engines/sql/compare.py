@@ -8,7 +8,7 @@ from dpsql.expressions.expression import Call
 
 _SIGNS = {
     "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-    "is_not_distinct": "IS NOT DISTINCT FROM", "is_distinct": "IS DISTINCT FROM", "and": "AND", "or": "OR",
+    "is_not_distinct": "IS NOT DISTINCT FROM", "is_distinct": "IS DISTINCT FROM",
 }  # fmt: skip
 
 
@@ -19,6 +19,10 @@ def _sides(call: Call, emit: Emit) -> list[str]:
 
 def _infix(sign: str) -> Rule:
     return lambda call, emit: f"({f' {sign} '.join(_sides(call, emit))})"
+
+
+def _logic(sign: str) -> Rule:
+    return lambda call, emit: f"({f' {sign} '.join(emit(a, 'BOOLEAN') for a in call.args)})"
 
 
 def _in(call: Call, emit: Emit) -> str:
@@ -60,6 +64,6 @@ def _nullif(call: Call, emit: Emit) -> str:
 
 RULES: dict[str, Rule] = {
     **{op: _infix(sign) for op, sign in _SIGNS.items()},
-    "in": _in, "is_null": _is_null, "not": _not, "case": _case, "nullif": _nullif,
-    "coalesce": _function, "greatest": _function, "least": _function,
+    "and": _logic("AND"), "or": _logic("OR"), "not": _not, "in": _in, "is_null": _is_null, "case": _case,
+    "nullif": _nullif, "coalesce": _function, "greatest": _function, "least": _function,
 }  # fmt: skip

@@ -37,6 +37,10 @@ class Dialect(ABC):
         """A part of the prepared copy of a table."""
         raise InternalError("this engine has no prepared copies")
 
+    def table(self, name: str) -> str:
+        """A stored table, or one that holds released rows, as SQL."""
+        return self.quote(name)
+
     @abstractmethod
     def text(self, value: str) -> str:
         """A string constant."""
@@ -149,9 +153,17 @@ class Dialect(ABC):
         """A whole number in the widest exact type."""
         return self.cast(value, "HUGEINT")
 
-    def total(self, value: str, over: str = "", *, distinct: bool = False) -> str:
-        """The exact sum of whole numbers or decimals, in a type that holds it; `over` makes it a window's."""
+    def total(self, value: str, over: str = "", *, distinct: bool = False, bits: int | None = None) -> str:
+        """The exact sum of whole numbers or decimals, in a type that holds it; `over` makes it a window's.
+
+        With `bits` each value is a whole number between -2**bits and 2**bits that may have a type as narrow as that;
+        without, the values are decimals, in the widest type, or counts.
+        """
         return f"sum({'DISTINCT ' if distinct else ''}{value}){over}"
+
+    def extreme(self, function: str, value: str, type_: Type) -> str:
+        """The least (`min`) or largest (`max`) of values of a type, NULL left out."""
+        return f"{function}({value})"
 
     @abstractmethod
     def quotient(self, number: str, divisor: str) -> str:
@@ -189,6 +201,14 @@ class Dialect(ABC):
     """What makes a table of a WITH clause cheap to read twice: here by computing it twice."""
     kept = "MATERIALIZED "
     """The same, by keeping it."""
+    ignores_nulls = True
+    """Has it window functions that pass over NULL?"""
+    ignores_nulls_behind = False
+    """Do these words stand behind the brackets?"""
+    windows_of_different = True
+    """Has it DISTINCT in the aggregates of a window?"""
+    full_joins_by_any = True
+    """Does a FULL JOIN take any condition, or only equalities of its two sides?"""
     scans_by_piece = False
     """Is a scan for each piece of a clamp cheaper than one with a CASE?"""
 

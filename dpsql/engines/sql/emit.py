@@ -188,9 +188,9 @@ def _plain(bounded: Bounded, source: From, keys: Coded) -> str:
         value = _value(bounded, index, source, summed=sums)
         if sums and not counts and argument.expression is not None:
             added = clamped(dialect, argument, source.render(argument.expression), otherwise="0")
-            listed.append(f"{dialect.total(added)} AS s{index}")
+            listed.append(f"{dialect.total(added, bits=_bits(bounded, index))} AS s{index}")
         elif sums:
-            listed.append(f"{dialect.total(value)} AS s{index}")
+            listed.append(f"{dialect.total(value, bits=_bits(bounded, index))} AS s{index}")
         if counts:
             listed.append(f"count({'*' if argument.expression is None else value}) AS n{index}")
     places = [str(i + 1) for i in range(len(keys.names))]
@@ -218,7 +218,7 @@ def _column_sum(bounded: Bounded, source: From) -> str:
     assert argument.expression is not None
     dialect = source.dialect
     inside, *outside = pieces(dialect, argument, source.render(argument.expression))
-    scans = [(dialect.total(inside.result), inside.condition)]
+    scans = [(dialect.total(inside.result, bits=_bits(bounded, index)), inside.condition)]
     scans += [(f"count(*) * {dialect.wide(p.result)}", p.condition) for p in outside if p.result != "0"]
     union = " UNION ALL ".join(
         f"SELECT {total} AS s FROM {source.source} WHERE {' AND '.join([*source.where, condition])}"
@@ -245,6 +245,11 @@ def _valued(bounded: Bounded) -> list[tuple[int, bool, bool]]:
     return [need for need in _needs(bounded) if bounded.arguments[need[0]].expression is not None]
 
 
+def _bits(bounded: Bounded, index: int) -> int:
+    """The bits of what a row adds, without its sign."""
+    return bounded.arguments[index].magnitude.bit_length()
+
+
 def _values(bounded: Bounded) -> list[str]:
     return [f"v{index}" for index, _, _ in _valued(bounded)]
 
@@ -255,7 +260,7 @@ def _pairs(dialect: Dialect, bounded: Bounded, rows: str, names: Sequence[str]) 
     for index, sums, _ in _needs(bounded):
         if bounded.arguments[index].expression is None:
             continue
-        listed += [f"{dialect.total(f'v{index}')} AS s{index}"] if sums else []
+        listed += [f"{dialect.total(f'v{index}', bits=_bits(bounded, index))} AS s{index}"] if sums else []
         listed.append(f"count(v{index}) AS n{index}")
     return f"SELECT {', '.join(listed)} FROM ({rows}) AS r GROUP BY {', '.join(['u', *names])}"
 
@@ -278,12 +283,12 @@ def _weighted(dialect: Dialect, bounded: Bounded, *, rows: bool) -> list[str]:
     for index, sums, counts in _needs(bounded):
         whole = bounded.arguments[index].expression is None
         if sums:
-            value = f"{'v' if rows else 's'}{index}"
-            value = dialect.wide(value) if bounded.arguments[index].magnitude >= 2**32 else value
-            listed.append(f"{dialect.total(f'{value} * w')} AS s{index}")
+            value, wide = f"{'v' if rows else 's'}{index}", bounded.arguments[index].magnitude >= 2**32
+            value, bits = dialect.wide(value) if wide else value, _bits(bounded, index) + WEIGHT_BITS
+            listed.append(f"{dialect.total(f'{value} * w', bits=bits if rows and not wide else None)} AS s{index}")
         if counts and rows:
             weight = "w" if whole else f"CASE WHEN v{index} IS NOT NULL THEN w END"
-            listed.append(f"{dialect.total(weight)} AS n{index}")
+            listed.append(f"{dialect.total(weight, bits=WEIGHT_BITS + 1)} AS n{index}")
         elif counts:
             weight = f"{dialect.wide('n' if whole else f'n{index}')} * w"
             listed.append(f"{dialect.total(weight)} AS n{index}")
@@ -306,9 +311,8 @@ def _clip_rows(bounded: Bounded, source: From, keys: Coded) -> str:
     """Rule `clip`: a weight per unit from its own rows, joined back to them (recomputed: cheaper than keeping them)."""
     assert bounded.weight is not None
     dialect = source.dialect
-    w = _weight(
-        dialect, bounded.weight.terms, {"rows": "count(*)", "count": "count(v{i})", "sum": dialect.total("abs(v{i})")}
-    )
+    total = dialect.total("abs(v{i})", bits=max((_bits(bounded, i) for i, _, _ in _valued(bounded)), default=1))
+    w = _weight(dialect, bounded.weight.terms, {"rows": "count(*)", "count": "count(v{i})", "sum": total})
     listed = [*keys.names, *_weighted(dialect, bounded, rows=True)]
     totals = (
         f"WITH c AS {dialect.recomputed}({_rows(bounded, source, keys)}), w AS (SELECT u, {w} AS w FROM c GROUP BY u) "
@@ -324,7 +328,8 @@ def _clip_pairs(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
     terms = bounded.weight.terms if bounded.weight is not None else ()
     w = f", {_weight(dialect, terms, totals)} AS w" if terms else ""
     rows, names = keys.in_rows(_rows(bounded, source, keys), ["u", *_values(bounded)])
-    listed = [*names, *([f"{dialect.total('w')} AS units"] if any(s.part.units for s in bounded.statistics) else [])]
+    units = f"{dialect.total('w', bits=WEIGHT_BITS + 1)} AS units"
+    listed = [*names, *([units] if any(s.part.units for s in bounded.statistics) else [])]
     listed += _weighted(dialect, bounded, rows=False)
     head = (
         f"WITH p AS ({_pairs(dialect, bounded, rows, names)}), w AS (SELECT u, count(*) AS groups{w} FROM p GROUP BY u)"

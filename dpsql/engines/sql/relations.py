@@ -15,11 +15,12 @@ from dpsql.engines.sql.physical import physical, whole
 from dpsql.engines.sql.source import From
 from dpsql.engines.sql.unit_aggregates import unit_aggregate
 from dpsql.engines.sql.windows import window_sql
-from dpsql.errors import InternalError
-from dpsql.expressions.expression import Expression, columns_of
+from dpsql.errors import InternalError, UnsupportedQuery
+from dpsql.expressions.expression import Call, Expression, columns_of
 from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
 from dpsql.plan.join import Exists, Inner, Outer, Part, first_of
 from dpsql.plan.mark import Marked
+from dpsql.plan.normal import conjuncts
 from dpsql.plan.relation import Field, Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
 from dpsql.plan.released import ReleasedScan
 from dpsql.plan.set_operations import UnionAll, owner_types
@@ -110,7 +111,7 @@ def released_name(scan: ReleasedScan) -> str:
 
 
 def _called(dialect: Dialect, table: str, name: str) -> str:
-    return f"{dialect.quote(table)} AS {name}" if name else dialect.quote(table)
+    return f"{dialect.table(table)} AS {name}" if name else dialect.table(table)
 
 
 def _read(site: Site, table: str, column: str, name: str, *, unit: bool = False) -> str:
@@ -275,6 +276,11 @@ def _outer(
     owned: bool,
 ) -> From:
     """LEFT or FULL JOIN of two bracketed sides; a FULL join's owner is that of the side that is there."""
+    if join.full and not site.dialect.full_joins_by_any and not _only_equalities(condition, sides):
+        raise UnsupportedQuery(
+            "this database joins fully by equal columns only", span=condition.span,
+            hint="put the other conditions into subqueries on either side, or use LEFT JOIN",
+        )  # fmt: skip
     merged = [(n, one, two) for n, one, two in join.merged if n in needed]
     used = needed | columns_of(condition) | {column for _, *pair in merged for column in pair}
     made = []
@@ -289,6 +295,19 @@ def _outer(
     on = replace(both, columns=columns).render(condition)
     kind = "FULL" if join.full else "LEFT"
     return From(f"{made[0].source} {kind} JOIN {made[1].source} ON {on}", (), columns, unit, site.dialect)
+
+
+def _only_equalities(condition: Expression, sides: tuple[Part, Part]) -> bool:
+    """Does it compare nothing but values of one side with values of the other?"""
+    names = [frozenset(side.names) for side in sides]
+
+    def crosses(each: Expression) -> bool:
+        if not isinstance(each, Call) or each.op != "eq":
+            return False
+        read = [columns_of(arg) for arg in each.args]
+        return any(all(one and one <= own for one, own in zip(way, names, strict=True)) for way in (read, read[::-1]))
+
+    return all(crosses(each) for each in conjuncts(condition))
 
 
 def _exists(part: Part, condition: Expression, below: From, site: Site, name: str, *, negated: bool) -> str:

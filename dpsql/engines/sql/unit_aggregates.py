@@ -9,7 +9,7 @@ from dpsql.engines.sql.source import From
 from dpsql.expressions.types import DOUBLE, INT64, Kind, Type
 from dpsql.plan.relate import known_of
 from dpsql.plan.relation import Aggregate, Relation
-from dpsql.sensitivity.argument import summed
+from dpsql.sensitivity.argument import Argument, summed
 
 
 def unit_aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: From, over: str = "") -> str:
@@ -22,10 +22,12 @@ def unit_aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: F
     value, dialect = below.render(aggregate.argument), below.dialect
     if aggregate.function in ("count", "min", "max"):
         value = dialect.one_zero(value) if aggregate.argument.type == DOUBLE else value
-        return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{value}){over}"
+        if aggregate.function != "count":
+            return f"{dialect.extreme(aggregate.function, value, aggregate.argument.type)}{over}"
+        return f"count({'DISTINCT ' if aggregate.distinct else ''}{value}){over}"
     argument = summed(aggregate.argument, infer(aggregate.argument, known_of(source))) if _on_grid(aggregate) else None
     added = value if argument is None else clamped(dialect, argument, value)
-    total = dialect.total(added, over, distinct=aggregate.distinct)
+    total = dialect.total(added, over, distinct=aggregate.distinct, bits=_bits(aggregate.argument.type, argument))
     scaled = "" if argument is None or argument.grid == 1 else f" * {dialect.double(float(argument.grid))}"
     if aggregate.function == "avg":
         return f"({dialect.cast(total, 'DOUBLE')} / count({added}){over}{scaled})"
@@ -38,6 +40,13 @@ def _on_grid(aggregate: Aggregate) -> bool:
     """Doubles, and integers whose sum might not fit, are added on a grid."""
     type_ = aggregate.argument.type if aggregate.argument is not None else DOUBLE
     return type_ == DOUBLE or (type_.kind is Kind.INTEGER and not (INT64[0] <= type_.lower and type_.upper <= INT64[1]))
+
+
+def _bits(type_: Type, argument: Argument | None) -> int | None:
+    """The bits of a whole number that is added up, without its sign; None for decimals, which fit as they are."""
+    if argument is not None:
+        return argument.magnitude.bit_length()
+    return max(-type_.lower, type_.upper).bit_length() if type_.kind is Kind.INTEGER else None
 
 
 def _into(dialect: Dialect, total: str, type_: Type) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.physical import physical
 from dpsql.engines.sql.source import From
 from dpsql.engines.sql.unit_aggregates import unit_aggregate
+from dpsql.errors import UnsupportedQuery
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import Type
 from dpsql.expressions.typing import call
@@ -14,6 +16,7 @@ from dpsql.plan.window import CHOSEN, Ordering, Over, Windowed
 def window_sql(over: Over, type_: Type, relation: Windowed, below: From) -> str:
     """The value of one window function, over rows whose columns are settled."""
     assert relation.source is not None
+    _check(over, below.dialect)
     window = f" OVER ({_window(over, relation, below)})"
     if over.aggregate is not None:
         return unit_aggregate(over.aggregate, type_, relation.source, below, window)
@@ -21,7 +24,20 @@ def window_sql(over: Over, type_: Type, relation: Windowed, below: From) -> str:
     operands += [str(over.number)] if over.number is not None else []
     operands += [_operand(arg, type_, below) for arg in over.args[1:]]
     nulls = " IGNORE NULLS" if over.ignore_nulls else ""
-    return f"{over.function}({', '.join(operands)}{nulls}){window}"
+    behind = below.dialect.ignores_nulls_behind
+    inside = f"{', '.join(operands)}{'' if behind else nulls}"
+    return f"{over.function}({inside}){nulls if behind else ''}{window}"
+
+
+def _check(over: Over, dialect: Dialect) -> None:
+    """Refuse what the engine has no words for."""
+    different = over.aggregate is not None and over.aggregate.distinct
+    if (over.ignore_nulls and not dialect.ignores_nulls) or (different and not dialect.windows_of_different):
+        what = "IGNORE NULLS" if over.ignore_nulls else "DISTINCT"
+        raise UnsupportedQuery(
+            f"{what} in a window function is not computed by this database",
+            hint="filter or group the rows in a subquery first",
+        )
 
 
 def _operand(expression: Expression, type_: Type, below: From) -> str:

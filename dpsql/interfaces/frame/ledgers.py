@@ -6,13 +6,26 @@ import os
 from pathlib import Path
 
 from dpsql.budget import Ledger, open_ledger
+from dpsql.budget.file_place import FilePlace
+from dpsql.budget.places import place_of
+from dpsql.budget.storage import Place
+from dpsql.errors import InterfaceError
 from dpsql.interfaces.frame.kept import NAMELESS, Kept
 
 _ledgers: Kept[Ledger] = Kept(lambda name: open_ledger(":memory:", name))
 
 
 def ledger_for(table: object, name: str | None, path: str | os.PathLike[str] | None) -> tuple[Ledger, str]:
-    """The account and its name: in a file; else as this process keeps it for the name, or for the very table."""
-    if path is not None and str(path) != ":memory:":
-        return open_ledger(Path(path), name or Path(path).stem), name or Path(path).stem
-    return _ledgers.of(table, name), name or NAMELESS
+    """The account and its name: where it was put; else as this process keeps it for the name, or for the very table."""
+    if path is None or str(path) == ":memory:":
+        return _ledgers.of(table, name), name or NAMELESS
+    named = path if isinstance(path, str) else Path(path)
+    dataset = name or _named_by(place_of(named))
+    return open_ledger(named, dataset), dataset
+
+
+def _named_by(place: Place) -> str:
+    """A file's own name is that of its account; at an address there may be many."""
+    if not isinstance(place, FilePlace):
+        raise InterfaceError(f"whose account at {place.name}?", hint="give name=, as the account was created")
+    return Path(place.name).stem

@@ -100,3 +100,9 @@ SELECT customer_id, count(*) FROM orders GROUP BY customer_id
 SELECT histogram(qty) FROM orders
 ---
 SELECT count(*) FROM (orders o UNION ALL SELECT amount FROM orders)
+---
+SELECT count(DATE()) FROM orders
+---
+SELECT count(*), 1e FROM orders
+---
+SELECT sum(1e) FROM orders

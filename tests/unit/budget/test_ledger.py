@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from postgres_server import a_place
 
 from dpsql.budget import (
     About,
@@ -43,10 +44,9 @@ def ask(
     return Request(analyst, pure_charge(epsilon), cost, caps, own, "SELECT count(*) FROM t", fingerprints)
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=["file", "memory", "postgres"])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    path = tmp_path / "shop.ledger" if request.param == "file" else ":memory:"
-    with open_ledger(path, "shop") as opened:
+    with open_ledger(a_place(request, tmp_path), "shop") as opened:
         yield opened
 
 

@@ -8,14 +8,15 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from postgres_server import a_place
 
 from dpsql.budget import (
     Caps,
+    ChainedLedger,
     Cost,
     ErrorBar,
     Request,
     Spent,
-    SqliteLedger,
     clock,
     ledger,
     open_ledger,
@@ -43,10 +44,9 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
     return to
 
 
-@pytest.fixture(params=["file", "memory"])
-def book(request: pytest.FixtureRequest, tmp_path: Path, set_clock: SetClock) -> Iterator[SqliteLedger]:
-    path = tmp_path / "shop.ledger" if request.param == "file" else ":memory:"
-    with open_ledger(path, "shop") as opened:
+@pytest.fixture(params=["file", "memory", "postgres"])
+def book(request: pytest.FixtureRequest, tmp_path: Path, set_clock: SetClock) -> Iterator[ChainedLedger]:
+    with open_ledger(a_place(request, tmp_path), "shop") as opened:
         yield opened
 
 
@@ -71,7 +71,7 @@ def sums(times: int) -> Spent:
 
 
 def test_an_account_starts_afresh_with_the_window_and_the_dataset_never_does(
-    book: SqliteLedger, set_clock: SetClock
+    book: ChainedLedger, set_clock: SetClock
 ) -> None:
     for month in range(5):
         set_clock(f"2027-{month + 1:02}-01T00:00:00")
@@ -90,7 +90,7 @@ def test_an_account_starts_afresh_with_the_window_and_the_dataset_never_does(
     assert "wait" not in (refusal.value.hint or "")
 
 
-def test_impurity_ends_with_its_window(book: SqliteLedger, set_clock: SetClock) -> None:
+def test_impurity_ends_with_its_window(book: ChainedLedger, set_clock: SetClock) -> None:
     from dpsql.budget import zcdp_charge
 
     caps = Caps(0.5, 1e-6, "day")
@@ -113,7 +113,7 @@ def test_a_window_survives_reopening(tmp_path: Path, set_clock: SetClock) -> Non
         assert opened.spent("ana") == sums(2)
 
 
-def test_a_clock_that_was_ahead_counts_until_its_day_is_over(book: SqliteLedger, set_clock: SetClock) -> None:
+def test_a_clock_that_was_ahead_counts_until_its_day_is_over(book: ChainedLedger, set_clock: SetClock) -> None:
     set_clock("2027-03-15T12:00:00")
     book.reserve(ask())
     book.reserve(ask())
@@ -131,7 +131,7 @@ def test_a_clock_that_was_ahead_counts_until_its_day_is_over(book: SqliteLedger,
 
 
 def test_a_replay_counts_in_the_window_in_which_it_was_replayed_and_only_once(
-    book: SqliteLedger, set_clock: SetClock
+    book: ChainedLedger, set_clock: SetClock
 ) -> None:
     entry = book.reserve(ask(analyst="bob"))
     set_clock("2026-12-01T00:00:00")
@@ -143,7 +143,7 @@ def test_a_replay_counts_in_the_window_in_which_it_was_replayed_and_only_once(
     assert not book.replayed(entry, "ana", MONTHLY)
 
 
-def test_a_replay_that_does_not_fit_waits_for_the_next_window(book: SqliteLedger, set_clock: SetClock) -> None:
+def test_a_replay_that_does_not_fit_waits_for_the_next_window(book: ChainedLedger, set_clock: SetClock) -> None:
     entries = [book.reserve(ask(analyst="bob", caps=None)) for _ in range(3)]
     assert [book.replayed(entry, "ana", MONTHLY) for entry in entries[:2]] == [True, True]
     with pytest.raises(BudgetExceeded, match="wait until 2026-12-01"):
@@ -164,7 +164,7 @@ def test_a_replay_that_does_not_fit_waits_for_the_next_window(book: SqliteLedger
     ],
 )
 def test_a_shorter_window_is_a_rise_and_waits_for_the_steward(
-    book: SqliteLedger, before: str | None, after: str, in_force: str | None
+    book: ChainedLedger, before: str | None, after: str, in_force: str | None
 ) -> None:
     book.reserve(ask(Caps(0.2, 0, before)))
     assert book.in_force("ana", Caps(0.2, 0, after)).every == in_force
@@ -179,7 +179,7 @@ def test_a_shorter_window_is_a_rise_and_waits_for_the_steward(
 
 
 def test_no_window_to_a_window_does_not_renew_before_the_steward_says_so(
-    book: SqliteLedger, set_clock: SetClock
+    book: ChainedLedger, set_clock: SetClock
 ) -> None:
     for _ in range(2):
         book.reserve(ask(Caps(0.2, 0)))
@@ -191,12 +191,12 @@ def test_no_window_to_a_window_does_not_renew_before_the_steward_says_so(
     assert "caps of ana: ε = 0.2, δ = 0, every month; by ste" in [line.text for line in book.log()]
 
 
-def test_the_cap_of_the_dataset_has_no_window(book: SqliteLedger) -> None:
+def test_the_cap_of_the_dataset_has_no_window(book: ChainedLedger) -> None:
     with pytest.raises(LedgerError, match="never starts afresh"):
         book.record_caps(None, MONTHLY, "ste")
 
 
-def test_a_purpose_lies_inside_the_analyst_inside_the_dataset(book: SqliteLedger) -> None:
+def test_a_purpose_lies_inside_the_analyst_inside_the_dataset(book: ChainedLedger) -> None:
     def research(caps: Caps = Caps(0.3, 0)) -> Request:  # noqa: B008
         return ask(caps, purpose="research", purpose_caps=Caps(0.2, 0))
 
@@ -215,7 +215,7 @@ def test_a_purpose_lies_inside_the_analyst_inside_the_dataset(book: SqliteLedger
     assert [line.purpose for line in book.log() if line.kind == "charge"] == ["research", "research", "report"]
 
 
-def test_a_higher_cap_of_a_purpose_waits_for_the_steward(book: SqliteLedger) -> None:
+def test_a_higher_cap_of_a_purpose_waits_for_the_steward(book: ChainedLedger) -> None:
     low, high = Caps(0.1, 0), Caps(0.2, 0)
     book.reserve(ask(high, purpose="research", purpose_caps=low))
     with pytest.raises(BudgetExceeded, match="raise-cap"):
@@ -225,7 +225,7 @@ def test_a_higher_cap_of_a_purpose_waits_for_the_steward(book: SqliteLedger) -> 
     assert "caps of ana for research: ε = 0.2, δ = 0; by ste" in [line.text for line in book.log()]
 
 
-def test_an_own_release_counts_once_for_each_other_purpose_and_not_again_for_the_analyst(book: SqliteLedger) -> None:
+def test_an_own_release_counts_once_for_each_other_purpose_and_not_again_for_the_analyst(book: ChainedLedger) -> None:
     caps = Caps(0.3, 0)
     entry = book.reserve(ask(caps, purpose="research", purpose_caps=caps))
     assert not book.replayed(entry, "ana", caps, purpose="research", purpose_caps=caps)
@@ -239,7 +239,7 @@ def test_an_own_release_counts_once_for_each_other_purpose_and_not_again_for_the
         book.replayed(entry, "ana", caps, purpose="tiny", purpose_caps=Caps(0.05, 0))
 
 
-def test_the_last_charge_is_told_with_its_error(book: SqliteLedger) -> None:
+def test_the_last_charge_is_told_with_its_error(book: ChainedLedger) -> None:
     assert book.last("ana") is None
     book.reserve(ask(error=ErrorBar("count(*)", 12.5, "laplace")))
     last = book.last("ana")
@@ -250,7 +250,7 @@ def test_the_last_charge_is_told_with_its_error(book: SqliteLedger) -> None:
     assert book.last(None) == book.last("bob") != last
 
 
-def test_entries_without_purpose_window_or_error_are_written_as_before(book: SqliteLedger) -> None:
+def test_entries_without_purpose_window_or_error_are_written_as_before(book: ChainedLedger) -> None:
     entry = book.reserve(ask(Caps(0.5, 0), analyst="bob"))
     book.replayed(entry, "ana", Caps(0.5, 0))
     gists = {kind: json.loads(gist) for _, kind, gist, _, _ in book.rows()}
@@ -288,7 +288,7 @@ def test_an_entry_without_a_day_is_refused(tmp_path: Path) -> None:
         open_ledger(path, "shop")
 
 
-def test_the_time_of_an_entry_is_one_that_the_next_day_follows(book: SqliteLedger, set_clock: SetClock) -> None:
+def test_the_time_of_an_entry_is_one_that_the_next_day_follows(book: ChainedLedger, set_clock: SetClock) -> None:
     """A clock a little behind the last entry stays in that entry's window."""
     set_clock("2026-12-01T00:00:10")
     book.reserve(ask())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.budget import Caps, Cost, Ledger, Request, Spent, open_ledger, pure_charge, store
+from dpsql.budget import Caps, Cost, Ledger, Request, Spent, open_ledger, pure_charge, storage, store
 from dpsql.budget.chain import ROOT, following
 from dpsql.errors import BudgetExceeded, LedgerError
 
@@ -229,7 +229,7 @@ def test_a_newer_version_is_refused(path: Path) -> None:
 
 
 def test_a_held_lock_is_a_clear_error_and_nothing_is_charged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "PATIENCE", 0.1)
+    monkeypatch.setattr(storage, "PATIENCE", 0.1)
     other = sqlite3.connect(path, isolation_level=None)
     with open_ledger(path, "shop") as ledger:
         before = ledger.spent(None)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.budget import Caps, Cost, Request, clock, durable, open_ledger, pure_charge, store
+from dpsql.budget import Caps, Cost, Request, clock, durable, open_ledger, pure_charge, storage, store
 from dpsql.budget.chain import following
 from dpsql.budget.head import Head, Mark
 from dpsql.errors import LedgerError
@@ -156,7 +156,7 @@ def test_a_file_exchanged_while_it_is_open_takes_no_charge(path: Path) -> None:
 
 
 def test_a_held_head_is_busy_not_stuck(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "PATIENCE", 0.05)
+    monkeypatch.setattr(storage, "PATIENCE", 0.05)
     with open_ledger(path, "shop") as ledger, Head(str(path)).locked(1):
         assert ledger.spent(None).epsilon == UNITS
         with pytest.raises(LedgerError, match=r"busy.*nothing was charged"):
@@ -231,7 +231,7 @@ def test_a_directory_that_cannot_be_written_is_a_clear_error(path: Path) -> None
 
 
 def test_a_database_locked_by_a_stranger_is_busy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "PATIENCE", 0.05)
+    monkeypatch.setattr(storage, "PATIENCE", 0.05)
     stranger = sqlite3.connect(path, isolation_level=None)
     with open_ledger(path, "shop") as ledger:
         stranger.execute("BEGIN IMMEDIATE")

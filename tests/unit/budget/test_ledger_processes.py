@@ -1,4 +1,4 @@
-"""Many processes, one file: the cap holds, and every charge is there."""
+"""Many processes, one ledger: the cap holds, and every charge is there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import os
 import signal
 from pathlib import Path
 
-from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, store
+import pytest
+from postgres_server import a_place
+
+from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, storage
 from dpsql.errors import BudgetExceeded
 
 CAPS = Caps(3, 0)
@@ -17,7 +20,7 @@ SPAWN = multiprocessing.get_context("spawn")
 def charge_fifty(job: tuple[str, int]) -> list[int]:
     """Fifty charges of 0.01; the numbers of those that were admitted."""
     path, worker = job
-    store.PATIENCE = 600.0  # what is tested is who wins, not how soon
+    storage.PATIENCE = 600.0  # what is tested is who wins, not how soon
     request = Request(f"w{worker}", pure_charge(0.01), Cost(0.01, 0.0, 0.0), CAPS, None, "SELECT 1", ())
     entries = []
     with open_ledger(path, "shop") as ledger:
@@ -39,9 +42,13 @@ def die_while_charging(path: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_eight_processes_never_pass_the_cap_and_lose_no_charge(tmp_path: Path) -> None:
+@pytest.fixture(params=["file", "postgres"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(a_place(request, tmp_path))
+
+
+def test_eight_processes_never_pass_the_cap_and_lose_no_charge(path: str) -> None:
     """400 charges are asked for, 300 fit; all eight also race to create the file."""
-    path = str(tmp_path / "shop.ledger")
     with SPAWN.Pool(8) as pool:
         admitted = pool.map(charge_fifty, [(path, worker) for worker in range(8)], chunksize=1)
     numbers = sorted(number for entries in admitted for number in entries)
@@ -53,8 +60,7 @@ def test_eight_processes_never_pass_the_cap_and_lose_no_charge(tmp_path: Path) -
         assert [line.number for line in ledger.log() if line.kind == "charge"] == numbers
 
 
-def test_a_killed_process_keeps_its_charges_and_leaves_no_half_of_one(tmp_path: Path) -> None:
-    path = str(tmp_path / "shop.ledger")
+def test_a_killed_process_keeps_its_charges_and_leaves_no_half_of_one(path: str) -> None:
     process = SPAWN.Process(target=die_while_charging, args=(path,))
     process.start()
     process.join()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Mapping, Set
 from typing import Any
-
-import duckdb
 
 from dpsql.bounds.domain import Domain, finite, interval, number, of_type
 from dpsql.engines.sql.dialect import Site
@@ -20,14 +17,20 @@ from dpsql.policy.names import fold
 LISTED = 64
 """Up to so many texts of a column are listed; numbers and dates have their ends, which conditions narrow faster."""
 
-Running = Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]
+Ask = Callable[[str], "list[Any] | None"]
+"""Gives the rows of a query; None where the engine or Python cannot read them. They are public, so that may show."""
+Keys = Set[tuple[str, frozenset[str]]]
+"""Tables, and sets of their columns that a constraint makes unique; all names folded."""
 
 
 class PublicReader:
-    """Answers the planner's questions; `lasting` if nobody can write to the tables while they are open here."""
+    """Answers the planner's questions; `lasting` if nobody can write to the tables while they are open here.
 
-    def __init__(self, running: Running, site: Site, *, lasting: bool) -> None:
-        self._running, self._site, self._lasting = running, site, lasting
+    `keys` gives what the engine guarantees of columns that are compared as stored.
+    """
+
+    def __init__(self, rows: Ask, keys: Callable[[], Keys], site: Site, *, lasting: bool) -> None:
+        self._rows, self._constraints, self._site, self._lasting = rows, keys, site, lasting
         self.forget()
 
     def forget(self) -> None:
@@ -35,13 +38,14 @@ class PublicReader:
         self._unique: dict[tuple[str, frozenset[str]], bool] = {}
         self._domains: dict[tuple[str, str], Domain] = {}
         self._values: dict[tuple[str, int], Domain | None] = {}
-        self._keys: set[tuple[str, frozenset[str]]] | None = None
+        self._keys: Keys | None = None
 
     def unique(self, table: str, columns: frozenset[str]) -> bool:
         """Do the columns name at most one row? By a constraint, or by the rows of a file that is read only."""
         asked = (fold(table), columns)
         if asked not in self._unique:
-            keys = [key for owner, key in self._constraints() if owner == fold(table)]
+            self._keys = self._constraints() if self._keys is None else self._keys
+            keys = [key for owner, key in self._keys if owner == fold(table)]
             found = any(key <= {fold(c) for c in columns} for key in keys)
             self._unique[asked] = found or (self._lasting and bool(columns) and self._counted(table, columns))
         return self._unique[asked]
@@ -79,7 +83,7 @@ class PublicReader:
         if type_.kind in (Kind.TEXT, Kind.BOOLEAN):
             distinct = f"SELECT DISTINCT {value} AS v FROM {source.source}"
             return self._listed(distinct, type_, LISTED, origin) or of_type(type_)
-        nan = f"bool_or(isnan({value}))" if type_.kind is Kind.DOUBLE else "false"
+        nan = f"bool_or({self._site.dialect.is_nan(value)})" if type_.kind is Kind.DOUBLE else "false"
         rows = self._rows(f"SELECT min({value}), max({value}), bool_or({value} IS NULL), {nan} FROM {source.source}")
         if rows is None or not all(_readable(end) for end in rows[0][:2]):
             return of_type(type_)
@@ -88,7 +92,7 @@ class PublicReader:
         return interval(*ends, nullable=bool(null), nan=bool(odd), origin=(origin,))
 
     def _listed(self, text: str, type_: Type, most: int, origin: str) -> Domain | None:
-        rows = self._rows(f"SELECT v FROM ({text} LIMIT {most + 1}) ORDER BY v NULLS LAST")
+        rows = self._rows(f"SELECT v FROM ({text} LIMIT {most + 1}) AS t ORDER BY v NULLS LAST")
         if rows is None or len(rows) > most or not all(_readable(value) for (value,) in rows):
             return None
         values: list[Value] = [value for (value,) in rows if value is not None]
@@ -99,42 +103,6 @@ class PublicReader:
         types = {column: from_engine(stored[column]) for column in columns}
         fields = [Field(column, t, of_type(t)) for column, t in types.items() if t is not None]
         return PublicScan(tuple(fields), False, 1, False, table)
-
-    def _constraints(self) -> set[tuple[str, frozenset[str]]]:
-        """Unique column sets by table, of types that are compared as stored; a temporary table hides another."""
-        if self._keys is None:
-            rows = self._rows(
-                "SELECT table_name, constraint_column_names FROM duckdb_constraints() "
-                "WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND schema_name = 'main' "
-                "AND database_name = current_database()"
-            )
-            hidden = self._rows(
-                "SELECT table_name FROM duckdb_tables() WHERE temporary UNION ALL "
-                "SELECT view_name FROM duckdb_views() WHERE temporary"
-            )
-            unsure = None if hidden is None else {fold(name) for (name,) in hidden}
-            keys = {
-                (fold(table), frozenset(fold(column) for column in columns))
-                for table, columns in rows or ()
-                if unsure is not None and fold(table) not in unsure
-            }
-            self._keys = {(table, columns) for table, columns in keys if self._plain(table, columns)}
-        return self._keys
-
-    def _plain(self, table: str, columns: frozenset[str]) -> bool:
-        stored = {fold(name): type_.upper() for name, type_ in self._site.columns.get(table, {}).items()}
-        return all(stored.get(column) in _PLAIN for column in columns)
-
-    def _rows(self, text: str) -> list[Any] | None:
-        """The rows; None where the engine or Python cannot read them. They are public, so that may show."""
-        try:
-            with self._running() as cursor:
-                return cursor.execute(text).fetchall()
-        except (duckdb.Error, OverflowError, ValueError):
-            return None
-
-
-_PLAIN = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "VARCHAR", "DATE", "UUID"}
 
 
 def _readable(value: Any) -> bool:

@@ -1,0 +1,264 @@
+"""PostgreSQL as an engine: sessions that may only read, and see nothing of the analyst's text."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+import psycopg
+
+from dpsql.budget.allocate import Priced
+from dpsql.engines.base import Engine, Exact, PublicRows, Resources
+from dpsql.engines.postgres.catalogue import Table, describe
+from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
+from dpsql.engines.postgres.released import with_released
+from dpsql.engines.postgres.session import Session, open_session, shown, stopped_after
+from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.public import Keys, PublicReader
+from dpsql.engines.sql.results import exact, statements
+from dpsql.errors import EngineError
+from dpsql.plan.join import Part
+from dpsql.plan.relation import PublicScan, Relation, Scan
+from dpsql.plan.released import Content
+from dpsql.policy import Policy, fold
+from dpsql.policy.check import facts_of
+from dpsql.policy.names import Names
+from dpsql.steward_log import failed
+
+SNAPSHOT = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_AS_ARRAYS: Mapping[str, tuple[type, Any]] = {
+    "BOOLEAN": (np.bool_, False), "SMALLINT": (np.int16, 0), "INTEGER": (np.int32, 0), "BIGINT": (np.int64, 0),
+    "FLOAT": (np.float32, 0.0), "DOUBLE": (np.float64, 0.0),
+}  # fmt: skip
+"""Types that NumPy has too, with what stands where the value is NULL; all others are handed over as text."""
+
+
+class PostgresEngine(Engine):
+    """A database of a PostgreSQL server, by its address."""
+
+    def __init__(self, address: str, limits: Resources | None = None) -> None:
+        self._address, self._limits = address, limits or Resources()
+        self._idle: list[Session] = []
+        self._turn, self._own = threading.Lock(), threading.local()
+        session, self._schemas = open_session(address, self._limits)
+        self._idle.append(session)
+        self._places: dict[str, str] = {}
+        self._schema: dict[str, Mapping[str, str]] = {}
+        self._tables: Mapping[str, Table] = {}
+        self._site = Site(self._schema, Postgres(self._places))
+        self._public = PublicReader(self._asked, self._keys, self._site, lasting=False)
+        self.look_again()
+
+    def schema(self) -> Mapping[str, Mapping[str, str]]:
+        return self._schema
+
+    def version(self) -> str:
+        """The address: what was written since then has the same label, until the steward's `dpsql data bump`."""
+        return shown(self._address)
+
+    def constraints(self, policy: object) -> frozenset[tuple[str, str]]:
+        assert isinstance(policy, Policy)
+        return frozenset((fold(table), fact) for table, fact in facts_of(self.catalog(), policy))
+
+    def catalog(self) -> Names[Any]:
+        """The tables as `dpsql check` sees them."""
+        return Names({name: table.relation(name) for name, table in self._tables.items()})
+
+    @property
+    def verifiable(self) -> bool:
+        return False
+
+    @property
+    def live(self) -> bool:
+        return True
+
+    def look_again(self) -> None:
+        try:
+            with self._snapshot() as session:
+                self._tables = describe(session, self._schemas)
+        except psycopg.Error as problem:
+            failed("the catalogue cannot be read", problem)
+            raise EngineError from None
+        for mine, found in (
+            (self._schema, {name: dict(table.columns) for name, table in self._tables.items()}),
+            (self._places, {name: table.place for name, table in self._tables.items()}),
+        ):
+            mine.clear()
+            mine.update(found)  # type: ignore[arg-type]
+        self._public.forget()
+
+    @property
+    def public(self) -> PublicReader:
+        return self._public
+
+    def emit(self, release: Priced, salt: bytes | None) -> str:
+        return ";\n".join(statements(release, self._site, salt))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """All that runs inside sees one snapshot; nothing is opened before the first of it."""
+        self._own.shared, self._own.session = True, None
+        try:
+            yield
+        finally:
+            session, self._own.shared, self._own.session = self._own.session, False, None
+            if session is not None:
+                self._let_go(session)
+
+    def run(
+        self,
+        release: Priced,
+        salt: bytes,
+        contents: Mapping[str, Content] | None = None,
+        seconds: float | None = None,
+    ) -> Exact:
+        written = statements(release, self._site, salt)
+        source = release.bounded.release.source
+        try:
+            with self._snapshot(set(_tables_of(source))) as session, stopped_after(seconds, session):
+                before = with_released(source, contents or {}, self._site.dialect)
+                return exact(release, partial(_ask, session, before), written)
+        except Exception as problem:
+            failed("a release failed", problem)
+        raise EngineError
+
+    def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
+        stored = self._schema[fold(table)]
+        types = {column: _shown_type(stored[column]) for column in columns}
+        dialect = self._site.dialect
+        read = [dialect.read(dialect.quote(column), stored[column]) for column in columns]
+        listed = [r if types[c] in _AS_ARRAYS else f"CAST({r} AS text)" for r, c in zip(read, columns, strict=True)]
+        rows = self._asked(f"SELECT {', '.join(listed) or '1'} FROM {dialect.table(table)}")
+        if rows is None:
+            raise EngineError
+        values: dict[str, Any] = {}
+        nulls: dict[str, Any] = {}
+        for i, column in enumerate(columns):
+            kind, blank = _AS_ARRAYS.get(types[column], (object, ""))
+            nulls[column] = np.array([row[i] is None for row in rows], dtype=np.bool_)
+            values[column] = np.array([blank if row[i] is None else row[i] for row in rows], dtype=kind)
+        return PublicRows(values, nulls, types)
+
+    def close(self) -> None:
+        with self._turn:
+            sessions, self._idle = self._idle, []
+        for session in sessions:
+            session.close()
+
+    # sessions ---------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _snapshot(self, reads: set[str] | None = None) -> Iterator[Session]:
+        """A session in a transaction that reads one state of the data, in which these tables are what they were.
+
+        The tables are locked against changes of their columns and constraints before the snapshot is taken, and then
+        compared with what the plan was made for.
+        """
+        if getattr(self._own, "session", None) is not None:
+            self._same(self._own.session, reads or set())
+            yield self._own.session
+            return
+        session = self._begun()
+        shared = getattr(self._own, "shared", False)
+        try:
+            self._same(session, reads or set())
+            if shared:
+                self._own.session = session
+            yield session
+        finally:
+            if not shared or self._own.session is not session:
+                self._let_go(session)
+
+    def _same(self, session: Session, reads: set[str]) -> None:
+        """Refuse to read tables that are no longer what they were planned as."""
+        if not reads:
+            return
+        places = ", ".join(sorted(self._places[name] for name in reads))
+        session.execute(f"LOCK TABLE {places} IN ACCESS SHARE MODE")
+        now = describe(session, self._schemas)
+        if any(now.get(name) != self._tables.get(name) for name in reads):
+            raise EngineError
+
+    def _begun(self) -> Session:
+        """An idle session, or where the server closed it in the meantime, a new one, in a transaction."""
+        while True:
+            with self._turn:
+                session = self._idle.pop() if self._idle else None
+            if session is None:
+                break
+            with suppress(psycopg.Error):
+                session.execute(SNAPSHOT)
+                return session
+            session.close()
+        session, _ = open_session(self._address, self._limits)
+        session.execute(SNAPSHOT)
+        return session
+
+    def _let_go(self, session: Session) -> None:
+        """End the transaction and keep the session; close it if it is broken."""
+        try:
+            session.execute("ROLLBACK")
+        except psycopg.Error:
+            session.close()
+            return
+        with self._turn:
+            self._idle.append(session)
+
+    def _asked(self, text: str) -> list[Any] | None:
+        """The rows of a query about public tables; None where the server or Python cannot read them."""
+        try:
+            with self._snapshot() as session:
+                return session.execute(text.encode()).fetchall()
+        except (psycopg.Error, EngineError, OverflowError, ValueError):
+            return None
+
+    def _keys(self) -> Keys:
+        return {(name, frozenset(map(fold, key))) for name, table in self._tables.items() for key in table.keys}
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A result as the release wants it."""
+
+    names: tuple[str, ...]
+    rows: list[Any]
+
+    def fetchall(self) -> list[Any]:
+        """All rows."""
+        return self.rows
+
+    def fetchnumpy(self) -> Mapping[str, Any]:
+        """All rows: an array for each column, by its name."""
+        return {name: np.array([row[i] for row in self.rows]) for i, name in enumerate(self.names)}
+
+
+def _ask(session: Session, before: str, text: str) -> Rows:
+    cursor = session.execute(f"{before}{text}".encode())
+    return Rows(tuple(column.name for column in cursor.description or ()), cursor.fetchall())
+
+
+def _shown_type(stored: str) -> str:
+    """The type in which a public column is handed over: that in which it is read."""
+    if stored == "TIMESTAMP WITH TIME ZONE":
+        return "TIMESTAMP"
+    return {UNLIMITED: "DOUBLE", "UUID": "VARCHAR", "FLOAT": "DOUBLE"}.get(stored, stored)
+
+
+def _tables_of(node: object) -> Iterator[str]:
+    """The folded names of the stored tables that a relation reads, at any depth."""
+    if isinstance(node, Scan):
+        yield fold(node.table)
+        yield from (fold(step.table) for step in node.path)
+    elif isinstance(node, PublicScan):
+        yield fold(node.table)
+    elif isinstance(node, Relation | Part):
+        for each in fields(node):
+            yield from _tables_of(getattr(node, each.name))
+    elif isinstance(node, tuple):
+        for item in node:
+            yield from _tables_of(item)

@@ -1,0 +1,149 @@
+"""What may be opened: a session, a master's address, or either with a mapping of names to DataFrames and Parquet."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dpsql.engines.spark.settings import own_session, require_running
+from dpsql.engines.spark.source import of_pyspark
+from dpsql.engines.spark.types import stored_type
+from dpsql.errors import InterfaceError
+from dpsql.policy.names import fold
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PLAIN = {"LocalRelation", "LogicalRDD", "LogicalRelation", "HiveTableRelation", "DataSourceV2Relation", "Range",
+          "SubqueryAlias", "ResolvedHint"}  # fmt: skip
+_TURN = threading.Lock()
+_STARTED: dict[str, int] = {}
+"""How many connections use the context that dpsql started, by the identifier of its application."""
+
+
+class Opened:
+    """dpsql's own session, and the tables that were named (None: those of the catalogue)."""
+
+    def __init__(self, source: Any) -> None:
+        given, tables = _split(source)
+        self._application: str | None = None
+        session = self._started(given) if isinstance(given, str) else given
+        require_running(session)
+        self.session = own_session(session)
+        self.tables = None if tables is None else [_place(self.session, name, table) for name, table in tables.items()]
+
+    def schema(self) -> dict[str, dict[str, str]]:
+        """The columns of the tables, by folded name. A view may mix the rows of different units, so it is no table."""
+        names = self.tables
+        if names is None:
+            listed = self.session.catalog.listTables()
+            names = [t.name for t in listed if not t.isTemporary and t.tableType in ("MANAGED", "EXTERNAL")]
+        return {fold(name): _columns(self.session, name) for name in names}
+
+    def close(self) -> None:
+        """Stop the context if dpsql started it and nobody else uses it."""
+        with _TURN:
+            if self._application is None:
+                return
+            _STARTED[self._application] -= 1
+            if not _STARTED[self._application]:
+                self.session.stop()
+            self._application = None
+
+    def _started(self, master: str) -> SparkSession:
+        try:
+            from pyspark.sql import SparkSession
+        except ImportError:
+            raise InterfaceError("Spark is not installed here", hint="pip install 'dpsql[spark]'") from None
+        with _TURN:
+            running = SparkSession.getActiveSession()
+            if running is None:
+                running = SparkSession.builder.master(master).appName("dpsql").getOrCreate()
+                _STARTED[running.sparkContext.applicationId] = 0
+            context = running.sparkContext
+            if context.master != master:
+                raise InterfaceError(
+                    f"this process has a Spark session already, of {context.master}",
+                    hint="stop it, or pass it: dpsql.connect(session, …)",
+                )
+            if context.applicationId in _STARTED:
+                self._application = context.applicationId
+                _STARTED[context.applicationId] += 1
+            return running
+
+
+def _split(source: Any) -> tuple[Any, Mapping[str, Any] | None]:
+    """The session (or the master's address) and the tables of a source."""
+    if isinstance(source, Mapping):
+        frame = next(value for value in source.values() if of_pyspark(value))
+        given, tables = _classic(frame).sparkSession, source
+    else:
+        given, tables = source if isinstance(source, tuple) else (source, None)
+    return given if isinstance(given, str) else _classic(given), tables
+
+
+def _classic(value: Any) -> Any:
+    if ".connect." in type(value).__module__:
+        raise InterfaceError(
+            "a Spark Connect session cannot be used: dpsql needs a session of its own beside it",
+            hint="give the address of the master, or a session made with SparkSession.builder.master(…)",
+        )
+    return value
+
+
+def _columns(session: SparkSession, name: str) -> dict[str, str]:
+    """The columns of a table; of two that differ in their case only neither could be meant."""
+    fields = session.table(f"`{name.replace('`', '``')}`").schema.fields
+    names = [fold(field.name) for field in fields]
+    return {f.name: stored_type(f.dataType.simpleString()) for f in fields if names.count(fold(f.name)) == 1}
+
+
+def _place(session: SparkSession, name: str, table: Any) -> str:
+    """A DataFrame, or the Parquet files of a path, as a temporary view of dpsql's own session."""
+    if isinstance(table, str | os.PathLike):
+        session.read.parquet(str(table)).createOrReplaceTempView(_called(name))
+        return name
+    if not of_pyspark(table):
+        raise InterfaceError(f"{name} is no Spark DataFrame and no path", hint="give either, for every table")
+    _require_plain(name, _classic(table))
+    jvm = session.sparkContext._jvm
+    assert jvm is not None
+    plan = table._jdf.queryExecution().analyzed()
+    jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan).createOrReplaceTempView(_called(name))
+    return name
+
+
+def _called(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _require_plain(name: str, frame: DataFrame) -> None:
+    """A frame is a table if it is stored: what is still to be computed could mix units, or fail on some rows.
+
+    **Theorem.** Reading a plain frame gives the stored rows, each once, and evaluates nothing. **Proof.** Its plan has
+    only stored relations and, above them, choices of columns: `Project` whose expressions are columns or columns under
+    another name. **Checked by** `tests/engines/test_spark.py`.
+    """
+    node = frame._jdf.queryExecution().analyzed()
+    while True:
+        kind, children = node.getClass().getSimpleName(), node.children()
+        if kind == "Project" and _is_choice(node):
+            node = children.apply(0)
+        elif kind in _PLAIN and children.size() <= 1:
+            if not children.size():
+                return
+            node = children.apply(0)
+        else:
+            raise InterfaceError(
+                f"the DataFrame {name} is still to be computed ({kind}), and could mix the rows of different people",
+                hint="write it down first, df.write.parquet(…), and give the path",
+            )
+
+
+def _is_choice(project: Any) -> bool:
+    listed = project.projectList()
+    expressions = [listed.apply(i) for i in range(listed.size())]
+    named = [e.child() if e.getClass().getSimpleName() == "Alias" else e for e in expressions]
+    return all(e.getClass().getSimpleName() == "AttributeReference" for e in named)

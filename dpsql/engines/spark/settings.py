@@ -1,0 +1,92 @@
+"""A session of dpsql's own beside the caller's: the same cluster and catalogue, other settings and temporary views."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from dpsql.errors import InterfaceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.ansi.enforceReservedKeywords": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.groupByOrdinal": "true",
+    "spark.sql.groupByAliases": "true",
+    "spark.sql.lateralColumnAlias.enableImplicitResolution": "false",
+    "spark.sql.legacy.ctePrecedencePolicy": "CORRECTED",
+    "spark.sql.legacy.integralDivide.returnBigint": "true",
+    "spark.sql.legacy.literal.pickMinimumPrecision": "true",
+    "spark.sql.legacy.exponentLiteralAsDecimal.enabled": "false",
+    "spark.sql.crossJoin.enabled": "true",
+    "spark.sql.optimizer.excludedRules": "",
+    "spark.sql.adaptive.optimizer.excludedRules": "",
+}
+"""What the emitted SQL relies on, whatever the caller's session says: arithmetic that does not raise, moments in UTC,
+ancient dates that are read as they stand, and one way to read its words."""
+
+
+def own_session(session: SparkSession) -> SparkSession:
+    """A session with `SETTINGS` in the catalogue and database that the caller's session is in."""
+    own = session.newSession()
+    for name, value in SETTINGS.items():
+        own.conf.set(name, value)
+    own.catalog.setCurrentCatalog(session.catalog.currentCatalog())
+    own.catalog.setCurrentDatabase(session.catalog.currentDatabase())
+    return own
+
+
+def require_running(session: SparkSession) -> None:
+    """Refuse, before anything is charged, where the session was stopped."""
+    if not _runs(session):
+        raise InterfaceError("the Spark session was stopped", hint="connect again, with a session that runs")
+
+
+def _runs(session: SparkSession) -> bool:
+    try:
+        context = session.sparkContext._jsc
+        return context is not None and not context.sc().isStopped()
+    except Exception:
+        return False
+
+
+_QUIET = threading.local()
+
+
+class _Filter(logging.Filter):
+    """Keeps what PySpark would log of dpsql's own queries (errors with the values in them) out of the program's log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not getattr(_QUIET, "on", False)
+
+
+_FILTER = _Filter()
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """While this lasts, PySpark logs no error of this thread."""
+    logging.getLogger("SQLQueryContextLogger").addFilter(_FILTER)
+    _QUIET.on = True
+    try:
+        yield
+    finally:
+        _QUIET.on = False

@@ -1,0 +1,21 @@
+"""Which sources mean Spark, told without importing it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+MASTERS = ("spark://", "local[")
+
+
+def is_spark(source: object) -> bool:
+    """Does a source mean Spark? Told without importing it."""
+    if isinstance(source, tuple):
+        return len(source) == 2 and is_spark(source[0])
+    if isinstance(source, Mapping):
+        return any(of_pyspark(value) for value in source.values())
+    return source.startswith(MASTERS) if isinstance(source, str) else of_pyspark(source)
+
+
+def of_pyspark(value: object) -> bool:
+    """Is it a session, a DataFrame, or anything else of PySpark's?"""
+    return type(value).__module__.startswith("pyspark.")

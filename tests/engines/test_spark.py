@@ -1,0 +1,183 @@
+"""Spark as an engine: what may be opened, whose settings count, and what happens when something breaks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import duckdb
+import pytest
+import spark_session
+
+import dpsql
+from dpsql.audit.traces import traced
+from dpsql.engines.spark.settings import SETTINGS
+from dpsql.errors import EngineError, Error, InterfaceError
+
+if (reason := spark_session.absent()) is not None:
+    pytest.skip(reason, allow_module_level=True)
+
+COLUMNS = {"amount": {"min": 0, "max": 100}, "kind": {"values": ["a", "A", "b"]}}
+BY_KIND = "SELECT kind, count(*), sum(amount) FROM sales GROUP BY kind"
+
+
+def policy(table: str = "sales", **more: Any) -> dict[str, Any]:
+    unit = {"unit": "person", "max_rows_per_unit": 3, "columns": COLUMNS}
+    return {"dataset": "d", "budget": {"epsilon": 100, "delta": "1e-6"}, "tables": {table: unit}, **more}
+
+
+def counts(db: dpsql.Connection, sql: str = BY_KIND) -> list[tuple[int, ...]]:
+    """The integers before noise."""
+    return [s.values for release in traced(db, db.prepare(sql, 1, 1e-8), salt=b"s")[0] for s in release.statistics]
+
+
+@pytest.fixture(scope="module")
+def session() -> Any:
+    return spark_session.session()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Six people with one to six rows; `kind` differs in its case only."""
+    made = tmp_path_factory.mktemp("sales") / "sales.parquet"
+    duckdb.sql(
+        "SELECT p AS person, CAST(p * 10 + k AS DOUBLE) AS amount, ['a', 'A', 'b'][1 + k % 3] AS kind "
+        "FROM range(1, 7) AS r(p), range(0, 6) AS s(k) WHERE k < p"
+    ).write_parquet(str(made))
+    return str(made)
+
+
+@pytest.fixture
+def table(session: Any, path: str) -> Iterator[str]:
+    """A table of the catalogue."""
+    name = f"sales_{uuid4().hex[:8]}"
+    session.sql(f"CREATE TABLE {name} USING parquet AS SELECT * FROM parquet.`{path}`")
+    yield name
+    session.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_paths_frames_and_tables_give_the_same_integers(session: Any, path: str, table: str) -> None:
+    frame = session.read.parquet(path)
+    with dpsql.connect({"sales": path}, policy=policy(), ledger=":memory:", steward=True) as there:
+        wanted = counts(there)
+    for source in ((session, {"sales": path}), {"sales": frame}, {"sales": frame.select("kind", "amount", "person")}):
+        with dpsql.connect(source, policy=policy(), ledger=":memory:", steward=True) as db:
+            assert counts(db) == wanted
+            assert not db._engine.live
+    with dpsql.connect(session, policy=policy(table), ledger=":memory:", steward=True) as db:
+        assert counts(db, BY_KIND.replace("sales", table)) == wanted
+        assert db._engine.live
+
+
+def test_an_answer_has_all_public_keys_and_is_charged(session: Any, path: str) -> None:
+    with dpsql.connect((session, {"sales": path}), policy=policy(), ledger=":memory:") as db:
+        answer = db.query("SELECT kind, count(*) AS n FROM sales GROUP BY kind ORDER BY kind", epsilon=50)
+        assert [row[0] for row in answer.fetchall()] == ["A", "a", "b"]
+        assert db.budget().dataset.spent.epsilon > 0
+        assert "FROM `sales`" in str(db.explain(BY_KIND, epsilon=1).sql)
+
+
+def test_the_settings_of_the_caller_do_not_matter_and_stay_the_callers(session: Any, path: str) -> None:
+    odd = {
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "Asia/Tokyo",
+        "spark.sql.caseSensitive": "true",
+    }
+    odd |= {"spark.sql.groupByAliases": "false", "spark.sql.parser.escapedStringLiterals": "true"}
+    theirs = session.newSession()
+    for name, value in odd.items():
+        theirs.conf.set(name, value)
+    with dpsql.connect((session, {"sales": path}), policy=policy(), ledger=":memory:", steward=True) as db:
+        wanted = counts(db)
+    with dpsql.connect((theirs, {"sales": path}), policy=policy(), ledger=":memory:", steward=True) as db:
+        assert counts(db) == wanted
+        own = db._engine._opened.session  # type: ignore[attr-defined]
+        assert {name: own.conf.get(name) for name in SETTINGS} == SETTINGS
+    assert {name: theirs.conf.get(name) for name in odd} == odd
+
+
+def test_a_view_is_no_table(session: Any, table: str) -> None:
+    view = f"{table}_view"
+    session.sql(f"CREATE VIEW {view} AS SELECT max(person) OVER () AS person, amount, kind FROM {table}")
+    try:
+        with dpsql.connect(session, policy=policy(view), ledger=":memory:") as db, pytest.raises(Error):
+            db.query(f"SELECT count(*) FROM {view}")
+    finally:
+        session.sql(f"DROP VIEW {view}")
+
+
+@pytest.mark.parametrize(
+    "work",
+    ["frame.limit(3)", "frame.groupBy('person').count()", "frame.withColumn('amount', frame.amount + 1)",
+     "frame.join(frame, 'person')", "frame.withColumn('person', frame.person.cast('int'))", "frame.distinct()",
+     "frame.where('amount > 3')", "frame.sample(0.5)"],
+)  # fmt: skip
+def test_a_frame_that_is_still_to_be_computed_is_refused(session: Any, path: str, work: str) -> None:
+    frame = eval(work, {"frame": session.read.parquet(path)})
+    with pytest.raises(InterfaceError, match="still to be computed"):
+        dpsql.connect({"sales": frame}, policy=policy(), ledger=":memory:")
+
+
+def test_a_session_of_spark_connect_is_refused() -> None:
+    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(InterfaceError, match="Spark Connect"):
+        dpsql.connect(remote, policy=policy(), ledger=":memory:")
+
+
+def test_another_master_is_refused(session: Any) -> None:
+    with pytest.raises(InterfaceError, match="has a Spark session already"):
+        dpsql.connect("spark://127.0.0.1:1", policy=policy(), ledger=":memory:")
+
+
+def test_texts_are_compared_byte_by_byte_and_bad_bytes_are_null(session: Any, tmp_path: Path) -> None:
+    """`kind` ignores case by its collation, and holds bytes that are no text."""
+    name = f"collated_{uuid4().hex[:8]}"
+    session.sql(f"CREATE TABLE {name} (person INT, amount DOUBLE, kind STRING COLLATE UTF8_LCASE) USING parquet")
+    try:
+        session.sql(f"INSERT INTO {name} VALUES (1, 1, 'a'), (2, 1, 'A'), (3, 1, 'b'), (4, 1, CAST(X'ff61' AS STRING))")
+        with dpsql.connect(session, policy=policy(name), ledger=":memory:", steward=True) as db:
+            release = traced(db, db.prepare(f"SELECT kind, count(*) FROM {name} GROUP BY kind", 1, 1e-8), salt=b"s")[0][
+                0
+            ]
+            grid = release.statistics[0].grid
+            found = dict(zip((key[0] for key in release.keys), release.statistics[0].values, strict=True))
+            assert {key: value * grid for key, value in found.items()} == {"a": 1, "A": 1, "b": 1, None: 1}
+    finally:
+        session.sql(f"DROP TABLE {name}")
+
+
+def test_a_query_that_takes_too_long_is_stopped_and_paid_for(session: Any, caplog: pytest.LogCaptureFixture) -> None:
+    frame = session.range(0, 10**10, 1, 4)
+    limits = {"dataset": "d", "budget": {"epsilon": 10, "delta": "1e-6"}, "limits": {"seconds": 1},
+              "tables": {"numbers": {"unit": "row", "columns": {"id": {"min": 0, "max": 9}}}}}  # fmt: skip
+    with dpsql.connect({"numbers": frame}, policy=limits, ledger=":memory:") as db, caplog.at_level(logging.DEBUG):
+        with pytest.raises(EngineError) as stopped:
+            db.query("SELECT sum(id % 7) FROM numbers WHERE sqrt(id) <> 3", epsilon=1)
+        assert str(stopped.value).startswith(str(EngineError()))
+        spent = db.budget().dataset.spent.epsilon
+        assert spent >= 1
+        answer = db.query("SELECT count(*) FROM numbers WHERE id < 100", epsilon=1, dialect="duckdb")
+        assert len(answer.fetchall()) == 1
+        assert db.budget().dataset.spent.epsilon > spent
+    assert not any("SQLQueryContext" in record.name for record in caplog.records)
+
+
+def test_a_table_that_changed_or_is_gone(session: Any, table: str) -> None:
+    """Between two queries the change is seen; in the middle of one the constant error, and the charge is kept."""
+    sql = BY_KIND.replace("sales", table)
+    with dpsql.connect(session, policy=policy(table), ledger=":memory:", steward=True) as db:
+        first = counts(db, sql)
+        prepared = db.prepare(sql, 1, 1e-8)
+        session.sql(f"ALTER TABLE {table} RENAME TO {table}_old")
+        try:
+            with pytest.raises(EngineError):
+                traced(db, prepared, salt=b"s")
+            with pytest.raises(Error) as gone:
+                db.query(sql)
+            assert not isinstance(gone.value, EngineError)
+        finally:
+            session.sql(f"ALTER TABLE {table}_old RENAME TO {table}")
+        assert counts(db, sql) == first

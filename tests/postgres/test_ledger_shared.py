@@ -1,0 +1,171 @@
+"""Many processes, one database: caps are shared to the last unit, also while the server is killed under them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ledger_crowd import PRICE, Child, Tell, ask, charged, forked
+from postgres_server import Server, fresh_ledger
+
+from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge
+from dpsql.budget.ledger import create_ledger
+from dpsql.errors import BudgetExceeded, LedgerError
+
+pytestmark = pytest.mark.true_randomness  # forked clients must not draw each other's ids
+
+
+@pytest.fixture
+def url(postgres: Server) -> str:
+    return fresh_ledger(postgres)
+
+
+def test_of_many_who_race_for_the_last_unit_exactly_one_wins(url: str) -> None:
+    whole = Request("ana", pure_charge(1), Cost(1, 0.0, 0.0), Caps(1, 0), None, "SELECT 1", ())
+
+    def race(tell: Tell, wait: Callable[[], None]) -> None:
+        with open_ledger(url, "shop") as ledger:
+            tell("ready")
+            wait()
+            try:
+                tell(f"won {ledger.reserve(whole)}")
+            except BudgetExceeded:
+                tell("refused")
+
+    for _ in range(3):
+        with open_ledger(url, "shop") as ledger:
+            spent = ledger.spent(None).epsilon
+        runners = [forked(race) for _ in range(8)]
+        for each in runners:
+            each.wait_for("ready")
+        for each in runners:
+            each.go()
+        ended = sorted(each.end()[-1].split()[0] for each in runners)
+        assert ended == ["refused"] * (7 if not spent else 8) + ["won"] * (not spent)
+
+
+def charging(url: str, times: int) -> Child:
+    """A client that asks on and on, whatever happens to the server."""
+
+    def work(tell: Tell, wait: Callable[[], None]) -> None:
+        with open_ledger(url, "shop") as ledger:
+            tell("ready")
+            for _ in range(times):
+                try:
+                    tell(f"released {ledger.reserve(ask())}")
+                except LedgerError as error:
+                    tell("none" if "nothing was charged" in str(error) else "unknown")
+                    time.sleep(0.02)
+
+    return forked(work)
+
+
+def test_a_server_killed_in_a_burst_of_charges_loses_none(postgres: Server, url: str) -> None:
+    clients = [charging(url, 60) for _ in range(4)]
+    for each in clients:
+        each.wait_for("ready")
+    for _ in range(4):
+        time.sleep(0.25)
+        postgres.kill()
+        postgres.start()
+    lines = [line for each in clients for line in each.end()]
+    released = [int(line.split()[1]) for line in lines if line.startswith("released")]
+    kept = charged(url)
+    assert len(set(released)) == len(released) > 50
+    assert set(released) <= kept
+    assert len(kept) <= len(released) + lines.count("unknown")
+    assert {"none", "unknown"} & set(lines), "no client met a dead server"
+    with open_ledger(url, "shop") as ledger:
+        ledger.reserve(ask())
+
+
+def test_a_client_killed_while_it_holds_the_lock_blocks_nobody(url: str) -> None:
+    def hang(tell: Tell, wait: Callable[[], None]) -> None:
+        ledger = open_ledger(url, "shop")
+        with ledger._writing():
+            ledger._append("charge", ["ana", 1, 0, None], {})
+            tell("inside")
+            wait()
+
+    child = forked(hang)
+    child.wait_for("inside")
+    os.kill(child.process, signal.SIGKILL)
+    child.end(killed=True)
+    with open_ledger(url, "shop") as ledger:
+        ledger.reserve(ask())
+    assert len(charged(url)) == 1
+
+
+def test_two_accounts_in_one_database_know_nothing_of_each_other(postgres: Server, url: str) -> None:
+    create_ledger(postgres.url(), "bank")
+    with open_ledger(url, "shop") as shop, open_ledger(url, "bank") as bank:
+        for _ in range(3):
+            shop.reserve(ask())
+        assert bank.spent(None).epsilon == 0
+        assert bank.reserve(ask()) == 3
+        assert bank.salt() != shop.salt()
+    with pytest.raises(LedgerError, match=r"has 2 accounts: bank, shop"):
+        open_ledger(url, None, create=False)
+    with open_ledger(f"{url}?dataset=bank", None, create=False) as bank:
+        assert bank.dataset == "bank"
+
+
+def test_two_stewards_who_create_at_once_make_one_account(postgres: Server) -> None:
+    postgres.run("DROP SCHEMA IF EXISTS dpsql_ledger CASCADE")
+
+    def create(tell: Tell, wait: Callable[[], None]) -> None:
+        wait()
+        try:
+            tell(create_ledger(postgres.url(), "shop"))
+        except LedgerError as error:
+            tell("already" if "already" in str(error) else str(error))
+
+    makers = [forked(create) for _ in range(4)]
+    for each in makers:
+        each.go()
+    ended = [each.end()[0] for each in makers]
+    assert sorted(line == "already" for line in ended) == [False, True, True, True], ended
+
+
+def test_what_one_server_released_another_replays(url: str) -> None:
+    with open_ledger(url, "shop") as one, open_ledger(url, "shop") as two:
+        one.store(one.reserve(ask("ana")), b"f", b"noisy table")
+        found = two.find(b"f")
+        assert found is not None and found.payload == b"noisy table"
+        assert two.replayed(found.entry, "bob", Caps(PRICE, 0))
+        assert not one.replayed(found.entry, "bob", Caps(PRICE, 0))
+        assert one.spent("bob") == two.spent(None)
+
+
+def test_an_account_is_never_made_by_first_use(postgres: Server, url: str) -> None:
+    with pytest.raises(LedgerError, match=r"there is no ledger of 'other'.*\n.*dpsql ledger create"):
+        open_ledger(url, "other")
+    postgres.run("DROP SCHEMA dpsql_ledger CASCADE")
+    with pytest.raises(LedgerError, match=r"there is no ledger of 'shop'"):
+        open_ledger(url, "shop")
+
+
+def test_a_ledger_moves_between_a_file_and_a_server(postgres: Server, url: str, tmp_path: Path) -> None:
+    from dpsql.budget.rescue import backup, restore, verify
+
+    with open_ledger(url, "shop") as ledger:
+        ledger.store(ledger.reserve(ask()), b"f", b"noisy")
+        salt, rows = ledger.salt(), ledger.rows()
+    backup(url, tmp_path / "copy")
+    with open_ledger(url, "shop") as ledger:
+        ledger.reserve(ask())
+    done = restore(postgres.url(), tmp_path / "copy", "ste")
+    assert done.lost == 1 and done.aside is not None
+    assert verify(url).charges == 1
+    with open_ledger(url, "shop") as ledger:
+        assert ledger.rows()[: len(rows)] == rows and ledger.salt() == salt
+        assert ledger.spent(None).epsilon == 2 * (pure_charge(PRICE).epsilon or 0)
+        assert ledger.find(b"f") is not None
+        ledger.reserve(ask())
+    backup(url, tmp_path / "other")
+    restore(tmp_path / "file.ledger", tmp_path / "other", "ste", accept_loss=True)
+    assert verify(tmp_path / "file.ledger").charges == 2
