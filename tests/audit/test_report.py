@@ -58,6 +58,7 @@ def test_merging_prints_the_figures_and_fails_if_something_was_found(tmp_path: P
         files[-1].write_text(Report("a", "p", (_outcome(*findings),), part, 2).json())
     page = tmp_path / "all.html"
     good = CliRunner().invoke(app, ["audit", "merge", str(files[0]), str(files[1]), "--html", str(page)])
+    assert page.stat().st_mode & 0o077 == 0
     assert good.exit_code == 0
     assert "14" in good.output
     assert page.read_text().startswith("<!doctype html>")
