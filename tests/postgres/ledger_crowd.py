@@ -34,10 +34,10 @@ class Child:
     def go(self) -> None:
         os.write(self._word, b"\n")
 
-    def wait_for(self, line: str, patience: float = 60.0) -> None:
-        while line not in self.lines:
-            assert select.select([self._told], [], [], patience)[0], f"waited for {line}"
-            assert self._read(), f"it ended before {line}: {self.lines}"
+    def wait_for(self, enough: Callable[[list[str]], bool], patience: float = 120.0) -> None:
+        while not enough(self.lines):
+            assert select.select([self._told], [], [], patience)[0], f"waited long: {self.lines}"
+            assert self._read(), f"it ended too soon: {self.lines}"
 
     def end(self, *, killed: bool = False) -> list[str]:
         """All that it told, when it is over."""

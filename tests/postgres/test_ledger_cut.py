@@ -97,7 +97,7 @@ def test_a_client_killed_after_any_message_of_a_charge(postgres: Server, direct:
             proxy = Proxy(postgres.port)
             child = one_charge(through(postgres, proxy))
             with proxy.running():
-                child.wait_for("open")
+                child.wait_for(lambda lines: "open" in lines)
                 proxy.arm(way, number, partial(os.kill, child.process, signal.SIGKILL))
                 child.go()
                 lines = child.end(killed=True)

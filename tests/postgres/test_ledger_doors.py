@@ -11,6 +11,7 @@ from postgres_server import PASSWORD, ROLE, Server, fresh_ledger
 from typer.testing import CliRunner
 
 import dpsql
+from dpsql.budget import open_ledger, pure_charge
 from dpsql.errors import BudgetExceeded, InterfaceError, LedgerError, PolicyError
 from dpsql.interfaces.cli import app
 from dpsql.interfaces.demo_data import make_shop
@@ -84,8 +85,11 @@ def test_the_policy_names_the_ledger_without_its_password(
 def test_a_frame_keeps_its_account_there(postgres: Server, url: str) -> None:
     frame = dpsql.protect(VISITS, unit="row", epsilon=1, bounds={"minutes": (0, 60)}, name="shop", ledger=url)
     frame["minutes"].sum(epsilon=0.5)
+    with open_ledger(url, "shop") as ledger:
+        assert ledger.spent(None).epsilon == pure_charge(0.5).epsilon
     with pytest.raises(InterfaceError, match=r"whose account at postgresql://dpsql_server@127"):
         dpsql.protect(VISITS.copy(), unit="row", epsilon=1, bounds={"minutes": (0, 60)}, ledger=url)
+    frame._view.protection._ledger.close()
 
 
 def test_every_command_of_the_steward(postgres: Server, url: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 KEEP = 4
 """Idle connections that are kept."""
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a ledger that nobody closed leaves when it is collected, at any moment
 _pools: dict[tuple[int, Address], Pool] = {}
 """By process too: a connection does not survive a fork."""
 

@@ -14,6 +14,7 @@ only if that transaction was committed. If the server cannot be asked, the error
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -42,7 +43,8 @@ class Session:
     def __init__(self, address: Address, account: str) -> None:
         """`account` names whose lock it takes to write."""
         self.address, self.account, self.id = address, account, uuid4()
-        self._pool, self._ended = Pool.join(address), False
+        self._pool = Pool.join(address)
+        self._leave = weakref.finalize(self, self._pool.leave)
         self._db: PatientConnection | None = None
 
     def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
@@ -81,16 +83,14 @@ class Session:
                 self._end(db)
 
     def close(self) -> None:
-        """Let go."""
-        if not self._ended:
-            self._ended = True
-            self._pool.leave()
+        """Let go, once."""
+        self._leave()
 
     def _first(self, work: Callable[[PatientConnection], Answer]) -> tuple[PatientConnection, Answer]:
         """The first words on a connection, and it; on a new one if an idle one turns out to be lost."""
         from psycopg import OperationalError
 
-        if self._ended:
+        if not self._leave.alive:
             raise faults.closed(self.address)
         db = self._pool.take()
         try:

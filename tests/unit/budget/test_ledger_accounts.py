@@ -44,7 +44,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
     return to
 
 
-@pytest.fixture(params=["file", "memory", "postgres"])
+@pytest.fixture(params=["file", "memory"])
 def book(request: pytest.FixtureRequest, tmp_path: Path, set_clock: SetClock) -> Iterator[ChainedLedger]:
     with open_ledger(a_place(request, tmp_path), "shop") as opened:
         yield opened
