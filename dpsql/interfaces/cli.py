@@ -71,7 +71,10 @@ class Mechanism(StrEnum):
 
 
 Database = Annotated[
-    str, typer.Argument(metavar="DB", help="A DuckDB file, opened read-only; or postgresql://user@host/database.")
+    str,
+    typer.Argument(
+        metavar="DB", help="A DuckDB file (opened read-only), a folder of files, or postgresql://user@host/database."
+    ),
 ]
 Query = Annotated[str | None, typer.Argument(metavar="SQL", help="One query, or - to read it from standard input.")]
 File = Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Read the query from this file.")]
@@ -272,6 +275,15 @@ def check(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> Non
     if not checked.ok:
         problems().print("mend what is marked ✗: in the policy or in the data", style="bold red")
         raise typer.Exit(1)
+
+
+@app.command()
+def prepare(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> None:
+    """For the steward: write copies of tables in which each unit is bounded at rest, so that queries are faster."""
+    from dpsql.interfaces import prepare_command
+
+    with _connect(db, policy, ledger, None, steward=True) as session:
+        prepare_command.run(session)
 
 
 @app.command()
