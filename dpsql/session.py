@@ -332,12 +332,14 @@ class Connection(Pep249Errors):
         return self._priced(draft, ()), remark
 
     def _search(self, draft: Draft) -> tuple[Cost, Sequence[str]]:
-        """Search for what the query needs; refused as a whole if the query cannot follow.
+        """Search for what the query needs; refused as a whole if the query cannot follow or cannot be computed.
 
         What somebody else searched for is shown, like any other release, only after it was counted.
         """
         new = [subject for subject in draft.missing if self.searches.read(subject) is None]
         if new:
+            for priced in draft.split.bill.releases:
+                self._engine.emit(priced, None)
             bills = [draft.split.bill, *(self.searches.search(subject)[1] for subject in new)]
             charges = [charge for bill in bills if (charge := charge_of(bill.releases)) is not None]
             self._ledger.afford(self._request(draft.sql, reduce(add, charges), self._search_cost(draft, new), ()))
