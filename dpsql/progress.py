@@ -67,6 +67,22 @@ def spinner(console: Console, said: str) -> Context[None]:
 
 
 @contextmanager
+def bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each thing that is worked on, as it is told: what, and how many steps of how many are behind."""
+    from rich.progress import Progress, TaskID
+
+    tasks: dict[str, TaskID] = {}
+    with Progress(console=console, transient=True, disable=not console.is_terminal or CHILD in os.environ) as shown:
+
+        def told(said: str, done: int, of: int) -> None:
+            if said not in tasks:
+                tasks[said] = shown.add_task(said, total=of)
+            shown.update(tasks[said], completed=done)
+
+        yield told
+
+
+@contextmanager
 def _after_a_while(start: Callable[[], object], stop: Callable[[], object]) -> Iterator[None]:
     timer = Timer(PATIENCE, start)
     timer.daemon = True

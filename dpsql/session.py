@@ -19,12 +19,14 @@ from dpsql.budget import FREE, Caps, Charge, Cost, Ledger, Request, Spent, Stand
 from dpsql.budget.allocate import Bill, Funds, Priced, allocate, charge_of, choose_mechanism, cost_of, fund
 from dpsql.budget.status import Account, BudgetStatus, budget_status
 from dpsql.engines.base import Engine, PublicRows, Resources
+from dpsql.engines.duckdb.lake import is_lake, is_path, tables_in
 from dpsql.engines.isolated.engine import IsolatedEngine
 from dpsql.engines.open import Source, open_engine
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, InternalError, ParseError, Pep249Errors, PolicyError
 from dpsql.parse import Asked, Parameters, known_dialect, limit_text, meaning, parse_query, read_hints, read_setting
 from dpsql.plan.build import build
-from dpsql.plan.catalog import Catalog, PublicTable, make_catalog
+from dpsql.plan.catalog import Catalog, Copies, PublicTable, make_catalog
+from dpsql.plan.copies import copies_of
 from dpsql.plan.plan import Plan
 from dpsql.plan.views import put_views, with_visible_views
 from dpsql.policy import Policy, fold, ledger_place, load_policy, to_decimal
@@ -156,6 +158,7 @@ class Connection(Pep249Errors):
         self._recent, self._drafts = Recent(), Few[Draft]()
         self._turn = threading.RLock()
         self._closed = False
+        self._seen: str | None = None
 
     # the flow -----------------------------------------------------------------------------------------------------
 
@@ -329,12 +332,14 @@ class Connection(Pep249Errors):
         return self._priced(draft, ()), remark
 
     def _search(self, draft: Draft) -> tuple[Cost, Sequence[str]]:
-        """Search for what the query needs; refused as a whole if the query cannot follow.
+        """Search for what the query needs; refused as a whole if the query cannot follow or cannot be computed.
 
         What somebody else searched for is shown, like any other release, only after it was counted.
         """
         new = [subject for subject in draft.missing if self.searches.read(subject) is None]
         if new:
+            for priced in draft.split.bill.releases:
+                self._engine.emit(priced, None)
             bills = [draft.split.bill, *(self.searches.search(subject)[1] for subject in new)]
             charges = [charge for bill in bills if (charge := charge_of(bill.releases)) is not None]
             self._ledger.afford(self._request(draft.sql, reduce(add, charges), self._search_cost(draft, new), ()))
@@ -644,12 +649,28 @@ class Connection(Pep249Errors):
         """The steward's."""
         return self._catalog_of(self.policy, None)
 
-    def _catalog_of(self, policy: Policy, analyst: str | None) -> Catalog:
+    def uncopied_catalog(self) -> Catalog:
+        """The steward's, without prepared copies: what copies are made of."""
+        return make_catalog(self.policy, self._engine.schema(), self._facts(), None, self._engine.public)
+
+    def _facts(self) -> frozenset[tuple[str, str]]:
+        """What may be relied on: by constraints, or verified for this version of the data."""
         facts = self._engine.constraints(self.policy)
         if self._engine.verifiable:
             facts |= {(fold(table), fact) for table, fact in self._ledger.facts(self.data_version())}
-        catalog = make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public)
+        return facts
+
+    def _catalog_of(self, policy: Policy, analyst: str | None) -> Catalog:
+        facts, copies = self._facts(), self._copies()
+        catalog = make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public, copies)
         return with_visible_views(catalog, policy.view_queries)
+
+    def _copies(self) -> Copies | None:
+        """The tables that are bounded at rest, or why their copies are refused; None where no copies are read."""
+        stamp = self._engine.copies
+        if stamp is None:
+            return None
+        return copies_of(self.policy, self._facts(), stamp, self._engine.copies_content)
 
     @cached_property
     def searches(self) -> Searches:
@@ -670,12 +691,18 @@ class Connection(Pep249Errors):
         return Finisher(self._read_public, self.policy.limits.memory, self.policy.limits.seconds)
 
     def _look_again(self) -> None:
-        """Where others may write, what was known about tables and constraints is asked anew for each query."""
+        """Where others may write, what was known about tables and constraints is asked anew for each query.
+
+        Facts and copies belong to a version of the data: after a bump they are looked up again.
+        """
+        version = self.data_version()
         if self._engine.live:
             self._engine.look_again()
+            self._finisher.forget()
+        if self._engine.live or version != self._seen:
             self.__dict__.pop("_catalog", None)
             self.__dict__.pop("_whole_catalog", None)
-            self._finisher.forget()
+            self._seen = version
 
     def _read_public(self, name: str) -> PublicRows:
         table = self._catalog.find(name)
@@ -768,7 +795,7 @@ def connect(
     dialect: str = "duckdb",
     isolate: bool = False,
 ) -> Connection:
-    """Open a dataset: a DuckDB file or connection, a mapping of names to frames and files, or a database server's.
+    """Open a dataset: a DuckDB file or connection, a directory, names of frames and files, or a database server's.
 
     `purpose` is one of those that the policy lists for the analyst, if it lists any; `dialect` is the SQL that queries
     are written in, "duckdb" or "postgres". With `isolate` the database is opened by a process of its own, which hands
@@ -792,9 +819,12 @@ def connect(
     name = None if steward else analyst or "analyst"
     loaded.check_purpose(name, purpose)
     limits = Resources(loaded.limits.memory, loaded.limits.spill)
-    engine = IsolatedEngine(source, limits, loaded) if isolate else open_engine(source, limits)
+    place = _ledger_at(policy, loaded, ledger)
+    source = tables_in(Path(source), loaded.tables) if is_lake(source) else source
+    copies = copies_path(loaded, place, source)
+    engine = IsolatedEngine(source, limits, loaded, copies) if isolate else open_engine(source, limits, loaded, copies)
     try:
-        opened = open_ledger(_ledger_at(policy, loaded, ledger), loaded.dataset)
+        opened = open_ledger(place, loaded.dataset)
     except BaseException:
         engine.close()
         raise
@@ -825,6 +855,13 @@ def _ledger_at(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | 
             hint='name a file, ledger="shop.ledger", or ledger=":memory:" for a throw-away',
         )
     return place
+
+
+def copies_path(policy: Policy, ledger: str | Path, source: object) -> Path | None:
+    """The file of the prepared copies of a policy: beside the ledger that knows them. Only files are copied."""
+    files = all(map(is_path, source.values())) if isinstance(source, Mapping) else is_path(source)
+    stored = str(ledger) != ":memory:" and "://" not in f"{ledger} {source}"
+    return Path(ledger).with_name(f"{policy.dataset}.prepared") if policy.prepared and files and stored else None
 
 
 def _number(value: float | Decimal, name: str) -> Decimal:

@@ -92,6 +92,15 @@ class Engine(ABC):
     def live(self) -> bool:
         """May somebody write to the tables, or alter them, while they are open here?"""
 
+    @property
+    def copies(self) -> str | None:
+        """The stamp of the file with prepared copies beside the data, empty if it is not there; None: none are read."""
+        return None
+
+    def copies_content(self) -> str:
+        """A digest of the content of that file."""
+        return ""
+
     @abstractmethod
     def look_again(self) -> None:
         """Forget what was known of the tables, their types and the rows of public ones: somebody may have written."""

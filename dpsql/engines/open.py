@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from dpsql.engines.base import Engine, Resources
@@ -10,26 +11,32 @@ from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.engine import Source as DuckDBSource
 from dpsql.engines.spark.source import is_spark
 from dpsql.errors import InterfaceError
+from dpsql.policy import Policy
 
 POSTGRES = ("postgresql://", "postgres://")
 Source = DuckDBSource | Any
 """What DuckDB opens, the address of a PostgreSQL server, or what Spark opens (`dpsql.engines.spark.source`)."""
 
 
-def open_engine(source: Source, limits: Resources) -> Engine:
-    """The engine of a file, a connection, a mapping of frames, or the address of a database server or a cluster."""
+def open_engine(source: Source, limits: Resources, policy: Policy | None = None, copies: Path | None = None) -> Engine:
+    """The engine of a file, a connection, a mapping of frames, or the address of a database server or a cluster.
+
+    DuckDB takes the types of text files from the policy, and reads prepared copies.
+    """
     if isinstance(source, str) and source.startswith(POSTGRES):
         return _postgres(source, limits)
     if is_spark(source):
         from dpsql.engines.spark.engine import SparkEngine
 
         return SparkEngine(source, limits)
-    return DuckDBEngine(source, limits)
+    return DuckDBEngine(source, limits, policy=policy, copies=copies)
 
 
 def shown(source: str) -> str:
-    """A file or an address for people: whose password is nobody's business."""
-    return re.sub(r"(?<=://)([^/@:]*):.*@", r"\1@", source)
+    """A file or an address for people: whose password is nobody's business, wherever it stands."""
+    if "://" not in source:
+        return source
+    return re.sub(r"(?<=://)([^/@:]*):.*@", r"\1@", source.partition("?")[0])
 
 
 def _postgres(address: str, limits: Resources) -> Engine:

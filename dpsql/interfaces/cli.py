@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from dpsql.errors import Error
 from dpsql.interfaces import audit_command, ledger_commands, server_commands
+from dpsql.interfaces.places import policy_beside
 from dpsql.interfaces.terminal import complain, problems, screen, survive_any_encoding, waiting
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ class Mechanism(StrEnum):
 
 
 Database = Annotated[
-    str, typer.Argument(metavar="DB", help="A DuckDB file, opened read-only; or postgresql://user@host/database.")
+    str,
+    typer.Argument(
+        metavar="DB", help="A DuckDB file (opened read-only), a folder of files, or postgresql://user@host/database."
+    ),
 ]
 Query = Annotated[str | None, typer.Argument(metavar="SQL", help="One query, or - to read it from standard input.")]
 File = Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Read the query from this file.")]
@@ -251,7 +255,7 @@ def init(
     from dpsql.interfaces.steward import draft
 
     with waiting("reading the database"):
-        written, observed = draft(db, policy or _beside(db), dataset or Path(db.partition("?")[0]).stem)
+        written, observed = draft(db, policy or policy_beside(db), dataset or Path(db.partition("?")[0]).stem)
     told = f"dpsql check {shown(db)} --policy {written}"
     typer.echo(f"{written}: the draft. Read every line, fill in the bounds, then run `{told}`.")
     typer.echo(f"{observed}: true extremes and values, for you only (mode 0600). Delete it when the policy is done.")
@@ -271,6 +275,15 @@ def check(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> Non
     if not checked.ok:
         problems().print("mend what is marked ✗: in the policy or in the data", style="bold red")
         raise typer.Exit(1)
+
+
+@app.command()
+def prepare(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> None:
+    """For the steward: write copies of tables in which each unit is bounded at rest, so that queries are faster."""
+    from dpsql.interfaces import prepare_command
+
+    with _connect(db, policy, ledger, None, steward=True) as session:
+        prepare_command.run(session)
 
 
 @app.command()
@@ -298,11 +311,6 @@ def _accuracy(within: list[str] | None) -> str | dict[str, str] | None:
     return {name: amount for name, _, amount in (each.rpartition("=") for each in within)}
 
 
-def _beside(db: str) -> Path:
-    """The policy stands beside the file; for a database server, in this folder."""
-    return Path("policy.yaml") if "://" in db else Path(db).parent / "policy.yaml"
-
-
 def _connect(
     db: str,
     policy: Path | None,
@@ -314,7 +322,7 @@ def _connect(
 ) -> Connection:
     from dpsql.session import connect
 
-    chosen = policy or _beside(db)
+    chosen = policy or policy_beside(db)
     return connect(db, policy=chosen, ledger=ledger, analyst=analyst, purpose=purpose, steward=steward)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dpsql.errors import Error
+from dpsql.errors import Error, InterfaceError
 from dpsql.policy import check_facts, draft_policy, write_draft
 
 if TYPE_CHECKING:
+    from dpsql.engines.duckdb.prepare import Order, Told, Written
     from dpsql.policy import Finding
     from dpsql.session import Connection
 
@@ -39,6 +40,49 @@ def check(db: Connection) -> Checked:
     for each in facts:
         db._ledger.record_fact(each.table, each.fact, db.data_version())
     return Checked(tuple(findings), len(facts), db._ledger.place)
+
+
+def prepare(db: Connection, told: Told) -> tuple[Written, ...]:
+    """Write the copies that the policy asks for, and note in the ledger of what they are copies.
+
+    The version is the label before the data are read: should somebody change them meanwhile, the copy is of a version
+    that is no more, and refused.
+    """
+    from dpsql.engines.duckdb.engine import DuckDBEngine
+    from dpsql.policy.prepared import Made, recipe
+
+    engine, version = db._engine, db.data_version()
+    if not db.policy.prepared:
+        raise InterfaceError(
+            "the policy prepares no table", hint="add `prepare: weigh` to a private table with max_rows_per_unit"
+        )
+    if not isinstance(engine, DuckDBEngine) or engine.copies is None or not engine.verifiable:
+        raise InterfaceError(
+            "only files of DuckDB can be prepared, with a ledger that is a file",
+            hint="give a database file, or delete `prepare` from the policy",
+        )
+    made = engine.prepare(orders_of(db), db._ledger.salt(), told)
+    for each in made.tables:
+        fact = Made(recipe(db.policy, each.table), made.content, made.stamp).fact
+        db._ledger.record_fact(each.table, fact, version)
+    return made.tables
+
+
+def orders_of(db: Connection) -> list[Order]:
+    """The tables to be prepared, as the steward's planner reads them without copies."""
+    from dpsql.engines.duckdb.prepare import Order
+    from dpsql.plan.catalog import PrivateTable, UnavailableTable
+    from dpsql.plan.relation import Copy
+
+    orders = []
+    for name in db.policy.prepared:
+        table = db.uncopied_catalog().find(name)
+        if isinstance(table, UnavailableTable):
+            raise InterfaceError(f"{name} cannot be prepared: {table.reason}", hint=table.hint)
+        assert isinstance(table, PrivateTable)
+        copy = Copy(db.policy.rows_per_unit(name), db.policy.tables[name].prepare == "weigh")
+        orders.append(Order(table.scan, copy))
+    return orders
 
 
 def _views(db: Connection) -> Iterator[Finding]:
@@ -81,9 +125,11 @@ def found(db: Connection, *, search: bool) -> Iterator[str]:
 def draft(database: str | Path, policy: Path, dataset: str) -> tuple[Path, Path]:
     """Write a first policy for a database, and beside it what was observed, readable by the steward only."""
     from dpsql.engines.base import Resources
+    from dpsql.engines.duckdb.lake import is_lake, tables_found
     from dpsql.engines.open import open_engine
 
-    engine = open_engine(database, Resources())
+    source: Any = tables_found(Path(database)) if is_lake(database) else database
+    engine = open_engine(source, Resources())
     try:
         return write_draft(draft_policy(engine.reader(), dataset), policy)
     finally:

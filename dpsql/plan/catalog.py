@@ -17,7 +17,7 @@ from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.mechanisms import RandomizedResponse
 from dpsql.plan.ownership import Facts, Schema, labels_of, path_to_unit, stored_column, unverified
 from dpsql.plan.public import NoPublicData, PublicData
-from dpsql.plan.relation import HIDDEN, UNIT, Field, PublicScan, Scan
+from dpsql.plan.relation import HIDDEN, UNIT, Copy, Field, PublicScan, Scan
 from dpsql.policy import Bound, Policy, fold
 from dpsql.policy.model import Column
 from dpsql.policy.model import Table as Declared
@@ -42,6 +42,13 @@ class UnavailableTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """Why the copy of a table that the policy wants prepared is not read."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class PublicTable:
     """A public table: its columns may be read exactly."""
 
@@ -58,6 +65,7 @@ class PublicTable:
 FOUND = "found for"
 SEARCHABLE = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.DATE, Kind.TIMESTAMP)
 Table = PrivateTable | PublicTable | UnavailableTable
+Copies = Mapping[str, Copy | Refused]
 LISTED = 10_000
 """Up to so many values are taken from the public table that a column refers to."""
 
@@ -112,17 +120,21 @@ def make_catalog(
     facts: Facts = frozenset(),
     analyst: str | None = None,
     public: PublicData | None = None,
+    copies: Copies | None = None,
 ) -> Catalog:
     """The catalogue of an analyst (None: the steward): columns that they may not see are not in it.
 
     `schema` gives the engine's columns and type names by folded table name; `facts` are the *verified* facts, the
-    only ones that let a rule skip enforcement, or an owner be found through another table.
+    only ones that let a rule skip enforcement, or an owner be found through another table. `copies` are the tables that
+    are bounded at rest: a copy that is refused takes its table with it.
     """
     tables: dict[str, Table] = {}
     known: PublicData = public or NoPublicData()
     for name in policy.tables_for(analyst):
+        copy = (copies or {}).get(fold(name))
         try:
-            tables[fold(name)] = _table(name, policy, schema, facts, policy.columns_for(analyst, name), known)
+            table = _table(name, policy, schema, facts, policy.columns_for(analyst, name), known)
+            tables[fold(name)] = table if copy is None else _copied(table, copy)
         except PolicyError:
             if policy.sees_all(analyst):
                 raise
@@ -178,6 +190,14 @@ def _table(
             "PRIMARY KEY and FOREIGN KEY",
         )
     return _seen(_private(name, policy, schema, facts, public), declared, allowed)
+
+
+def _copied(table: Table, copy: Copy | Refused) -> Table:
+    if isinstance(copy, Refused):
+        return UnavailableTable(
+            table.name, f"its prepared copy is not used: {copy.reason}", "let the steward run `dpsql prepare` again"
+        )
+    return replace(table, scan=replace(table.scan, copy=copy)) if isinstance(table, PrivateTable) else table
 
 
 def _seen(table: PrivateTable, declared: Declared, allowed: frozenset[str] | None) -> PrivateTable:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Literal
 
 from dpsql.bounds.domain import Domain
 from dpsql.bounds.known import Known
@@ -148,6 +149,18 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of a table that is bounded at rest, as `dpsql prepare` wrote it (see `dpsql.plan.at_rest`).
+
+    In its part `within` no unit has more than `rows` rows. With `over` all rows of units that have more are in its
+    other part; without it they keep `rows` of them, and the rest was left out.
+    """
+
+    rows: int
+    over: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Scan(Relation):
     """A private table. Rows without owner are dropped here; `unit` is None where each row is its own unit.
 
@@ -157,7 +170,8 @@ class Scan(Relation):
     **Checked by** the neighbour test of joins, and the planted bug "owner taken from another table".
 
     `hidden` is the unit's column where the analyst may not name it: rows keep their owner, and it is no field.
-    `unit_type` is the owner's type, None where each row is its own unit.
+    `unit_type` is the owner's type, None where each row is its own unit. `copy` is a copy that is there too; with
+    `part` that part of it is read, in place of the table.
     """
 
     table: str = ""
@@ -166,6 +180,8 @@ class Scan(Relation):
     keys: tuple[str, ...] = ()
     hidden: Field | None = None
     unit_type: Type | None = None
+    copy: Copy | None = None
+    part: Literal["within", "over"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,17 @@ def table_mistakes(table: Table) -> list[Mistake]:
         ]
     if table.public:
         return list(_public_mistakes(table))
-    return list(_row_mistakes(table)) if table.by_row else []
+    return [*(_row_mistakes(table) if table.by_row else ()), *_prepare_mistakes(table)]
+
+
+def _prepare_mistakes(table: Table) -> Iterator[Mistake]:
+    """A copy bounds what a declared number of rows bounds."""
+    if table.prepare is not None and (table.by_row or table.unique):
+        fix = "delete `prepare`: such a table is fast as it is"
+        yield Mistake(("prepare",), "a table with one row per unit has nothing to bound", fix)
+    elif table.prepare is not None and not isinstance(table.max_rows_per_unit, int):
+        fix = "add `max_rows_per_unit: <number>` to the table"
+        yield Mistake(("prepare",), "a copy is made for a number of rows, and the table declares none", fix)
 
 
 def policy_mistakes(
@@ -133,6 +143,8 @@ def _kind(bound: Bound) -> str:
 
 
 def _public_mistakes(table: Table) -> Iterator[Mistake]:
+    if table.prepare is not None:
+        yield Mistake(("prepare",), "a public table has no units to bound", "delete `prepare`")
     if table.unit is not None:
         yield Mistake(
             ("public",),

@@ -146,6 +146,17 @@ def _read_minmax(value: object) -> object:
     return value
 
 
+def _read_prepare(value: object) -> object:
+    """What becomes of the rows that a unit has beyond its bound, in a copy that is bounded at rest."""
+    if value not in (None, "weigh", "keep"):
+        raise wrong(
+            f"{show(value)} is no way to prepare a table",
+            "write `prepare: weigh` (units with too many rows are weighed in each query, as without a copy), or"
+            " `prepare: keep` (they keep max_rows_per_unit of their rows)",
+        )
+    return value
+
+
 def _read_rows(value: object) -> int | str | None:
     """How many rows of a unit count, or `auto` for a private search."""
     return "auto" if value == "auto" else None if value is None else read_count(value)
@@ -252,6 +263,7 @@ class Table(_Model):
     unique: Flag = False
     max_rows_per_unit: Rows | None = None
     max_groups_per_unit: Count | None = None
+    prepare: Annotated[Literal["weigh", "keep"] | None, BeforeValidator(_read_prepare)] = None
     columns: Annotated[
         Mapping[str, Annotated[Column, BeforeValidator(_empty_if_null)]] | None,
         AfterValidator(lambda items: None if items is None else _named(items)),
@@ -439,6 +451,11 @@ class Policy(_Model):
             return 1
         rows = declared.max_rows_per_unit or self.defaults.max_rows_per_unit
         return UNSEARCHED if rows == "auto" else rows
+
+    @property
+    def prepared(self) -> tuple[str, ...]:
+        """The tables of which `dpsql prepare` writes a copy."""
+        return tuple(name for name, table in self.tables.items() if table.prepare is not None)
 
     def searched(self) -> tuple[Subject, ...]:
         """All that a private search has to find before it can be used, in the policy's order."""

@@ -20,6 +20,7 @@ from dpsql.release.choosing import choice_notes, rank_error, rank_of
 from dpsql.release.estimate import step
 from dpsql.release.intervals import half_width, interval
 from dpsql.release.noise import Released
+from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check
 from dpsql.sensitivity.keys import Key
@@ -113,7 +114,10 @@ class KeyPlan:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan:
-    """One release: its keys, its statistics, the rule that bounds them, and the threshold of private keys."""
+    """One release: its keys, its statistics, the rule that bounds them, and the threshold of private keys.
+
+    `apart`: it is read from a prepared copy, which has the units that must be weighed apart from all others.
+    """
 
     table: str
     rule: str
@@ -127,6 +131,7 @@ class ReleasePlan:
     choices: tuple[ChoicePlan, ...] = ()
     stage: int = 1
     trees: tuple[TreePlan, ...] = ()
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +222,7 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
         sql,
         tuple(_choice(priced, i) for i in range(len(priced.chosen))),
         trees=tuple(_tree(priced, i) for i in range(len(priced.trees))),
+        apart=apart_at_rest(bounded) is not None,
     )
 
 
@@ -358,6 +364,9 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
         if weighed or (bounded.weight is not None and bounded.weight.terms):
             rows = bounded.release.source.rows_per_unit
             notes.append(f"a unit with more than {_rows(rows)} of {bounded.release.table} is weighed down to {rows}")
+        if bounded.rule == "at_rest":
+            kept, table = _rows(bounded.release.source.rows_per_unit), bounded.release.table
+            notes.append(f"of a unit with more than {kept} of {table} the copy kept {kept}, chosen at random, once")
         notes += _different(bounded)
         if priced.threshold is not None:
             notes.append("groups with few units are left out")

@@ -9,6 +9,7 @@ from dpsql.release.explain import Explanation, KeyPlan, ReleasePlan
 RULES = {
     "row": "each row is its own unit",
     "single_row": "each unit has one row (verified)",
+    "at_rest": "a copy of it keeps each unit within its bound, and is read instead",
     "one_group": "each unit is in one group; its total is weighed down to its bound",
     "clip": "each unit's whole contribution is weighed down to its bound",
 }
@@ -38,8 +39,14 @@ def _stages(plan: Explanation) -> Iterator[list[str]]:
             yield ["", f"{each.name} ({kind}): {each.sql}"]
 
 
+def rule_of(release: ReleasePlan) -> str:
+    """How the release is bounded, in words."""
+    copied = f"; read from a copy that has those with more than {release.rows_per_unit} rows apart: no others need it"
+    return RULES[release.rule] + (copied if release.apart else "")
+
+
 def _release(release: ReleasePlan) -> list[str]:
-    lines = ["", f"release over {release.table}: {RULES[release.rule]}"]
+    lines = ["", f"release over {release.table}: {rule_of(release)}"]
     for key in release.keys:
         lines.append(f"  key {key.text}: {_key(key)}")
     if release.threshold is not None:

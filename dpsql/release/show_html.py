@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.budget.show_html import account_bar
 from dpsql.errors import Error
 from dpsql.html import element, listed, page, text
-from dpsql.release.format import RULES
+from dpsql.release.format import rule_of
 from dpsql.release.numbers import numeric, plain, with_error
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _release(release: ReleasePlan) -> str:
     for aggregate in release.aggregates:
         error = "depends on the count" if aggregate.error is None else f"± {aggregate.error:.6g} (95%)"
         items.append(f"{_code(aggregate.text)}: {error}")
-    return element("b", f"release over {text(release.table)}") + f": {text(RULES[release.rule])}" + listed(items)
+    return element("b", f"release over {text(release.table)}") + f": {text(rule_of(release))}" + listed(items)
 
 
 def _key(key: KeyPlan) -> str:

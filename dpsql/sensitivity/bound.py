@@ -9,6 +9,7 @@ from fractions import Fraction
 from dpsql.bounds import infer
 from dpsql.bounds.domain import Domain, intersect
 from dpsql.errors import PolicyError
+from dpsql.plan.at_rest import bounded_at_rest
 from dpsql.plan.choosing import chooses
 from dpsql.plan.plan import Release
 from dpsql.plan.relate import known_of, unbounded
@@ -132,6 +133,9 @@ def with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism
             1,
             select_keys(1, mechanism) if private else None,
         )
+    reach = 1 if one_group else MAX_RELEASED if private else _size(keys)
+    if at_rest(release, layout) and not private:
+        return _rule("at_rest", release, keys, layout, None, min(reach, release.source.rows_per_unit), None)
     groups = 1 if one_group else release.groups_per_unit
     weight = Weight(tuple(_terms(release, layout, one_group))) if layout.parts else None
     if weight is not None and any(term.cap >= 2**80 for term in weight.terms):
@@ -139,7 +143,6 @@ def with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism
             f"max_rows_per_unit of {release.table} times the bound of a row is beyond what can be counted exactly",
             hint="declare fewer rows per unit, or tighter bounds",
         )
-    reach = 1 if one_group else MAX_RELEASED if private else _size(keys)
     return _rule(
         "one_group" if one_group else "clip",
         release,
@@ -149,6 +152,14 @@ def with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism
         reach,
         select_keys(groups, mechanism) if private else None,
     )
+
+
+def at_rest(release: Release, layout: Layout) -> bool:
+    """Is everything that is asked added up over rows, of which no unit has more than its bound, by a copy?"""
+    copy = bounded_at_rest(release.source)
+    per_unit = [a for a in release.aggregates if a.function in ("min", "max")]
+    within = copy is not None and not copy.over and copy.rows <= release.source.rows_per_unit
+    return within and not per_unit and all(part.weighed for part in layout.parts)
 
 
 def _size(keys: tuple[Key, ...]) -> int:
@@ -196,7 +207,7 @@ def _rule(
 
 
 def _statistic(part: Part, release: Release, layout: Layout, rule: str, bits: int, reach: int) -> Statistic:
-    """The claim of one statistic under the rule; the theorems stand in `row`, `one_group` and `clip`."""
+    """The claim of one statistic under the rule; the theorems stand in `row`, `at_rest` and `weight`."""
     grid = layout.arguments[part.argument].grid / abs(part.alpha) if part.alpha else Fraction(1)
     if part.units and rule == "one_group":
         return Statistic(part.name, part, grid, one_coordinate(1))
@@ -204,8 +215,9 @@ def _statistic(part: Part, release: Release, layout: Layout, rule: str, bits: in
         spread = Claim(None, part.row, part.row, part.row, min(reach, part.row))
         return Statistic(part.name, part, grid, spread if rule == "clip" else one_coordinate(part.row))
     times = release.groups_per_unit if part.units else release.source.rows_per_unit
-    size = max(1, part.row) if bits == 0 else max(1, part.row) * times << bits
-    claim = one_coordinate(size) if rule != "clip" else Claim(None, size, size, size, reach)
+    size = max(1, part.row) * (1 if rule in ("row", "single_row") else times) << bits
+    several = {"clip": Claim(None, size, size, size, reach), "at_rest": Claim(reach, size, size, size, reach)}
+    claim = several.get(rule, one_coordinate(size))
     return Statistic(part.name, part, grid / (1 << bits), claim)
 
 

@@ -82,10 +82,13 @@ def histogram(release: Release, grid: Grid, kept: Kept, rule: str) -> Histogram:
     **Proof.** Rules `row` and `single_row`: a unit is one row, in one group and one cell. Otherwise its n rows with a
     value each add W with W·n ≤ rows_per_unit; or each of its g groups has one extreme, and adds W with
     W·g ≤ groups_per_unit; where all keys are attributes of the unit there is one group, so no weight is needed. W is
-    rounded down to units of 2^-WEIGHT_BITS (`dpsql.sensitivity.weight`).
+    rounded down to units of 2^-WEIGHT_BITS (`dpsql.sensitivity.weight`). Rule `at_rest`: it has at most that many rows,
+    and each adds one.
     """
     if rule in ("row", "single_row") or (rule == "one_group" and kept != "rows"):
         return Histogram(grid, kept, None, 1, 1)
     cap = release.source.rows_per_unit if kept == "rows" else release.groups_per_unit
+    if rule == "at_rest":
+        return Histogram(grid, kept, None, 1, cap)
     term = Term("count" if kept == "rows" else "groups", None, cap)
     return Histogram(grid, kept, term, 1 << WEIGHT_BITS, cap << WEIGHT_BITS)

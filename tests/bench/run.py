@@ -14,11 +14,12 @@ from pathlib import Path
 import error
 import noise
 import planning
+import prepared
 import speed
 import startup
 from measure import Row, markdown
 
-SECTIONS = ("startup", "planning", "noise", "error", "speed")
+SECTIONS = ("startup", "planning", "noise", "error", "speed", "prepared")
 
 
 def main() -> None:
@@ -30,6 +31,7 @@ def main() -> None:
         "noise": noise.measure,
         "error": error.measure,
         "speed": lambda: speed.measure(arguments.rows, arguments.times),
+        "prepared": lambda: prepared.measure(arguments.rows, arguments.times),
     }
     rows = [row for name in arguments.sections or SECTIONS for row in sections[name]()]
     print(markdown(rows))

@@ -27,9 +27,9 @@ def amounts(random: np.random.Generator, size: int) -> NDArray[np.float64]:
     return drawn
 
 
-def orders(size: int, *, spoiled: bool) -> duckdb.DuckDBPyConnection:
+def orders(size: int, *, spoiled: bool, seed: int = 20) -> duckdb.DuckDBPyConnection:
     """An in-memory database with one table, `orders`; spoiled: 1% of the amounts are NULL, 0.1% NaN, 0.1% beyond the bound."""
-    random = np.random.default_rng(20)
+    random = np.random.default_rng(seed)
     amount, category, unit = amounts(random, size), skewed(random, size, CATEGORIES), skewed(random, size, UNITS)
     fate = random.random(size) if spoiled else np.ones(size)
     amount[fate < 0.001] = np.nan

@@ -92,6 +92,17 @@ def _logs() -> Stored:
     return Stored(_ORDERS, tuple(_order(owner, i) for owner, i in owned), ("PRIMARY KEY (number)",))
 
 
+def _many() -> Stored:
+    """Ninety rows of a person, at the bounds: totals that need more than 64 bits on the way, and nobody exceeds."""
+    columns = {"person": "INTEGER", "amount": "DOUBLE", "fee": "DECIMAL(12,2)", "big": "BIGINT", "qty": "INTEGER"}
+    rows = [
+        (person, "500", ("-1000000000.00", "1000000000.00")[i % 2], ("-2305843009213693952", "2305843009213693952")[i % 3 % 2], 2000000000)
+        for person in range(5)
+        for i in range(90)
+    ]  # fmt: skip
+    return Stored(columns, tuple(rows))
+
+
 def _lines() -> Stored:
     columns = {"invoice": "BIGINT", "qty": "INTEGER", "price": "DECIMAL(9,2)", "area": "VARCHAR"}
     numbers = [row[1] for row in _orders().rows]
@@ -128,7 +139,7 @@ def tables(*, constraints: bool = True) -> dict[str, Stored]:
     """The world, parents first; without constraints for engines that have none."""
     made = {
         "customers": _customers(), "orders": _orders(), "logs": _logs(), "lines": _lines(), "visits": _visits(),
-        "stores": _stores(), "regions": _regions(),
+        "stores": _stores(), "regions": _regions(), "many": _many(),
     }  # fmt: skip
     return made if constraints else {name: replace(table, constraints=()) for name, table in made.items()}
 
@@ -169,6 +180,13 @@ POLICY: Mapping[str, Any] = {
             "columns": {
                 "duration": {"min": 0, "max": 3600}, "page": {"values": ["home", "shop", "help"]}, "agent": {},
                 "started": {"min": "2023-01-01", "max": "2024-12-31"}, "hits": {"min": 0, "max": 20},
+            },
+        },
+        "many": {
+            "unit": "person", "max_rows_per_unit": 100, "max_groups_per_unit": 5,
+            "columns": {
+                "amount": {"min": 0, "max": 500}, "fee": {"min": -(10**9), "max": 10**9},
+                "big": {"min": -(2**61), "max": 2**61}, "qty": {"min": 0, "max": 2 * 10**9},
             },
         },
         "stores": {"public": True},
@@ -379,6 +397,17 @@ _SECTIONS: Mapping[str, str] = {
         SELECT count(*) FROM orders WHERE status IN (SELECT status FROM orders GROUP BY status HAVING count(*) > 10)
         SELECT r.kept, count(*) FROM orders JOIN (SELECT status, round(avg(amount)) AS kept FROM orders GROUP BY status) AS r USING (status) GROUP BY r.kept
         WITH a AS (SELECT region, avg(age) AS m FROM customers GROUP BY region) SELECT count(*) FROM customers c JOIN a ON a.region = c.region WHERE c.age > a.m
+    """,
+    "totals": """
+        SELECT sum(amount), count(*) FROM many
+        SELECT sum(fee), avg(fee) FROM many
+        SELECT sum(big) FROM many
+        SELECT sum(qty), avg(qty) FROM many
+        SELECT fee > 0 AS up, sum(amount), sum(big), sum(qty) FROM many GROUP BY up
+        SELECT fee, sum(amount), sum(qty) FROM many GROUP BY fee
+        SELECT sum(s), sum(b) FROM (SELECT person, sum(qty) AS s, sum(big) AS b FROM many GROUP BY person)
+        SELECT median(amount), max(qty) FROM many
+        SELECT sum(w) FROM (SELECT least(sum(qty) OVER (PARTITION BY person), 1000) AS w FROM many)
     """,
     "above": """
         SELECT status, count(*) AS n FROM orders GROUP BY status HAVING count(*) > 10 ORDER BY n DESC LIMIT 2

@@ -19,7 +19,7 @@ from dpsql.audit.traces import trace, traced
 from dpsql.engines.base import Resources
 from dpsql.engines.open import open_engine
 from dpsql.engines.postgres.engine import PostgresEngine
-from dpsql.errors import EngineError, InterfaceError
+from dpsql.errors import EngineError, InterfaceError, PolicyError, UnsupportedQuery
 from dpsql.interfaces.cli import app
 from dpsql.policy import Policy, load_policy
 
@@ -250,6 +250,35 @@ def test_foreign_keys_that_may_not_hold_are_none(weakened: str) -> None:
     script = f"CREATE TABLE people (id integer PRIMARY KEY); CREATE TABLE cards (person integer); {weakened}"
     tables = {"people": {"unit": "id"}, "cards": {"unit": {"person": "people.id"}}}
     assert ("cards", "foreign_key:person->people.id") not in facts(script, tables)
+
+
+def test_a_number_that_is_not_read_one_to_one_is_no_unit() -> None:
+    """Two people whose numbers differ in the twentieth digit would be one."""
+    policy = {**POLICY, "tables": {"people": {"unit": "id"}}}
+    with (
+        dpsql.connect(database("CREATE TABLE people (id numeric)"), policy=policy, ledger=":memory:") as db,
+        pytest.raises(PolicyError, match="is no unit"),
+    ):
+        db.query("SELECT count(*) FROM people")
+
+
+def test_what_is_not_computed_is_refused_before_anything_is_charged(shop: tuple[str, dpsql.Connection]) -> None:
+    """Also where a query reads another's result, and where bounds have to be searched for first."""
+    address, _ = shop
+    tables = {
+        **POLICY["tables"],
+        "orders": {"unit": "customer_id", "columns": {"amount": {"bounds": "auto"}, "note": {}}},
+    }
+    not_computed = "regexp_matches(note, 'n[12]')"
+    with dpsql.connect(address, policy={**POLICY, "tables": tables}, ledger=":memory:") as db:
+        for sql in (
+            f"SELECT count(*) FROM orders WHERE {not_computed}",
+            f"SELECT sum(amount) FROM orders WHERE {not_computed}",
+            f"SELECT count(*) FROM orders WHERE {not_computed} AND 3 < (SELECT count(*) FROM customers)",
+        ):
+            with pytest.raises(UnsupportedQuery, match="REGEXP_MATCHES is not computed by this database"):
+                db.query(sql)
+        assert db.budget().dataset.spent.epsilon == 0
 
 
 # one state of the data --------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ MORE = (
 REFUSED = """
     bar bin bit_count cast damerau_levenshtein date_diff date_sub epoch_ns even fdiv fmod format_bytes
     formatreadabledecimalsize gamma glob hamming hash hex ilike_escape jaccard jaro_similarity jaro_winkler_similarity julian left_grapheme
-    length_grapheme levenshtein lgamma log log2 make_timestamp make_timestamp_ms mod nextafter nfc_normalize
+    length_grapheme levenshtein lgamma log make_timestamp make_timestamp_ms mod nextafter nfc_normalize
     not_ilike_escape overlay parse_dirname parse_dirpath parse_filename part regexp_escape regexp_extract
     regexp_full_match regexp_matches regexp_replace reverse right_grapheme round_even sha1 shift_left shift_right signbit
     similar_to split_part strftime strip_accents substring_grapheme time_bucket to_base to_timestamp trunc_to try_strptime

@@ -13,8 +13,11 @@ from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.rule import Rule
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import Kind, from_engine
+from dpsql.policy.names import fold
 
 HASHES = 2**64 - 1
+COPY = "dpsql_prepared"
+"""Under this name the file with prepared copies is attached, with a schema for each part."""
 RULES: dict[str, Rule] = {**numbers.RULES, **compare.RULES, **moments.RULES, **strings.RULES}
 _PLAIN = {Kind.DOUBLE: "DOUBLE", Kind.TEXT: "VARCHAR", Kind.TIMESTAMP: "TIMESTAMP"}
 
@@ -38,6 +41,9 @@ class DuckDB(Dialect):
 
     def quote(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
+
+    def copied(self, table: str, part: str) -> str:
+        return f"{COPY}.{part}.{self.quote(fold(table))}"
 
     def text(self, value: str) -> str:
         return "'" + value.replace("'", "''") + "'"

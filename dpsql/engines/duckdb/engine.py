@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,15 +16,18 @@ import numpy as np
 
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Engine, Exact, PublicRows, Resources
+from dpsql.engines.duckdb.copies import content_while
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.keys import unique_keys
-from dpsql.engines.duckdb.open import open_file, open_frames, settle
+from dpsql.engines.duckdb.lake import Files
+from dpsql.engines.duckdb.open import Placed, open_file, open_frames, open_tables, open_to_copy, settle
+from dpsql.engines.duckdb.prepare import Order, Prepared, Told, write_copies
 from dpsql.engines.duckdb.released import placed
 from dpsql.engines.duckdb.stop import stopped_after
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public import PublicReader
 from dpsql.engines.sql.results import exact, statements
-from dpsql.errors import EngineError
+from dpsql.errors import EngineError, InterfaceError, InternalError
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
@@ -40,22 +43,44 @@ _AS_ARRAYS = {
 Source = str | os.PathLike[str] | duckdb.DuckDBPyConnection | Mapping[str, Any]
 
 
+class FilesChanged(Exception):
+    """Files of these tables were changed or are gone since they were opened."""
+
+
 class DuckDBEngine(Engine):
     """A database file (opened read-only), the caller's own connection, or a set of frames and files.
 
-    `still` says of a connection that nobody else writes through it.
+    `still` says of a connection that nobody else writes through it; `copies` is the file that has prepared copies of
+    tables, or will have; `policy` says which types the columns of text files have.
     """
 
-    def __init__(self, source: Source, limits: Resources | None = None, *, still: bool = False) -> None:
-        self._still, limits = still, limits or Resources()
+    def __init__(
+        self,
+        source: Source,
+        limits: Resources | None = None,
+        *,
+        still: bool = False,
+        policy: Policy | None = None,
+        copies: Path | None = None,
+    ) -> None:
+        self._still, self._copies, self._stamp = still, copies, None
+        self._limits = limits = limits or Resources()
+        self._files: list[tuple[Files, object]] = []
+        self._lasting = False
+        self._reopen: Callable[[], Placed] = _nothing
         self._frames, self._lock = isinstance(source, Mapping), threading.Lock()
         if isinstance(source, duckdb.DuckDBPyConnection):
             self._connection, self._label, self._file = source.cursor(), f"connection:{uuid4()}", None
         elif isinstance(source, Mapping):
-            self._connection, self._label, self._file = open_frames(source, limits), f"frames:{uuid4()}", None
+            placed, self._stamp = open_frames(source, limits, policy, copies)
+            self._connection, self._label, self._file = placed.connection, placed.label, None
+            self._files, self._lasting = [(files, files.stamp) for files in placed.files], placed.lasting
+            self._reopen = partial(open_tables, source, limits, policy)
         else:
             self._file = Path(source)
-            self._connection, self._label = open_file(self._file, limits)
+            opened = open_file(self._file, limits, copies)
+            self._connection, self._label, self._stamp = opened.connection, opened.label, opened.copies
+            self._lasting, self._reopen = True, partial(open_to_copy, self._file)
         settle(self._connection)
         self._schema = _describe(self._connection, views=self._frames)
         self._site = Site(self._schema, DUCKDB)
@@ -73,7 +98,7 @@ class DuckDBEngine(Engine):
 
     @property
     def verifiable(self) -> bool:
-        return self._file is not None
+        return self._lasting
 
     @property
     def live(self) -> bool:
@@ -99,6 +124,22 @@ class DuckDBEngine(Engine):
                 return cursor.execute(text).fetchall()
         except (duckdb.Error, OverflowError, ValueError):
             return None
+
+    @property
+    def copies(self) -> str | None:
+        return self._stamp
+
+    def copies_content(self) -> str:
+        return "" if self._copies is None else content_while(self._copies, self._stamp or "")
+
+    def prepare(self, orders: Sequence[Order], salt: bytes, told: Told) -> Prepared:
+        """Write copies of these tables, for the steward; what is open here still reads the copies of before."""
+        assert self._copies is not None and self._lasting
+        again = self._reopen()
+        with again.connection as data:
+            if again.label != self._label:
+                raise InterfaceError("the data changed since they were opened", hint="run `dpsql prepare` again")
+            return write_copies(data, self._site, orders, self._copies, salt, self._limits, told)
 
     def look_again(self) -> None:
         with self._running() as cursor:
@@ -132,6 +173,7 @@ class DuckDBEngine(Engine):
         written = statements(release, self._site, salt)
         try:
             with (
+                self._unchanged(),
                 self._running() as cursor,
                 placed(cursor, release.bounded.release.source, contents or {}),
                 stopped_after(seconds, cursor),
@@ -146,9 +188,9 @@ class DuckDBEngine(Engine):
         types = {column: "VARCHAR" if _is_text(stored[column]) else stored[column] for column in columns}
         listed = [part for i, c in enumerate(columns) for part in _as_array(DUCKDB.quote(c), types[c], i)]
         try:
-            with self._running() as cursor:
+            with self._unchanged(), self._running() as cursor:
                 read = cursor.execute(f"SELECT {', '.join(listed)} FROM {DUCKDB.quote(table)}").fetchnumpy()
-        except duckdb.Error as problem:
+        except (duckdb.Error, FilesChanged) as problem:
             failed("a public table cannot be read", problem)
             read = None
         if read is None:
@@ -163,6 +205,18 @@ class DuckDBEngine(Engine):
         self._connection.close()
 
     @contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """The files are those that were opened, before and after: what was read of others is thrown away."""
+        self._look()
+        yield
+        self._look()
+
+    def _look(self) -> None:
+        changed = [files.table for files, stamp in self._files if files.stamp != stamp]
+        if changed:
+            raise FilesChanged(", ".join(changed))
+
+    @contextmanager
     def _running(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor of its own for each query; registered frames are seen by one connection only, so they take turns."""
         if self._frames:
@@ -172,6 +226,10 @@ class DuckDBEngine(Engine):
         with self._connection.cursor() as cursor:
             settle(cursor)
             yield cursor
+
+
+def _nothing() -> Placed:
+    raise InternalError("these tables have no version, so no copies")
 
 
 def _ask(cursor: duckdb.DuckDBPyConnection, text: str) -> duckdb.DuckDBPyConnection:

@@ -1,4 +1,4 @@
-"""Opening DuckDB: a file or frames, locked down before the first query, and limited in memory and disk.
+"""Opening DuckDB: a database, or frames and files, locked before the first query, and limited in memory and disk.
 
 What is opened here is locked for good. A connection that the caller passes in stays the caller's: nothing of its
 database is changed, and only the cursors that dpsql makes of it are settled.
@@ -6,19 +6,24 @@ database is changed, and only the cursors that dpsql makes of it are settled.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import duckdb
 
 from dpsql.engines.base import Resources
+from dpsql.engines.duckdb.copies import attach
 from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.duckdb.lake import Files, column_types, is_path, label_of, list_files
+from dpsql.engines.duckdb.place import place, place_files
 from dpsql.errors import InterfaceError
+from dpsql.policy import Policy, fold
 from dpsql.steward_log import failed
 
 LOCKED: dict[str, str | bool | int | float | list[str]] = {
@@ -38,11 +43,34 @@ _SPILLS: list[tempfile.TemporaryDirectory[str]] = []
 T = TypeVar("T")
 
 
-def open_file(path: Path, limits: Resources) -> tuple[duckdb.DuckDBPyConnection, str]:
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Tables in memory and from files, and the version of the files (of frames, one of its own)."""
+
+    connection: duckdb.DuckDBPyConnection
+    files: tuple[Files, ...]
+    label: str
+
+    @property
+    def lasting(self) -> bool:
+        """Are they all files, which have a version?"""
+        return self.label.startswith("files:")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A locked connection, the label of the data that it has, and the stamp of the prepared copies beside them."""
+
+    connection: duckdb.DuckDBPyConnection
+    label: str
+    copies: str | None = None
+
+
+def open_file(path: Path, limits: Resources, copies: Path | None = None) -> Opened:
     """The file, read-only, and the label of the version that was opened: its time stamp.
 
     A process that has the file open already shares it, also after another file was put in its place. So the label is
-    kept with the open database, and is never that of a file which nobody here has read.
+    kept with the open database, and is never that of a file which nobody here has read; and so is the copies' stamp.
     """
     if not path.is_file():
         raise InterfaceError(f"there is no database file {path}", hint="check the path; it is never created here")
@@ -55,28 +83,71 @@ def open_file(path: Path, limits: Resources) -> tuple[duckdb.DuckDBPyConnection,
         if (before.st_mtime_ns, before.st_ino) != (after.st_mtime_ns, after.st_ino):
             connection.close()
             raise InterfaceError(f"the database {path} changed while it was opened", hint="connect again")
-        return connection, _lock_once(connection, limits, f"file:{after.st_mtime_ns}:{after.st_size}", path)
+        return _lock_once(connection, limits, _label(path), path, copies)
 
 
-def open_frames(tables: Mapping[str, Any], limits: Resources) -> duckdb.DuckDBPyConnection:
-    """An in-memory database over data frames, Arrow tables and Parquet files, one table each.
+def open_to_copy(path: Path) -> Placed:
+    """The file for the steward's `dpsql prepare`: read-only too, beside another that is written."""
+    connection, label = duckdb.connect(":memory:", config=LOCKED), _label(path)
+    connection.execute(f"ATTACH {DUCKDB.text(str(path))} AS dpsql_source (READ_ONLY)")
+    connection.execute("USE dpsql_source")
+    settle(connection)
+    return Placed(connection, (), label if label == _label(path) else "")
 
-    What cannot be read fails here, in the steward's sight, and not in a query: a frame with object columns is copied,
-    an Arrow table validated, the text of a file decoded.
-    """
+
+def _label(path: Path) -> str:
+    found = path.stat()
+    return f"file:{found.st_mtime_ns}:{found.st_size}"
+
+
+def open_tables(tables: Mapping[str, Any], limits: Resources, policy: Policy | None = None) -> Placed:
+    """An in-memory database over data frames, Arrow tables and files, one table each; not locked yet."""
     connection = duckdb.connect(":memory:", config=LOCKED)
+    _limit(connection, limits)
+    settle(connection)
+    files = tuple(list_files(name, table) for name, table in tables.items() if is_path(table))
+    label = f"frames:{uuid4()}" if len(files) < len(tables) or any(f.remote for f in files) else label_of(files)
+    for each in files:
+        _placed(partial(place_files, connection, each, _types(policy, each)), f"the files of the table {each.table}")
     for name, table in tables.items():
-        if isinstance(tried(partial(_place, connection, name, table)), Exception):
-            what = f"the file {table}" if isinstance(table, str | os.PathLike) else f"the frame {name}"
-            raise InterfaceError(
-                f"{what} cannot be read as a table",
-                hint="give Parquet files, Arrow tables, or frames whose columns each hold one type",
-            )
-    files = [str(t) for t in tables.values() if isinstance(t, str | os.PathLike)]
-    if files:
-        connection.execute(f"SET allowed_paths = [{', '.join(DUCKDB.text(f) for f in files)}]")
-    _lock(connection, limits, "")
-    return connection
+        if not is_path(table):
+            _placed(partial(place, connection, name, table), f"the frame {name}")
+    if label.startswith("files:") and label != label_of(files):
+        connection.close()
+        raise InterfaceError("the files changed while they were opened", hint="connect again")
+    return Placed(connection, files, label)
+
+
+def open_frames(
+    tables: Mapping[str, Any], limits: Resources, policy: Policy | None = None, copies: Path | None = None
+) -> tuple[Placed, str | None]:
+    """The tables, locked: no other file can be read; and the stamp of the prepared copies beside them."""
+    placed = open_tables(tables, limits, policy)
+    stamp = None if copies is None else attach(placed.connection, copies)
+    read = [path for files in placed.files for path in files.paths if files.format == "parquet"]
+    if read:
+        listed = ", ".join(map(DUCKDB.text, read))
+        placed.connection.execute(f"SET allowed_paths = [{listed}]")
+    _lock(placed.connection, "")
+    return placed, stamp
+
+
+def _types(policy: Policy | None, files: Files) -> Mapping[str, str] | None:
+    """The types of what comes as text: what the policy says, for private tables; public ones show theirs."""
+    name = None if policy is None else next((n for n in policy.tables if fold(n) == fold(files.table)), None)
+    if policy is None or name is None or policy.tables[name].public:
+        return None
+    types = column_types(policy, name, files.partitions)
+    unit = policy.tables[name].unit_column
+    return types if unit is None else {fold(unit): "VARCHAR", **types}
+
+
+def _placed(work: Callable[[], None], what: str) -> None:
+    if isinstance(tried(work), Exception):
+        raise InterfaceError(
+            f"{what} cannot be read as a table",
+            hint="give whole Parquet, CSV or Arrow files, Arrow tables, or frames whose columns each hold one type",
+        )
 
 
 def settle(connection: duckdb.DuckDBPyConnection) -> None:
@@ -104,7 +175,7 @@ def tried(work: Callable[[], T]) -> T | Exception:
     """What the work gave, or the problem as a value: an error that is raised later carries nothing of it."""
     try:
         return work()
-    except (duckdb.Error, ValueError) as problem:
+    except (duckdb.Error, ValueError, OSError) as problem:
         failed("the data cannot be opened", problem)
         return problem
 
@@ -119,57 +190,45 @@ def _unopened(path: Path, problem: Exception) -> InterfaceError:
     )
 
 
-def _lock_once(connection: duckdb.DuckDBPyConnection, limits: Resources, label: str, path: Path) -> str:
-    """Lock what was opened; where another connection did, with the same limits, the label that it found."""
-    marked = f"{label} {limits.memory} {limits.spill}"
+def _lock_once(
+    connection: duckdb.DuckDBPyConnection, limits: Resources, label: str, path: Path, copies: Path | None
+) -> Opened:
+    """Lock what was opened; where another connection did, with the same limits and copies, the labels that it found."""
+    marked = f"{limits.memory} {limits.spill} {copies}"
     [(locked, found)] = connection.execute(
         "SELECT current_setting('lock_configuration'), current_setting('username')"
     ).fetchall()
     if not locked:
-        _lock(connection, limits, marked)
-        return label
-    earlier, _, others = str(found).partition(" ")
-    if others != f"{limits.memory} {limits.spill}":
+        stamp = None if copies is None else attach(connection, copies)
+        _limit(connection, limits)
+        _lock(connection, f"{label} {stamp} {marked}")
+        return Opened(connection, label, stamp)
+    earlier, stamp, others = str(found).split(" ", 2)
+    if others != marked:
         connection.close()
         raise InterfaceError(
             f"this process has {path} open already, with other limits", hint="close that connection first"
         )
-    return earlier
+    return Opened(connection, earlier, None if copies is None else stamp)
 
 
-def _lock(connection: duckdb.DuckDBPyConnection, limits: Resources, mark: str) -> None:
+def _lock(connection: duckdb.DuckDBPyConnection, mark: str) -> None:
     """No files, extensions, settings or temporary files from now on, for this connection and all its cursors.
 
     DuckDB keeps a user's name for old programs and ignores it; here it holds the label of what was opened.
     """
-    settings: dict[str, object] = {**SETTINGS, "username": mark}
+    settings = {**SETTINGS, "username": mark, "enable_external_access": False, "lock_configuration": True}
+    for name, value in settings.items():
+        connection.execute(f"SET GLOBAL {name} = {DUCKDB.text(str(value))}")
+
+
+def _limit(connection: duckdb.DuckDBPyConnection, limits: Resources) -> None:
+    """So much memory, and so much of the disk, in a private directory."""
+    settings: dict[str, object] = {}
     if limits.memory is not None:
         settings["memory_limit"] = f"{limits.memory}B"
     if limits.spill is not None:
         _SPILLS.append(tempfile.TemporaryDirectory(prefix="dpsql-spill-", ignore_cleanup_errors=True))
         settings |= {"temp_directory": _SPILLS[-1].name, "max_temp_directory_size": f"{limits.spill}B"}
-    settings |= {"enable_external_access": False, "lock_configuration": True}
     for name, value in settings.items():
         connection.execute(f"SET GLOBAL {name} = {DUCKDB.text(str(value))}")
-
-
-def _place(connection: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
-    if isinstance(table, str | os.PathLike):
-        connection.execute(f"CREATE VIEW {DUCKDB.quote(name)} AS SELECT * FROM read_parquet({DUCKDB.text(str(table))})")
-        _decode(connection, name)
-    elif "object" in {str(type_) for type_ in getattr(table, "dtypes", ())}:
-        connection.register("_incoming", table)
-        connection.execute(f"CREATE TABLE {DUCKDB.quote(name)} AS SELECT * FROM _incoming")
-        connection.unregister("_incoming")
-    else:
-        if hasattr(table, "validate"):
-            table.validate(full=True)
-        connection.register(name, table)
-
-
-def _decode(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Read all text once: bytes that are no text fail now, in the steward's sight, and not in some of the queries."""
-    described = connection.execute(f"DESCRIBE {DUCKDB.quote(name)}").fetchall()
-    texts = [DUCKDB.quote(column) for column, type_, *_ in described if type_ == "VARCHAR"]
-    if texts:
-        connection.execute(f"SELECT count(*) FROM {DUCKDB.quote(name)} WHERE hash({', '.join(texts)}) = 0").fetchall()

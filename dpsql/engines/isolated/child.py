@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from dpsql.engines.base import Resources
@@ -29,9 +30,9 @@ THREADS = 16
 class Desk:
     """The questions, and the engine that answers them."""
 
-    def __init__(self, source: Any, limits: Resources, policy: Mapping[str, Any]) -> None:
+    def __init__(self, source: Any, limits: Resources, policy: Mapping[str, Any], copies: str | None) -> None:
         declared = load_policy(policy)
-        self._engine = DuckDBEngine(source, limits)
+        self._engine = DuckDBEngine(source, limits, policy=declared, copies=None if copies is None else Path(copies))
         self._engine.keep_only({fold(name) for name in declared.tables})
         self._open = {fold(name) for name, table in declared.tables.items() if table.public}
         self._public = self._engine.public_reader(self._open)
@@ -40,6 +41,7 @@ class Desk:
             self._engine.version(),
             self._engine.constraints(declared),
             self._engine.verifiable,
+            self._engine.copies,
         )
 
     def answer(self, verb: str, args: tuple[Any, ...]) -> object:
@@ -51,6 +53,8 @@ class Desk:
             case "rows":
                 table, columns = args
                 return self._engine.read_public(table, columns) if fold(table) in self._open else _no(table)
+            case "copies":
+                return self._engine.copies_content()
             case "unique":
                 return self._public.unique(*args)
             case "domains":
@@ -81,9 +85,9 @@ def main(number: int) -> None:
             reply(asked, "failed", type(problem).__name__)
 
     try:
-        source, memory, spill, policy = unpack(pipe.recv_bytes())
+        source, memory, spill, policy, copies = unpack(pipe.recv_bytes())
         limits = Resources(memory, spill)
-        desk = Desk(source, limits, policy)
+        desk = Desk(source, limits, policy, copies)
         confine(limits)
         reply(0, "done", desk.hello)
     except Error as error:

@@ -16,6 +16,7 @@ from dpsql.bounds.domain import Domain
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Engine, Exact, PublicRows, Resources
 from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.duckdb.lake import list_files
 from dpsql.engines.isolated.codec import pack
 from dpsql.engines.isolated.process import EngineProcess
 from dpsql.engines.sql.dialect import Site
@@ -33,15 +34,15 @@ _TURN = threading.Lock()
 class IsolatedEngine(Engine):
     """A database file, or Parquet files, in a process of its own; connections to the same data share it."""
 
-    def __init__(self, source: object, limits: Resources, policy: Policy) -> None:
-        files = _files(source)
-        opening = pack((files, limits.memory, limits.spill, policy.model_dump()))
-        self._key, self._closed = (opening, *map(_stamp, _paths(files))), False
+    def __init__(self, source: object, limits: Resources, policy: Policy, copies: Path | None = None) -> None:
+        files, beside = _files(source), None if copies is None else str(copies.absolute())
+        opening = pack((files, limits.memory, limits.spill, policy.model_dump(), beside))
+        self._key, self._closed = (opening, *map(_stamp, [*_paths(files), *([beside] if beside else [])])), False
         with _TURN:
             process, users = _SHARED.get(self._key) or (EngineProcess(opening), 0)
             _SHARED[self._key] = process, users + 1
         self._process, self._public = process, RemotePublicData(process)
-        self._schema, self._version, self._facts, self._verifiable = process.hello
+        self._schema, self._version, self._facts, self._verifiable, self._stamp = process.hello
 
     @property
     def process(self) -> EngineProcess:
@@ -60,6 +61,13 @@ class IsolatedEngine(Engine):
     @property
     def verifiable(self) -> bool:
         return self._verifiable
+
+    @property
+    def copies(self) -> str | None:
+        return self._stamp
+
+    def copies_content(self) -> str:
+        return str(self._process.ask("copies"))
 
     @property
     def live(self) -> bool:
@@ -143,7 +151,7 @@ def _files(source: object) -> str | dict[str, str]:
     if isinstance(source, str | os.PathLike):
         return str(Path(source).absolute())
     if isinstance(source, Mapping) and all(isinstance(each, str | os.PathLike) for each in source.values()):
-        return {name: str(Path(each).absolute()) for name, each in source.items()}
+        return {name: str(each if "://" in str(each) else Path(each).absolute()) for name, each in source.items()}
     raise InterfaceError(
         "only files can be opened in a process of their own: frames and connections are in this one",
         hint="give the path of a database or of Parquet files, or leave isolate=True out",
@@ -154,8 +162,10 @@ def _paths(files: str | dict[str, str]) -> list[str]:
     return [files] if isinstance(files, str) else list(files.values())
 
 
-def _stamp(path: str) -> tuple[int, int, int] | None:
+def _stamp(path: str) -> object:
     """What changes when another file is put in its place."""
+    if Path(path).is_dir() or "*" in path:
+        return list_files("", path).stamp
     try:
         found = Path(path).stat()
     except OSError:

@@ -27,7 +27,7 @@ START = 120.0
 GRACE = 5.0
 """Seconds: for the process to open the database; and, beyond a query's own, to say that it was stopped."""
 
-Hello = tuple[Mapping[str, Mapping[str, str]], str, frozenset[tuple[str, str]], bool]
+Hello = tuple[Mapping[str, Mapping[str, str]], str, frozenset[tuple[str, str]], bool, str | None]
 
 
 class Life:
@@ -66,8 +66,8 @@ class Life:
 
     def hello(self) -> Hello:
         """What the process says once it has opened the database."""
-        schema, version, facts, verifiable = self._result(self._hello, START)
-        return schema, version, facts, verifiable
+        schema, version, facts, verifiable, copies = self._result(self._hello, START)
+        return schema, version, facts, verifiable, copies
 
     def ask(self, verb: str, args: tuple[Any, ...], seconds: float | None) -> Any:
         """The answer to one question; the process is ended if it has none in time."""

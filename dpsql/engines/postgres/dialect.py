@@ -90,6 +90,15 @@ class Postgres(Dialect):
         known = all(family.has_form(node) for family in (numbers, moments, texts))
         return RULES.get(node.op) if known else None
 
+    def total(self, value: str, over: str = "", *, distinct: bool = False, bits: int | None = None) -> str:
+        """A sum of `bigint` or `numeric` is a `numeric`, which holds any; one of `integer` is only a `bigint`.
+
+        What a unit's total is multiplied with would overflow that.
+        """
+        if bits is not None:
+            value = self.cast(value, "BIGINT" if bits <= 62 else "HUGEINT")
+        return super().total(value, over, distinct=distinct)
+
     def extreme(self, function: str, value: str, type_: Type) -> str:
         if type_.kind is Kind.BOOLEAN:
             return f"{'bool_and' if function == 'min' else 'bool_or'}({value})"

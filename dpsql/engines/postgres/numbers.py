@@ -219,7 +219,7 @@ RULES: dict[str, Rule] = {
     "idiv": _whole_divide, "mod": _modulo, "neg": _sign_change, "abs": _sign_change, "cast": _convert,
     "round": _round, "trunc_to": _cut, **dict.fromkeys(("floor", "ceil", "trunc", "sign"), _own_type),
     **{name: _function(name) for name in
-       ("sqrt", "exp", "ln", "log10", "power", "sin", "cos", "tan", "cot", "asin", "acos", "acosh", "atanh")},
+       ("sqrt", "exp", "ln", "log2", "log10", "power", "sin", "cos", "tan", "cot", "asin", "acos", "acosh", "atanh")},
     **{name: _plain(f"{name}({{0}})") for name in ("atan", "sinh", "cosh", "tanh", "asinh", "cbrt")},
     "atan2": _plain("atan2({0}, {1})"), "pi": _plain("pi()"),
     "degrees": _plain(called("mul", "{0}", double(180 / math.pi))),

@@ -14,8 +14,8 @@ condition on that very argument, which is then false and drops the branch first.
   on operands scaled by 2^±600, which is exact there and leaves room on both sides: the scaled result tells exactly
   where the true one would overflow or vanish, and is then replaced by what IEEE gives.
 - `add`: only two numbers above 8e307 overflow; half of each is added first.
-- `exp`, `ln`, `log10`, `sqrt`, `power` and the angles: what lies outside a function's domain, or would overflow or
-  vanish, is answered by the constant that IEEE gives.
+- `exp`, `ln`, `log2`, `log10`, `sqrt`, `power` and the angles: what lies outside a function's domain, or would overflow
+  or vanish, is answered by the constant that IEEE gives.
 - `round`, `trunc`: products and quotients by `mul` and `div`.
 - casts from text: a pattern admits at most 40 digits with an exponent of at most two digits, which `numeric` holds; a
   date is put together only from a month and a day that exist.
@@ -26,6 +26,8 @@ of every function of the table.
 """
 
 from __future__ import annotations
+
+import math
 
 from dpsql.engines.postgres.letters import LOWER, UPPER
 from dpsql.engines.postgres.words import DOUBLE as D
@@ -74,6 +76,12 @@ _POWER = (
     f"CASE WHEN $1 < 0 AND {_ODD} THEN {MINUS_INF} ELSE {INF} END "
     "WHEN pg_temp.dpsql_mul($2, ln(abs($1))) < -744 THEN 0 ELSE power($1, $2) END"
 )
+_LOG2 = f"(ln($1) / '{math.log(2)!r}'::{D})"
+_EXACT_LOG2 = (
+    f"CASE WHEN round({_LOG2}) BETWEEN -1074 AND 1023 THEN "
+    f"CASE WHEN power(2::{D}, round({_LOG2})) = $1 THEN round({_LOG2}) ELSE {_LOG2} END ELSE {_LOG2} END"
+)
+"""A quotient of logarithms misses powers of two by the last digit."""
 _DOWN = "floor(abs($1))"
 _AWAY = f"CASE WHEN abs($1) - {_DOWN} >= 0.5 THEN sign($1) * ({_DOWN} + 1) ELSE sign($1) * {_DOWN} END"
 
@@ -104,6 +112,10 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     ),
     f"ln({D})": (D, _inside("$1 > 0", "ln", f"CASE WHEN $1 = 0 THEN {MINUS_INF} ELSE {NAN} END")),
     f"log10({D})": (D, _inside("$1 > 0", "log", f"CASE WHEN $1 = 0 THEN {MINUS_INF} ELSE {NAN} END")),
+    f"log2({D})": (
+        D,
+        f"CASE WHEN $1 = {NAN} THEN $1 WHEN $1 > 0 THEN {_EXACT_LOG2} WHEN $1 = 0 THEN {MINUS_INF} ELSE {NAN} END",
+    ),
     f"sqrt({D})": (D, _inside("$1 >= 0", "sqrt")),
     f"power({D}, {D})": (D, _POWER),
     **{f"{name}({D})": (D, _inside(_FINITE, name)) for name in ("sin", "cos", "tan", "cot")},

@@ -33,6 +33,10 @@ class Dialect(ABC):
     def quote(self, name: str) -> str:
         """A name as SQL, whatever it contains."""
 
+    def copied(self, table: str, part: str) -> str:
+        """A part of the prepared copy of a table."""
+        raise InternalError("this engine has no prepared copies")
+
     def table(self, name: str) -> str:
         """A stored table, or one that holds released rows, as SQL."""
         return self.quote(name)

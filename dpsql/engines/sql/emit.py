@@ -1,13 +1,15 @@
 """A priced release as one query that returns integers only.
 
-The shape follows the rule: `row` and `single_row` aggregate the rows as they are; `one_group` first adds up each unit;
-`clip` gives each unit a weight and joins it back (no window function); private keys also get their selection weight.
+The shape follows the rule: `row`, `single_row` and `at_rest` aggregate the rows as they are; `one_group` first adds up
+each unit; `clip` gives each unit a weight and joins it back (no window function); private keys also get their selection
+weight. Where a copy has the units with too many rows apart, only those are weighed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dpsql.budget.allocate import Priced
 from dpsql.engines.sql.clamp import clamped, pieces
@@ -16,8 +18,11 @@ from dpsql.engines.sql.distinct import distinct_totals, shown_names
 from dpsql.engines.sql.keys import Coded, code_keys
 from dpsql.engines.sql.relations import relation_sql
 from dpsql.engines.sql.source import From
+from dpsql.engines.sql.steps import on_steps
 from dpsql.expressions.expression import Column, columns_of
-from dpsql.plan.relation import Scan
+from dpsql.plan.at_rest import reading
+from dpsql.plan.relation import Relation, Scan
+from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.selection import Selection
 from dpsql.sensitivity.weight import WEIGHT_BITS, Term
@@ -33,16 +38,43 @@ def emit(priced: Priced, site: Site, salt: str) -> str:
     source, keys = _base(bounded, site)
     names = shown_names(keys)
     different = distinct_totals(bounded, source, keys, salt)
-    totals = [_added(bounded, source, keys, salt)] if _totals(bounded) or not different else []
+    totals = [_bounded(bounded, site, salt)] if _totals(bounded) or not different else []
     listed = [*names, *(["selected"] if bounded.selection is not None else []), *_statistics(site.dialect, priced)]
     together = _together(site.dialect, bounded, names, totals, different)
     return f"SELECT {', '.join(listed) or '1'} FROM ({together}) AS z"
 
 
+def _bounded(bounded: Bounded, site: Site, salt: str) -> str:
+    """All that is added up, each unit within its bound.
+
+    **Theorem.** Where a copy has the units with too many rows apart, the totals are those of the table itself.
+    **Proof.** By the theorem "apart" (`dpsql.plan.at_rest`) each unit's rows are in one part. In `within` a unit has at
+    most `rows` rows, so its number of rows is at most that, its total at most rows · M, and its weight one: its rows
+    count as they are, in units of 2**-WEIGHT_BITS. In `over` its weight is computed from the same rows as ever.
+    **Requires** terms on rows only: not on groups. **Checked by** `tests/properties/test_at_rest.py`.
+    """
+    apart = apart_at_rest(bounded)
+    if apart is None:
+        read = on_steps(_over(bounded, read_by(bounded)))
+        return _added(read, *_base(read, site, owned=bounded.rule != "at_rest"), salt)
+    within, over = (on_steps(_over(bounded, source)) for source in apart)
+    source, keys = _base(within, site, owned=False)
+    names, totals = shown_names(keys), _totals(bounded)
+    scaled = ", ".join([*names, *(f"{site.dialect.wide(total)} * {ONE} AS {total}" for total in totals)])
+    plain, weighed = _plain(within, source, keys), _added(over, *_base(over, site), salt)
+    union = f"SELECT {scaled} FROM ({plain}) AS i UNION ALL SELECT {', '.join([*names, *totals])} FROM ({weighed}) AS o"
+    sums = [f"{site.dialect.total(total)} AS {total}" for total in totals]
+    return f"SELECT {', '.join([*names, *sums])} FROM ({union}) AS b{_group(names)}"
+
+
+def _over(bounded: Bounded, source: Relation) -> Bounded:
+    return replace(bounded, release=replace(bounded.release, source=source))
+
+
 def _added(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
     """All that is added up over rows or units, by the rule that bounds it."""
     match bounded.rule:
-        case "row" | "single_row":
+        case "row" | "single_row" | "at_rest":
             return _plain(bounded, source, keys)
         case "one_group":
             return _one_group(bounded, source, keys)
@@ -79,11 +111,18 @@ def _selected_total(dialect: Dialect, column: str) -> str:
     return dialect.cast(f"coalesce({dialect.total(column)}, 0)", "BIGINT")
 
 
-def _base(bounded: Bounded, site: Site) -> tuple[From, Coded]:
+def _base(bounded: Bounded, site: Site, *, owned: bool = True) -> tuple[From, Coded]:
+    """The rows and their keys; of a copy in which all rows have owners, these need not be found."""
     arguments = [a.expression for a in bounded.arguments if a.expression is not None]
     needed = frozenset().union(*map(columns_of, [*(k.expression for k in bounded.keys), *arguments]))
-    source = relation_sql(bounded.release.source, needed, site)
+    source = relation_sql(bounded.release.source, needed, site, owned=owned)
     return source, code_keys(bounded, source)
+
+
+def read_by(bounded: Bounded) -> Relation:
+    """What a release reads: by rule `at_rest` the copy."""
+    source = bounded.release.source
+    return reading(source, "within") if bounded.rule == "at_rest" else source
 
 
 def _statistics(dialect: Dialect, priced: Priced) -> list[str]:
@@ -137,7 +176,7 @@ def _totals(bounded: Bounded) -> list[str]:
 
 
 def _plain(bounded: Bounded, source: From, keys: Coded) -> str:
-    """Rules `row` and `single_row`: one pass over the rows.
+    """Rules `row`, `single_row` and `at_rest`: one pass over the rows.
 
     Keys are grouped by place: GROUP BY a name would take a stored column of that name before the key.
     """

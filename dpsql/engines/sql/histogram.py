@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dpsql.bounds.domain import value_at
 from dpsql.engines.sql.clamp import clamped
 from dpsql.engines.sql.dialect import Dialect, Site
-from dpsql.engines.sql.emit import LIMIT, ONE
+from dpsql.engines.sql.emit import LIMIT, ONE, read_by
 from dpsql.engines.sql.keys import INLINE, Coded, code_keys, lookup
 from dpsql.engines.sql.relations import relation_sql
 from dpsql.engines.sql.source import From
@@ -21,15 +21,18 @@ from dpsql.sensitivity.choice import Histogram
 from dpsql.sensitivity.grid import Grid
 from dpsql.sensitivity.weight import WEIGHT_BITS, Term
 
+_UNOWNED = ("row", "single_row", "at_rest")
+"""The rules under which rows count as they are, whoever owns them."""
+
 
 def emit_histogram(bounded: Bounded, histogram: Histogram, site: Site) -> str:
     """The SQL of one histogram of a release."""
     grid = histogram.grid
     needed = frozenset().union(*map(columns_of, [grid.expression, *(k.expression for k in bounded.keys)]))
-    source = relation_sql(bounded.release.source, needed, site)
+    source = relation_sql(read_by(bounded), needed, site, owned=bounded.rule != "at_rest")
     keys = code_keys(bounded, source)
     rows = _rows(bounded, grid, source, keys)
-    if histogram.kept == "rows" or bounded.rule in ("row", "single_row"):
+    if histogram.kept == "rows" or bounded.rule in _UNOWNED:
         names = keys.names
         totals = keys.mapped(_by_rows(site.dialect, histogram, rows, names), ["h"], ["cell"])
     else:
@@ -42,7 +45,7 @@ def emit_histogram(bounded: Bounded, histogram: Histogram, site: Site) -> str:
 
 def _rows(bounded: Bounded, grid: Grid, source: From, keys: Coded) -> str:
     """Each row that has a value: its unit, its keys, its cell."""
-    owner = [] if bounded.rule in ("row", "single_row") else [f"{source.unit} AS u"]
+    owner = [] if bounded.rule in _UNOWNED else [f"{source.unit} AS u"]
     value = source.render(grid.expression)
     listed = ", ".join([*owner, *keys.listed, f"{_cell(source.dialect, grid, value)} AS cell"])
     rows = f"SELECT {listed} FROM {source.source}{source.conditions}"

@@ -21,7 +21,7 @@ from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
 from dpsql.plan.join import Exists, Inner, Outer, Part, first_of
 from dpsql.plan.mark import Marked
 from dpsql.plan.normal import conjuncts
-from dpsql.plan.relation import Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
+from dpsql.plan.relation import Field, Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
 from dpsql.plan.released import ReleasedScan
 from dpsql.plan.set_operations import UnionAll, owner_types
 from dpsql.plan.window import Windowed
@@ -73,10 +73,13 @@ def _scan(scan: Scan, needed: frozenset[str], site: Site, name: str, owned: bool
     """A private table; along a path to its owner, each step's row is looked up by its unique key."""
     path = scan.path if owned else ()
     name = name or (JOIN if path else "")
-    columns = {f.name: _read(site, scan.table, f.name, name, unit=f.unit) for f in scan.fields if f.name in needed}
+    columns = {f.name: _stored(site, scan, f, name) for f in scan.fields if f.name in needed}
+    stored = _called(site.dialect, scan.table, name)
+    if scan.part is not None:
+        stored = site.dialect.copied(scan.table, scan.part) + (f" AS {name}" if name else "")
     if scan.unit is None or not owned:
-        return From(_called(site.dialect, scan.table, name), (), columns, None, site.dialect)
-    tables, where, table, here = [_called(site.dialect, scan.table, name)], [], scan.table, name
+        return From(stored, (), columns, None, site.dialect)
+    tables, where, table, here = [stored], [], scan.table, name
     for number, step in enumerate(path):
         above = f"{name}p{number}"
         where.append(f"{_read(site, table, step.column, here)} = {_read(site, step.table, step.key, above)}")
@@ -84,6 +87,13 @@ def _scan(scan: Scan, needed: frozenset[str], site: Site, name: str, owned: bool
         table, here = step.table, above
     unit = _read(site, table, scan.unit, here, unit=True)
     return From(", ".join(tables), (*where, f"{unit} IS NOT NULL"), columns, unit, site.dialect)
+
+
+def _stored(site: Site, scan: Scan, field: Field, name: str) -> str:
+    """A column of a private table; the database knows nothing of those that only a copy has."""
+    if scan.part is not None and field.name not in site.columns[fold(scan.table)]:
+        return f"{name}.{site.dialect.quote(field.name)}" if name else site.dialect.quote(field.name)
+    return _read(site, scan.table, field.name, name, unit=field.unit)
 
 
 def _released(scan: ReleasedScan, needed: frozenset[str], site: Site, name: str) -> From:

@@ -295,9 +295,9 @@ def test_an_engine_failure_verifies_nothing(
 ) -> None:
     connection.execute("CREATE TABLE t(id INT)")
 
-    def fail(*_: object) -> int:
-        raise duckdb.InvalidInputException("boom")
+    def fail(checker: Any, *_: object) -> int:
+        return int(checker.reader.rows("SELECT error('boom')")[0][0])
 
     monkeypatch.setattr("dpsql.policy.check._Checker.count", fail)
     text = only_error(connection, t={"unit": "id", "unique": True})
-    assert text == "t table: the database could not check it: boom"
+    assert text.startswith("t table: the database could not check it: ") and text.endswith("boom")

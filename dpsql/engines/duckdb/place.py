@@ -1,0 +1,203 @@
+"""Frames and files as tables of an in-memory database. What cannot be read fails here, in the steward's sight.
+
+**Theorem.** Whether a query on these tables succeeds does not depend on their rows. **Proof.** Parquet files have the
+same columns of the same types, and their text was decoded once; an Arrow table or file was validated in full; a CSV
+file was parsed in full, into a table, by rules that its content does not choose; a frame with object columns was
+copied. Text becomes another type by TRY_CAST only. **Requires** that the files stay as they are: their stamps are
+compared before and after each query. **Checked by** `tests/unit/engines/test_lake.py`.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.duckdb.lake import NOTHING, Files
+from dpsql.errors import InterfaceError
+from dpsql.policy.names import fold
+
+_DECODED: set[object] = set()
+"""Files whose text this process has read already, by their stamps."""
+
+
+def place(connection: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
+    """A frame or an Arrow table under a name."""
+    if "object" in {str(type_) for type_ in getattr(table, "dtypes", ())}:
+        connection.register("_incoming", table)
+        connection.execute(f"CREATE TABLE {DUCKDB.quote(name)} AS SELECT * FROM _incoming")
+        connection.unregister("_incoming")
+        return
+    if hasattr(table, "validate"):
+        table.validate(full=True)
+    elif hasattr(table, "to_batches"):
+        for batch in table.to_batches():
+            batch.validate(full=True)
+    connection.register(name, table)
+
+
+def place_files(connection: duckdb.DuckDBPyConnection, files: Files, types: Mapping[str, str] | None) -> None:
+    """Files as a table; `types`, by folded name, are of columns that come as text (None: as DuckDB takes them)."""
+    if files.format == "arrow":
+        return _arrow(connection, files)
+    if files.remote:
+        _load_remote(connection, files)
+    if files.format == "csv":
+        return _csv(connection, files, types)
+    if not files.remote:
+        _same_columns(connection, files)
+    read = f"read_parquet({_paths(files)}{_hive(files)})"
+    connection.execute(f"CREATE TEMP VIEW {DUCKDB.quote(files.table)} AS {_cast(files, types, read)}")
+    _decode(connection, files)
+    return None
+
+
+def _paths(files: Files) -> str:
+    return f"[{', '.join(map(DUCKDB.text, files.paths))}]"
+
+
+def _hive(files: Files) -> str:
+    return f", hive_partitioning = {str(bool(files.partitions)).lower()}, hive_types_autocast = false"
+
+
+def _cast(files: Files, types: Mapping[str, str] | None, read: str) -> str:
+    """The columns of the files, and those in the names of their directories in the types that the policy says."""
+    if not files.partitions:
+        return f"SELECT * FROM {read}"
+    quoted = [DUCKDB.quote(name) for name in files.partitions]
+    wanted = [(types or {}).get(fold(name), "VARCHAR") for name in files.partitions]
+    made = [
+        f"TRY_CAST(nullif({name}, {DUCKDB.text(NOTHING)}) AS {type_}) AS {name}"
+        for name, type_ in zip(quoted, wanted, strict=True)
+    ]
+    return f"SELECT * EXCLUDE ({', '.join(quoted)}), {', '.join(made)} FROM {read}"
+
+
+def _same_columns(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
+    """Refuse files of one table that have other columns than the first, or other types."""
+    rows = connection.execute(
+        "SELECT file_name, list((name, type, converted_type, logical_type, scale, precision, num_children)::VARCHAR "
+        f"ORDER BY name) FROM parquet_schema({_paths(files)}) WHERE column_id > 0 GROUP BY file_name"
+    ).fetchall()
+    by_name: dict[str, list[str]] = dict(rows)
+    first = by_name.get(files.paths[0], [])
+    for path in files.paths[1:]:
+        if by_name.get(path, []) != first:
+            raise InterfaceError(
+                f"the files of the table {files.table} have different columns: {path} is not like {files.paths[0]}",
+                hint="write them with the same column names and types, or name those that belong together by a pattern",
+            )
+
+
+def _decode(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
+    """Read all text once: bytes that are no text fail now, in the steward's sight, and not in some of the queries."""
+    if files.stamp and files.stamp in _DECODED:
+        return
+    described = connection.execute(f"DESCRIBE {DUCKDB.quote(files.table)}").fetchall()
+    texts = [DUCKDB.quote(column) for column, type_, *_ in described if "VARCHAR" in type_]
+    if texts:
+        connection.execute(
+            f"SELECT count(*) FROM {DUCKDB.quote(files.table)} WHERE hash({', '.join(texts)}) = 0"
+        ).fetchall()
+    _DECODED.add(files.stamp)
+
+
+# text files -----------------------------------------------------------------------------------------------------------
+
+
+def _csv(connection: duckdb.DuckDBPyConnection, files: Files, types: Mapping[str, str] | None) -> None:
+    """A table of its own, parsed once and in full: a header, commas (tabs in .tsv), quotes doubled inside quotes.
+
+    With `types` only the columns that they name are kept; without, all of them, as DuckDB takes them.
+    """
+    name = DUCKDB.quote(files.table)
+    delimiter = "\t" if any(".tsv" in Path(path).suffixes for path in files.paths) else ","
+    settled = f"header = true, delim = {DUCKDB.text(delimiter)}, quote = '\"', escape = '\"', strict_mode = true"
+    if types is None:
+        read = f"read_csv({_paths(files)}, {settled}, sample_size = -1{_hive(files)})"
+        connection.execute(f"CREATE TABLE {name} AS {_cast(files, types, read)}")
+        return
+    header = _header(files, delimiter)
+    columns = ", ".join(f"{DUCKDB.text(column)}: 'VARCHAR'" for column in header)
+    read = f"read_csv({_paths(files)}, {settled}, auto_detect = false, columns = {{{columns}}}{_hive(files)})"
+    kept = [
+        f"{_told(column, types[fold(column)], files)} AS {DUCKDB.quote(column)}"
+        for column in dict.fromkeys((*header, *files.partitions))
+        if fold(column) in types
+    ]
+    if not kept:
+        raise InterfaceError(
+            f"the files of the table {files.table} have none of the policy's columns", hint=f"columns: {header}"
+        )
+    connection.execute(f"CREATE TABLE {name} AS SELECT {', '.join(kept)} FROM {read}")
+
+
+def _told(column: str, type_: str, files: Files) -> str:
+    """A column of text in a type. A bare TRY_CAST would be done by the reader of the file, where it raises."""
+    nothing = NOTHING if column in files.partitions else ""
+    return f"TRY_CAST(nullif({DUCKDB.quote(column)}, {DUCKDB.text(nothing)}) AS {type_})"
+
+
+def _header(files: Files, delimiter: str) -> list[str]:
+    """The names in the first line, which all files share."""
+    headers = {path: _first_line(path, delimiter) for path in files.paths}
+    first = headers[files.paths[0]]
+    for path, header in headers.items():
+        if header != first or len(set(map(fold, header))) != len(header) or not header:
+            raise InterfaceError(
+                f"the first line of {path} does not name the columns of the table {files.table}, each once",
+                hint="give every file the same header line",
+            )
+    return first
+
+
+def _first_line(path: str, delimiter: str) -> list[str]:
+    opened = gzip.open if path.endswith(".gz") else open
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
+            return next(csv.reader(text, delimiter=delimiter, strict=True), [])
+    except (csv.Error, UnicodeDecodeError):
+        return []
+
+
+# other files ----------------------------------------------------------------------------------------------------------
+
+
+def _arrow(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
+    """Arrow files (IPC) as one dataset, read in batches; each batch is validated once."""
+    try:
+        from pyarrow import dataset
+    except ImportError:
+        raise InterfaceError(
+            f"the files of the table {files.table} are Arrow files", hint="install `dpsql[arrow]`, or write Parquet"
+        ) from None
+    if files.partitions:
+        raise InterfaceError(
+            f"the Arrow files of the table {files.table} are partitioned", hint="write Parquet, where partitions work"
+        )
+    made = dataset.dataset(list(files.paths), format="ipc")
+    if any(part.physical_schema != made.schema for part in made.get_fragments()):
+        raise InterfaceError(
+            f"the files of the table {files.table} have different columns",
+            hint="write them with the same column names and types",
+        )
+    for batch in made.to_batches() if files.stamp not in _DECODED else ():
+        batch.validate(full=True)
+    _DECODED.add(files.stamp)
+    connection.register(files.table, made)
+
+
+def _load_remote(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
+    """DuckDB reads other machines' files by an extension, which is loaded if it is installed, and never fetched."""
+    try:
+        connection.execute("LOAD httpfs")
+    except duckdb.Error:
+        raise InterfaceError(
+            f"{files.paths[0]} is on another machine, and DuckDB's extension httpfs is not installed here",
+            hint="let the steward install it once for this DuckDB (`INSTALL httpfs`), or copy the files here",
+        ) from None
