@@ -27,7 +27,7 @@ import dpsql
 from dpsql.audit.traces import traced
 from dpsql.errors import EngineError, InterfaceError
 
-ROWS = 3_000_000
+ROWS = 1_000_000
 POLICY: dict[str, Any] = {
     "dataset": "cluster", "budget": {"epsilon": 1000, "delta": "1e-3"}, "replay": False,
     "tables": {"sales": {"unit": "person", "max_rows_per_unit": 40, "max_groups_per_unit": 4,
@@ -200,7 +200,7 @@ def lost_workers(cluster: Cluster, db: dpsql.Connection) -> None:
         raise SystemExit("a query was answered by nobody")
     except EngineError as failed:
         say(f"all workers were killed: {failed.message}")
-    assert db.budget().dataset.spent.epsilon >= before + 1 or db.budget().dataset.spent != before
+    assert db.budget().dataset.spent.epsilon > before
     say("the charge is kept")
 
 

@@ -75,7 +75,7 @@ def test_paths_frames_and_tables_give_the_same_integers(session: Any, path: str,
 def test_an_answer_has_all_public_keys_and_is_charged(session: Any, path: str) -> None:
     with dpsql.connect((session, {"sales": path}), policy=policy(), ledger=":memory:") as db:
         answer = db.query("SELECT kind, count(*) AS n FROM sales GROUP BY kind ORDER BY kind", epsilon=50)
-        assert [row[0] for row in answer.fetchall()] == ["A", "a", "b"]
+        assert [row[0] for row in answer.fetchall()] == ["A", "a", "b", None]
         assert db.budget().dataset.spent.epsilon > 0
         assert "FROM `sales`" in str(db.explain(BY_KIND, epsilon=1).sql)
 
@@ -158,9 +158,9 @@ def test_a_query_that_takes_too_long_is_stopped_and_paid_for(session: Any, caplo
             db.query("SELECT sum(id % 7) FROM numbers WHERE sqrt(id) <> 3", epsilon=1)
         assert str(stopped.value).startswith(str(EngineError()))
         spent = db.budget().dataset.spent.epsilon
-        assert spent >= 1
-        answer = db.query("SELECT count(*) FROM numbers WHERE id < 100", epsilon=1, dialect="duckdb")
-        assert len(answer.fetchall()) == 1
+        assert spent > 0.99
+        with pytest.raises(EngineError):
+            db.query("SELECT sum(id % 5) FROM numbers", epsilon=1)
         assert db.budget().dataset.spent.epsilon > spent
     assert not any("SQLQueryContext" in record.name for record in caplog.records)
 

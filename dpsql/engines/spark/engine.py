@@ -104,7 +104,7 @@ class SparkEngine(Engine):
         stored = self._schema[fold(table)]
         listed = [part for i, c in enumerate(columns) for part in _as_array(SPARK.quote(c), stored[c], i)]
         try:
-            with quietly():
+            with quietly(), self._turn:
                 read = ask(self._opened.session, f"SELECT {', '.join(listed)} FROM {SPARK.quote(table)}").fetchnumpy()
         except Exception as problem:
             failed("a public table cannot be read", problem)
@@ -123,7 +123,7 @@ class SparkEngine(Engine):
     def _asked(self, text: str) -> list[Any] | None:
         """The rows of a query about public tables; None where Spark or Python cannot read them."""
         try:
-            with quietly():
+            with quietly(), self._turn:
                 return ask(self._opened.session, text).fetchall()
         except Exception:
             return None

@@ -81,7 +81,7 @@ _QUIET = threading.local()
 
 
 class _Filter(logging.Filter):
-    """Keeps what PySpark would log of dpsql's own queries (errors with the values in them) out of the program's log."""
+    """Keeps what PySpark and Py4J would log of dpsql's own queries, with values in it, out of the program's log."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not getattr(_QUIET, "on", False)
@@ -92,8 +92,9 @@ _FILTER = _Filter()
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """While this lasts, PySpark logs no error of this thread."""
-    logging.getLogger("SQLQueryContextLogger").addFilter(_FILTER)
+    """While this lasts, PySpark logs nothing of this thread."""
+    for name in ("SQLQueryContextLogger", "py4j.clientserver", "py4j.java_gateway"):
+        logging.getLogger(name).addFilter(_FILTER)
     _QUIET.on = True
     try:
         yield
