@@ -151,10 +151,11 @@ def a_place(request: pytest.FixtureRequest, folder: Path) -> str | Path:
 
 
 @contextmanager
-def running() -> Iterator[Server]:
-    """A fresh server; what it wrote is gone afterwards."""
+def running(base: Path | None = None) -> Iterator[Server]:
+    """A fresh server, in memory unless a folder is given; what it wrote is gone afterwards."""
     where = binaries()
-    base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
+    if base is None and os.access("/dev/shm", os.W_OK):
+        base = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="dpsql-postgres-", dir=base))
     server = Server(folder, where, _free_port())
     try:

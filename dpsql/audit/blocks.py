@@ -24,7 +24,7 @@ from dpsql.audit.world import World
 from dpsql.errors import InterfaceError, OperationalError
 
 ENOUGH_FINDINGS = 3
-BARREN = 40
+BARREN = 20
 """After so many blocks in a row without a pair there are none to be had: no unit, or nothing that is not refused."""
 Blocks = Iterable[tuple[int, Tally]]
 

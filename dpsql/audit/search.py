@@ -75,7 +75,7 @@ def examine(
     writer = writer or Writer.over(world, rng)
     with ExitStack() as stack:
         where = _opened(world, rng, neighbours, stack)
-        for _ in range(queries):
+        for _ in range(queries if where.neighbours else 0):
             taken = _taken(writer, where, tally)
             if taken is None or tally.findings:
                 break

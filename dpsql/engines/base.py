@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Priced
+from dpsql.errors import InterfaceError
 from dpsql.expressions.expression import Value
 from dpsql.plan.public import PublicData
 from dpsql.plan.released import Content
+from dpsql.policy.reader import Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,10 @@ class Engine(ABC):
     @abstractmethod
     def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
         """The rows of a table that the policy declares public, exactly."""
+
+    def reader(self) -> Reader:
+        """For the steward's own commands, such as `dpsql check`, which read private data exactly."""
+        raise InterfaceError("the steward's commands do not reach this database", hint="open it in this process")
 
     @abstractmethod
     def close(self) -> None:

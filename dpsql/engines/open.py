@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from dpsql.engines.base import Engine, Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.engine import Source as DuckDBSource
 from dpsql.engines.spark.source import is_spark
+from dpsql.errors import InterfaceError
 from dpsql.policy import Policy
 
 POSTGRES = ("postgresql://", "postgres://")
@@ -22,9 +24,7 @@ def open_engine(source: Source, limits: Resources, policy: Policy | None = None,
     DuckDB takes the types of text files from the policy, and reads prepared copies.
     """
     if isinstance(source, str) and source.startswith(POSTGRES):
-        from dpsql.engines.postgres.engine import PostgresEngine
-
-        return PostgresEngine(source, limits)
+        return _postgres(source, limits)
     if is_spark(source):
         from dpsql.engines.spark.engine import SparkEngine
 
@@ -32,4 +32,21 @@ def open_engine(source: Source, limits: Resources, policy: Policy | None = None,
     return DuckDBEngine(source, limits, policy=policy, copies=copies)
 
 
-__all__ = ["Source", "open_engine"]
+def shown(source: str) -> str:
+    """A file or an address for people: whose password is nobody's business, wherever it stands."""
+    if "://" not in source:
+        return source
+    return re.sub(r"(?<=://)([^/@:]*):.*@", r"\1@", source.partition("?")[0])
+
+
+def _postgres(address: str, limits: Resources) -> Engine:
+    try:
+        from dpsql.engines.postgres.engine import PostgresEngine
+    except ImportError:
+        raise InterfaceError(
+            "PostgreSQL as the engine needs the package of dpsql[postgres]", hint="pip install 'dpsql[postgres]'"
+        ) from None
+    return PostgresEngine(address, limits)
+
+
+__all__ = ["Source", "open_engine", "shown"]

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from dpsql.errors import Error
 from dpsql.interfaces import audit_command, ledger_commands, server_commands
+from dpsql.interfaces.places import policy_beside
 from dpsql.interfaces.terminal import complain, problems, screen, survive_any_encoding, waiting
 
 if TYPE_CHECKING:
@@ -69,7 +70,12 @@ class Mechanism(StrEnum):
     GAUSSIAN = "gaussian"
 
 
-Database = Annotated[Path, typer.Argument(metavar="DB", help="A DuckDB file (opened read-only), or a folder of files.")]
+Database = Annotated[
+    str,
+    typer.Argument(
+        metavar="DB", help="A DuckDB file (opened read-only), a folder of files, or postgresql://user@host/database."
+    ),
+]
 Query = Annotated[str | None, typer.Argument(metavar="SQL", help="One query, or - to read it from standard input.")]
 File = Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Read the query from this file.")]
 PolicyFile = Annotated[
@@ -245,13 +251,13 @@ def init(
     ] = None,
 ) -> None:
     """For the steward: draft a policy from a database."""
+    from dpsql.engines.open import shown
     from dpsql.interfaces.steward import draft
 
     with waiting("reading the database"):
-        written, observed = draft(db, policy or _beside(db), dataset or db.stem)
-    typer.echo(
-        f"{written}: the draft. Read every line, fill in the bounds, then run `dpsql check {db} --policy {written}`."
-    )
+        written, observed = draft(db, policy or policy_beside(db), dataset or Path(db.partition("?")[0]).stem)
+    told = f"dpsql check {shown(db)} --policy {written}"
+    typer.echo(f"{written}: the draft. Read every line, fill in the bounds, then run `{told}`.")
     typer.echo(f"{observed}: true extremes and values, for you only (mode 0600). Delete it when the policy is done.")
 
 
@@ -305,12 +311,8 @@ def _accuracy(within: list[str] | None) -> str | dict[str, str] | None:
     return {name: amount for name, _, amount in (each.rpartition("=") for each in within)}
 
 
-def _beside(db: Path) -> Path:
-    return db.parent / "policy.yaml"
-
-
 def _connect(
-    db: Path,
+    db: str,
     policy: Path | None,
     ledger: str | None,
     analyst: str | None,
@@ -320,7 +322,7 @@ def _connect(
 ) -> Connection:
     from dpsql.session import connect
 
-    chosen = policy or _beside(db)
+    chosen = policy or policy_beside(db)
     return connect(db, policy=chosen, ledger=ledger, analyst=analyst, purpose=purpose, steward=steward)
 
 

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.frame.frame import PrivateFrame
+from dpsql.interfaces.places import policy_beside
 from dpsql.session import Connection, connect
 
 HELP = """\
@@ -97,7 +98,7 @@ class Magic:
 
     def _connect(self, rest: str) -> None:
         options = _connecting().parse_args(_words(rest))
-        policy = options.policy or _beside(options.database)
+        policy = options.policy or policy_beside(options.database)
         opened = connect(
             options.database, policy=policy, ledger=options.ledger, analyst=options.analyst, purpose=options.purpose
         )
@@ -153,12 +154,6 @@ def _words(line: str) -> list[str]:
         return shlex.split(line)
     except ValueError:
         raise InterfaceError("a quote is not closed here", hint="%dpsql help lists what can be written") from None
-
-
-def _beside(database: str) -> str:
-    from pathlib import Path
-
-    return str(Path(database).parent / "policy.yaml")
 
 
 def _accuracy(text: str) -> Any:

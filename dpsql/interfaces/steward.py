@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import Error, InterfaceError
 from dpsql.policy import check_facts, draft_policy, write_draft
@@ -35,11 +35,7 @@ def check(db: Connection) -> Checked:
 
     A fact that does not hold is not recorded, so rules that need it are not used; the others stay true beside it.
     """
-    from dpsql.engines.duckdb.engine import DuckDBEngine
-
-    engine = db._engine
-    assert isinstance(engine, DuckDBEngine)
-    findings = [*check_facts(engine.connection, db.policy), *_views(db)]
+    findings = [*check_facts(db._engine.reader(), db.policy), *_views(db)]
     facts = [each for each in findings if each.kind == "verified" and _is_fact(each.fact)]
     for each in facts:
         db._ledger.record_fact(each.table, each.fact, db.data_version())
@@ -126,25 +122,15 @@ def found(db: Connection, *, search: bool) -> Iterator[str]:
             yield f"{where}: {{min: {made[0].lower}, max: {made[0].upper}}}"
 
 
-def draft(database: Path, policy: Path, dataset: str) -> tuple[Path, Path]:
+def draft(database: str | Path, policy: Path, dataset: str) -> tuple[Path, Path]:
     """Write a first policy for a database, and beside it what was observed, readable by the steward only."""
-    import duckdb
-
     from dpsql.engines.base import Resources
     from dpsql.engines.duckdb.lake import is_lake, tables_found
-    from dpsql.engines.duckdb.open import open_tables
+    from dpsql.engines.open import open_engine
 
-    if is_lake(database):
-        with open_tables(tables_found(database), Resources()).connection as connection:
-            return write_draft(draft_policy(connection, dataset), policy)
-    if not database.is_file():
-        raise InterfaceError(f"there is no database file {database}", hint="check the path; it is never created here")
+    source: Any = tables_found(Path(database)) if is_lake(database) else database
+    engine = open_engine(source, Resources())
     try:
-        connection = duckdb.connect(str(database), read_only=True)
-    except duckdb.Error as problem:
-        raise InterfaceError(
-            f"the database {database} cannot be opened read-only: {type(problem).__name__}",
-            hint="close other connections that write to it, and check that it is a DuckDB file",
-        ) from problem
-    with connection:
-        return write_draft(draft_policy(connection, dataset), policy)
+        return write_draft(draft_policy(engine.reader(), dataset), policy)
+    finally:
+        engine.close()

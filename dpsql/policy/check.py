@@ -14,6 +14,7 @@ from dpsql.policy.catalog import Relation, family, quote, read_catalog
 from dpsql.policy.fit import literal, misfits
 from dpsql.policy.model import Column, ForeignKey, Policy, Table
 from dpsql.policy.names import Names, fold, nearest
+from dpsql.policy.reader import Reader, Unreadable, reader_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -34,9 +35,10 @@ class Finding:
     text: str
 
 
-def check_facts(connection: duckdb.DuckDBPyConnection, policy: Policy) -> list[Finding]:
+def check_facts(source: Reader | duckdb.DuckDBPyConnection, policy: Policy) -> list[Finding]:
     """Compare the policy with the database; facts first, then what the bounds will clip."""
-    checker = _Checker(connection, policy, read_catalog(connection))
+    reader = reader_of(source)
+    checker = _Checker(reader, policy, reader.catalog())
     return [*(finding for name in policy.tables for finding in _guarded(checker, name)), *_windows(policy)]
 
 
@@ -81,11 +83,9 @@ def facts_of(catalog: Names[Relation], policy: Policy) -> frozenset[tuple[str, s
 
 def _guarded(checker: _Checker, name: str) -> list[Finding]:
     """A failure of the engine is a finding too, and leaves nothing of its table verified."""
-    import duckdb
-
     try:
         return list(checker.table(name))
-    except duckdb.Error as error:
+    except Unreadable as error:
         return [_error(name, "table", f"the database could not check it: {error}")]
 
 
@@ -109,9 +109,9 @@ def _constrained(relation: Relation, link: ForeignKey, catalog: Names[Relation])
 
 @dataclass(frozen=True, slots=True)
 class _Checker:
-    """One check: a connection, a policy, and what the database says of itself."""
+    """One check: a database, a policy, and what the database says of itself."""
 
-    connection: duckdb.DuckDBPyConnection
+    reader: Reader
     policy: Policy
     catalog: Names[Relation]
 
@@ -160,7 +160,7 @@ class _Checker:
             text = f"there is no column {column}" + (f"; did you mean {guess}?" if guess else "")
             yield _error(name, f"column:{column}", text)
             return
-        reasons = list(misfits(self.connection, declared, relation.columns[column]))
+        reasons = list(misfits(declared, relation.columns[column]))
         if reasons:
             yield _error(name, f"column:{column}", f"{column}: {'; '.join(reasons)}")
 
@@ -173,7 +173,7 @@ class _Checker:
         if types[0] != types[1]:
             text = f"{link.column} is {types[0]} and {link.references} is {types[1]}: give both the same type"
             return _error(name, link.fact, text)
-        twice = self.repeated(quote(link.table), quote(link.key))
+        twice = self.repeated(self.reader.table(link.table), quote(link.key))
         orphans = self.orphans(name, link)
         if twice or orphans:
             text = f"{twice:,} keys of {link.references} stand twice; {orphans:,} rows have no parent"
@@ -184,8 +184,8 @@ class _Checker:
     def orphans(self, name: str, link: ForeignKey) -> int:
         child, key = quote(link.column), quote(link.key)
         return self.count(
-            f"SELECT count(*) FROM {quote(name)} AS child WHERE child.{child} IS NOT NULL AND NOT EXISTS "
-            f"(SELECT 1 FROM {quote(link.table)} AS parent WHERE parent.{key} = child.{child})"
+            f"SELECT count(*) FROM {self.reader.table(name)} AS child WHERE child.{child} IS NOT NULL AND NOT EXISTS "
+            f"(SELECT 1 FROM {self.reader.table(link.table)} AS parent WHERE parent.{key} = child.{child})"
         )
 
     def reaches_unit(self, name: str, table: Table) -> bool:
@@ -205,7 +205,7 @@ class _Checker:
         return None if relation is None else relation.columns.get(column)
 
     def ownership(self, name: str, table: Table) -> Iterator[Finding]:
-        owners = f"({self.owners(name)})"
+        owners = f"({self.owners(name)}) AS o"
         if table.unique:
             yield self.unique(name, owners)
         else:
@@ -216,11 +216,11 @@ class _Checker:
 
     def owners(self, name: str) -> str:
         """SQL for the owner of each row, along the path of foreign keys."""
-        joins, table, depth = f"{quote(name)} AS t0", self.policy.tables[name], 0
+        joins, table, depth = f"{self.reader.table(name)} AS t0", self.policy.tables[name], 0
         while isinstance(table.unit, ForeignKey):
             link, depth = table.unit, depth + 1
             joins += (
-                f" LEFT JOIN {quote(link.table)} AS t{depth}"
+                f" LEFT JOIN {self.reader.table(link.table)} AS t{depth}"
                 f" ON t{depth - 1}.{quote(link.column)} = t{depth}.{quote(link.key)}"
             )
             table = self.policy.tables[link.table]
@@ -239,7 +239,7 @@ class _Checker:
             return _information(name, "max_rows_per_unit", "left to a private search: `dpsql bounds` shows it")
         over = self.count(
             f"SELECT count(*) FROM (SELECT owner FROM {owners} WHERE owner IS NOT NULL "
-            f"GROUP BY owner HAVING count(*) > {cap})"
+            f"GROUP BY owner HAVING count(*) > {cap}) AS c"
         )
         text = f"{over:,} units have more than {cap:,} rows and are weighed down to {cap:,}"
         text = text if over else f"no unit has more than {cap:,} rows"
@@ -248,9 +248,9 @@ class _Checker:
     def outside(self, name: str, column: str, declared: Column) -> Iterator[Finding]:
         """How many rows the declaration will change."""
         data_type = self.catalog[name].columns[column]
-        quoted = quote(column)
+        quoted, named = quote(column), self.reader.type(data_type)
         tests = [
-            (f"{quoted} {sign} CAST(? AS {data_type})", literal(bound, data_type))
+            (f"{quoted} {sign} CAST(? AS {named})", literal(bound, data_type))
             for sign, bound in (("<", declared.min), (">", declared.max))
             if bound is not None
         ]
@@ -259,11 +259,11 @@ class _Checker:
             rows = self.rows_where(name, condition, [text for _, text in tests])
             yield _information(name, f"bounds:{column}", f"{rows:,} rows are outside min and max of {column}")
         if declared.values is not None:
-            rows = self.rows_where(name, *_not_among(quoted, data_type, declared))
+            rows = self.rows_where(name, *_not_among(quoted, data_type, named, declared))
             yield _information(name, f"values:{column}", f"{rows:,} rows are outside the values of {column}")
         if declared.values_from is not None:
             table, _, key = declared.values_from.rpartition(".")
-            listed = f"(SELECT {quote(key)} FROM {quote(table)} WHERE {quote(key)} IS NOT NULL)"
+            listed = f"(SELECT {quote(key)} FROM {self.reader.table(table)} WHERE {quote(key)} IS NOT NULL)"
             rows = self.rows_where(name, f"{quoted} NOT IN {listed}", [])
             yield _information(name, f"values:{column}", f"{rows:,} rows of {column} are not in {declared.values_from}")
         if not declared.nulls:
@@ -271,23 +271,23 @@ class _Checker:
             yield _information(name, f"nulls:{column}", f"{rows:,} rows are NULL in {column} despite `nulls: false`")
 
     def rows_where(self, name: str, condition: str, parameters: Sequence[str]) -> int:
-        return self.count(f"SELECT count(*) FROM {quote(name)} WHERE {condition}", parameters)
+        return self.count(f"SELECT count(*) FROM {self.reader.table(name)} WHERE {condition}", parameters)
 
     def repeated(self, source: str, column: str) -> int:
         """How many non-NULL values of a column stand more than once."""
         return self.count(
             f"SELECT count(*) FROM (SELECT {column} FROM {source} WHERE {column} IS NOT NULL "
-            f"GROUP BY {column} HAVING count(*) > 1)"
+            f"GROUP BY {column} HAVING count(*) > 1) AS r"
         )
 
     def count(self, sql: str, parameters: Sequence[str] = ()) -> int:
-        [(number,)] = self.connection.execute(sql, list(parameters)).fetchall()
+        [(number,)] = self.reader.rows(sql, parameters)
         return int(number)
 
 
-def _not_among(quoted: str, data_type: str, declared: Column) -> tuple[str, list[Any]]:
+def _not_among(quoted: str, data_type: str, named: str, declared: Column) -> tuple[str, list[Any]]:
     values = [literal(value, data_type) for value in declared.values or ()]
-    slots = ", ".join([f"CAST(? AS {data_type})"] * len(values))
+    slots = ", ".join([f"CAST(? AS {named})"] * len(values))
     return f"{quoted} NOT IN ({slots})", values
 
 

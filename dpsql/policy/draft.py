@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.errors import PolicyError
-from dpsql.policy.catalog import Relation, family, read_catalog
+from dpsql.policy.catalog import Relation, family
 from dpsql.policy.observe import observe
 from dpsql.policy.owners import Guess, Owner, guess_owners
+from dpsql.policy.reader import Reader, reader_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,9 +44,10 @@ class Draft:
     observed: str
 
 
-def draft_policy(connection: duckdb.DuckDBPyConnection, dataset: str) -> Draft:
-    """Draft a policy for the tables that `connection` sees."""
-    catalog = read_catalog(connection)
+def draft_policy(source: Reader | duckdb.DuckDBPyConnection, dataset: str) -> Draft:
+    """Draft a policy for the tables of a database."""
+    reader = reader_of(source)
+    catalog = reader.catalog()
     guesses = guess_owners(catalog)
     lines = [
         f"dataset: {_scalar(dataset)}",
@@ -57,7 +59,7 @@ def draft_policy(connection: duckdb.DuckDBPyConnection, dataset: str) -> Draft:
     ]
     for name, relation in catalog.items():
         lines += ["", *_table(relation, guesses[name])]
-    return Draft(dataset, _HEADER + "\n".join(lines) + "\n", observe(connection, catalog))
+    return Draft(dataset, _HEADER + "\n".join(lines) + "\n", observe(reader, catalog))
 
 
 def write_draft(draft: Draft, path: str | Path) -> tuple[Path, Path]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dpsql.policy.catalog import family
@@ -37,7 +39,7 @@ _VALUES = {
 }
 
 
-def misfits(connection: duckdb.DuckDBPyConnection, column: Column, data_type: str) -> Iterator[str]:
+def misfits(column: Column, data_type: str) -> Iterator[str]:
     """Why the declaration cannot hold for this type, and what to write instead; nothing if it fits."""
     sort = family(data_type)
     if sort is None:
@@ -47,12 +49,12 @@ def misfits(connection: duckdb.DuckDBPyConnection, column: Column, data_type: st
         bound = getattr(column, name)
         if bound is not None and (kind(bound) or "number") not in _BOUNDS.get(sort, set()):
             yield f"{name} = {show(bound)} does not suit {data_type}: {_bound_advice(sort)}"
-        elif bound is not None and not _fits(connection, bound, data_type):
+        elif bound is not None and not _fits(bound, data_type):
             yield f"{name} = {show(bound)} is not a value of {data_type}: declare one that is"
     for value in column.values or ():
         if kind(value) != _VALUES[sort]:
             yield f"the value {show(value)} is a {kind(value)}, not a {data_type}{_yes_no(value, sort)}"
-        elif not _fits(connection, value, data_type):
+        elif not _fits(value, data_type):
             yield f"{show(value)} is not a value of {data_type}: take it out of `values`"
 
 
@@ -67,11 +69,23 @@ def literal(value: Bound | Value, data_type: str) -> str:
     return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 
-def _fits(connection: duckdb.DuckDBPyConnection, value: Bound | Value, data_type: str) -> bool:
-    """Whether the type holds exactly this value (a float: nearly)."""
-    [(cast,)] = connection.execute(
-        f"SELECT TRY_CAST(TRY_CAST(? AS {data_type}) AS VARCHAR)", [literal(value, data_type)]
-    ).fetchall()
+@cache
+def _scratch() -> duckdb.DuckDBPyConnection:
+    """A database without tables, to cast declared values in."""
+    import duckdb
+
+    return duckdb.connect(config={"threads": 1})
+
+
+def _fits(value: Bound | Value, data_type: str) -> bool:
+    """Whether the type holds exactly this value (a float: nearly, and a decimal of more than 38 digits)."""
+    wide = re.fullmatch(r"DECIMAL\((\d+),.*\)", data_type)
+    if wide and int(wide[1]) > 38:
+        return isinstance(value, int | float | Decimal)
+    with _scratch().cursor() as cursor:
+        cursor.execute("SET SESSION TimeZone = 'UTC'")
+        tried = f"SELECT TRY_CAST(TRY_CAST(? AS {data_type}) AS VARCHAR)"
+        [(cast,)] = cursor.execute(tried, [literal(value, data_type)]).fetchall()
     if cast is None:
         return False
     if family(data_type) == "float":

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from dpsql.policy.catalog import Relation, family, quote
 from dpsql.policy.names import Names
-
-if TYPE_CHECKING:
-    import duckdb
+from dpsql.policy.reader import Reader
 
 FEW = 20
 _ORDERED = frozenset({"integer", "decimal", "float", "date", "timestamp", "timestamptz"})
@@ -22,38 +20,31 @@ _HEADER = """\
 """
 
 
-def observe(connection: duckdb.DuckDBPyConnection, catalog: Names[Relation]) -> str:
+def observe(reader: Reader, catalog: Names[Relation]) -> str:
     """Row counts, extremes, and the values of columns that have few, as YAML for the steward's eyes."""
-    seen = {name: _table(connection, each) for name, each in catalog.items() if not each.view}
+    seen = {name: _table(reader, each) for name, each in catalog.items() if not each.view}
     return _HEADER + yaml.safe_dump({"observed": seen}, sort_keys=False, allow_unicode=True)
 
 
-def _table(connection: duckdb.DuckDBPyConnection, table: Relation) -> dict[str, Any]:
-    columns = {name: _column(connection, table.name, name, kind) for name, kind in table.columns.items()}
-    rows = _row(connection, f"SELECT count(*) FROM {quote(table.name)}")[0]
+def _table(reader: Reader, table: Relation) -> dict[str, Any]:
+    columns = {name: _column(reader, table.name, name, kind) for name, kind in table.columns.items()}
+    [(rows,)] = reader.rows(f"SELECT count(*) FROM {reader.table(table.name)}")
     return {"rows": rows, "columns": {name: seen for name, seen in columns.items() if seen}}
 
 
-def _column(connection: duckdb.DuckDBPyConnection, table: str, column: str, data_type: str) -> dict[str, Any]:
+def _column(reader: Reader, table: str, column: str, data_type: str) -> dict[str, Any]:
     kind = family(data_type)
     if kind is None:
         return {}
-    name = quote(column)
-    nulls, least, most = _row(
-        connection,
-        f"SELECT count(*) - count({name}), min({name})::VARCHAR, max({name})::VARCHAR FROM {quote(table)}",
-    )
-    extremes = {"min": least, "max": most} if kind in _ORDERED else {}
-    return {"nulls": nulls, **extremes, **_few_values(connection, quote(table), name)}
+    name, source = quote(column), reader.table(table)
+    [(nulls,)] = reader.rows(f"SELECT count(*) - count({name}) FROM {source}")
+    seen: dict[str, Any] = {"nulls": nulls}
+    if kind in _ORDERED:
+        [ends] = reader.rows(f"SELECT min({name})::VARCHAR, max({name})::VARCHAR FROM {source}")
+        seen |= zip(("min", "max"), ends, strict=True)
+    return seen | _few_values(reader, source, name)
 
 
-def _few_values(connection: duckdb.DuckDBPyConnection, table: str, column: str) -> dict[str, Any]:
-    found = connection.execute(
-        f"SELECT DISTINCT {column}::VARCHAR FROM {table} WHERE {column} IS NOT NULL LIMIT {FEW + 1}"
-    ).fetchall()
+def _few_values(reader: Reader, table: str, column: str) -> dict[str, Any]:
+    found = reader.rows(f"SELECT DISTINCT {column}::VARCHAR FROM {table} WHERE {column} IS NOT NULL LIMIT {FEW + 1}")
     return {"values": sorted(value for (value,) in found)} if 0 < len(found) <= FEW else {}
-
-
-def _row(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[Any, ...]:
-    row: tuple[Any, ...] = connection.execute(sql).fetchall()[0]
-    return row

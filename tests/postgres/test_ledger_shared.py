@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,32 @@ def test_a_ledger_moves_between_a_file_and_a_server(postgres: Server, url: str, 
     backup(url, tmp_path / "other")
     restore(tmp_path / "file.ledger", tmp_path / "other", "ste", accept_loss=True)
     assert verify(tmp_path / "file.ledger").charges == 2
+
+
+def test_many_open_ledgers_of_a_process_need_few_connections(postgres: Server, url: str) -> None:
+    """As many as asked at once, and a few idle ones; none when the last ledger is closed."""
+
+    def connected() -> int:
+        seen = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dpsql ledger'"
+        return int(str(postgres.run(seen)[0][0]))
+
+    opened = [open_ledger(url, "shop") for _ in range(40)]
+    with ThreadPoolExecutor(8) as crowd:
+        assert len(set(crowd.map(lambda ledger: ledger.reserve(ask()), opened))) == 40
+    assert 1 <= connected() <= 4
+    for each in opened:
+        each.close()
+    deadline = time.monotonic() + 20
+    while connected() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert connected() == 0
+    assert len(charged(url)) == 40
+
+
+def test_a_fork_does_not_close_the_connections_of_its_parent(url: str) -> None:
+    with open_ledger(url, "shop") as ledger:
+        ledger.reserve(ask())
+        (before,) = ledger._storage._session.ask("SELECT pg_backend_pid()")[0]  # type: ignore[attr-defined]
+        forked(lambda tell, wait: ledger.close()).end()
+        assert ledger._storage._session.ask("SELECT pg_backend_pid()") == [(before,)]  # type: ignore[attr-defined]
+        ledger.reserve(ask())

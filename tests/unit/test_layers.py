@@ -76,6 +76,25 @@ def test_the_engine_library_stays_in_its_folder_and_the_sealed_database() -> Non
             assert any(where.startswith(a) for a in allowed), where
 
 
+def test_psycopg_stays_with_the_engine_and_the_ledger() -> None:
+    for _, path in modules():
+        where = path.relative_to(ROOT).as_posix()
+        words = [
+            ast.unparse(n) for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Import | ast.ImportFrom)
+        ]
+        inside = where.startswith(("engines/postgres/", "budget/postgres/"))
+        assert inside or not any("psycopg" in word for word in words), where
+
+
+def test_an_engine_is_known_in_its_folder_and_where_engines_are_opened() -> None:
+    """DuckDB is also the sealed database and the audit's own; of the others nobody else knows."""
+    for _, path in modules():
+        where = path.relative_to(ROOT).as_posix()
+        for engine in ("postgres", "spark"):
+            named = any(name.startswith(f"dpsql.engines.{engine}") for name in imports(path))
+            assert not named or where.startswith(f"engines/{engine}/") or where == "engines/open.py", where
+
+
 def test_spark_stays_in_its_folder() -> None:
     for _, path in modules():
         where = path.relative_to(ROOT).as_posix()

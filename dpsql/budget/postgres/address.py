@@ -11,7 +11,7 @@ from dpsql.budget import storage
 from dpsql.errors import InterfaceError, LedgerError
 
 if TYPE_CHECKING:
-    from psycopg import Connection
+    from dpsql.budget.postgres.patient import PatientConnection
 
 _OWN = ("dataset", "witness")
 _QUIET = 10.0
@@ -28,7 +28,7 @@ class Address:
     dataset: str | None = None
     witness: str | None = None
 
-    def connect(self) -> Connection[Any]:
+    def connect(self) -> PatientConnection:
         """A connection on which nothing waits for ever: each statement, each lock, and each silence has its end."""
         from psycopg.conninfo import conninfo_to_dict
 
@@ -49,7 +49,7 @@ class Address:
         except BaseException:
             db.close()
             raise
-        return db
+        return db.hear()
 
     def discreet(self, text: str) -> str:
         """A text of the server's or the driver's without any password of the address."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from psycopg import Connection, OperationalError
+from psycopg.errors import Diagnostic
+from psycopg.pq import TransactionStatus
 
 from dpsql.budget import storage
 
@@ -20,7 +22,24 @@ GRACE = 2.0
 
 
 class PatientConnection(Connection[Any]):
-    """When its patience ends it is closed, as if it had been lost."""
+    """When its patience ends it is closed, as if it had been lost. It remembers what the server warned of."""
+
+    warnings: list[str]
+
+    def hear(self) -> Self:
+        """Begin to remember warnings."""
+        self.warnings = []
+        self.add_notice_handler(self._note)
+        return self
+
+    def _note(self, told: Diagnostic) -> None:
+        if told.severity_nonlocalized == "WARNING":
+            self.warnings.append(told.message_primary or "")
+
+    @property
+    def idle(self) -> bool:
+        """Connected, and in no transaction."""
+        return not self.closed and self.info.transaction_status == TransactionStatus.IDLE
 
     def wait(self, gen: Generator[Any, Any, Answer], *args: Any, **kwargs: Any) -> Answer:
         """See psycopg: every statement is such a generator, which is also woken while nothing comes."""

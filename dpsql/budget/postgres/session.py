@@ -18,17 +18,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from dpsql.budget import storage
 from dpsql.budget.postgres import faults
 from dpsql.budget.postgres.faults import AT_MOST, NOTHING, explained
+from dpsql.budget.postgres.pool import Pool
 
 if TYPE_CHECKING:
-    from psycopg import Connection
-    from psycopg.errors import Diagnostic
-
     from dpsql.budget.postgres.address import Address
+    from dpsql.budget.postgres.patient import PatientConnection
 
 Answer = TypeVar("Answer")
 _PAUSE = 0.2
@@ -36,96 +35,84 @@ _SAFE = ("fsync", "full_page_writes", "synchronous_commit")
 
 
 class Session:
-    """A connection that is made again when it was lost between transactions, and never inside one."""
+    """What one ledger asks and tells, one thread at a time. A connection that was lost is replaced between
+    transactions, and never inside one.
+    """
 
     def __init__(self, address: Address, account: str) -> None:
-        """Connect; `account` names whose lock it takes to write."""
+        """`account` names whose lock it takes to write."""
         self.address, self.account, self.id = address, account, uuid4()
-        self._warnings: list[str] = []
-        self._inside = self._ended = False
-        with explained(address, NOTHING):
-            self._db = self._connect()
+        self._pool, self._ended = Pool.join(address), False
+        self._db: PatientConnection | None = None
 
     def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """The rows of a query; outside a transaction it is asked once more if the connection had been lost."""
-        with explained(self.address, NOTHING if self._inside else AT_MOST):
-            return self._again(lambda: self._db.execute(sql.encode(), values or None).fetchall())
+
+        def asked(db: PatientConnection) -> list[tuple[Any, ...]]:
+            return db.execute(sql.encode(), values or None).fetchall()
+
+        if self._db is not None:
+            with explained(self.address, NOTHING):
+                return asked(self._db)
+        with explained(self.address, AT_MOST):
+            db, rows = self._first(asked)
+            self._pool.give(db)
+            return rows
 
     def tell(self, sql: str, *values: object) -> None:
         """A statement without rows, inside a transaction."""
+        assert self._db is not None
         with explained(self.address, NOTHING):
             self._db.execute(sql.encode(), values or None)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """The one writer of the account; see the theorem."""
+        self.id = uuid4()
         with explained(self.address, NOTHING):
-            self._again(self._begin)
-            self._inside = True
+            db, settings = self._first(self._lock)
+            self._db = db
             try:
+                self._refuse_unsafe(settings)
                 yield
-            except BaseException:
-                self._roll_back()
-                raise
-            else:
-                self._commit()
+                self._commit(db)
             finally:
-                self._inside = False
+                self._db = None
+                self._end(db)
 
     def close(self) -> None:
         """Let go."""
-        self._ended = True
-        self._db.close()
+        if not self._ended:
+            self._ended = True
+            self._pool.leave()
 
-    def _connect(self) -> Connection[Any]:
-        db = self.address.connect()
-        db.add_notice_handler(self._note)
-        return db
-
-    def _note(self, told: Diagnostic) -> None:
-        if told.severity_nonlocalized == "WARNING":
-            self._warnings.append(told.message_primary or "")
-
-    def _again(self, work: Callable[[], Answer]) -> Answer:
-        """Do it, on a new connection if there is none; once more if the old one turns out to be lost."""
+    def _first(self, work: Callable[[PatientConnection], Answer]) -> tuple[PatientConnection, Answer]:
+        """The first words on a connection, and it; on a new one if an idle one turns out to be lost."""
         from psycopg import OperationalError
 
         if self._ended:
             raise faults.closed(self.address)
-        if self._inside:
-            return work()
-        self._renew()
+        db = self._pool.take()
         try:
-            return work()
-        except OperationalError:
-            if not self._db.closed:
+            return db, work(db)
+        except BaseException as error:
+            lost = isinstance(error, OperationalError) and db.closed
+            self._end(db)
+            if not lost:
                 raise
-        self._renew()
-        return work()
-
-    def _renew(self) -> None:
-        """A connection that is neither lost nor left in the middle of something."""
-        from psycopg.pq import TransactionStatus
-
-        if self._db.closed or self._db.info.transaction_status != TransactionStatus.IDLE:
-            self._db.close()
-            self._db = self._connect()
-
-    def _begin(self) -> None:
-        """The lock first; what is read afterwards is all that was committed before."""
-        self.id = uuid4()
+        self._pool.drop()
+        db = self._pool.take()
         try:
-            found = self._lock(self._db)
+            return db, work(db)
         except BaseException:
-            self._roll_back()
+            self._end(db)
             raise
-        for setting, value in zip(_SAFE, found, strict=True):
-            if value != "on":
-                self._roll_back()
-                raise faults.unsafe(self.address, f"{setting} = {value}")
 
-    def _lock(self, db: Connection[Any]) -> tuple[Any, ...]:
-        """In one message: a transaction, its durability, the lock of the account, and whether the server is safe."""
+    def _lock(self, db: PatientConnection) -> tuple[Any, ...]:
+        """In one message: a transaction, its durability, the lock of the account, and whether the server is safe.
+
+        The lock comes first: what is read afterwards is all that was committed before.
+        """
         key = int.from_bytes(sha256(f"dpsql ledger {self.account}".encode()).digest()[:8], signed=True)
         shown = ", ".join(f"current_setting('{setting}')" for setting in _SAFE)
         cursor = db.execute(
@@ -137,48 +124,53 @@ class Session:
         found: list[tuple[Any, ...]] = cursor.fetchall()
         return found[0]
 
-    def _commit(self) -> None:
+    def _refuse_unsafe(self, settings: tuple[Any, ...]) -> None:
+        for setting, value in zip(_SAFE, settings, strict=True):
+            if value != "on":
+                raise faults.unsafe(self.address, f"{setting} = {value}")
+
+    def _commit(self, db: PatientConnection) -> None:
         from psycopg import Error
 
-        self._warnings.clear()
+        db.warnings.clear()
         try:
-            done = self._db.execute("COMMIT").statusmessage
+            done = db.execute("COMMIT").statusmessage
         except Error:
-            if not self._db.closed:
-                self._roll_back()
+            if not db.closed:
                 raise
-            if not self._arrived(self.id):
+            if not self._arrived():
                 raise faults.lost(self.address) from None
             return
         if done != "COMMIT":
             raise faults.lost(self.address)
-        if self._warnings:
+        if db.warnings:
             raise faults.not_replicated(self.address)
 
-    def _arrived(self, entry: UUID) -> bool:
+    def _arrived(self) -> bool:
         """Whether the entry of a transaction that is over is there: asked of the server until it answers."""
         from psycopg import Error
 
         deadline = time.monotonic() + storage.PATIENCE
         while True:
+            self._pool.drop()
             try:
-                self._db = self._connect()
-                self._lock(self._db)
-                sql = "SELECT 1 FROM dpsql_ledger.entry WHERE account = %s AND id = %s"
-                found = self._db.execute(sql, (self.account, entry)).fetchall()
-                self._db.execute("ROLLBACK")
-                return bool(found)
+                db = self._pool.take()
+                try:
+                    self._lock(db)
+                    sql = "SELECT 1 FROM dpsql_ledger.entry WHERE account = %s AND id = %s"
+                    return bool(db.execute(sql, (self.account, self.id)).fetchall())
+                finally:
+                    self._end(db)
             except Error:
                 if time.monotonic() > deadline:
                     raise faults.unknown(self.address) from None
             time.sleep(_PAUSE)
 
-    def _roll_back(self) -> None:
-        """What fails here ends the connection, and with it the transaction."""
+    def _end(self, db: PatientConnection) -> None:
+        """Give it back, after what is left of a transaction was rolled back; if that fails, the connection ends."""
         from psycopg import Error
 
         with suppress(Error):
-            if not self._db.closed:
-                self._db.execute("ROLLBACK")
-                return
-        self._db.close()
+            if not db.closed and not db.idle:
+                db.execute("ROLLBACK")
+        self._pool.give(db)

@@ -32,6 +32,7 @@ from dpsql.expressions.types import Kind, from_engine
 from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
+from dpsql.policy.reader import DuckDBReader, Reader
 from dpsql.steward_log import failed
 
 _AS_ARRAYS = {
@@ -151,9 +152,12 @@ class DuckDBEngine(Engine):
     def public(self) -> PublicReader:
         return self._public
 
+    def reader(self) -> Reader:
+        return DuckDBReader(self._connection)
+
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """For the steward's own commands, such as `dpsql check`."""
+        """DuckDB's own."""
         return self._connection
 
     def emit(self, release: Priced, salt: bytes | None) -> str:

@@ -16,18 +16,18 @@ from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Engine, Exact, PublicRows, Resources
 from dpsql.engines.postgres.catalogue import Table, describe
 from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
+from dpsql.engines.postgres.reader import PostgresReader
 from dpsql.engines.postgres.released import with_released
-from dpsql.engines.postgres.session import Session, open_session, shown, stopped_after
+from dpsql.engines.postgres.session import Session, open_session, place_of, stopped_after
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public import Keys, PublicReader
 from dpsql.engines.sql.results import exact, statements
-from dpsql.errors import EngineError
+from dpsql.errors import EngineError, InterfaceError
 from dpsql.plan.join import Part
 from dpsql.plan.relation import PublicScan, Relation, Scan
 from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import facts_of
-from dpsql.policy.names import Names
 from dpsql.steward_log import failed
 
 SNAPSHOT = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -59,15 +59,14 @@ class PostgresEngine(Engine):
 
     def version(self) -> str:
         """The address: what was written since then has the same label, until the steward's `dpsql data bump`."""
-        return shown(self._address)
+        return place_of(self._address)
 
     def constraints(self, policy: object) -> frozenset[tuple[str, str]]:
         assert isinstance(policy, Policy)
-        return frozenset((fold(table), fact) for table, fact in facts_of(self.catalog(), policy))
+        return frozenset((fold(table), fact) for table, fact in facts_of(self.reader().catalog(), policy))
 
-    def catalog(self) -> Names[Any]:
-        """The tables as `dpsql check` sees them."""
-        return Names({name: table.relation(name) for name, table in self._tables.items()})
+    def reader(self) -> PostgresReader:
+        return PostgresReader(self._tables, self._snapshot)
 
     @property
     def verifiable(self) -> bool:
@@ -81,7 +80,7 @@ class PostgresEngine(Engine):
         try:
             with self._snapshot() as session:
                 self._tables = describe(session, self._schemas)
-        except psycopg.Error as problem:
+        except (psycopg.Error, InterfaceError) as problem:
             failed("the catalogue cannot be read", problem)
             raise EngineError from None
         for mine, found in (
@@ -214,7 +213,7 @@ class PostgresEngine(Engine):
         try:
             with self._snapshot() as session:
                 return session.execute(text.encode()).fetchall()
-        except (psycopg.Error, EngineError, OverflowError, ValueError):
+        except (psycopg.Error, EngineError, InterfaceError, OverflowError, ValueError):
             return None
 
     def _keys(self) -> Keys:

@@ -20,7 +20,7 @@ from dpsql.steward_log import failed
 Session = psycopg.Connection[Any]
 SETTINGS = {
     "search_path": "pg_catalog", "TimeZone": "UTC", "DateStyle": "ISO, YMD", "IntervalStyle": "postgres",
-    "extra_float_digits": "1", "standard_conforming_strings": "on", "bytea_output": "hex", "lc_messages": "C",
+    "extra_float_digits": "1", "standard_conforming_strings": "on", "bytea_output": "hex",
     "lc_numeric": "C", "lc_monetary": "C", "lc_time": "C", "row_security": "off", "jit": "off", "xmloption": "content",
     "array_nulls": "on", "transform_null_equals": "off", "backslash_quote": "safe_encoding",
     "idle_in_transaction_session_timeout": "600s", "lock_timeout": "30s", "default_transaction_read_only": "on",
@@ -48,8 +48,8 @@ class Number(Loader):
         return int(written) if written.lstrip("-").isdigit() else Decimal(written)
 
 
-def shown(address: str) -> str:
-    """An address for people: whose password is nobody's business."""
+def place_of(address: str) -> str:
+    """Where a database is, without who asks and how."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
@@ -72,7 +72,7 @@ def open_session(address: str, limits: Resources) -> tuple[Session, list[str]]:
         session.close()
         failed("a session of the database server cannot be settled", problem)
         raise InterfaceError(
-            f"the role may not do what dpsql needs in {shown(address)}",
+            f"the role may not do what dpsql needs in {place_of(address)}",
             hint="it needs TEMPORARY on the database, for functions that vanish with the session, and SELECT on tables",
         ) from None
     except BaseException:
@@ -90,7 +90,7 @@ def _connected(address: str) -> Session:
         session = None
     if session is None:
         raise InterfaceError(
-            f"the database server cannot be reached, or refuses this user: {shown(address)}",
+            f"the database server cannot be reached, or refuses this user: {place_of(address)}",
             hint="check the address, the user and the password: postgresql://user:password@host:5432/database",
         )
     session.adapters.register_loader("numeric", Number)

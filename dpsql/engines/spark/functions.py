@@ -42,7 +42,7 @@ FORMS: dict[str, str] = {
     "sha256": "sha2(CAST({0} AS BINARY), 256)", "hex": "hex({0})",
     "last_day": "last_day({0})", "dayname": "date_format({0}, 'EEEE')", "monthname": "date_format({0}, 'MMMM')",
     "epoch": f"({moments.micros('{0}')} / 1000000D)", "epoch_us": moments.micros("{0}"),
-    "epoch_ms": moments.floor_of(moments.micros("{0}"), 1000),
+    "epoch_ms": f"({moments.micros('{0}')} div 1000L)",
     "make_timestamp": moments.from_micros(_between(-62_135_596_800_000_000, 253_402_300_799_999_999)),
     "make_timestamp_ms": moments.from_micros(f"({_between(-62_135_596_800_000, 253_402_300_799_999)} * 1000L)"),
 }  # fmt: skip
@@ -65,6 +65,8 @@ def computed(node: Call) -> bool:
     if node.op == "split_part":
         separator, place = (a.value if isinstance(a, Literal) else None for a in node.args[1:])
         return bool(separator) and bool(place)
+    if node.op == "hex" and node.args[0].type.kind is Kind.INTEGER:
+        return node.args[0].type.sums_whole
     return node.op in FORMS
 
 

@@ -117,17 +117,16 @@ _LENGTHS = {"day": DAY, "hour": 3600 * SECOND, "minute": 60 * SECOND, "second": 
 
 
 def _diff(call: Call, emit: Emit) -> str:
-    """How many borders of the unit lie between two moments: the difference of their numbers."""
-    end, start = (_number(str(call.option), timestamp(a, emit)) for a in call.args)
-    return f"({end} - {start})"
+    """How many borders of the unit lie between two moments: the difference of their numbers; weeks are whole ones."""
+    unit = "day" if call.option == "week" else str(call.option)
+    end, start = (_number(unit, timestamp(a, emit)) for a in call.args)
+    return f"(({end} - {start}) div 7L)" if call.option == "week" else f"({end} - {start})"
 
 
 def _number(unit: str, value: str) -> str:
-    """The number of the year, month, week, … in which a timestamp lies; the week of Monday 1970-01-05 has number 0."""
+    """The number of the year, month, day, … in which a timestamp lies."""
     if unit in _LENGTHS:
         return floor_of(micros(value), _LENGTHS[unit])
-    if unit == "week":
-        return floor_of(f"({micros(value)} - {4 * DAY}L)", 7 * DAY)
     months = {"year": "0", "quarter": f"quarter({value})", "month": f"month({value})"}[unit]
     factor = {"year": 1, "quarter": 4, "month": 12}[unit]
     return f"CAST(year({value}) * {factor} + {months} AS BIGINT)"

@@ -178,8 +178,7 @@ def _placed_double(name: str, value: str, places: int) -> str:
     step = {"round": "round({0})", "bround": "rint({0})", "trunc": truncated("{0}")}[name]
     unit = f"{10 ** abs(places)}D"
     if places < 0:
-        made = f"({step.format(f'({value} / {unit})')} * {unit})"
-        return f"(CASE WHEN {is_nan(value)} OR abs({value}) = {INFINITY} THEN 0D * 0 ELSE {made} END)"
+        return f"({step.format(f'({value} / {unit})')} * {unit})"
     made = f"({step.format(f'({value} * {unit})')} / {unit})" if places else step.format(value)
     return f"(CASE WHEN abs({value} * {unit}) < {INFINITY} THEN {made} ELSE {value} END)"
 
@@ -201,9 +200,14 @@ def _convert(call: Call, emit: Emit) -> str:
     if kind is Kind.BOOLEAN:
         return _within(cast(made, "INTEGER"), to)
     if kind is Kind.DOUBLE:
-        made = f"TRY_CAST({'rint' if to.scale == 0 else 'round'}({made} * {10**to.scale}D) AS DECIMAL(38,0))"
+        rounded = "rint" if (to.lower, to.upper) in _INTEGERS else "round"
+        made = f"TRY_CAST({rounded}({made} * {10**to.scale}D) AS DECIMAL(38,0))"
         return _within(made, Type(to.kind, to.lower, to.upper), to.scale)
     return _within(made if kind is Kind.INTEGER else f"round({made}, {to.scale})", to)
+
+
+_INTEGERS = {(-(2**n), 2**n - 1) for n in (7, 15, 31, 63)}
+"""To these a DOUBLE is rounded to the even neighbour, to decimals away from zero."""
 
 
 def _within(exact: str, to: Type, scale: int = 0) -> str:

@@ -32,12 +32,12 @@ def placed(session: SparkSession, relation: Relation, contents: Mapping[str, Con
 
 
 def _rows(scan: ReleasedScan, content: Content) -> str:
-    columns = [f"c{i}" for i in range(len(scan.fields))]
-    if not content.rows:
-        blank = [f"{SPARK.cast('NULL', physical(f.type))} AS {c}" for c, f in zip(columns, scan.fields, strict=True)]
-        return f"SELECT {', '.join(blank)} WHERE FALSE"
-    rows = [
-        f"({', '.join(SPARK.literal(value, f.type) for value, f in zip(row, scan.fields, strict=True))})"
-        for row in content.rows
-    ]
-    return f"SELECT * FROM VALUES {', '.join(rows)} AS t({', '.join(columns)})"
+    """Values come as text and become what they were; the rows are written out, so the SQL has them all."""
+    listed = [f"{SPARK.cast(f'c{i}', physical(field.type))} AS c{i}" for i, field in enumerate(scan.fields)]
+    names = ", ".join(f"c{i}" for i in range(len(scan.fields)))
+    rows = ", ".join(f"({', '.join(map(_text, row))})" for row in content.rows or [[None] * len(scan.fields)])
+    return f"SELECT {', '.join(listed)} FROM VALUES {rows} AS t({names}){'' if content.rows else ' WHERE FALSE'}"
+
+
+def _text(value: object) -> str:
+    return "CAST(NULL AS STRING)" if value is None else SPARK.text(str(value))

@@ -43,12 +43,21 @@ SETTINGS = {
 """What the emitted SQL relies on, whatever the caller's session says: arithmetic that does not raise, moments in UTC,
 ancient dates that are read as they stand, and one way to read its words."""
 
+CARRIED = (
+    "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled", "spark.sql.autoBroadcastJoinThreshold",
+    "spark.sql.adaptive.autoBroadcastJoinThreshold", "spark.sql.files.maxPartitionBytes",
+    "spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode",
+)  # fmt: skip
+"""What the caller's session says about how the work is done; it has no say in what comes of it."""
+
 
 def own_session(session: SparkSession) -> SparkSession:
     """A session with `SETTINGS` in the catalogue and database that the caller's session is in."""
     own = session.newSession()
-    for name, value in SETTINGS.items():
-        own.conf.set(name, value)
+    carried = {name: session.conf.get(name, None) for name in CARRIED}
+    for name, value in {**carried, **SETTINGS}.items():
+        if value is not None:
+            own.conf.set(name, value)
     own.catalog.setCurrentCatalog(session.catalog.currentCatalog())
     own.catalog.setCurrentDatabase(session.catalog.currentDatabase())
     return own

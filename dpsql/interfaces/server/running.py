@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Place:
     """The files of a server, and where it listens."""
 
-    database: Path
+    database: str | Path
     policy: Path
     ledger: str | None
     users: Path
