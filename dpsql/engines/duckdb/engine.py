@@ -65,7 +65,7 @@ class DuckDBEngine(Engine):
     ) -> None:
         self._still, self._copies, self._stamp = still, copies, None
         self._limits = limits = limits or Resources()
-        self._files: list[tuple[Files, object]] = []
+        self._files: tuple[tuple[Files, object], ...] = ()
         self._lasting = False
         self._reopen: Callable[[], Placed] = _nothing
         self._frames, self._lock = isinstance(source, Mapping), threading.Lock()
@@ -74,7 +74,7 @@ class DuckDBEngine(Engine):
         elif isinstance(source, Mapping):
             placed, self._stamp = open_frames(source, limits, policy, copies)
             self._connection, self._label, self._file = placed.connection, placed.label, None
-            self._files, self._lasting = [(files, files.stamp) for files in placed.files], placed.lasting
+            self._files, self._lasting = placed.files, placed.lasting
             self._reopen = partial(open_tables, source, limits, policy)
         else:
             self._file = Path(source)

@@ -45,11 +45,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Tables in memory and from files, and the version of the files (of frames, one of its own)."""
+    """Tables in memory and from files, with the version of the files (of frames, one of its own), and their stamps."""
 
     connection: duckdb.DuckDBPyConnection
-    files: tuple[Files, ...]
     label: str
+    files: tuple[tuple[Files, object], ...] = ()
 
     @property
     def lasting(self) -> bool:
@@ -92,7 +92,7 @@ def open_to_copy(path: Path) -> Placed:
     connection.execute(f"ATTACH {DUCKDB.text(str(path))} AS dpsql_source (READ_ONLY)")
     connection.execute("USE dpsql_source")
     settle(connection)
-    return Placed(connection, (), label if label == _label(path) else "")
+    return Placed(connection, label if label == _label(path) else "")
 
 
 def _label(path: Path) -> str:
@@ -106,16 +106,17 @@ def open_tables(tables: Mapping[str, Any], limits: Resources, policy: Policy | N
     _limit(connection, limits)
     settle(connection)
     files = tuple(list_files(name, table) for name, table in tables.items() if is_path(table))
+    stamped = tuple((each, each.stamp) for each in files)
     label = f"frames:{uuid4()}" if len(files) < len(tables) or any(f.remote for f in files) else label_of(files)
     for each in files:
         _placed(partial(place_files, connection, each, _types(policy, each)), f"the files of the table {each.table}")
     for name, table in tables.items():
         if not is_path(table):
             _placed(partial(place, connection, name, table), f"the frame {name}")
-    if label.startswith("files:") and label != label_of(files):
+    if any(each.stamp != stamp for each, stamp in stamped):
         connection.close()
         raise InterfaceError("the files changed while they were opened", hint="connect again")
-    return Placed(connection, files, label)
+    return Placed(connection, label, stamped)
 
 
 def open_frames(
@@ -124,7 +125,7 @@ def open_frames(
     """The tables, locked: no other file can be read; and the stamp of the prepared copies beside them."""
     placed = open_tables(tables, limits, policy)
     stamp = None if copies is None else attach(placed.connection, copies)
-    read = [path for files in placed.files for path in files.paths if files.format == "parquet"]
+    read = [path for files, _ in placed.files for path in files.paths if files.format == "parquet"]
     if read:
         listed = ", ".join(map(DUCKDB.text, read))
         placed.connection.execute(f"SET allowed_paths = [{listed}]")

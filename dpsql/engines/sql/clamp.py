@@ -21,9 +21,12 @@ class Piece:
 
 
 def clamped(dialect: Dialect, argument: Argument, value: str, *, otherwise: str = "NULL") -> str:
-    """`value` as an integer in [lower, upper] grid steps; `otherwise` for NULL and NaN."""
+    """`value` as an integer in [lower, upper] grid steps; `otherwise` for NULL and NaN, where a sum takes both alike.
+
+    What needs no clamp is left as it is: sums leave NULL out, and of a bare column DuckDB knows that they fit.
+    """
     if (read := _unclamped(dialect, argument, value)) is not None:
-        return read if otherwise == "NULL" else f"coalesce({read}, {otherwise})"
+        return read
     branches = [
         f"WHEN {p.condition} THEN {p.result}" for p in pieces(dialect, argument, value) if p.result != otherwise
     ]
