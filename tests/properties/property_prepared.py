@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import duckdb
 
 from dpsql.audit.database import load
 from dpsql.audit.world import World
@@ -19,6 +17,8 @@ from dpsql.policy.prepared import Made, recipe
 from dpsql.session import Connection
 
 COPY_SALT = b"of the copies"
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+"""Gone when the process ends."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class PreparedWorld(World):
 
     def open(self, *, steward: bool = False, analyst: str | None = None) -> Connection:
         """A connection to a file of its own, prepared."""
-        folder = Path(tempfile.mkdtemp(prefix="dpsql-prepared-"))
+        _FOLDERS.append(tempfile.TemporaryDirectory(prefix="dpsql-prepared-"))
+        folder = Path(_FOLDERS[-1].name)
         _store(self, folder / "world.duckdb")
         engine = DuckDBEngine(folder / "world.duckdb", copies=folder / "world.prepared")
         ledger = open_ledger(folder / "world.ledger", self.policy.dataset)
@@ -53,6 +54,3 @@ def prepared(world: World, mode: str | None, *tables: str) -> World:
     for name in tables:
         said["tables"][name]["prepare"] = mode
     return PreparedWorld(world.name, load_policy(said), world.tables)
-
-
-__all__ = ["COPY_SALT", "PreparedWorld", "duckdb", "prepared", "replace"]
