@@ -28,7 +28,7 @@ from dpsql.session import Prepared
 if (reason := spark_session.absent()) is not None:
     pytest.skip(reason, allow_module_level=True)
 
-QUERIES = 12
+QUERIES = 6
 
 
 def bare(world: World) -> World:

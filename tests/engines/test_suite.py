@@ -55,6 +55,8 @@ def test_equal_plans_and_integers(pair: Pair, asked: Asked) -> None:
 
     NaN is a key like any other, and equal to itself only in its text.
     """
+    if (reason := pair.store.left_out(asked)) is not None:
+        pytest.skip(reason)
     if not pair.store.constraints and _needs_keys(pair, asked):
         return
     plan = planned(pair.reference, asked)
