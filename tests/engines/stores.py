@@ -14,7 +14,7 @@ from itertools import count
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import postgres_server
+import engine_server
 import psycopg
 import spark_session
 import suite
@@ -77,7 +77,7 @@ class PostgresStore(Store):
     name = "postgres"
 
     def absent(self) -> str | None:
-        return postgres_server.absent()
+        return engine_server.absent()
 
     @contextmanager
     def open(self, tables: Mapping[str, Stored], policy: Policy) -> Iterator[dpsql.Connection]:
@@ -89,7 +89,7 @@ class PostgresStore(Store):
 
     def placed(self, tables: Mapping[str, Stored]) -> str:
         """The address of a fresh database that holds these tables."""
-        name, server = f"world{next(_NUMBERS)}", postgres_server.server()
+        name, server = f"world{next(_NUMBERS)}", engine_server.server()
         with server.connect() as raw:
             raw.execute(f"CREATE DATABASE {name}")
         with server.connect(name) as raw:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-import postgres_server
+import engine_server
 import psycopg
 import pytest
 import yaml
@@ -23,7 +23,7 @@ from dpsql.errors import EngineError, InterfaceError, PolicyError, UnsupportedQu
 from dpsql.interfaces.cli import app
 from dpsql.policy import Policy, load_policy
 
-pytestmark = pytest.mark.skipif(postgres_server.absent() is not None, reason=str(postgres_server.absent()))
+pytestmark = pytest.mark.skipif(engine_server.absent() is not None, reason=str(engine_server.absent()))
 NUMBERS = count()
 SHOP = """
 CREATE TABLE customers (id integer PRIMARY KEY, age integer, region text);
@@ -53,11 +53,11 @@ SLOW = "SELECT count(*) FROM orders o JOIN stores s ON sin(o.amount) * cos(s.siz
 def database(script: str) -> str:
     """The address of a fresh database."""
     name = f"shop{next(NUMBERS)}"
-    with postgres_server.server().connect() as admin:
+    with engine_server.server().connect() as admin:
         admin.execute(f"CREATE DATABASE {name}")
-    with postgres_server.server().connect(name) as raw:
+    with engine_server.server().connect(name) as raw:
         raw.execute(script)
-    return postgres_server.server().address(name)
+    return engine_server.server().address(name)
 
 
 def asked(address: str, script: str) -> list[tuple[Any, ...]]:
@@ -115,7 +115,7 @@ def test_the_command_line_takes_an_address(tmp_path: Any, monkeypatch: pytest.Mo
     address, run = database(SHOP), CliRunner()
     drafted = run.invoke(app, ["init", address, "--policy", "draft.yaml"])
     assert drafted.exit_code == 0, drafted.output
-    assert postgres_server.PASSWORD not in drafted.output and "p4ss" not in drafted.output
+    assert engine_server.PASSWORD not in drafted.output and "p4ss" not in drafted.output
     draft = (tmp_path / "draft.yaml").read_text()
     assert "unit: id" in draft and "unique: true   # by a constraint" in draft
     assert "'1'" in (tmp_path / "draft.observed.yaml").read_text()
@@ -137,7 +137,7 @@ def test_a_dict_policy_needs_a_named_ledger(shop: tuple[str, dpsql.Connection]) 
 
 @pytest.mark.parametrize("wrong", ["password", "database", "port"])
 def test_a_door_that_does_not_open_says_so_without_the_password(wrong: str) -> None:
-    server = postgres_server.server()
+    server = engine_server.server()
     address = {
         "password": server.address(password="not-the-word"), "database": server.address("nowhere"),
         "port": server.address().replace(f":{server.port}", ":1"),
@@ -403,7 +403,7 @@ def _kill(address: str) -> None:
 
 
 def test_a_server_that_stops_and_starts(shop: tuple[str, dpsql.Connection]) -> None:
-    server = postgres_server.Server()
+    server = engine_server.Server()
     try:
         with server.connect() as raw:
             raw.execute(SHOP)

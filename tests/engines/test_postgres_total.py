@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Any
 
 import duckdb
-import postgres_server
+import engine_server
 import psycopg
 import pytest
 import sqlglot
@@ -174,9 +174,9 @@ def refused(case: Case) -> str | None:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    if (reason := postgres_server.absent()) is not None:
+    if (reason := engine_server.absent()) is not None:
         pytest.skip(reason)
-    made, _ = open_session(postgres_server.server().address(), Resources())
+    made, _ = open_session(engine_server.server().address(), Resources())
     with made:
         yield made
 

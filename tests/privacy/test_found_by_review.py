@@ -161,10 +161,13 @@ def test_keys_with_nan_have_the_order_of_the_keys() -> None:
     assert orders == {("a", "b")}
 
 
-def test_csv_files_are_not_taken_because_their_types_depend_on_rows(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("u,x\n1,2\n")
-    with pytest.raises(dpsql.InterfaceError, match="cannot be read"):
-        connect({"t": str(tmp_path / "t.csv")}, {"t": {"unit": "u"}})
+@pytest.mark.parametrize("cell", ["2", "2.5", "two", "2024-01-01", "", "true"])
+def test_the_types_of_a_csv_file_are_the_policys_whatever_its_rows_are(tmp_path: Path, cell: str) -> None:
+    (tmp_path / "t.csv").write_text(f"u,x\n1,{cell}\n")
+    columns = {"x": {"min": 0, "max": 9}}
+    with connect({"t": str(tmp_path / "t.csv")}, {"t": {"unit": "u", "columns": columns}}) as db:
+        assert db._engine.schema()["t"] == {"u": "VARCHAR", "x": "DOUBLE"}
+        db.query("SELECT count(*), sum(x) FROM t", epsilon=1)
 
 
 def test_a_frame_with_mixed_objects_fails_when_it_is_connected_or_not_at_all() -> None:

@@ -165,13 +165,17 @@ def _is_data(path: Path) -> bool:
 
 
 def _stem(path: Path) -> str:
-    suffix = next((each for each in sorted(_FORMATS, key=len, reverse=True) if path.name.lower().endswith(each)), "")
+    suffix = next((each for each in sorted(_FORMATS, key=len, reverse=True) if _ends(path.name, each)), "")
     return path.name[: len(path.name) - len(suffix)] if suffix and path.is_file() else path.name
+
+
+def _ends(file: str, suffix: str) -> bool:
+    return file.lower().endswith(suffix)
 
 
 def _format(name: str) -> Format | None:
     longest = sorted(_FORMATS, key=len, reverse=True)
-    return next((_FORMATS[suffix] for suffix in longest if name.lower().endswith(suffix)), None)
+    return next((_FORMATS[suffix] for suffix in longest if _ends(name, suffix)), None)
 
 
 def _stamp(path: str) -> tuple[str, int, int, int]:

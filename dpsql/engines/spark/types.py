@@ -19,14 +19,14 @@ def spark_type(name: str) -> str:
     return _NAMES.get(name, name)
 
 
-def stored_type(name: str) -> str:
+def stored_type(type_: str) -> str:
     """The name under which dpsql knows a stored type; one that it does not know keeps its own, and is not seen.
 
     A text is a text whatever its collation and its declared length: it is read byte by byte.
     """
-    name = name.lower()
-    if name.startswith(("string collate ", "varchar(", "char(")):
+    type_ = type_.lower()
+    if type_.startswith(("string collate ", "varchar(", "char(")):
         return "VARCHAR"
-    if re.fullmatch(r"decimal\(\d+,\s*\d+\)", name):
-        return name.upper()
-    return _STORED.get(name, name.upper())
+    if re.fullmatch(r"decimal\(\d+,\s*\d+\)", type_):
+        return type_.upper()
+    return _STORED.get(type_, type_.upper())
