@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -40,9 +41,12 @@ class Child:
             assert self._read(), f"it ended too soon: {self.lines}"
 
     def end(self, *, killed: bool = False) -> list[str]:
-        """All that it told, when it is over."""
-        while self._read():
-            pass
+        """All that it told, when it is over; one that should have been killed, and still waits, is killed now."""
+        while True:
+            if killed and not select.select([self._told], [], [], 10)[0]:
+                os.kill(self.process, signal.SIGKILL)
+            if not self._read():
+                break
         _, status = os.waitpid(self.process, 0)
         assert status == (9 if killed else 0), (status, self.lines)
         os.close(self._told)
