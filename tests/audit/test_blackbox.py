@@ -29,6 +29,11 @@ def test_half_the_noise_is_flagged_and_all_of_it_is_not(name: str, planted: bool
     assert bool(refuted(made.tests)) == planted, made.tests
 
 
+def test_no_run_is_refused_although_each_one_takes_of_a_delta_that_adds_up() -> None:
+    made = audit(cases(("private keys, Laplace",))[0], 600, lambda _: None)
+    assert made.answered == made.runs
+
+
 def test_an_audit_goes_through_a_door_that_only_gives_rows() -> None:
     with half_the_noise():
         made = audit(cases(("count, Laplace",))[0], 300, lambda _: None, dbapi)

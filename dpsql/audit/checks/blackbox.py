@@ -53,8 +53,10 @@ def _unasked(made: Sequence[Audited]) -> str:
     """Two sides that refuse alike cannot be told apart, and show nothing."""
     if not made:
         return "there was no question that the policy answers"
-    names = [each.case.name for each in made if each.answered == 0]
-    return f"every run was refused: {'; '.join(names)}" if names else ""
+    names = [
+        f"{each.case.name} ({each.runs - each.answered} of {each.runs})" for each in made if each.answered < each.runs
+    ]
+    return f"runs were refused: {'; '.join(names)}" if names else ""
 
 
 def _share(test: Verdict, level: float) -> float:
