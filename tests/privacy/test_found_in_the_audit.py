@@ -22,7 +22,7 @@ import pytest
 import dpsql
 from dpsql.audit import Settings, World
 from dpsql.audit.blackbox.audit import Audited
-from dpsql.audit.blackbox.binomial import Counts, p_value
+from dpsql.audit.blackbox.binomial import BETA, Counts, interval, p_value
 from dpsql.audit.blackbox.cases import HEAVY, cases
 from dpsql.audit.blackbox.promise import Limit
 from dpsql.audit.blocks import _fingerprint, search
@@ -273,11 +273,11 @@ def test_the_p_value_is_no_less_than_the_worst_case_by_brute_force(epsilon: floa
     def law(p: float) -> list[float]:
         return [comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
 
-    worst = 0.0
-    for q in (i / 400 for i in range(401)):
+    worst, (first, last) = 0.0, interval(misses, n, BETA)
+    for q in (first + (last - first) * i / 400 for i in range(401)):
         p = min(exp(epsilon) * q, 1 - exp(-epsilon) * (1 - q))
         one, two = law(p), law(q)
         above = [*(sum(one[k:]) for k in range(n + 1)), 0.0]
         least = [next((k for k in range(n + 1) if k - slope * j >= t - 1e-9), n + 1) for j in range(n + 1)]
         worst = max(worst, sum(b * above[need] for b, need in zip(two, least, strict=True)))
-    assert worst <= p_value(Counts(hits, n, misses, n), limit, q0) <= max(1.1 * worst, 1e-12)
+    assert worst + BETA <= p_value(Counts(hits, n, misses, n), limit, q0) <= 1.1 * worst + 1.1 * BETA

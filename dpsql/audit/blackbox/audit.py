@@ -34,7 +34,7 @@ from dpsql.audit.settings import Door
 from dpsql.audit.world import Unit, World
 
 LEVEL = 0.05
-LASTS = 400
+LASTS = 200
 """Runs of one session: at δ = 1e-3 each they stay below what any policy allows."""
 
 

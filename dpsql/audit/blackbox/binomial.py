@@ -3,10 +3,13 @@
 **Theorem.** Let an event have been fixed before, and be seen k times in n runs on one neighbour and l times in m runs
 on the other, all independent. If the promise holds, P[p-value ≤ x] ≤ x for every x; so the largest value that is
 refuted at level x is, with confidence 1 − x, a lower bound on what the query really costs.
-**Proof.** Order the outcomes by T = k − λ·l, λ ≥ 0 the slope of the limit at a q that was fixed before. The p-value
-is the largest P[T ≥ t] over all (p, q) that the promise allows. T's tail grows with p and falls with q, so over a
-cell q in [a, b] of the boundary it is at most that at (most(b), a); cells are halved until the bound is within a
-fiftieth of a value that is attained. No normal approximation is used. With one sample (q known) this is Clopper and
+**Proof.** Order the outcomes by T = k − λ·l, λ ≥ 0 the slope of the limit at a q that was fixed before. Let C be
+Clopper and Pearson's interval for q by l, which misses q with a chance of at most β. The p-value is β and the largest
+P[T ≥ t] over all (p, q) that the promise allows with q in C: it is at most x only if q lies outside C, or P[T ≥ t] at
+the true p and q is at most x − β, so with a chance of at most β + (x − β) (Berger and Boos). Without C, a q far from
+what was seen, where T varies most, would decide. T's tail grows with p and falls with q, so over a cell q in [a, b] of
+the boundary it is at most that at (most(b), a); cells are halved until the bound is within a fiftieth of a value that
+is attained. No normal approximation is used. With one sample (q known) this is Clopper and
 Pearson's bound; two of their intervals side by side would be valid as well, but need √2 times the distance.
 **Checked by** `tests/audit/test_blackbox.py` (coverage on the boundary of a promise, and power).
 """
@@ -21,6 +24,8 @@ from numpy.typing import NDArray
 from dpsql.audit.blackbox.promise import Floats, Limit
 
 CELLS = 64
+BETA = 1e-5
+"""The chance, at most, that the interval for q misses it."""
 _FINEST = 2**-14
 _TIGHT = 1.02
 _BISECTIONS = 14
@@ -41,7 +46,8 @@ def p_value(counts: Counts, limit: Limit, q: float) -> float:
     """The largest probability, under the promise, of counts that speak against it at least as much as these."""
     slope = slope_of(limit, q)
     t = counts.hits - slope * counts.misses
-    angles = np.linspace(0, np.pi / 2, CELLS + 1)
+    low_q, high_q = interval(counts.misses, counts.others, BETA)
+    angles = np.linspace(np.arcsin(low_q**0.5), np.arcsin(high_q**0.5), CELLS + 1)
     cells = np.stack([angles[:-1], angles[1:]])
     attained = 0.0
     while cells.size:
@@ -49,7 +55,7 @@ def p_value(counts: Counts, limit: Limit, q: float) -> float:
         tops = limit.most(np.minimum(high, 1.0))
         bounds = _tail(counts, tops, low, t, slope)
         attained = max(attained, float(_tail(counts, tops, high, t, slope).max()))
-        fine = cells[1] - cells[0] <= _FINEST
+        fine = cells[1] - cells[0] <= _FINEST * (angles[-1] - angles[0])
         if fine.any():
             attained = max(attained, float(bounds[fine].max()))
         open_ = (bounds > _TIGHT * attained) & ~fine
@@ -57,7 +63,25 @@ def p_value(counts: Counts, limit: Limit, q: float) -> float:
             break
         middle = cells[:, open_].mean(axis=0)
         cells = np.concatenate([np.stack([cells[0, open_], middle]), np.stack([middle, cells[1, open_]])], axis=1)
-    return min(1.0, _TIGHT * attained)
+    return min(1.0, _TIGHT * attained + BETA)
+
+
+def interval(hits: int, runs: int, level: float) -> tuple[float, float]:
+    """Clopper and Pearson's interval for a chance; it misses it with a chance of at most the level."""
+    return _end(hits, runs, level / 2, lower=True), _end(hits, runs, level / 2, lower=False)
+
+
+def _end(hits: int, runs: int, level: float, *, lower: bool) -> float:
+    """Beyond it, so many hits or more (or less) are rarer than the level; rounded outwards."""
+    if hits == (0 if lower else runs):
+        return 0.0 if lower else 1.0
+    inside, outside = hits / runs, 0.0 if lower else 1.0
+    for _ in range(50):
+        middle = (inside + outside) / 2
+        masses = _masses(runs, np.array([middle]))[0]
+        rare = (masses[hits:] if lower else masses[: hits + 1]).sum() <= level
+        inside, outside = (inside, middle) if rare else (middle, outside)
+    return outside
 
 
 def lower_bound(counts: Counts, limit: Limit, q: float, level: float) -> float:
