@@ -6,6 +6,7 @@ Also: what Spark does not compute is a list, compared exactly, and what it does 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,9 @@ def near(one: object, two: object) -> bool:
     return one == two
 
 
+@pytest.mark.skipif(
+    os.environ.get("DPSQL_SPARK") != "all", reason="it takes a while: DPSQL_SPARK=all pytest tests/engines"
+)
 def test_what_is_computed_means_what_duckdb_means(
     session: Any, ordinary: tuple[duckdb.DuckDBPyConnection, Path]
 ) -> None:
