@@ -273,8 +273,8 @@ class Connection(Pep249Errors):
     ) -> tuple[Draft, tuple[Goal, ...]]:
         """A keyword goes before a hint in the SQL, a hint before a setting, that before the policy's default."""
         self._open()
-        self._look_again()
-        key = repr((sql, meaning(parameters), keywords, self.asked, self.dialect, clipped, self.data_version()))
+        version = self._look_again()
+        key = repr((sql, meaning(parameters), keywords, self.asked, self.dialect, clipped, version))
         if accuracy is None and (kept := self._drafts.get(key)) is not None:
             return kept, ()
         if clipped and accuracy is not None:
@@ -661,16 +661,15 @@ class Connection(Pep249Errors):
         return facts
 
     def _catalog_of(self, policy: Policy, analyst: str | None) -> Catalog:
-        facts, copies = self._facts(), self._copies()
+        facts = self._facts()
+        copies = self._copies(facts)
         catalog = make_catalog(policy, self._engine.schema(), facts, analyst, self._engine.public, copies)
         return with_visible_views(catalog, policy.view_queries)
 
-    def _copies(self) -> Copies | None:
+    def _copies(self, facts: frozenset[tuple[str, str]]) -> Copies | None:
         """The tables that are bounded at rest, or why their copies are refused; None where no copies are read."""
         stamp = self._engine.copies
-        if stamp is None:
-            return None
-        return copies_of(self.policy, self._facts(), stamp, self._engine.copies_content)
+        return None if stamp is None else copies_of(self.policy, facts, stamp, self._engine.copies_content)
 
     @cached_property
     def searches(self) -> Searches:
@@ -690,10 +689,10 @@ class Connection(Pep249Errors):
     def _finisher(self) -> Finisher:
         return Finisher(self._read_public, self.policy.limits.memory, self.policy.limits.seconds)
 
-    def _look_again(self) -> None:
+    def _look_again(self) -> str:
         """Where others may write, what was known about tables and constraints is asked anew for each query.
 
-        Facts and copies belong to a version of the data: after a bump they are looked up again.
+        Facts and copies belong to a version of the data, which is returned: after a bump they are looked up again.
         """
         version = self.data_version()
         if self._engine.live:
@@ -703,6 +702,7 @@ class Connection(Pep249Errors):
             self.__dict__.pop("_catalog", None)
             self.__dict__.pop("_whole_catalog", None)
             self._seen = version
+        return version
 
     def _read_public(self, name: str) -> PublicRows:
         table = self._catalog.find(name)

@@ -15,8 +15,6 @@ from dpsql.audit.settings import Settings
 from dpsql.audit.tally import Tally
 from dpsql.audit.world import World
 
-NORMS = ("l0", "linf", "l1", "l2")
-
 
 def check(worlds: Sequence[World], settings: Settings, progress: Progress) -> Outcome:
     """Random queries over random neighbours."""

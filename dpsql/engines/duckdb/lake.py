@@ -165,17 +165,17 @@ def _is_data(path: Path) -> bool:
 
 
 def _stem(path: Path) -> str:
-    suffix = next((each for each in sorted(_FORMATS, key=len, reverse=True) if _ends(path.name, each)), "")
+    suffix = _suffix(path.name)
     return path.name[: len(path.name) - len(suffix)] if suffix and path.is_file() else path.name
 
 
-def _ends(file: str, suffix: str) -> bool:
-    return file.lower().endswith(suffix)
+def _format(file: str) -> Format | None:
+    return _FORMATS.get(_suffix(file))
 
 
-def _format(name: str) -> Format | None:
-    longest = sorted(_FORMATS, key=len, reverse=True)
-    return next((_FORMATS[suffix] for suffix in longest if _ends(name, suffix)), None)
+def _suffix(file: str) -> str:
+    """The longest known ending of a file's name, whatever its case; empty if it has none."""
+    return max((each for each in _FORMATS if file.lower().endswith(each)), key=len, default="")
 
 
 def _stamp(path: str) -> tuple[str, int, int, int]:
