@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Timer
 from typing import Any
 
 import psycopg
@@ -13,6 +12,7 @@ from psycopg.adapt import Loader
 from dpsql.engines.base import Resources
 from dpsql.engines.postgres.total import statements
 from dpsql.errors import InterfaceError
+from dpsql.later import later
 from dpsql.server_address import ServerAddress
 from dpsql.steward_log import failed
 
@@ -110,14 +110,8 @@ def stopped_after(seconds: float | None, session: Session) -> Iterator[None]:
         yield
         return
     session.execute(f"SET LOCAL statement_timeout = {max(int(seconds * 1000), 1)}")
-    timer = Timer(seconds + 0.2, _cancel, [session])
-    timer.daemon = True
-    timer.start()
-    try:
+    with later(seconds + 0.2, lambda: _cancel(session)):
         yield
-    finally:
-        timer.cancel()
-        timer.join()
 
 
 def _cancel(session: Session) -> None:
