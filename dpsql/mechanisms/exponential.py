@@ -77,11 +77,11 @@ class ExponentialLaw:
         """
         if not len(sizes) or int(sizes.min()) < 1:
             raise InternalError("there is nothing to choose from")
+        if sizes.sum(dtype=np.float64) >= LIMIT >> _BITS:
+            raise InternalError("a grid with too many cells to choose from")
         whole, rest = self._exponents(scores)
         tops = _tops()[np.minimum(whole, _BITS).astype(np.int64)]
         ends = np.cumsum(sizes * tops)
-        if ends[-1] >= LIMIT:
-            raise InternalError("a grid with too many cells to choose from")
         while True:
             drawn = int(uniform(int(ends[-1]), 1)[0])
             run = int(np.searchsorted(ends, drawn, side="right"))

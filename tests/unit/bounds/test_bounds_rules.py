@@ -14,9 +14,12 @@ from sqlglot import exp
 from dpsql.bounds import infer, narrow
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type, union, value_at
 from dpsql.bounds.known import Known
+from dpsql.bounds.limit import limited
+from dpsql.bounds.predicates import MOST_TRIED
+from dpsql.engines.sql.physical import shared
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
-from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, from_engine
+from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Kind, Type, from_engine, integer
 
 
 def stored(name: str) -> Type:
@@ -416,3 +419,25 @@ def test_deeply_nested_cases_take_bounded_time() -> None:
     infer(expression(text), KNOWN)
     narrow(KNOWN, expression(f"{text} > 3"))
     assert time.process_time() - started < 60
+
+
+@pytest.mark.parametrize("scale", [16, 17, 18])
+@pytest.mark.parametrize("over", [-1, 0, 9 * 10**20])
+def test_a_decimal_beside_a_wide_whole_number_has_a_margin_just_where_both_are_compared_as_double(
+    scale: int, over: int
+) -> None:
+    """Beyond 38 digits the engine rounds before it compares, so that a bound without a margin might not hold."""
+    one, two = (
+        Column(Type(Kind.DECIMAL, -(10**18) + 1, 10**18 - 1, scale), name="d"),
+        Column(integer(-5, 10 ** (38 - scale) + over), name="w"),
+    )
+    bound = limited("ge", one, two, interval(Decimal("0.5"), None)).lower
+    assert bound is not None and bound <= Decimal("0.5")
+    assert (bound < Decimal("0.5")) == (shared([one.type, two.type]) == "DOUBLE") == (over >= 0)
+
+
+@pytest.mark.parametrize(("values", "tried"), [(MOST_TRIED, True), (MOST_TRIED + 1, False)])
+def test_so_many_listed_values_are_tried_one_by_one(values: int, tried: bool) -> None:
+    known = Known({"near": finite(tuple(range(values)), COLUMNS["near"][0], nullable=False)})
+    kept = narrow(known, expression("near % 2 = 1")).columns["near"].values
+    assert kept is not None and len(kept) == (values // 2 if tried else values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +26,10 @@ from dpsql.budget import (
     spent_as,
     zcdp_charge,
 )
+from dpsql.budget.accountant import _affordable, _laplace_affordable
 from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.exact import exact
+from dpsql.mechanisms.price import pure_rho
 
 CAPS = Caps(3, 1e-6)
 PURE = Caps(1, 0)
@@ -195,3 +199,15 @@ def test_an_impure_past_under_a_cap_lowered_to_pure_is_infinite() -> None:
 def test_meaningless_caps_are_refused(epsilon: float, delta: float) -> None:
     with pytest.raises(ProgrammingError, match="cap on"):
         Caps(epsilon, delta)
+
+
+@pytest.mark.parametrize(("delta", "epsilon"), list(product([1e-12, 5e-7], [1.5e-9, 1e-4, 1.0, 30.0])))
+def test_what_is_affordable_fits_and_hardly_less_is_told(delta: float, epsilon: float) -> None:
+    rho = rho_for(epsilon, exact(delta))
+    assert rho_for(_affordable(rho, exact(delta)), exact(delta)) <= rho
+    assert _affordable(rho, exact(delta)) == pytest.approx(epsilon, rel=1e-5)
+    assert _laplace_affordable(pure_rho(epsilon)) == pytest.approx(epsilon, rel=1e-5)
+
+
+def test_less_than_a_billionth_is_nothing() -> None:
+    assert _affordable(rho_for(0.9e-9, exact(5e-7)), exact(5e-7)) == 0.0 == _laplace_affordable(pure_rho(0.9e-9))

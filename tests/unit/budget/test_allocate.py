@@ -129,3 +129,10 @@ def _costs(noised: Any, portion: Fraction) -> None:
 def test_a_public_list_of_keys_costs_nothing(db: dpsql.Connection) -> None:
     [each] = priced(db, "SELECT kind FROM t GROUP BY kind", "gaussian")
     assert each.free and charge_of([each]) is None
+
+
+@pytest.mark.parametrize(("mechanism", "bits"), [("laplace", 30), ("gaussian", 20)])
+def test_a_sum_is_on_a_grid_that_is_fine_beside_its_noise(db: dpsql.Connection, mechanism: str, bits: int) -> None:
+    """A scale of so many steps at least: a coarser grid would round values by what shows beside their noise."""
+    [each] = priced(db, "SELECT sum(x) FROM t", mechanism)
+    assert all(2**bits <= noised.noise.scale for noised in each.noised)

@@ -15,10 +15,11 @@ from sqlglot import exp
 from dpsql.engines.duckdb import dialect
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.sql.physical import physical
+from dpsql.engines.sql.unit_aggregates import _into
 from dpsql.errors import Error, UnsupportedQuery
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
-from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Kind, Type, from_engine, integer
+from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, INT64, TEXT, TIMESTAMP, Kind, Type, from_engine, integer
 
 DATES = [
     "'infinity'::DATE", "'-infinity'::DATE", "DATE '5877642-06-25 (BC)'", "DATE '5881580-07-10'", "DATE '0001-01-01'",
@@ -409,3 +410,32 @@ def test_random_expressions_over_edge_values_never_raise(edges: duckdb.DuckDBPyC
 def test_literals_come_back_unchanged(value: object, type_: Type) -> None:
     text = DUCKDB.literal(value, type_)  # type: ignore[arg-type]
     assert duckdb.sql(f"SELECT {text}, typeof({text})").fetchall() == [(value, physical(type_))]
+
+
+@pytest.mark.parametrize(
+    ("type_", "stored"),
+    [
+        (integer(*INT64), "BIGINT"), (integer(0, 9), "BIGINT"), (integer(INT64[0] - 1, 0), "HUGEINT"),
+        (integer(0, INT64[1] + 1), "HUGEINT"), (Type(Kind.DECIMAL, -999, 10**18 - 1, 2), "DECIMAL(18,2)"),
+    ],
+)  # fmt: skip
+def test_a_total_of_a_unit_is_cut_to_the_range_of_its_type(type_: Type, stored: str) -> None:
+    """Beyond 64 bits no cast fails: what the range holds fits, and what lies outside is moved to the nearer end."""
+    ends = [Decimal(end).scaleb(-type_.scale) for end in (type_.lower, type_.upper)]
+    totals = [*ends, *(end + step for end, step in zip(ends, (-1, 1), strict=True)), 0, None]
+    wide = f"DECIMAL(38,{type_.scale})" if type_.scale else "HUGEINT"
+    listed = ", ".join(f"(CAST({'NULL' if each is None else repr(str(each))} AS {wide}))" for each in totals)
+    made = f"SELECT {_into(DUCKDB, 'v', type_)} AS v FROM (VALUES {listed}) AS t(v)"
+    assert duckdb.sql(f"SELECT DISTINCT typeof(v) FROM ({made})").fetchall() == [(stored,)]
+    assert duckdb.sql(made).fetchall() == [(ends[0],), (ends[1],), (ends[0],), (ends[1],), (0,), (None,)]
+
+
+@pytest.mark.parametrize("few", [1, 11, 308])
+def test_the_reach_of_a_hash_is_its_share_of_all_hashes_and_always_a_hash(few: int) -> None:
+    groups = [1, few, few + 1, 10 * few, 10**6 * few]
+    listed = ", ".join(f"({each})" for each in groups)
+    made = f"SELECT {DUCKDB.reach('g', few)} AS r FROM (VALUES {listed}) AS t(g)"
+    top = 2**64 - 1
+    assert duckdb.sql(f"SELECT r, typeof(r) FROM ({made})").fetchall() == [
+        (top if each <= few else top // each * few, "UBIGINT") for each in groups
+    ]

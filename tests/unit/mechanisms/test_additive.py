@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import DiscreteGaussian, Gaussian, Laplace, gaussian_delta, histogram
+from dpsql.mechanisms.additive import least
 
 GRIDS = st.sampled_from([Fraction(1), Fraction(1, 3), Fraction(7, 64), Fraction(5)])
 VALUES = st.lists(st.fractions(-50, 50, max_denominator=40), min_size=1, max_size=5)
@@ -117,3 +118,15 @@ def test_wrong_questions_are_refused() -> None:
         Gaussian(1, 1, 1e-6, form="best")  # type: ignore[arg-type]
     with pytest.raises(ProgrammingError, match="delta"):
         Gaussian(1, 1, 0)
+
+
+@pytest.mark.parametrize("wanted", [2.0**-20, 1e-5, 2.0**-10, 1 / 3, 1.0, 77.7, 2.0**20])
+def test_the_least_number_that_is_enough_is_found_and_is_enough(wanted: float) -> None:
+    found = least(lambda tried: tried >= wanted)
+    assert wanted <= found <= wanted * (1 + 1e-9)
+
+
+def test_nothing_below_a_millionth_is_tried_and_nothing_above_a_million() -> None:
+    assert least(lambda _: True) == 2**-20
+    with pytest.raises(ProgrammingError, match="no sigma is enough"):
+        least(lambda tried: tried > 2**20, "sigma")

@@ -151,3 +151,14 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         ExponentialLaw(Fraction(0))
     with pytest.raises(UnsupportedQuery, match="next to blind"):
         ExponentialLaw.for_epsilon(2**61, Fraction(1, 10))
+
+
+@pytest.mark.parametrize("sizes", [[2**30], [2**29, 2**29], [2**32 + 1], [2**62, 2**62, 2**62, 2**62, 1]])
+@pytest.mark.parametrize("far", [0, 40])
+def test_more_cells_than_fit_are_refused_whatever_their_scores(sizes: list[int], far: int) -> None:
+    """Neither does a sum wrap around and pass, nor does the refusal tell of the scores."""
+    scores = np.arange(len(sizes), dtype=np.int64) * far
+    with pytest.raises(InternalError, match="too many cells"):
+        ExponentialLaw(Fraction(1)).choose(np.array(sizes, dtype=np.int64), scores)
+    run, place = ExponentialLaw(Fraction(1)).choose(np.array([2**30 - 1], dtype=np.int64), scores[:1])
+    assert run == 0 and 0 <= place < 2**30 - 1

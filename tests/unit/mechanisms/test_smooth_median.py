@@ -92,3 +92,9 @@ def test_what_is_refused() -> None:
             SmoothMedian(*wrong)
     with pytest.raises(ProgrammingError, match="no values"):
         SmoothMedian(0, 1, 1, 1e-6).release([])
+
+
+def test_a_grid_that_does_not_divide_the_range_reaches_over_its_upper_end() -> None:
+    mechanism = SmoothMedian(0, 10, 1, 1e-6, grid=4)
+    assert mechanism.top == 3
+    assert mechanism.law([99] * 9)[0] == 3 and mechanism.law([10] * 9)[0] == 2 and mechanism.law([-99] * 9)[0] == 0

@@ -213,3 +213,14 @@ def test_how_many_rows_a_frame_has(
 ) -> None:
     frame = Frame("ROWS", start, end)
     assert (frame.whole, frame.rows, frame.around) == (whole, rows, around)
+
+
+@pytest.mark.parametrize("day", ["5881580-07-10", "5877642-06-25 (BC)", "2024-05-05"])
+def test_a_date_that_no_timestamp_can_hold_is_null_in_a_union_and_no_error(day: str) -> None:
+    data = duckdb.connect()
+    data.execute(TABLES)
+    data.execute(f"INSERT INTO orders VALUES (1, 1, 1, DATE '{day}', TIMESTAMP '2024-01-01', 1)")
+    with dpsql.connect(data, policy=POLICY, ledger=":memory:", steward=True) as db:
+        sql = "SELECT count(v) FROM (SELECT id, day AS v FROM orders UNION ALL SELECT id, stamp FROM orders)"
+        [(count,)] = db.query(sql, epsilon=1_000).fetchall()
+    assert abs(count - (82 if day.startswith("2024") else 81)) <= 1

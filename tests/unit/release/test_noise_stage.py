@@ -9,7 +9,7 @@ import pytest
 
 import dpsql
 from dpsql.engines.base import Exact
-from dpsql.release.noise import add_noise, public_table, resampled
+from dpsql.release.noise import add_noise, box, public_table, resampled
 
 POLICY = {
     "dataset": "noise",
@@ -96,3 +96,15 @@ def test_a_key_that_no_unit_supports_is_never_shown(db: dpsql.Connection) -> Non
     n = 200_000
     exact = Exact(tuple((i,) for i in range(n)), (np.zeros(n, dtype=np.int64),), np.zeros(n, dtype=np.int64))
     assert add_noise(dataclasses.replace(priced, threshold=1), exact).keys == ()
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_a_box_holds_all_noises_together_and_is_no_wider_than_that_takes(db: dpsql.Connection, mechanism: str) -> None:
+    priced = prepared(db, "SELECT k, count(*) FROM t GROUP BY k", 0.01, mechanism)
+    released = add_noise(priced, db._engine.run(priced, b"salt"))
+    draws = np.abs(resampled(released, 8_000)[0] - released.noisy[0])
+    [(low, high)] = box(released, 0.9, 3)
+    assert np.all(high - released.noisy[0] == released.noisy[0] - low)
+    assert np.mean(np.all(draws <= high - released.noisy[0], axis=1)) == pytest.approx(0.9, abs=0.02)
+    [(low, high)] = box(released, 0.9, 0)
+    assert np.mean(draws <= high - released.noisy[0]) == pytest.approx(0.9, abs=0.02)

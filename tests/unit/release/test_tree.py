@@ -6,10 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpsql.budget.allocate import Noised
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpsql.release.tree import _deviations, cumulated, quantile_cells, quantile_ends
+from dpsql.release.tree import _deviations, cumulated, quantile_cells, quantile_ends, reach
 from dpsql.sensitivity.tree import BRANCHES, Tree, counted, errs_less, height_of
 
 DECILES = [Fraction(i, 10) for i in range(1, 10)]
@@ -88,3 +89,16 @@ def test_a_tree_stands_in_where_it_errs_less() -> None:
     assert errs_less(many, 4, "gaussian") and errs_less(many, 4, "laplace")
     assert not errs_less(DECILES, 4, "gaussian") and not errs_less(DECILES, 4, "laplace")
     assert errs_less(DECILES, 2, "laplace") and errs_less(DECILES, 1, "gaussian")
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
+def test_the_reach_is_the_wider_of_one_noise_and_of_a_sum_of_many(confidence: float) -> None:
+    """Sums of Gaussian noise are Gaussian; those of Laplace noise lie between its own law and the Gaussian one."""
+    noises = {
+        law: Noised(law, 0, tree(1).claim, tree(1).claim)
+        for law in (DiscreteLaplace(Fraction(900)), DiscreteGaussian(Fraction(900)))
+    }
+    laplace, gaussian = (reach(noised, confidence) for noised in noises.values())
+    normal = stats.norm.ppf((1 + confidence) / 2)
+    assert gaussian == pytest.approx(900 * normal)
+    assert laplace == pytest.approx(900 * max(stats.laplace.ppf((1 + confidence) / 2), normal * np.sqrt(2)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date, datetime
 
 import duckdb
 import pytest
@@ -113,3 +114,13 @@ def test_explain_tells_the_grid_and_the_rank() -> None:
         assert choice.expected_error(0.95) == pytest.approx(math.log(121 / 0.05), abs=0.5)
         assert plan.expected_error() == {"median(minutes)": None}
         assert "one of 121 values, 0 to 120" in str(plan)
+
+
+def test_the_median_of_dates_is_a_moment_and_their_least_is_a_date() -> None:
+    data = duckdb.connect()
+    data.execute("CREATE TABLE births AS SELECT DATE '2020-01-01' + (i % 30)::INTEGER AS day FROM range(3000) AS t(i)")
+    births = {"births": {"unit": "row", "columns": {"day": {"min": "2020-01-01", "max": "2020-01-30"}}}}
+    with dpsql.connect(data, policy=POLICY | {"tables": births}, ledger=":memory:") as db:
+        result = db.query("SELECT median(day), min(day) FROM births")
+        assert result.types == ("TIMESTAMP", "DATE")
+        assert [type(value) for value in result.fetchall()[0]] == [datetime, date]
