@@ -90,16 +90,15 @@ class Module:
         self.tree = ast.parse(self.source)
         self.mutants = list(_Walk(self).made())
 
-    def mutated(self, mutant: Mutant) -> str:
-        """The source with the mutant in it, comments left out."""
-        mutant.edit()
-        try:
-            return ast.unparse(ast.fix_missing_locations(self.tree))
-        finally:
-            mutant.undo()
+    def mutated(self, name: str) -> str:
+        """The source with the mutant of this name in it, comments left out."""
+        return ast.unparse(self.planted(name))
 
     def planted(self, name: str) -> ast.Module:
-        """A copy of the tree with the mutant of this name in it, with the line numbers of the source."""
+        """A copy of the tree with the mutant of this name in it, with the line numbers of the source.
+
+        By name, for a mutant that was made from another reading of the module changes that one's tree.
+        """
         mutant = next(each for each in self.mutants if each.id == name)
         mutant.edit()
         try:

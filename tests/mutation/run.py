@@ -69,7 +69,7 @@ class Trial:
             return verdict
         if not source:
             with self._lock:
-                source = self._module(mutant.module).mutated(mutant)
+                source = self._module(mutant.module).mutated(mutant.id)
         return self._ask(cold, mutant, source, more)
 
     def _sound(self, worker: Worker, test: str) -> bool:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from hand import bugs
+from killers import Chunk, Killers
 from mechanical import Module
 from modules import ROOT, privacy_modules
 from pool import Worker, workers
-from score import interval, read_reasons, report
+from run import Trial
+from score import interval, read_reasons, read_results, report
 
 SUITE = "tests/unit/budget/test_window.py"
 WINDOW = "dpsql/budget/window.py"
@@ -49,6 +51,15 @@ def test_what_runs_at_import_is_not_planted_in_living_functions(warm: Worker) ->
     assert (verdict["verdict"], verdict["how"]) == ("broken", "runs at import")
 
 
+def test_a_whole_run_catches_a_constant_whoever_read_the_module(warm: Worker, tmp_path: Path) -> None:
+    [mutant] = [m for m in Module(WINDOW).mutants if (m.before, m.after) == ("3", "4")]
+    chunk = Chunk(tuple(warm.tests), 0.1, {WINDOW: -1}, 1)
+    killers = Killers(dict.fromkeys(warm.tests, 0.1), [chunk])
+    Trial(killers, tmp_path / "results.jsonl", patience=30, jobs=1).run([mutant])
+    [verdict] = read_results(tmp_path / "results.jsonl").values()
+    assert (verdict["verdict"], verdict["killer"].split("::")[0]) == ("killed", SUITE)
+
+
 def test_each_bug_planted_by_hand_still_has_its_place() -> None:
     found = bugs()
     assert len(found) >= 40
@@ -70,7 +81,7 @@ def test_every_privacy_module_is_there() -> None:
 def test_a_mutant_is_one_change_and_the_module_is_whole_again() -> None:
     module = Module("dpsql/mechanisms/laplace.py")
     assert len(module.mutants) > 40
-    texts = {module.mutated(mutant) for mutant in module.mutants}
+    texts = {module.mutated(mutant.id) for mutant in module.mutants}
     assert len(texts) == len(module.mutants)
     assert module.source == (ROOT / module.name).read_text()
 
