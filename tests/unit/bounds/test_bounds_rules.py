@@ -6,12 +6,13 @@ import time
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
+from importlib import import_module
 
 import pytest
 import sqlglot
 from sqlglot import exp
 
-from dpsql.bounds import infer, narrow
+from dpsql.bounds import infer, narrow, predicates
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type, union, value_at
 from dpsql.bounds.known import Known
 from dpsql.bounds.limit import limited
@@ -152,6 +153,7 @@ INTERVALS: list[tuple[str, object, object]] = [
     ("CAST(placed AS TIMESTAMP)", *moments("2023-11-15", "2024-02-10")),
     ("date_trunc('year', seen)", *moments("2024-01-01", "2024-01-01")),
     ("born + INTERVAL 1 DAY", None, None),
+    ("age // 0", 0, 0),
 ]
 
 
@@ -316,6 +318,8 @@ NARROWED: list[tuple[str, str, object, object, bool]] = [
     ("qty IS NOT DISTINCT FROM 5", "qty", 5, 5, False),
     ("qty IS DISTINCT FROM 0", "qty", 1, 1000, True),
     ("age > 5", "age", 18, 110, False),
+    ("age < 30 OR region = 'moon'", "age", 18, 29, False),
+    ("region = 'moon' OR age < 30", "age", 18, 29, False),
     ("price >= 1e-1", "price", Decimal("0.10"), Decimal("99.99"), False),
 ]
 
@@ -441,3 +445,14 @@ def test_so_many_listed_values_are_tried_one_by_one(values: int, tried: bool) ->
     known = Known({"near": finite(tuple(range(values)), COLUMNS["near"][0], nullable=False)})
     kept = narrow(known, expression("near % 2 = 1")).columns["near"].values
     assert kept is not None and len(kept) == (values // 2 if tried else values)
+
+
+@pytest.mark.parametrize(("pairs", "passes"), [(1, 4), (2, 8), (3, 12), (9, 12)])
+def test_a_condition_that_never_settles_is_read_so_often_and_no_more(
+    pairs: int, passes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times, plain = [], predicates.narrowed
+    module = import_module("dpsql.bounds.narrow")
+    monkeypatch.setattr(module, "narrowed", lambda *args: (times.append(1), plain(*args))[1])
+    narrow(KNOWN, expression(" AND ".join(["qty < huge AND huge < qty"] * pairs)))
+    assert len(times) == passes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -240,3 +241,10 @@ def test_a_database_locked_by_a_stranger_is_busy(path: Path, monkeypatch: pytest
         stranger.execute("ROLLBACK")
         ledger.reserve(ask())
     stranger.close()
+
+
+def test_the_two_marks_lie_on_pages_of_their_own(path: Path) -> None:
+    """So that a torn write of one leaves the other whole; and files that were written before are read where they are."""
+    raw = path.with_name(path.name + ".head").read_bytes()
+    assert len(raw) == 2 * 4096
+    assert [json.loads(raw[at:].partition(b"\n")[0])["turn"] % 2 for at in (0, 4096)] == [0, 1]

@@ -439,3 +439,13 @@ def test_the_reach_of_a_hash_is_its_share_of_all_hashes_and_always_a_hash(few: i
     assert duckdb.sql(f"SELECT r, typeof(r) FROM ({made})").fetchall() == [
         (top if each <= few else top // each * few, "UBIGINT") for each in groups
     ]
+
+
+@pytest.mark.parametrize("name", ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"])
+def test_a_cast_to_a_whole_number_keeps_to_the_range_that_the_analyst_wrote(name: str) -> None:
+    wanted = engine_type(name)
+    made = DUCKDB.sql(expression(f"CAST(v AS {name})", v=TEXT), DUCKDB.quote)
+    ends = [wanted.lower - 1, wanted.lower, wanted.upper, wanted.upper + 1]
+    listed = ", ".join(f"('{end}')" for end in ends)
+    found = duckdb.sql(f"SELECT {made} FROM (VALUES {listed}) AS t(v)").fetchall()
+    assert found == [(None,), (ends[1],), (ends[2],), (None,)]

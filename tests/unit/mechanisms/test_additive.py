@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import DiscreteGaussian, Gaussian, Laplace, gaussian_delta, histogram
-from dpsql.mechanisms.additive import least
+from dpsql.mechanisms.additive import FINE, fine_grid, least
 
 GRIDS = st.sampled_from([Fraction(1), Fraction(1, 3), Fraction(7, 64), Fraction(5)])
 VALUES = st.lists(st.fractions(-50, 50, max_denominator=40), min_size=1, max_size=5)
@@ -130,3 +130,10 @@ def test_nothing_below_a_millionth_is_tried_and_nothing_above_a_million() -> Non
     assert least(lambda _: True) == 2**-20
     with pytest.raises(ProgrammingError, match="no sigma is enough"):
         least(lambda tried: tried > 2**20, "sigma")
+
+
+@pytest.mark.parametrize(("sensitivity", "step"), [(2049, 1), (2048, 1), (2047, Fraction(2047, 2048))])
+def test_a_grid_is_a_power_of_two_where_the_sensitivity_has_many_steps_and_else_a_part_of_it(
+    sensitivity: int, step: Fraction
+) -> None:
+    assert fine_grid(Fraction(sensitivity, 2), float(FINE), 2**30) == step

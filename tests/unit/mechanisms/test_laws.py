@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import reduce
+from itertools import pairwise
 
 import pytest
 from scipy import stats
@@ -35,6 +36,7 @@ from dpsql.mechanisms import (
     together,
     zcdp_curve,
 )
+from dpsql.mechanisms.rdp import ORDERS
 
 
 def repeated_response(epsilon: float, k: int, truth: bool) -> FiniteLaw:
@@ -159,3 +161,15 @@ def test_what_is_refused() -> None:
         global_sensitivity(sum, range(100), 10)
     with pytest.raises(ProgrammingError, match="at least 2"):
         somebody_is_shamed(1, 0.1)
+
+
+def test_the_orders_reach_from_just_above_1_to_16_385() -> None:
+    assert (ORDERS[0], ORDERS[-1]) == (1 + 2**-10, 1 + 2**14)
+    assert max(b / a for a, b in pairwise(order - 1 for order in ORDERS)) < 1.05
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "2"])
+def test_a_number_of_releases_is_at_least_1(wrong: object) -> None:
+    assert repeated(pure_curve(0.2), 1)(3.0) == pure_curve(0.2)(3.0)
+    with pytest.raises(ProgrammingError, match="at least 1"):
+        repeated(pure_curve(0.2), wrong)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import pytest
 
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import FiniteLaw, SmoothMedian, delta_between, local_sensitivity
+from dpsql.mechanisms.laplace import LIMIT
 from dpsql.mechanisms.smooth_median import _PARTS, local_sensitivity_at
 
 UNIVERSE = (0, 3, 4, 8)
@@ -98,3 +99,12 @@ def test_a_grid_that_does_not_divide_the_range_reaches_over_its_upper_end() -> N
     mechanism = SmoothMedian(0, 10, 1, 1e-6, grid=4)
     assert mechanism.top == 3
     assert mechanism.law([99] * 9)[0] == 3 and mechanism.law([10] * 9)[0] == 2 and mechanism.law([-99] * 9)[0] == 0
+
+
+def test_a_tiny_delta_has_a_ladder_of_scales_and_a_grid_that_is_too_fine_has_none() -> None:
+    assert len(SmoothMedian(0, 8, 1, 1e-200, grid=1).scales) > 1
+    assert SmoothMedian(0, 1, 1, 1e-6).step == Fraction(1, 2**16)
+    steps = LIMIT // (2 * _PARTS)
+    assert SmoothMedian(0, steps - 1, 1, 1e-6, grid=1).top == steps - 1
+    with pytest.raises(ProgrammingError, match="too fine"):
+        SmoothMedian(0, steps, 1, 1e-6, grid=1)

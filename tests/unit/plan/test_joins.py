@@ -329,3 +329,28 @@ def test_names_on_the_way_to_the_owner_stay_hidden_from_those_who_may_not_see_th
         assert '"<unit>"' in shown
         assert db.query("SELECT sum(qty) FROM items", epsilon=100).fetchall()[0][0] > 0
         assert "no table orders" in str(refusal(db, "SELECT count(*) FROM items JOIN orders USING (oid)"))
+
+
+GROUPED = "(SELECT id, count(*) AS n FROM orders GROUP BY id)"
+JOINED = f"(SELECT p.id, q.n FROM people p LEFT JOIN {GROUPED} AS q ON p.id = q.id)"
+
+
+@pytest.mark.parametrize("right", [GROUPED, JOINED, "(SELECT id, area FROM people)"])
+def test_one_row_of_each_owner_meets_one_row_of_the_other_side(db: dpsql.Connection, right: str) -> None:
+    assert rule(db, f"SELECT count(*) FROM people p LEFT JOIN {right} AS r ON p.id = r.id") == ("single_row", 1)
+    assert rule(db, f"SELECT count(*) FROM orders o LEFT JOIN {right} AS r ON o.id = r.id") == ("one_group", 9)
+
+
+@pytest.mark.parametrize(
+    ("join", "left", "right"), [("LEFT", False, True), ("RIGHT", True, False), ("FULL", True, True)]
+)
+def test_the_side_that_may_be_missing_has_nulls_and_no_attributes(
+    db: dpsql.Connection, join: str, left: bool, right: bool
+) -> None:
+    sql = f"SELECT sum(a), sum(n) FROM (SELECT p.age AS a, o.n FROM people p {join} JOIN {GROUPED} AS o ON p.id = o.id)"
+    made = db.prepare(sql, 1.0, 1e-6, "laplace").plan.releases[0].source
+    while not isinstance(made, Outer):
+        [made] = [getattr(made, name) for name in ("source",)]
+    flags = {f.name: (f.padded, f.domain.nullable and f.padded, f.attribute) for f in made.fields}
+    age, count = (next(flags[name] for name in flags if name.startswith(start)) for start in ("age", "n"))
+    assert age == (left, left, not left) and count == (right, right, not right)

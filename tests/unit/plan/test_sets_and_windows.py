@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -10,12 +12,19 @@ import pytest
 
 import dpsql
 from dpsql.audit import trace
-from dpsql.errors import InternalError
+from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.postgres.dialect import Postgres
+from dpsql.engines.spark.dialect import SPARK
+from dpsql.engines.sql.dialect import Dialect
+from dpsql.engines.sql.windows import _check
+from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.plan.relate_sets import united
 from dpsql.plan.relate_windows import windowed
-from dpsql.plan.relation import PublicScan, Relation
+from dpsql.plan.relation import Aggregate, PublicScan, Relation
+from dpsql.plan.set_operations import UnionAll
 from dpsql.plan.window import Frame, Over
 
+DIFFERENT = Aggregate("count", None, distinct=True)
 TABLES = """
 CREATE TABLE people (id INTEGER PRIMARY KEY, age INTEGER, area VARCHAR);
 CREATE TABLE orders (id BIGINT, n INTEGER, x DOUBLE, day DATE, stamp TIMESTAMP, price DECIMAL(9,2));
@@ -177,6 +186,8 @@ def test_a_node_that_mixes_people_is_never_made(db: dpsql.Connection) -> None:
         united([visits, visits])
     with pytest.raises(InternalError):
         united([PublicScan(visits.fields, False, 1, False, "areas")] * 2)
+    with pytest.raises(InternalError, match="rows that are units with others"):
+        UnionAll(visits.fields[:1], True, 1, True, (visits, replace(orders, fields=orders.fields[:1])))
     with pytest.raises(InternalError):
         windowed(orders, [("w", Over("row_number"))])
     with pytest.raises(InternalError):
@@ -224,3 +235,38 @@ def test_a_date_that_no_timestamp_can_hold_is_null_in_a_union_and_no_error(day: 
         sql = "SELECT count(v) FROM (SELECT id, day AS v FROM orders UNION ALL SELECT id, stamp FROM orders)"
         [(count,)] = db.query(sql, epsilon=1_000).fetchall()
     assert abs(count - (82 if day.startswith("2024") else 81)) <= 1
+
+
+@pytest.mark.parametrize("operation", ["INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL", "UNION"])
+@pytest.mark.parametrize(
+    ("one", "two", "kind"),
+    [
+        ("n", "x", "DOUBLE"),
+        ("price", "x", "DOUBLE"),
+        ("n", "price", "DECIMAL(18,2)"),
+        ("day", "stamp", "TIMESTAMP"),
+        ("n", "n", "BIGINT"),
+    ],
+)
+def test_every_set_operation_reads_its_columns_in_the_common_type(
+    db: dpsql.Connection, operation: str, one: str, two: str, kind: str
+) -> None:
+    both = f"SELECT id, {one} AS v FROM orders {operation} SELECT id, {two} FROM orders"
+    assert db.describe(f"SELECT max(v) FROM ({both})")[1] == (kind,)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "over", "refused"),
+    [
+        (DUCKDB, Over("lag", ignore_nulls=True), False),
+        (DUCKDB, Over("count", aggregate=DIFFERENT), False),
+        (Postgres(), Over("lag"), False),
+        (Postgres(), Over("lag", ignore_nulls=True), True),
+        (Postgres(), Over("count", aggregate=DIFFERENT), True),
+        (SPARK, Over("lag", ignore_nulls=True), False),
+        (SPARK, Over("count", aggregate=DIFFERENT), True),
+    ],
+)
+def test_a_window_that_an_engine_has_no_words_for_is_refused(dialect: Dialect, over: Over, refused: bool) -> None:
+    with pytest.raises(UnsupportedQuery, match="not computed by this database") if refused else nullcontext():
+        _check(over, dialect)

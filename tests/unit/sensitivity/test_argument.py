@@ -68,3 +68,10 @@ def test_what_does_not_fit_its_grid_cannot_be_made(lower: int, upper: int) -> No
 def test_a_weighted_total_of_the_most_rows_that_there_can_be_fits() -> None:
     """The arithmetic of the theorem in `Argument`: a sum and a count, weighed, over 2**44 rows."""
     assert (2 * 2**50 + 2**51) * 2**WEIGHT_BITS * 2**44 < 2**127
+
+
+@pytest.mark.parametrize("type_", ["DOUBLE", "INTEGER", "DECIMAL(9,2)"])
+def test_a_column_that_may_only_be_zero_adds_nothing(type_: str) -> None:
+    made = summed(_column(type_), interval(0, 0))
+    assert (made.lower, made.upper, made.magnitude) == (0, 0, 0)
+    assert made.grid == (Fraction(1, 100) if type_.startswith("DECIMAL") else 1)

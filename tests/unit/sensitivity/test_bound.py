@@ -104,3 +104,11 @@ def test_what_cannot_be_counted_exactly_is_refused(db: dpsql.Connection) -> None
 def test_what_a_units_weight_keeps_below_its_cap(db: dpsql.Connection, sql: str, terms: list[tuple[str, int]]) -> None:
     weight = bounded(db, sql).weight
     assert weight is not None and [(term.kind, term.cap) for term in weight.terms] == terms
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_every_statistic_is_that_of_some_aggregate(db: dpsql.Connection, mechanism: str) -> None:
+    sql = "SELECT count(*), sum(n), avg(n), stddev(n), count(n), count(DISTINCT n), count(DISTINCT u) FROM t"
+    made = bounded(db, sql, mechanism)
+    assert {place for source in made.sources for place in source.statistics} == set(range(len(made.statistics)))
+    assert any(len(source.statistics) == 2 for source in made.sources)

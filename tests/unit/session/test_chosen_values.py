@@ -6,9 +6,11 @@ import math
 from datetime import date, datetime
 
 import duckdb
+import numpy as np
 import pytest
 
 import dpsql
+from dpsql.release.choosing import chosen_values, grid_of
 
 POLICY = {
     "dataset": "shop",
@@ -116,11 +118,25 @@ def test_explain_tells_the_grid_and_the_rank() -> None:
         assert "one of 121 values, 0 to 120" in str(plan)
 
 
-def test_the_median_of_dates_is_a_moment_and_their_least_is_a_date() -> None:
+@pytest.mark.parametrize(
+    ("aggregate", "kind", "ends"),
+    [
+        ("median(day)", "TIMESTAMP", [datetime(2020, 1, 1), datetime(2020, 1, 30)]),
+        ("min(day)", "DATE", [date(2020, 1, 1), date(2020, 1, 30)]),
+        ("median(n)", "DOUBLE", [0.0, 9.0]),
+        ("max(n)", "BIGINT", [0, 9]),
+    ],
+)
+def test_the_cells_of_a_choice_are_values_of_its_own_type(aggregate: str, kind: str, ends: list[object]) -> None:
     data = duckdb.connect()
-    data.execute("CREATE TABLE births AS SELECT DATE '2020-01-01' + (i % 30)::INTEGER AS day FROM range(3000) AS t(i)")
-    births = {"births": {"unit": "row", "columns": {"day": {"min": "2020-01-01", "max": "2020-01-30"}}}}
-    with dpsql.connect(data, policy=POLICY | {"tables": births}, ledger=":memory:") as db:
-        result = db.query("SELECT median(day), min(day) FROM births")
-        assert result.types == ("TIMESTAMP", "DATE")
-        assert [type(value) for value in result.fetchall()[0]] == [datetime, date]
+    data.execute("CREATE TABLE births (day DATE, n BIGINT)")
+    columns = {"day": {"min": "2020-01-01", "max": "2020-01-30"}, "n": {"min": 0, "max": 9}}
+    policy = POLICY | {"tables": {"births": {"unit": "row", "columns": columns}}}
+    with dpsql.connect(data, policy=policy, ledger=":memory:") as db:
+        prepared = db.prepare(f"SELECT {aggregate} FROM births", 1.0, None, "laplace")
+        [priced] = prepared.bill.releases
+        [source], [made] = priced.bounded.sources, priced.bounded.release.aggregates
+        cells = np.array([0, grid_of(priced, source).cells - 1])
+        values = chosen_values(priced, source, made, [cells]).tolist()
+    assert prepared.types == (kind,)
+    assert values == ends and [type(each) for each in values] == [type(each) for each in ends]

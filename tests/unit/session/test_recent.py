@@ -180,3 +180,26 @@ def test_a_connection_to_which_somebody_writes_is_planned_anew(monkeypatch: pyte
         unplanned(monkeypatch)
         with pytest.raises(InternalError, match="planned again"):
             db.query(SQL)
+
+
+def test_an_answer_that_is_kept_is_not_finished_again(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> object:
+        raise InternalError("finished again")
+
+    with connect(database) as db:
+        first = db.query(SQL)
+        monkeypatch.setattr(dpsql.Connection, "_finished", refuse)
+        assert db.query(SQL).fetchall() == first.fetchall()
+
+
+def test_where_others_write_public_rows_are_read_anew_for_the_same_question() -> None:
+    own = duckdb.connect()
+    own.execute("CREATE TABLE t AS SELECT i AS u, i % 9.0 AS x, chr((97 + i % 2)::INT) AS k FROM range(99) r(i)")
+    own.execute("CREATE TABLE names AS SELECT 'a' AS k, 'old' AS name")
+    policy = POLICY | {"tables": {**POLICY["tables"], "names": {"public": True}}}
+    with dpsql.connect(own, policy=policy, ledger=":memory:", analyst="ana") as db:
+        sql = "SELECT name, n FROM (SELECT k, count(*) AS n FROM t GROUP BY k) JOIN names USING (k)"
+        [(_, count)] = db.query(sql).fetchall()
+        own.execute("UPDATE names SET name = 'new'")
+        again = db.query(sql)
+        assert again.replayed and again.fetchall() == [("new", count)]
