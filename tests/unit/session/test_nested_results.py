@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.errors import InternalError
 from dpsql.release.explain import INNER
 
 AVERAGE = "SELECT count(*) FROM t WHERE x > (SELECT avg(x) FROM t)"
@@ -157,3 +158,12 @@ def test_the_hint_for_a_value_without_bounds_can_be_followed(db: dpsql.Connectio
     clamped = "sum(least(greatest(x - (SELECT AVG(x) FROM t), 0), 1000))"
     assert clamped in (caught.value.hint or "")
     db.query(f"SELECT {clamped} FROM t")
+
+
+def test_a_release_has_no_mark_before_what_it_reads_is_named(db: dpsql.Connection) -> None:
+    """Else an answer from one nested result would be replayed where another was read."""
+    first, second = db.prepare(AVERAGE, 0.5, 1e-7, None).bill.releases
+    archive = db._archive(b"salt")
+    assert archive.mark(first)
+    with pytest.raises(InternalError, match="before what it reads was named"):
+        archive.mark(second)

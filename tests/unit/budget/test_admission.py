@@ -1,0 +1,46 @@
+"""The refusal of a charge: what it says is left can be asked for, and nothing is said to be left that is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpsql.budget import Caps, Charge, Cost, Spent, admits, pure_charge, rho_for, zcdp_charge
+from dpsql.budget.admission import Account, admit
+from dpsql.errors import BudgetExceeded
+
+CAPS = Caps(3, 1e-6)
+IMPURE = zcdp_charge(0.01)
+OVER = zcdp_charge(0.01, 5e-5)
+"""More δ than the caps allow, as after they were lowered."""
+ACCOUNTS = {
+    "pure": (Caps(1, 0), [pure_charge(0.7)]),
+    "pure and spent": (Caps(1, 0), [pure_charge(1)]),
+    "both filters": (CAPS, [pure_charge(0.5)] * 5),
+    "zcdp only": (CAPS, [IMPURE] * 3),
+    "lowered": (CAPS, [OVER]),
+    "lowered to pure": (Caps(3, 0), [IMPURE]),
+}
+
+
+def asked(epsilon: float, mechanism: str) -> tuple[Charge, Cost]:
+    if mechanism == "laplace":
+        return pure_charge(epsilon), Cost(epsilon, 0.0, 0.0)
+    rho = rho_for(epsilon, 1e-7)
+    return zcdp_charge(rho), Cost(epsilon, 1e-7, float(rho))
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_what_is_said_to_fit_is_admitted(name: str, mechanism: str) -> None:
+    caps, charges = ACCOUNTS[name]
+    spent = Spent()
+    for charge in charges:
+        spent = spent.after(charge)
+    with pytest.raises(BudgetExceeded) as refusal:
+        admit(*asked(9.0, mechanism), [Account("ana", caps, spent)])
+    fits = refusal.value.fits
+    assert (fits is None) == ("left for ana: nothing" in str(refusal.value))
+    if fits is not None:
+        assert admits(caps, spent, asked(fits, mechanism)[0])
+    else:
+        assert not admits(caps, spent, asked(0.002, mechanism)[0])
