@@ -11,6 +11,7 @@ import pytest
 import dpsql
 from dpsql.budget import rho_for
 from dpsql.budget.allocate import Priced, charge_of
+from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, threshold
 from dpsql.mechanisms.exact import UNIT
 
@@ -136,3 +137,9 @@ def test_a_sum_is_on_a_grid_that_is_fine_beside_its_noise(db: dpsql.Connection, 
     """A scale of so many steps at least: a coarser grid would round values by what shows beside their noise."""
     [each] = priced(db, "SELECT sum(x) FROM t", mechanism)
     assert all(2**bits <= noised.noise.scale for noised in each.noised)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, selections) in QUERIES.items() if selections])
+def test_private_keys_are_refused_without_delta(db: dpsql.Connection, name: str) -> None:
+    with pytest.raises(UnsupportedQuery, match="not known in advance: showing them needs delta > 0"):
+        db.prepare(QUERIES[name][0], float(EPSILON), 0, "laplace")

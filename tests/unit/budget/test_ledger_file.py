@@ -240,3 +240,11 @@ def test_a_held_lock_is_a_clear_error_and_nothing_is_charged(path: Path, monkeyp
         assert ledger.spent(None) == before
         ledger.reserve(ask())
     other.close()
+
+
+def test_a_commit_is_on_disk_when_it_returns_and_no_schema_is_trusted(tmp_path: Path) -> None:
+    with open_ledger(tmp_path / "shop.ledger", "shop"):
+        db = store.connect(str(tmp_path / "shop.ledger"))
+        names = ("synchronous", "fullfsync", "checkpoint_fullfsync", "wal_autocheckpoint", "trusted_schema")
+        assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names] == [2, 1, 1, store.LOG, 0]
+        db.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 
@@ -14,6 +15,7 @@ from sqlglot import exp
 
 from dpsql.engines.duckdb import dialect
 from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.duckdb.moments import _CALENDAR
 from dpsql.engines.sql.physical import physical
 from dpsql.engines.sql.unit_aggregates import _into
 from dpsql.errors import Error, UnsupportedQuery
@@ -449,3 +451,34 @@ def test_a_cast_to_a_whole_number_keeps_to_the_range_that_the_analyst_wrote(name
     listed = ", ".join(f"('{end}')" for end in ends)
     found = duckdb.sql(f"SELECT {made} FROM (VALUES {listed}) AS t(v)").fetchall()
     assert found == [(None,), (ends[1],), (ends[2],), (None,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "years"),
+    [
+        ("d", 10_000),
+        ("make_date(n, 1, 1)", 10_001),
+        ("d + INTERVAL 364 DAY", 10_001),
+        ("d + INTERVAL 365 DAY", 10_002),
+        ("d + INTERVAL 12 MONTH", 10_002),
+        ("d - INTERVAL 12 MONTH", 10_002),
+        ("make_date(n, 1, 1) + INTERVAL 100 YEAR", 10_103),
+        ("coalesce(d, d + INTERVAL 12 MONTH)", 10_003),
+    ],
+)
+def test_how_far_from_the_year_0_a_moment_can_lie(text: str, years: int) -> None:
+    """Months are taken for 31 days: rather too far than not far enough, for beyond the engine's range it would raise."""
+    assert _CALENDAR.reach(expression(text, d=DATE, n=engine_type("INTEGER"))) == years
+
+
+@pytest.mark.parametrize("month", [0, 1, 2, 12, 13])
+@pytest.mark.parametrize("year", [-1, 0, 1, 2, 2023, 2024, 9999, 10_000])
+def test_a_date_is_made_of_its_parts_or_is_null(year: int, month: int) -> None:
+    made = DUCKDB.sql(expression("make_date(y, m, d)", **dict.fromkeys("ymd", engine_type("INTEGER"))), DUCKDB.quote)
+    for day in (0, 1, 28, 29, 31, 32):
+        [(found,)] = duckdb.sql(f"SELECT {made} FROM (SELECT {year} AS y, {month} AS m, {day} AS d)").fetchall()
+        try:
+            wanted = date(year, month, day)
+        except ValueError:
+            wanted = None
+        assert found == wanted

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import dpsql
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine
-from dpsql.engines.duckdb.lake import column_types, list_files, partition_values
+from dpsql.engines.duckdb.lake import _listed, column_types, list_files, partition_values
 from dpsql.errors import EngineError
 from dpsql.interfaces import steward
 from dpsql.interfaces.cli import app
@@ -330,3 +330,13 @@ def test_a_policy_is_drafted_from_a_lake(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     drafted = (tmp_path / "policy.yaml").read_text()
     assert "orders:" in drafted and "stores:" in drafted and "year" in drafted
+
+
+def test_two_stars_reach_every_depth_and_one_star_reaches_one(tmp_path: Path) -> None:
+    deep = [tmp_path / "orders" / "/".join(["x"] * depth) / "data.parquet" for depth in range(4)]
+    for each in deep:
+        each.parent.mkdir(parents=True, exist_ok=True)
+        each.write_bytes(b"")
+    assert _listed(tmp_path / "orders/**/*.parquet") == sorted(deep)
+    assert _listed(tmp_path / "orders/*/*.parquet") == deep[1:2]
+    assert _listed(tmp_path / "orders") == sorted(deep)

@@ -69,3 +69,10 @@ def test_wrong_candidates_are_refused() -> None:
             mechanism.accuracy(0.05, size=0)
     with pytest.raises(ProgrammingError, match="too fine"):
         NoisyMax(1, 1).law("ab", [1, 2])
+
+
+@pytest.mark.parametrize("far", [2**62 - 1, 2**62, 2**63, 2**80])
+def test_scores_at_the_edge_of_64_bits_do_not_wrap_around(far: int) -> None:
+    """The better one is far beyond any doubt; a difference that wrapped around would make it the worse one."""
+    for candidates in ([-far, far], [far, -far]):
+        assert Exponential(1, 1, grid=1).release(candidates, lambda each: each) == far

@@ -70,6 +70,13 @@ def test_the_slide_took_the_logarithm_to_the_base_ten() -> None:
     assert response.accuracy(BETA, MILLION) / (2.16 * 0.89 / 1000) == pytest.approx(1.53, abs=0.005)
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 9.0])
+@pytest.mark.parametrize("values", [(False, True), ("a", "b", "c", "d")])
+def test_the_epsilon_of_an_accuracy_is_the_one_that_has_it(epsilon: float, values: tuple[object, ...]) -> None:
+    alpha = RandomizedResponse(epsilon, values=values).accuracy(BETA, 5000)
+    assert RandomizedResponse(1, values=values).epsilon_for(alpha, BETA, 5000) == pytest.approx(epsilon)
+
+
 def test_the_two_inverses_of_randomized_response() -> None:
     response = RandomizedResponse(epsilon=1, values=("a", "b", "c"))
     alpha = response.accuracy(BETA, 5000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.engines.sql.relations import _only_equalities
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BOOLEAN, from_engine
 from dpsql.interfaces.steward import check
 from dpsql.plan.join import Exists, Inner, Outer, Part, whole
 from dpsql.plan.normal import conjunction
-from dpsql.plan.relation import Field, PublicScan, Scan, Step
+from dpsql.plan.relate import known_of
+from dpsql.plan.relation import Field, Project, PublicScan, Relation, Scan, Step
 
 INTEGER = from_engine("INTEGER")
 assert INTEGER is not None
@@ -62,6 +65,10 @@ def refusal(db: dpsql.Connection, sql: str) -> dpsql.Error:
     with pytest.raises(dpsql.Error) as caught:
         db.explain(sql)
     return caught.value
+
+
+def source(db: dpsql.Connection, sql: str) -> Relation:
+    return db.prepare(sql, 1.0, 1e-6, "laplace").plan.releases[0].source
 
 
 def rule(db: dpsql.Connection, sql: str) -> tuple[str, int]:
@@ -348,9 +355,43 @@ def test_the_side_that_may_be_missing_has_nulls_and_no_attributes(
     db: dpsql.Connection, join: str, left: bool, right: bool
 ) -> None:
     sql = f"SELECT sum(a), sum(n) FROM (SELECT p.age AS a, o.n FROM people p {join} JOIN {GROUPED} AS o ON p.id = o.id)"
-    made = db.prepare(sql, 1.0, 1e-6, "laplace").plan.releases[0].source
+    made = source(db, sql)
     while not isinstance(made, Outer):
-        [made] = [getattr(made, name) for name in ("source",)]
+        assert isinstance(made, Project) and made.source is not None
+        made = made.source
     flags = {f.name: (f.padded, f.domain.nullable and f.padded, f.attribute) for f in made.fields}
     age, count = (next(flags[name] for name in flags if name.startswith(start)) for start in ("age", "n"))
     assert age == (left, left, not left) and count == (right, right, not right)
+
+
+@pytest.mark.parametrize("condition", ["p.id = o.id", "o.id = p.id", "o.id = p.id AND p.area = o.area"])
+def test_equal_columns_are_such_on_either_side_of_the_sign(db: dpsql.Connection, condition: str) -> None:
+    for more, only in (("", True), (" AND o.total > 3", False), (" AND p.area = p.area", False)):
+        join = source(db, f"SELECT count(*) FROM people p FULL JOIN orders o ON {condition}{more}")
+        assert isinstance(join, Outer) and join.left is not None and join.right is not None
+        assert _only_equalities(join.condition, (join.left, join.right)) == only
+
+
+STORES, PEOPLE = "(SELECT store, area AS place FROM stores)", "(SELECT id AS person, age FROM people)"
+
+
+@pytest.mark.parametrize(
+    ("join", "kept"),
+    [
+        (f"JOIN {STORES} AS s ON o.area = s.place", True),
+        (f"LEFT JOIN {STORES} AS s ON o.area = s.place", True),
+        (f"FULL JOIN {PEOPLE} AS p ON o.id = p.person", False),
+    ],
+)
+def test_what_a_filter_says_of_an_expression_holds_where_each_joined_row_has_a_row_of_it(
+    db: dpsql.Connection, join: str, kept: bool
+) -> None:
+    said = source(db, "SELECT count(*) FROM orders WHERE oid * 2 BETWEEN 4 AND 8")
+    made = source(db, f"SELECT count(*) FROM orders AS o {join}")
+    if isinstance(made, Inner):
+        made = replace(made, parts=(whole(said), *made.parts[1:]))
+    else:
+        assert isinstance(made, Outer)
+        made = replace(made, left=whole(said))
+    assert known_of(said).refinements
+    assert known_of(made).refinements == (known_of(said).refinements if kept else {})

@@ -39,6 +39,15 @@ def test_whole_numbers_and_decimals_are_exact(type_: str, low: object, high: obj
     assert (made.lower, made.upper, made.grid) == expected
 
 
+@pytest.mark.parametrize("type_", ["BIGINT", "DECIMAL(18,2)", "DECIMAL(18,15)"])
+@pytest.mark.parametrize("negative", [False, True])
+def test_exact_numbers_that_are_too_wide_lie_on_a_grid_whichever_bound_is_wide(type_: str, negative: bool) -> None:
+    column = _column(type_)
+    wide = Decimal(column.type.upper) / 10**column.type.scale
+    made = summed(column, interval(-wide, 1) if negative else interval(-1, wide))
+    assert made.magnitude <= 2**ROW_BITS and made.grid > Fraction(1, 10**column.type.scale)
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.0, 500.0), (-3.0, 100.0), (-1e9, 1.0), (-1e-7, 1e-7), (0.0, 1e300)])
 def test_doubles_lie_on_a_power_of_two_on_which_the_larger_bound_has_so_many_bits(low: float, high: float) -> None:
     made = summed(Column(DOUBLE, name="x"), interval(low, high))

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms import ExponentialLaw
-from dpsql.sensitivity.choice import Choice, Runs, scored
+from dpsql.plan.relation import Aggregate
+from dpsql.sensitivity.choice import Choice, Runs, choice_of, scored
 from dpsql.sensitivity.tree import BRANCHES, Tree, counted, height_of
 
 LAW = ExponentialLaw(Fraction(4))
@@ -74,3 +75,9 @@ def test_a_tree_counts_each_weight_once_on_each_level_and_claims_all_of_them() -
     assert [Tree("t", 0, height, 1, 4, 20).claim.l2 for height in (1, 2, 4)] == [20, 29, 40]
     assert Tree("t", 0, 3, 2, 1, 1).claim.reach == 3
     assert BRANCHES**tree.height >= 300
+
+
+def test_a_sum_is_no_choice() -> None:
+    assert choice_of(Aggregate("max", None), 3) == Choice("max(*)", 3, "greatest")
+    with pytest.raises(ValueError, match="chooses nothing"):
+        choice_of(Aggregate("sum", None), 0)
