@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.bounds import infer, narrow, predicates
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type, union, value_at
+from dpsql.bounds.infer import MOST_PRODUCTS, MOST_VALUES
 from dpsql.bounds.known import Known
 from dpsql.bounds.limit import limited
 from dpsql.bounds.predicates import MOST_TRIED
@@ -54,6 +55,11 @@ KNOWN = Known({name: domain for name, (_, domain) in COLUMNS.items()})
 class Row:
     def column(self, node: exp.Column) -> Expression:
         return Column(COLUMNS[node.name][0], name=node.name)
+
+
+class Texts:
+    def column(self, node: exp.Column) -> Expression:
+        return Column(TEXT, name=node.name)
 
 
 def expression(text: str) -> Expression:
@@ -195,6 +201,8 @@ VALUES: list[tuple[str, tuple[object, ...] | None]] = [
     ("CAST(vip AS INTEGER)", (0, 1)),
     ("CAST(vip AS VARCHAR)", ("false", "true")),
     ("age // 20 * 20", (0, 20, 40, 60, 80, 100)),
+    ("CASE WHEN vip THEN 7 ELSE -7 END // 2", (-3, 3)),
+    ("CASE WHEN vip THEN 7 ELSE -7 END % 4", (-3, 3)),
     ("floor(amount / 100) * 100", (0.0, 100.0, 200.0, 300.0, 400.0, 500.0)),
     ("round(age, -1)", (20, 30, 40, 50, 60, 70, 80, 90, 100, 110)),
     ("CAST(near AS VARCHAR)", tuple(str(i) for i in range(-5, 6))),
@@ -269,6 +277,7 @@ def test_values(text: str, values: tuple[object, ...] | None) -> None:
         ("qty > 5", True, False),
         ("age IN (20, 30)", False, False),
         ("age IN (20, NULL)", True, False),
+        ("age IN (NULL, 20)", True, False),
         ("region IN ('north', 'south', 'east', NULL)", False, False),
         ("vip IS TRUE", False, False),
         ("NULL + age", True, False),
@@ -462,3 +471,26 @@ def test_a_condition_that_never_settles_is_read_so_often_and_no_more(
     monkeypatch.setattr(module, "narrowed", lambda *args: (times.append(1), plain(*args))[1])
     narrow(KNOWN, expression(" AND ".join(["qty < huge AND huge < qty"] * pairs)))
     assert len(times) == passes
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "listed"),
+    [
+        ("upper(a)", MOST_VALUES, True),
+        ("upper(a)", MOST_VALUES + 1, False),
+        ("a || b", MOST_PRODUCTS, True),
+        ("a || b", MOST_PRODUCTS + 2, False),
+        ("starts_with(a, 'v')", MOST_PRODUCTS, True),
+        ("starts_with(a, 'v')", MOST_PRODUCTS + 1, False),
+    ],
+)
+def test_so_many_combinations_of_listed_values_are_listed(text: str, values: int, listed: bool) -> None:
+    """Of one operand as many as a list may have; of several, and where the answer is only yes or no, fewer."""
+    many = values // 2 if "b" in text else values
+    known = Known({"a": finite([f"v{i:06}" for i in range(many)], TEXT, nullable=False)})
+    known = known.with_column("b", finite(("x", "y"), TEXT, nullable=False))
+    made = infer(convert(sqlglot.parse_one(text, dialect="duckdb"), Texts()), known)
+    if made.values is not None and "starts" in text:
+        assert made.values == ((True,) if listed else (False, True))
+    else:
+        assert (made.values is not None and len(made.values) == values) == listed

@@ -482,3 +482,13 @@ def test_a_date_is_made_of_its_parts_or_is_null(year: int, month: int) -> None:
         except ValueError:
             wanted = None
         assert found == wanted
+
+
+@pytest.mark.parametrize("stored", ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "UINTEGER"])
+def test_bits_are_those_of_the_type_that_is_stored(edges: duckdb.DuckDBPyConnection, stored: str) -> None:
+    """A negative number has as many leading ones as its own type is wide."""
+    table = f"t{list(STORED).index(stored)}"
+    for text in ("bit_count(v)", "v >> 1", "v >> 3"):
+        made = DUCKDB.sql(expression(text, v=engine_type(stored)), DUCKDB.quote)
+        found = edges.sql(f"SELECT {made}, {text} FROM {table} WHERE v IS NOT NULL").fetchall()
+        assert len(found) > 3 and all(ours == theirs for ours, theirs in found)

@@ -340,3 +340,11 @@ def test_two_stars_reach_every_depth_and_one_star_reaches_one(tmp_path: Path) ->
     assert _listed(tmp_path / "orders/**/*.parquet") == sorted(deep)
     assert _listed(tmp_path / "orders/*/*.parquet") == deep[1:2]
     assert _listed(tmp_path / "orders") == sorted(deep)
+
+
+def test_an_engine_keeps_only_the_tables_that_it_is_told(tmp_path: Path) -> None:
+    lake(tmp_path)
+    engine = DuckDBEngine({"orders": tmp_path / "orders", "Stores": tmp_path / "stores.csv"}, Resources(10**9))
+    engine.keep_only({"stores", "others"})
+    assert list(engine.schema()) == ["stores"]
+    engine.close()

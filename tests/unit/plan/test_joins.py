@@ -389,9 +389,17 @@ def test_what_a_filter_says_of_an_expression_holds_where_each_joined_row_has_a_r
     said = source(db, "SELECT count(*) FROM orders WHERE oid * 2 BETWEEN 4 AND 8")
     made = source(db, f"SELECT count(*) FROM orders AS o {join}")
     if isinstance(made, Inner):
-        made = replace(made, parts=(whole(said), *made.parts[1:]))
+        made = replace(made, parts=tuple(whole(said) if part.private else part for part in made.parts))
     else:
         assert isinstance(made, Outer)
         made = replace(made, left=whole(said))
     assert known_of(said).refinements
     assert known_of(made).refinements == (known_of(said).refinements if kept else {})
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_row_that_is_a_unit_meets_no_row_of_another_private_side(db: dpsql.Connection, side: str) -> None:
+    made = source(db, "SELECT count(*) FROM people p LEFT JOIN orders o ON p.id = o.id")
+    part = getattr(made, side)
+    with pytest.raises(InternalError, match="a row that is a unit joined"):
+        replace(made, **{side: replace(part, relation=replace(part.relation, by_row=True))})

@@ -140,3 +140,23 @@ def test_the_cells_of_a_choice_are_values_of_its_own_type(aggregate: str, kind: 
         values = chosen_values(priced, source, made, [cells]).tolist()
     assert prepared.types == (kind,)
     assert values == ends and [type(each) for each in values] == [type(each) for each in ends]
+
+
+@pytest.mark.parametrize(("column", "half"), [("x", 0.5 / 2**16), ("n", 0.0)])
+def test_the_interval_of_a_quantile_from_a_tree_holds_the_whole_cell(column: str, half: float) -> None:
+    """Next to no noise: what is left is that a cell of a fine grid stands for all values in it."""
+    data = duckdb.connect()
+    data.execute("CREATE TABLE points AS SELECT (i + 0.5) / 3001 AS x, i % 256 AS n FROM range(3001) AS t(i)")
+    columns = {"x": {"min": 0, "max": 1}, "n": {"min": 0, "max": 255}}
+    policy = POLICY | {
+        "tables": {"points": {"unit": "row", "columns": columns}},
+        "budget": {"epsilon": 1e6, "delta": 1e-6},
+    }
+    places = ", ".join(f"quantile_cont({column}, {i / 100}) AS q{i}" for i in range(1, 100))
+    with dpsql.connect(data, policy=policy | {"limits": {"epsilon": 1e6}}, ledger=":memory:") as db:
+        result = db.query(f"SELECT {places} FROM points", epsilon=1e6, delta=0)
+        ends, row = result.intervals(), result.fetchall()[0]
+        assert any("from a tree of counts" in note for note in result.notes)
+    for i, value in enumerate(row, start=1):
+        low, high = ends[f"q{i}_low"][0], ends[f"q{i}_high"][0]
+        assert (value - low, high - value) == pytest.approx((half, half), rel=1e-3)

@@ -1,0 +1,36 @@
+"""The time of an entry: a clock that is a little behind is waited for, one that was set back is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dpsql.budget import clock
+from dpsql.errors import LedgerError
+
+LAST = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MOMENT = timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("now", "stamped"),
+    [
+        (LAST + MOMENT, LAST + MOMENT),
+        (LAST, LAST),
+        (LAST - MOMENT, LAST),
+        (LAST - timedelta(minutes=1), LAST),
+        (LAST - timedelta(minutes=1) - MOMENT, None),
+        (LAST - timedelta(days=400), None),
+    ],
+)
+def test_an_entry_is_never_before_the_one_that_it_follows(
+    now: datetime, stamped: datetime | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "now", lambda: now)
+    assert clock.stamp(None) == now
+    if stamped is not None:
+        assert clock.stamp(LAST) == stamped
+    else:
+        with pytest.raises(LedgerError, match="nothing was charged"):
+            clock.stamp(LAST)
