@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
 from dpsql.budget import Caps, Charge, Cost, Spent, admits, pure_charge, rho_for, zcdp_charge
@@ -44,3 +46,11 @@ def test_what_is_said_to_fit_is_admitted(name: str, mechanism: str) -> None:
         assert admits(caps, spent, asked(fits, mechanism)[0])
     else:
         assert not admits(caps, spent, asked(0.002, mechanism)[0])
+
+
+@pytest.mark.parametrize(("left", "fits"), [("0.0015", 0.0015), ("0.001", 0.001), ("0.0009", None)])
+def test_next_to_nothing_is_not_offered(left: str, fits: float | None) -> None:
+    spent = Spent().after(pure_charge(1 - Fraction(left)))
+    with pytest.raises(BudgetExceeded) as refusal:
+        admit(*asked(0.5, "laplace"), [Account("ana", Caps(1, 0), spent)])
+    assert refusal.value.fits == fits

@@ -87,3 +87,8 @@ def test_a_request_of_no_cost_is_none(epsilon: float) -> None:
         Request("ana", pure_charge(1), Cost(epsilon, 0.0, 0.0), Caps(1), None, "SELECT 1", ())
     with pytest.raises(ProgrammingError, match="not the cost"):
         Request("ana", None, Cost(1.0, 0.0, 0.0), Caps(1), None, "SELECT 1", ())  # type: ignore[arg-type]
+
+
+def test_a_charge_has_no_delta_and_is_not_pure_unless_it_says_so() -> None:
+    assert Charge(5) == Charge(5, 0, None) == zcdp_charge(5 * UNIT)
+    assert Charge(5, epsilon=7).delta == 0

@@ -248,3 +248,9 @@ def test_a_commit_is_on_disk_when_it_returns_and_no_schema_is_trusted(tmp_path: 
         names = ("synchronous", "fullfsync", "checkpoint_fullfsync", "wal_autocheckpoint", "trusted_schema")
         assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names] == [2, 1, 1, store.LOG, 0]
         db.close()
+
+
+def test_the_header_says_whose_file_it_is(tmp_path: Path) -> None:
+    """Files that were written before are known by it, so it never changes."""
+    with open_ledger(tmp_path / "shop.ledger", "shop"):
+        assert (tmp_path / "shop.ledger").read_bytes()[68:72] == b"dpsq"

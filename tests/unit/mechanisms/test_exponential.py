@@ -15,7 +15,7 @@ from scipy import stats
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.mechanisms import ExponentialLaw
 from dpsql.mechanisms.exponential import _below
-from dpsql.mechanisms.sampler import exp_bounds
+from dpsql.mechanisms.sampler import LIMIT, exp_bounds
 
 DRAWS = 6_000
 ALARM = 1e-11
@@ -147,8 +147,10 @@ def test_opendp_chooses_by_the_same_law() -> None:
 def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(InternalError, match="nothing to choose"):
         ExponentialLaw(Fraction(1)).choose(np.array([], dtype=np.int64), np.array([], dtype=np.int64))
-    with pytest.raises(InternalError, match="out of range"):
-        ExponentialLaw(Fraction(0))
+    for scale in (0, LIMIT):
+        with pytest.raises(InternalError, match="out of range"):
+            ExponentialLaw(Fraction(scale))
+    assert ExponentialLaw(Fraction(LIMIT - 1)).scale == LIMIT - 1
     with pytest.raises(UnsupportedQuery, match="next to blind"):
         ExponentialLaw.for_epsilon(2**61, Fraction(1, 10))
 

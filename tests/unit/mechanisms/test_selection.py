@@ -76,3 +76,10 @@ def test_scores_at_the_edge_of_64_bits_do_not_wrap_around(far: int) -> None:
     """The better one is far beyond any doubt; a difference that wrapped around would make it the worse one."""
     for candidates in ([-far, far], [far, -far]):
         assert Exponential(1, 1, grid=1).release(candidates, lambda each: each) == far
+
+
+@pytest.mark.parametrize("far", [1, 700, 10**6])
+def test_the_law_of_candidates_that_are_far_apart_is_still_a_law(far: int) -> None:
+    law = Exponential(1, 2, monotone=True, grid=1).law([0, far], lambda each: each)
+    assert law.masses[1] == pytest.approx(1 / (1 + math.exp(-2 * far)))
+    assert sum(law.masses.values()) == pytest.approx(1)

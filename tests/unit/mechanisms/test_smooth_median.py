@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, pairwise
 
 import numpy as np
 import pytest
@@ -108,3 +109,12 @@ def test_a_tiny_delta_has_a_ladder_of_scales_and_a_grid_that_is_too_fine_has_non
     assert SmoothMedian(0, steps - 1, 1, 1e-6, grid=1).top == steps - 1
     with pytest.raises(ProgrammingError, match="too fine"):
         SmoothMedian(0, steps, 1, 1e-6, grid=1)
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.3, 0.1, 0.01, 1e-4, 1e-9])
+def test_no_scale_is_more_than_the_growth_allows_above_the_one_before(delta: float) -> None:
+    """In forty digits, on scales of so many parts that the twelfth digit of the growth shows."""
+    with localcontext(Context(prec=40)):
+        growth = 1 + 1 / (2 * (2 / Decimal(delta)).ln())
+        scales = SmoothMedian(0, LIMIT // (2 * _PARTS) - 1, 1, delta, grid=1).scales
+        assert all(b <= a * growth for a, b in pairwise(scales))

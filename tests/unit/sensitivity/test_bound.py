@@ -10,6 +10,8 @@ import pytest
 
 import dpsql
 from dpsql.sensitivity.bound import Bounded
+from dpsql.sensitivity.choices import histogram
+from dpsql.sensitivity.weight import WEIGHT_BITS
 
 TABLES: dict[str, Any] = {
     "t": {"unit": "u", "max_rows_per_unit": 5, "max_groups_per_unit": 3,
@@ -112,3 +114,19 @@ def test_every_statistic_is_that_of_some_aggregate(db: dpsql.Connection, mechani
     made = bounded(db, sql, mechanism)
     assert {place for source in made.sources for place in source.statistics} == set(range(len(made.statistics)))
     assert any(len(source.statistics) == 2 for source in made.sources)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "kept", "cap"),
+    [("median(n)", "rows", 5), ("mode(n)", "rows", 5), ("max(n)", "greatest", 3), ("min(n)", "least", 3)],
+)
+def test_a_unit_adds_to_a_histogram_its_rows_or_one_extreme_of_each_of_its_groups(
+    db: dpsql.Connection, aggregate: str, kept: str, cap: int
+) -> None:
+    made = bounded(db, f"SELECT k, {aggregate} FROM t GROUP BY k")
+    [found] = made.histograms
+    assert (found.kept, found.one, found.most) == (kept, 1 << WEIGHT_BITS, cap << WEIGHT_BITS)
+    stored = histogram(made.release, found.grid, found.kept, "at_rest")
+    assert (stored.term, stored.one, stored.most) == (None, 1, cap)
+    single = histogram(made.release, found.grid, found.kept, "single_row")
+    assert (single.term, single.one, single.most) == (None, 1, 1)
