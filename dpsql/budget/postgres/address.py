@@ -64,8 +64,7 @@ def read_address(text: str) -> Address:
     What is wrong with it is never quoted: it may be the password.
     """
     try:
-        from psycopg import Error
-        from psycopg.conninfo import conninfo_to_dict
+        import psycopg  # noqa: F401 - only whether it is there
     except ImportError:
         raise InterfaceError(
             "a ledger in PostgreSQL needs the package psycopg", hint="pip install 'dpsql[postgres]'"
@@ -76,9 +75,8 @@ def read_address(text: str) -> Address:
         told = urlunsplit(
             parts._replace(query=urlencode([each for each in query if each[0] not in _OWN], quote_via=quote))
         )
-        known = conninfo_to_dict(told)
-        _refuse_strange(known)
-    except (ValueError, Error):
+        known = known_parts(told)
+    except ValueError:
         raise LedgerError(
             "the address of the ledger cannot be read",
             hint="write postgresql://user@host:5432/database, with %-signs for what a URL does not take; the password"
@@ -87,6 +85,19 @@ def read_address(text: str) -> Address:
     own = {key: value for key, value in query if key in _OWN}
     secrets = tuple(str(known[key]) for key in ("password", "sslpassword") if known.get(key))
     return Address(_name(known), told, secrets, own.get("dataset"), own.get("witness"))
+
+
+def known_parts(text: str) -> dict[str, Any]:
+    """What libpq reads in an address; ValueError, without a word of it, where that cannot be what was meant."""
+    from psycopg import Error
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        known = conninfo_to_dict(text)
+    except Error:
+        raise ValueError("no address") from None
+    _refuse_strange(known)
+    return known
 
 
 def _refuse_strange(known: dict[str, Any]) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Timer
 from typing import Any
-from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict
 
+from dpsql.budget.postgres.address import known_parts
 from dpsql.engines.base import Resources
 from dpsql.engines.postgres.total import statements
 from dpsql.errors import InterfaceError
@@ -49,9 +49,21 @@ class Number(Loader):
 
 
 def place_of(address: str) -> str:
-    """Where a database is, without who asks and how."""
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    """Where a database is, without who asks and how.
+
+    What is wrong with an address is never quoted: a sign that a URL does not take makes a part of the password a place.
+    """
+    try:
+        known = known_parts(address)
+    except ValueError:
+        known = None
+    if known is None:
+        raise InterfaceError(
+            "the address of the database cannot be read",
+            hint="write postgresql://user:password@host:5432/database, with %-signs for what a URL does not take",
+        )
+    host, port = known.get("host") or known.get("hostaddr") or "", known.get("port")
+    return f"postgresql://{host}{f':{port}' if port else ''}/{known.get('dbname') or ''}"
 
 
 def open_session(address: str, limits: Resources) -> tuple[Session, list[str]]:
@@ -82,6 +94,7 @@ def open_session(address: str, limits: Resources) -> tuple[Session, list[str]]:
 
 
 def _connected(address: str) -> Session:
+    place = place_of(address)
     try:
         given = conninfo_to_dict(address)
         session = psycopg.connect(**{**_NETWORK, **given}, autocommit=True, prepare_threshold=None)  # type: ignore[arg-type]
@@ -90,7 +103,7 @@ def _connected(address: str) -> Session:
         session = None
     if session is None:
         raise InterfaceError(
-            f"the database server cannot be reached, or refuses this user: {place_of(address)}",
+            f"the database server cannot be reached, or refuses this user: {place}",
             hint="check the address, the user and the password: postgresql://user:password@host:5432/database",
         )
     session.adapters.register_loader("numeric", Number)
