@@ -207,6 +207,8 @@ def test_a_session_may_only_read(shop: tuple[str, dpsql.Connection]) -> None:
     assert isinstance(engine, PostgresEngine)
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), engine._snapshot() as session:
         session.execute("DELETE FROM public.customers")
+    with engine._snapshot() as session:
+        assert session.execute("SHOW default_transaction_read_only").fetchall() == [("on",)]
     assert asked(shop[0], "SELECT count(*) FROM customers") == [(200,)]
 
 

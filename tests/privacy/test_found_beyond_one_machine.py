@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ import dpsql
 from dpsql.audit.traces import trace
 from dpsql.errors import InterfaceError
 from dpsql.interfaces import steward
+from dpsql.plan.relation import Copy, Scan
+from dpsql.sensitivity.at_rest import apart_at_rest
+from dpsql.sensitivity.bound import bound
 
 POLICY: dict[str, Any] = {
     "dataset": "shop",
@@ -46,8 +51,8 @@ def shop(tmp_path: Path) -> Path:
     return path
 
 
-def opened(path: Path, **words: Any) -> dpsql.Connection:
-    return dpsql.connect(path, policy=POLICY, ledger=path.with_suffix(".ledger"), **words)
+def opened(path: Path, policy: dict[str, Any] = POLICY, **words: Any) -> dpsql.Connection:
+    return dpsql.connect(path, policy=policy, ledger=path.with_suffix(".ledger"), **words)
 
 
 def write_without_a_checkpoint(path: Path) -> None:
@@ -98,3 +103,45 @@ def test_several_hosts_are_one_place() -> None:
 
     place = "postgresql://one,two:5432,5433/shop"
     assert place_of("postgresql://ana:secret@one:5432,two:5433/shop?password=more") == place
+
+
+# what no other test noticed, when a line was broken by hand -----------------------------------------------------------
+
+
+def copied(folder: Path, mode: str) -> list[tuple[int, int]]:
+    """Units of 4, 5, 6 and 60 different rows, prepared for five: what `within` has, in order."""
+    folder.mkdir()
+    with duckdb.connect(str(folder / "shop.duckdb")) as data:
+        data.execute(
+            "CREATE TABLE orders AS SELECT customer::INTEGER AS customer, unnest(range(customer))::INTEGER AS amount "
+            "FROM unnest([4, 5, 6, 60]) AS u(customer)"
+        )
+    table = {**POLICY["tables"]["orders"], "prepare": mode, "columns": {"amount": {"min": 0, "max": 100}}}
+    with opened(folder / "shop.duckdb", {**POLICY, "tables": {"orders": table}}, steward=True) as db:
+        steward.prepare(db, lambda *_: None)
+    with duckdb.connect(str(folder / "shop.prepared"), read_only=True) as copy:
+        return copy.execute("SELECT customer, amount FROM within.orders ORDER BY ALL").fetchall()
+
+
+def test_a_unit_with_one_row_too_many_is_over_its_bound(tmp_path: Path) -> None:
+    assert Counter(unit for unit, _ in copied(tmp_path / "weigh", "weigh")) == {4: 4, 5: 5}
+    assert Counter(unit for unit, _ in copied(tmp_path / "keep", "keep")) == {4: 4, 5: 5, 6: 5, 60: 5}
+
+
+def test_which_rows_are_kept_is_a_secret_of_the_ledger(tmp_path: Path) -> None:
+    """Two ledgers have two salts; of sixty rows both keep the same five once in five million times."""
+    assert copied(tmp_path / "one", "keep") != copied(tmp_path / "two", "keep")
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_a_copy_for_more_rows_than_may_count_is_not_read(shop: Path, over: bool) -> None:
+    """The policy gives both numbers today; the rules hold for any two."""
+    with opened(shop, steward=True) as db:
+        steward.prepare(db, lambda *_: None)
+    with opened(shop, steward=True) as db:
+        release = db.prepare(ORDERS).plan.releases[0]
+    assert isinstance(release.source, Scan) and release.source.rows_per_unit == 5
+    for rows, read in ((5, True), (6, False)):
+        source = replace(release.source, copy=Copy(rows, over))
+        bounded = bound(replace(release, source=source), "laplace", 100)
+        assert (apart_at_rest(bounded) is not None if over else bounded.rule == "at_rest") is read
