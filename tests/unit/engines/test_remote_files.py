@@ -49,7 +49,7 @@ class Quiet(SimpleHTTPRequestHandler):
         self._sent = list(self._headers_buffer)
         super().end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *told: object) -> None:
         """Nothing."""
 
 
