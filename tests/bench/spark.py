@@ -43,12 +43,12 @@ def started() -> Any:
 
 def spent(work: Callable[[], object], process: int) -> tuple[float, float]:
     """CPU seconds of the JVM, and seconds of the clock."""
-    before, begin = _cpu(process), time.perf_counter()
+    before, begin = cpu_of(process), time.perf_counter()
     work()
-    return _cpu(process) - before, time.perf_counter() - begin
+    return cpu_of(process) - before, time.perf_counter() - begin
 
 
-def _cpu(process: int) -> float:
+def cpu_of(process: int) -> float:
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
