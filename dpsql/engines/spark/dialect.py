@@ -110,6 +110,19 @@ class Spark(Dialect):
         total = self.wide(f"sum({piece}){over}")
         return self.cast(f"{total} * {self.wide(repr(str(2**start)))}", "HUGEINT") if start else total
 
+    def weighed(self, rows: str) -> str:
+        """Weights before rows, so that the rows stay where they are if the weights are few enough to be sent to them.
+
+        Before it starts, Spark takes weights to be as large as the table, and would send every row to the place of its
+        unit: most of what such a query costs. It plans anew when a part is done, but starts all parts that wait for
+        nothing at once. Here the rows wait for the largest weight, hence for all of them, and by then their size is
+        known. **Theorem.** Each row has its unit's weight. **Proof.** The largest weight is one row, by an aggregate
+        without groups, so the outer join keeps each row once; and no weight is above it, so `least` gives the weight.
+        """
+        most = "(SELECT max(w) AS most FROM w) AS m"
+        joined = f"{rows} LEFT JOIN {most} ON TRUE JOIN w ON {rows}.u = w.u"
+        return f"(SELECT {rows}.*, least(w.w, m.most) AS w FROM {joined}) AS j"
+
     def quotient(self, number: str, divisor: str) -> str:
         return f"({self.wide(number)} div {self.wide(divisor)})"
 
