@@ -115,11 +115,12 @@ class Spark(Dialect):
 
         Before it starts, Spark takes weights to be as large as the table, and would send every row to the place of its
         unit: most of what such a query costs. It plans anew when a part is done, but starts all parts that wait for
-        nothing at once. Here the rows wait for the largest weight, hence for all of them, and by then their size is
-        known. **Theorem.** Each row has its unit's weight. **Proof.** The largest weight is one row, by an aggregate
-        without groups, so the outer join keeps each row once; and no weight is above it, so `least` gives the weight.
+        nothing at once. Here the rows wait for a weight below zero, hence for all weights, and by then their size is
+        known; as there is none, Spark also drops that join. **Theorem.** Each row has its unit's weight. **Proof.** An
+        aggregate without groups has one row at most, so the outer join keeps each row once; weights are not negative,
+        so HAVING leaves none, and `least` passes over NULL.
         """
-        most = "(SELECT max(w) AS most FROM w) AS m"
+        most = "(SELECT max(w) AS most FROM w HAVING max(w) < 0) AS m"
         joined = f"{rows} LEFT JOIN {most} ON TRUE JOIN w ON {rows}.u = w.u"
         return f"(SELECT {rows}.*, least(w.w, m.most) AS w FROM {joined}) AS j"
 
