@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager as Context
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from importlib import import_module
-from threading import Timer
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from dpsql.html import element, page, text
+from dpsql.later import later
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,14 +84,10 @@ def bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
 
 @contextmanager
 def _after_a_while(start: Callable[[], object], stop: Callable[[], object]) -> Iterator[None]:
-    timer = Timer(PATIENCE, start)
-    timer.daemon = True
-    timer.start()
     try:
-        yield
+        with later(PATIENCE, start):
+            yield
     finally:
-        timer.cancel()
-        timer.join()
         stop()
 
 

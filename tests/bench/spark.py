@@ -46,13 +46,13 @@ def started() -> Any:
 def spent(work: Callable[[], object], session: Any) -> tuple[float, float, float]:
     """CPU seconds of the JVM, seconds of the clock, and CPU seconds of the tasks."""
     process = session.sparkContext._gateway.proc.pid
-    tasks, before, begin = _in_tasks(session), _cpu(process), time.perf_counter()
+    tasks, before, begin = _in_tasks(session), cpu_of(process), time.perf_counter()
     work()
-    cpu, clock = _cpu(process) - before, time.perf_counter() - begin
+    cpu, clock = cpu_of(process) - before, time.perf_counter() - begin
     return cpu, clock, _in_tasks(session) - tasks
 
 
-def _cpu(process: int) -> float:
+def cpu_of(process: int) -> float:
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

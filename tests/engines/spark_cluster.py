@@ -1,8 +1,7 @@
 """A real cluster of several processes on this machine: a master, two workers and their executors, on 127.0.0.1 only.
 
 `python tests/engines/spark_cluster.py` starts it, asks the same queries of it and of DuckDB, kills executors and workers
-in the middle, stops the session, and says what happened. It takes a minute or two, so no test starts it unless
-DPSQL_SPARK_CLUSTER=yes.
+in the middle, stops the session, and says what happened. It takes about a minute.
 """
 
 from __future__ import annotations

@@ -148,6 +148,17 @@ def test_a_door_that_does_not_open_says_so_without_the_password(wrong: str) -> N
     assert "cannot be reached" in said and "not-the-word" not in said and "p4ss" not in said and "steward" not in said
 
 
+@pytest.mark.parametrize(
+    "written", ["x/s3cret", "x?s3cret", "x@s3cret/y", "x:s3cret@y", "s3cret#/y", "x%s3cret", "s3cret/1"]
+)
+def test_a_password_that_is_no_part_of_a_url_is_in_no_message(written: str) -> None:
+    """It is often pasted as it is, and then read as a host, a port or a database."""
+    with pytest.raises(InterfaceError) as refusal:
+        connected(f"postgresql://ana:{written}@127.0.0.1:1/db")
+    said = repr(refusal.value) + str(refusal.value.hint) + repr(refusal.value.__cause__) + repr(vars(refusal.value))
+    assert "s3cret" not in said
+
+
 # what is a table --------------------------------------------------------------------------------------------------------
 
 
@@ -403,13 +414,13 @@ def _kill(address: str) -> None:
 
 
 def test_a_server_that_stops_and_starts(shop: tuple[str, dpsql.Connection]) -> None:
-    server = engine_server.Server()
+    server = engine_server.Store()
     try:
         with server.connect() as raw:
             raw.execute(SHOP)
         with connected(server.address(), steward=False) as db:
             db.query(COUNT, epsilon=1)
-            server.stop()
+            server.kill()
             with pytest.raises(EngineError) as failure:
                 db.query("SELECT sum(age) FROM customers", epsilon=1)
             assert "127.0.0.1" not in str(failure.value)

@@ -32,6 +32,7 @@ from dpsql.errors import Error, UnsupportedQuery
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression
 from dpsql.expressions.types import Kind, from_engine
+from dpsql.server_address import read_server
 
 POSTGRES = Postgres()
 Session = psycopg.Connection[Any]
@@ -176,7 +177,7 @@ def refused(case: Case) -> str | None:
 def session() -> Iterator[Session]:
     if (reason := engine_server.absent()) is not None:
         pytest.skip(reason)
-    made, _ = open_session(engine_server.server().address(), Resources())
+    made, _ = open_session(read_server(engine_server.server().address()), Resources())
     with made:
         yield made
 

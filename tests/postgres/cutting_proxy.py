@@ -59,21 +59,26 @@ class Proxy:
             if direction == ASKED:
                 sink.sendall(_exactly(source, 4, prefix=True))
             while True:
-                kind = _exactly(source, 1)
-                sink.sendall(kind + _exactly(source, 4, prefix=True))
-                if self._passed(direction):
+                message = _exactly(source, 1) + _exactly(source, 4, prefix=True)
+                chosen = self._chosen_is(direction)
+                sink.sendall(message)
+                if chosen and self._cuts():
                     break
         for each in (source, sink):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
-    def _passed(self, direction: str) -> bool:
-        """Count the message; whether the connection is to be cut now."""
+    def _chosen_is(self, direction: str) -> bool:
+        """Count the message before it is passed on, as its receiver may be done before we go on."""
         with self._lock:
             self.seen[direction] += 1
             if self.struck or self._chosen != (direction, self.seen[direction]):
                 return False
             self.struck = True
+            return True
+
+    def _cuts(self) -> bool:
+        """Do what is given, if it is; else the connection is to be cut."""
         if self._strike is not None:
             self._strike()
         return self._strike is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -41,10 +40,9 @@ class Child:
             assert self._read(), f"it ended too soon: {self.lines}"
 
     def end(self, *, killed: bool = False) -> list[str]:
-        """All that it told, when it is over; one that should have been killed, and still waits, is killed now."""
+        """All that it told, when it is over."""
         while True:
-            if killed and not select.select([self._told], [], [], 10)[0]:
-                os.kill(self.process, signal.SIGKILL)
+            assert select.select([self._told], [], [], 120.0)[0], f"it neither ends nor tells: {self.lines}"
             if not self._read():
                 break
         _, status = os.waitpid(self.process, 0)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import duckdb
 import pandas as pd
 import pytest
+from full_disk import NoDisk, disk, grown
 
 import dpsql
 from dpsql.engines.base import Resources
@@ -110,6 +113,35 @@ def test_a_query_that_takes_too_much_memory_fails_with_the_constant_text_and_sta
         assert str(failed.value) == dpsql.EngineError.TEXT
         assert db.budget().dataset.spent.epsilon > 0.9
         assert len(db.query("SELECT count(*) FROM small", epsilon=1)) == 1
+
+
+@pytest.mark.parametrize("full", ["the limit of the policy", "the disk"])
+def test_a_spill_that_is_full_fails_with_the_constant_text_and_the_next_query_works(
+    full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steward then finds more room: the same query is answered, in the same session."""
+    policy = {
+        "dataset": "d", "budget": {"epsilon": 10, "delta": 1e-6}, "tables": {**TABLES, "small": {"unit": "u"}},
+        "limits": {"memory": "64MB", "spill": "64MB" if full == "the limit of the policy" else "10GB"},
+    }  # fmt: skip
+    asked = "SELECT x, count(DISTINCT u) FROM t GROUP BY x"
+    path = make(tmp_path / "d.duckdb", 4_000_000)
+    with ExitStack() as stack:
+        if full == "the disk":
+            try:
+                room = stack.enter_context(disk(tmp_path / "disk", 4_000))
+            except NoDisk:
+                pytest.skip("only root can fill a disk of its own")
+            monkeypatch.setattr(tempfile, "tempdir", str(room))
+        with dpsql.connect(path, policy=policy, ledger=":memory:") as db:
+            with pytest.raises(dpsql.EngineError) as failed:
+                db.query(asked, epsilon=1)
+            assert str(failed.value) == dpsql.EngineError.TEXT
+            assert db.budget().dataset.spent.epsilon > 0.9
+            assert len(db.query("SELECT count(*) FROM small", epsilon=1)) == 1
+            if full == "the disk":
+                grown(room, 2_000_000)
+                assert len(db.query(asked, epsilon=1)) == 11
 
 
 def test_a_connection_of_the_callers_is_not_locked_behind_their_back(tmp_path: Path) -> None:

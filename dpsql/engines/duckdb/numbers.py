@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from dpsql.engines.sql.physical import as_decimal, physical, shared, whole
-from dpsql.engines.sql.rule import Emit, Rule
-from dpsql.expressions.expression import Call, Expression, Literal
+from dpsql.engines.sql.physical import as_decimal, physical, shared
+from dpsql.engines.sql.rule import Emit, Rule, nonzero, width_of
+from dpsql.expressions.expression import Call, Expression
 from dpsql.expressions.types import INT64, INT128, Kind, Type
 
 
 def _cast(made: str, given: str, wanted: str) -> str:
     return made if given == wanted else f"CAST({made} AS {wanted})"
-
-
-def _width(call: Call) -> str:
-    """A whole type for the operands and for the result."""
-    return whole(*(end for t in (call.type, *(a.type for a in call.args)) for end in (t.lower, t.upper)))
 
 
 def _ring(sign: str) -> Rule:
@@ -26,7 +21,7 @@ def _ring(sign: str) -> Rule:
 
     def rule(call: Call, emit: Emit) -> str:
         if call.type.kind is Kind.INTEGER:
-            width = _width(call)
+            width = width_of(call)
             made = f"({f' {sign} '.join(emit(a, width) for a in call.args)})"
             return _cast(made, width, physical(call.type))
         types = [as_decimal(a.type) if call.type.kind is Kind.DECIMAL else "DOUBLE" for a in call.args]
@@ -44,9 +39,9 @@ def _whole_divide(call: Call, emit: Emit) -> str:
     """Toward zero for whole numbers; over other numbers DuckDB's // is plain division. By zero: NULL."""
     one, two = call.args
     if call.type.kind is Kind.INTEGER:
-        width = _width(call)
-        return _cast(f"({emit(one, width)} // {_nonzero(two, emit, width)})", width, physical(call.type))
-    made = f"({emit(one, 'DOUBLE')} / {_nonzero(two, emit, 'DOUBLE')})"
+        width = width_of(call)
+        return _cast(f"({emit(one, width)} // {nonzero(two, emit, width)})", width, physical(call.type))
+    made = f"({emit(one, 'DOUBLE')} / {nonzero(two, emit, 'DOUBLE')})"
     return f"trunc{made}" if one.type.kind is two.type.kind is Kind.INTEGER else made
 
 
@@ -61,21 +56,16 @@ def _modulo(call: Call, emit: Emit) -> str:
 
 def _divisor(two: Expression, emit: Emit, width: str) -> str:
     """X % -1 overflows on the least number of a width; x % 1 is the same."""
-    nonzero = _nonzero(two, emit, width)
+    divisor = nonzero(two, emit, width)
     if two.type.kind is Kind.INTEGER and two.type.lower <= -1 <= two.type.upper:
-        return f"CASE WHEN {emit(two, width)} = -1 THEN 1 ELSE {nonzero} END"
-    return nonzero
-
-
-def _nonzero(two: Expression, emit: Emit, width: str) -> str:
-    made = emit(two, width)
-    return made if isinstance(two, Literal) and two.value else f"nullif({made}, 0)"
+        return f"CASE WHEN {emit(two, width)} = -1 THEN 1 ELSE {divisor} END"
+    return divisor
 
 
 def _sign_change(call: Call, emit: Emit) -> str:
     """Neg and abs: the least integer has no opposite in its own width."""
     it = call.args[0]
-    width = _width(call) if call.type.kind is Kind.INTEGER else physical(it.type)
+    width = width_of(call) if call.type.kind is Kind.INTEGER else physical(it.type)
     width = "DOUBLE" if call.type.kind is Kind.DOUBLE else width
     made = f"{'-' if call.op == 'neg' else 'abs'}({emit(it, width)})"
     made = f"({made})" if call.op == "neg" else made
@@ -89,7 +79,7 @@ def _placed(name: str) -> Rule:
         it = call.args[0]
         if call.type.kind is Kind.DOUBLE:
             return f"{name}({emit(it, 'DOUBLE')}, {call.option})"
-        width = _width(call) if it.type.kind is Kind.INTEGER else physical(it.type)
+        width = width_of(call) if it.type.kind is Kind.INTEGER else physical(it.type)
         return f"CAST({name}({emit(it, width)}, {call.option}) AS {physical(call.type)})"
 
     return rule

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Timer
+from contextlib import contextmanager, nullcontext
 
 import duckdb
+
+from dpsql.later import later
 
 
 @contextmanager
@@ -17,14 +18,5 @@ def stopped_after(seconds: float | None, cursor: duckdb.DuckDBPyConnection) -> I
     failure that data can cause. It is paid for all the same (the charge comes first, and is kept), has the constant
     text of every failure of the engine, and tells no more than a clock would.
     """
-    if seconds is None:
+    with nullcontext() if seconds is None else later(seconds, cursor.interrupt):
         yield
-        return
-    timer = Timer(seconds, cursor.interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()

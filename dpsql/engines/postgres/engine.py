@@ -18,7 +18,7 @@ from dpsql.engines.postgres.catalogue import Table, describe
 from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
 from dpsql.engines.postgres.reader import PostgresReader
 from dpsql.engines.postgres.released import with_released
-from dpsql.engines.postgres.session import Session, open_session, place_of, stopped_after
+from dpsql.engines.postgres.session import Session, open_session, stopped_after
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public import Keys, PublicReader
 from dpsql.engines.sql.results import exact, statements
@@ -28,6 +28,7 @@ from dpsql.plan.relation import PublicScan, Relation, Scan
 from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import facts_of
+from dpsql.server_address import ServerAddress
 from dpsql.steward_log import failed
 
 SNAPSHOT = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -41,7 +42,7 @@ _AS_ARRAYS: Mapping[str, tuple[type, Any]] = {
 class PostgresEngine(Engine):
     """A database of a PostgreSQL server, by its address."""
 
-    def __init__(self, address: str, limits: Resources | None = None) -> None:
+    def __init__(self, address: ServerAddress, limits: Resources | None = None) -> None:
         self._address, self._limits = address, limits or Resources()
         self._idle: list[Session] = []
         self._turn, self._own = threading.Lock(), threading.local()
@@ -59,7 +60,7 @@ class PostgresEngine(Engine):
 
     def version(self) -> str:
         """The address: what was written since then has the same label, until the steward's `dpsql data bump`."""
-        return place_of(self._address)
+        return self._address.place
 
     def constraints(self, policy: object) -> frozenset[tuple[str, str]]:
         assert isinstance(policy, Policy)

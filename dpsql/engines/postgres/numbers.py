@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 
 from dpsql.engines.postgres.words import called, cast, decimal_parts, double
-from dpsql.engines.sql.physical import as_decimal, physical, shared, whole
-from dpsql.engines.sql.rule import Emit, Rule
-from dpsql.expressions.expression import Call, Expression, Literal
+from dpsql.engines.sql.physical import as_decimal, physical, shared
+from dpsql.engines.sql.rule import Emit, Rule, nonzero, width_of
+from dpsql.expressions.expression import Call, Expression
 from dpsql.expressions.types import Kind
 
 _ENDS = {"TINYINT": 2**7, "SMALLINT": 2**15, "INTEGER": 2**31, "BIGINT": 2**63}
@@ -70,11 +70,6 @@ def _read(value: str, wanted: str) -> str:
     return exact if wanted == "HUGEINT" else attempted(exact, "DECIMAL(38,19)", wanted)
 
 
-def _width(call: Call) -> str:
-    """A whole type for the operands and for the result."""
-    return whole(*(end for t in (call.type, *(a.type for a in call.args)) for end in (t.lower, t.upper)))
-
-
 def _as(made: str, given: str, call: Call) -> str:
     wanted = physical(call.type)
     return made if given == wanted else cast(made, wanted)
@@ -86,7 +81,7 @@ def _ring(sign: str, function: str) -> Rule:
             one, two = (emit(a, "DOUBLE") for a in call.args)
             return called(function, one, f"(-({two}))" if sign == "-" else two)
         if call.type.kind is Kind.INTEGER:
-            width = _width(call)
+            width = width_of(call)
             return _as(f"({f' {sign} '.join(emit(a, width) for a in call.args)})", width, call)
         parts = [emit(a, as_decimal(a.type)) for a in call.args]
         return cast(f"({f' {sign} '.join(parts)})", physical(call.type))
@@ -102,8 +97,8 @@ def _whole_divide(call: Call, emit: Emit) -> str:
     """Toward zero for whole numbers; over others DuckDB's // is plain division. By zero: NULL."""
     one, two = call.args
     if call.type.kind is Kind.INTEGER:
-        return cast(f"div({emit(one, 'HUGEINT')}, {_nonzero(two, emit, 'HUGEINT')})", physical(call.type))
-    made = called("div", emit(one, "DOUBLE"), _nonzero(two, emit, "DOUBLE"))
+        return cast(f"div({emit(one, 'HUGEINT')}, {nonzero(two, emit, 'HUGEINT')})", physical(call.type))
+    made = called("div", emit(one, "DOUBLE"), nonzero(two, emit, "DOUBLE"))
     return f"trunc({made})" if one.type.kind is two.type.kind is Kind.INTEGER else made
 
 
@@ -111,18 +106,13 @@ def _modulo(call: Call, emit: Emit) -> str:
     """Of exact numbers; the sign follows the dividend. By zero: NULL."""
     one, two = call.args
     exact = "HUGEINT" if one.type.kind is two.type.kind is Kind.INTEGER else shared([one.type, two.type])
-    return cast(f"mod({emit(one, exact)}, {_nonzero(two, emit, exact)})", physical(call.type))
-
-
-def _nonzero(two: Expression, emit: Emit, width: str) -> str:
-    made = emit(two, width)
-    return made if isinstance(two, Literal) and two.value else f"nullif({made}, 0)"
+    return cast(f"mod({emit(one, exact)}, {nonzero(two, emit, exact)})", physical(call.type))
 
 
 def _sign_change(call: Call, emit: Emit) -> str:
     """The least whole number has no opposite in its own width."""
     it = call.args[0]
-    width = _width(call) if call.type.kind is Kind.INTEGER else physical(it.type)
+    width = width_of(call) if call.type.kind is Kind.INTEGER else physical(it.type)
     width = "DOUBLE" if call.type.kind is Kind.DOUBLE else width
     made = f"(-({emit(it, width)}))" if call.op == "neg" else f"abs({emit(it, width)})"
     return made if call.type.kind is Kind.DOUBLE else cast(made, physical(call.type))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Timer
 from typing import Any
-from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.adapt import Loader
-from psycopg.conninfo import conninfo_to_dict
 
 from dpsql.engines.base import Resources
 from dpsql.engines.postgres.total import statements
 from dpsql.errors import InterfaceError
+from dpsql.later import later
+from dpsql.server_address import ServerAddress
 from dpsql.steward_log import failed
 
 Session = psycopg.Connection[Any]
@@ -48,13 +47,7 @@ class Number(Loader):
         return int(written) if written.lstrip("-").isdigit() else Decimal(written)
 
 
-def place_of(address: str) -> str:
-    """Where a database is, without who asks and how."""
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
-
-
-def open_session(address: str, limits: Resources) -> tuple[Session, list[str]]:
+def open_session(address: ServerAddress, limits: Resources) -> tuple[Session, list[str]]:
     """A session that is settled, and the schemas in which a bare name means a table."""
     session = _connected(address)
     try:
@@ -72,7 +65,7 @@ def open_session(address: str, limits: Resources) -> tuple[Session, list[str]]:
         session.close()
         failed("a session of the database server cannot be settled", problem)
         raise InterfaceError(
-            f"the role may not do what dpsql needs in {place_of(address)}",
+            f"the role may not do what dpsql needs in {address.place}",
             hint="it needs TEMPORARY on the database, for functions that vanish with the session, and SELECT on tables",
         ) from None
     except BaseException:
@@ -81,16 +74,15 @@ def open_session(address: str, limits: Resources) -> tuple[Session, list[str]]:
     return session, list(schemas)
 
 
-def _connected(address: str) -> Session:
+def _connected(address: ServerAddress) -> Session:
     try:
-        given = conninfo_to_dict(address)
-        session = psycopg.connect(**{**_NETWORK, **given}, autocommit=True, prepare_threshold=None)  # type: ignore[arg-type]
+        session = psycopg.connect(**{**_NETWORK, **address.told}, autocommit=True, prepare_threshold=None)
     except psycopg.Error as problem:
         failed("the database server cannot be reached", problem)
         session = None
     if session is None:
         raise InterfaceError(
-            f"the database server cannot be reached, or refuses this user: {place_of(address)}",
+            f"the database server cannot be reached, or refuses this user: {address.place}",
             hint="check the address, the user and the password: postgresql://user:password@host:5432/database",
         )
     session.adapters.register_loader("numeric", Number)
@@ -118,14 +110,8 @@ def stopped_after(seconds: float | None, session: Session) -> Iterator[None]:
         yield
         return
     session.execute(f"SET LOCAL statement_timeout = {max(int(seconds * 1000), 1)}")
-    timer = Timer(seconds + 0.2, _cancel, [session])
-    timer.daemon = True
-    timer.start()
-    try:
+    with later(seconds + 0.2, lambda: _cancel(session)):
         yield
-    finally:
-        timer.cancel()
-        timer.join()
 
 
 def _cancel(session: Session) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dpsql.engines.spark.types import MOST, spark_type
 from dpsql.engines.sql.calendar import FIRST, LAST
-from dpsql.engines.sql.physical import as_decimal, physical, shared, whole
-from dpsql.engines.sql.rule import Emit, Rule
+from dpsql.engines.sql.physical import as_decimal, physical, shared
+from dpsql.engines.sql.rule import Emit, Rule, width_of
 from dpsql.expressions.expression import Call, Expression, Literal
 from dpsql.expressions.types import Kind, Type
 
@@ -43,11 +43,6 @@ def fits(type_: Type) -> bool:
     return type_.kind is not Kind.INTEGER or (type_.lower > -MOST and type_.upper < MOST)
 
 
-def _width(call: Call) -> str:
-    """A whole type for the operands and for the result."""
-    return whole(*(end for t in (call.type, *(a.type for a in call.args)) for end in (t.lower, t.upper)))
-
-
 def _ring(sign: str) -> Rule:
     """Addition, subtraction, multiplication.
 
@@ -56,7 +51,7 @@ def _ring(sign: str) -> Rule:
 
     def rule(call: Call, emit: Emit) -> str:
         if call.type.kind is Kind.INTEGER:
-            width = _width(call)
+            width = width_of(call)
             made = f"({f' {sign} '.join(emit(a, width) for a in call.args)})"
             return made if width == physical(call.type) != "HUGEINT" else cast(made, physical(call.type))
         types = [as_decimal(a.type) if call.type.kind is Kind.DECIMAL else "DOUBLE" for a in call.args]
@@ -86,7 +81,7 @@ def _whole_divide(call: Call, emit: Emit) -> str:
     if call.type.kind is not Kind.INTEGER:
         made = f"({emit(one, 'DOUBLE')} / {emit(two, 'DOUBLE')})"
         return truncated(made) if one.type.kind is two.type.kind is Kind.INTEGER else made
-    if _width(call) in ("INTEGER", "BIGINT"):
+    if width_of(call) in ("INTEGER", "BIGINT"):
         return cast(f"({emit(one, 'BIGINT')} div {emit(two, 'BIGINT')})", physical(call.type))
     a, b = (cast(emit(x, "HUGEINT"), as_decimal(x.type)) for x in (one, two))
     return cast(f"(({a} - {a} % {b}) / {b})", physical(call.type))
@@ -105,7 +100,7 @@ def _modulo(call: Call, emit: Emit) -> str:
 def _sign_change(call: Call, emit: Emit) -> str:
     """Neg and abs: the least integer has no opposite in its own width. Spark rounds both to 34 digits."""
     it = call.args[0]
-    width = _width(call) if call.type.kind is Kind.INTEGER else physical(it.type)
+    width = width_of(call) if call.type.kind is Kind.INTEGER else physical(it.type)
     width = "DOUBLE" if call.type.kind is Kind.DOUBLE else width
     value = emit(it, width)
     if call.type.kind is Kind.DOUBLE:
@@ -159,7 +154,7 @@ def _placed(name: str) -> Rule:
         assert isinstance(places, int)
         if call.type.kind is Kind.DOUBLE:
             return _placed_double(name, emit(it, "DOUBLE"), places)
-        width = _width(call) if it.type.kind is Kind.INTEGER else physical(it.type)
+        width = width_of(call) if it.type.kind is Kind.INTEGER else physical(it.type)
         value = emit(it, width)
         if name != "trunc":
             return cast(f"{name}({value}, {places})", physical(call.type))

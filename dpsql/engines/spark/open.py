@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpsql.engines.spark.settings import own_session, require_running
+from dpsql.engines.spark.settings import forget_the_dead, own_session, require_running, runs
 from dpsql.engines.spark.source import of_pyspark
 from dpsql.engines.spark.types import stored_type
 from dpsql.errors import InterfaceError
@@ -48,7 +48,7 @@ class Opened:
             if self._application is None:
                 return
             _STARTED[self._application] -= 1
-            if not _STARTED[self._application]:
+            if not _STARTED[self._application] and runs(self.session):
                 self.session.stop()
             self._application = None
 
@@ -58,6 +58,7 @@ class Opened:
         except ImportError:
             raise InterfaceError("Spark is not installed here", hint="pip install 'dpsql[spark]'") from None
         with _TURN:
+            forget_the_dead()
             running = SparkSession.getActiveSession()
             if running is None:
                 running = SparkSession.builder.master(master).appName("dpsql").getOrCreate()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from dpsql.errors import InterfaceError
@@ -65,16 +65,32 @@ def own_session(session: SparkSession) -> SparkSession:
 
 def require_running(session: SparkSession) -> None:
     """Refuse, before anything is charged, where the session was stopped."""
-    if not _runs(session):
+    if not runs(session):
         raise InterfaceError("the Spark session was stopped", hint="connect again, with a session that runs")
 
 
-def _runs(session: SparkSession) -> bool:
+def runs(session: SparkSession) -> bool:
+    """Is the session's context still there, and the process of Java behind it?"""
     try:
         context = session.sparkContext._jsc
         return context is not None and not context.sc().isStopped()
     except Exception:
         return False
+
+
+def forget_the_dead() -> None:
+    """PySpark keeps the line to a process of Java that was killed, and would ask it for ever: let it start another."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None or process.poll() is None:
+        return
+    with suppress(Exception):
+        gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 _QUIET = threading.local()
