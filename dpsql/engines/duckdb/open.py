@@ -225,8 +225,10 @@ def _lock_once(
 def _lock(connection: duckdb.DuckDBPyConnection, mark: str) -> None:
     """No files, extensions, settings or temporary files from now on, for this connection and all its cursors.
 
-    DuckDB keeps a user's name for old programs and ignores it; here it holds the label of what was opened.
+    DuckDB keeps a user's name for old programs and ignores it; here it holds the label of what was opened. To people at
+    a prompt it would show how far it has come with the private rows.
     """
+    connection.execute("SET SESSION enable_progress_bar = false")
     settings = {**SETTINGS, "username": mark, "enable_external_access": False, "lock_configuration": True}
     for name, value in settings.items():
         connection.execute(f"SET GLOBAL {name} = {DUCKDB.text(str(value))}")
