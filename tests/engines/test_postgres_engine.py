@@ -218,6 +218,8 @@ def test_a_session_may_only_read(shop: tuple[str, dpsql.Connection]) -> None:
     assert isinstance(engine, PostgresEngine)
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), engine._snapshot() as session:
         session.execute("DELETE FROM public.customers")
+    with engine._snapshot() as session:
+        assert session.execute("SHOW default_transaction_read_only").fetchall() == [("on",)]
     assert asked(shop[0], "SELECT count(*) FROM customers") == [(200,)]
 
 
@@ -271,6 +273,14 @@ def test_a_number_that_is_not_read_one_to_one_is_no_unit() -> None:
         pytest.raises(PolicyError, match="is no unit"),
     ):
         db.query("SELECT count(*) FROM people")
+
+
+def test_a_text_however_long_fails_no_query(shop: tuple[str, dpsql.Connection]) -> None:
+    """PostgreSQL stores 1 GB in a text, and allocates no more than that at once: TRIM takes eight bytes for a letter."""
+    address, db = shop
+    asked(address, "UPDATE orders SET note = repeat('x', 135000000) WHERE number = 1")
+    [release] = trace(db, "SELECT count(*) FROM orders WHERE trim(note) = 'n1'", salt=b"s")
+    assert len(release.statistics) == 1
 
 
 def test_what_is_not_computed_is_refused_before_anything_is_charged(shop: tuple[str, dpsql.Connection]) -> None:

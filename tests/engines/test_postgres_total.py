@@ -22,7 +22,9 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+import dpsql
 from dpsql.audit.totality.forms import letters, written
+from dpsql.audit.traces import trace
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
@@ -326,3 +328,40 @@ ONE = {
     "date": "'2024-01-01'",
     "timestamp": "'2024-01-01'",
 }
+
+
+# moments that are moved again and again -----------------------------------------------------------------------------------
+
+
+def _buckets(moment: str) -> str:
+    """Each bucket is a day shorter than the last: whatever is not in the first goes back by one more."""
+    for number in range(7):
+        moment = f"time_bucket(INTERVAL {399_999 - number} DAY, {moment})"
+    return moment
+
+
+MOVED = (
+    "a - INTERVAL 1000 YEAR - INTERVAL 1000 YEAR - INTERVAL 1000 YEAR - INTERVAL 900 YEAR - INTERVAL 1000 YEAR",
+    "time_bucket(INTERVAL 399999 DAY, a - INTERVAL 1000 YEAR - INTERVAL 1000 YEAR - INTERVAL 1000 YEAR)",
+    _buckets("a"), f"year({_buckets('a')})",
+    "b - 1000000 - 1000000", "(b - c) - c", "(b + c) + c", "b - 1000000", "a - INTERVAL 1000 YEAR",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("moved", MOVED)
+def test_no_row_leads_out_of_the_calendar(moved: str) -> None:
+    """PostgreSQL's begins in 4713 BC, and raises before: on rows that are old enough, and on no others."""
+    with engine_server.server().connect() as admin:
+        admin.execute("DROP TABLE IF EXISTS moved")
+        admin.execute("CREATE TABLE moved (a timestamp, b date, c integer)")
+        admin.execute(
+            "INSERT INTO moved SELECT d, d, c FROM unnest('{0001-01-01, 1999-12-31, 9999-12-31}'::date[]) AS x(d), "
+            "unnest('{1000000, -1000000, 2147483647}'::integer[]) AS y(c)"
+        )
+    table = {"unit": "row", "columns": {name: {} for name in "abc"}}
+    policy = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"moved": table}}
+    with dpsql.connect(engine_server.server().address(), policy=policy, ledger=":memory:", steward=True) as db:
+        try:
+            trace(db, f"SELECT count(*) FROM moved WHERE ({moved}) IS NOT NULL", salt=b"s")
+        except UnsupportedQuery as refusal:
+            assert "add up to more than" in str(refusal)

@@ -145,6 +145,9 @@ def test_texts_are_compared_byte_by_byte_and_bad_bytes_are_null(session: Any, tm
             grid = release.statistics[0].grid
             found = dict(zip((key[0] for key in release.keys), release.statistics[0].values, strict=True))
             assert {key: value * grid for key, value in found.items()} == {"a": 1, "A": 1, "b": 1, None: 1}
+            asked = db.prepare(f"SELECT count(*) FROM {name} WHERE kind IS NULL", 1, 1e-8)
+            [unread] = traced(db, asked, salt=b"s")[0][0].statistics
+            assert [value * unread.grid for value in unread.values] == [1]
     finally:
         session.sql(f"DROP TABLE {name}")
 

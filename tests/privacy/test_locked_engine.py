@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -81,6 +83,20 @@ def test_nothing_gets_in_or_out_and_no_setting_moves(engine: DuckDBEngine, state
         cursor.execute(statement).fetchall()
     assert len(frame_of_the_caller) == 1
     assert not list(Path("/tmp").glob("isolation-*"))
+
+
+def test_the_progress_of_the_engine_is_not_shown_at_a_prompt(tmp_path: Path) -> None:
+    """DuckDB takes a program without a file, as in a notebook, for a person at a prompt."""
+    duckdb.execute(f"COPY (SELECT range AS u FROM range(10)) TO '{tmp_path / 't.parquet'}'")
+    program = (
+        "from dpsql.engines.base import Resources\n"
+        "from dpsql.engines.duckdb.engine import DuckDBEngine\n"
+        f"engine = DuckDBEngine({{'t': {str(tmp_path / 't.parquet')!r}}}, Resources(10**9))\n"
+        "with engine._running() as cursor:\n"
+        "    print(cursor.execute(\"SELECT current_setting('enable_progress_bar')\").fetchall())"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert shown == "[(False,)]\n"
 
 
 def test_the_limits_are_in_force_on_every_cursor(engine: DuckDBEngine) -> None:

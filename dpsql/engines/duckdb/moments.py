@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dpsql.engines.duckdb import numbers
 from dpsql.engines.sql import compare
 from dpsql.engines.sql.calendar import FIRST, LAST, Calendar, moved, stored
@@ -95,7 +97,7 @@ def _make_date(call: Call, emit: Emit) -> str:
     return f"CASE WHEN {day} BETWEEN 1 AND date_part('day', last_day({first})) THEN {first} + ({days}) END"
 
 
-RULES: dict[str, Rule] = {
+RULES: Mapping[str, Rule] = _CALENDAR.within_reach({
     "add_days": _add_days("+"), "sub_days": _add_days("-"), "days": _days, "shift": _shift, "part": _part,
     "date_trunc": _trunc, "date_diff": _diff, "date_sub": _whole_units, "time_bucket": _bucket, "make_date": _make_date,
-}  # fmt: skip
+})  # fmt: skip

@@ -75,12 +75,11 @@ def open_file(path: Path, limits: Resources, copies: Path | None = None) -> Open
     if not path.is_file():
         raise InterfaceError(f"there is no database file {path}", hint="check the path; it is never created here")
     with _OPENING:
-        before = path.stat()
+        before = _stamp(path)
         connection = tried(lambda: duckdb.connect(str(path), read_only=True, config=LOCKED))
         if isinstance(connection, Exception):
             raise _unopened(path, connection)
-        after = path.stat()
-        if (before.st_mtime_ns, before.st_ino) != (after.st_mtime_ns, after.st_ino):
+        if _stamp(path) != before:
             connection.close()
             raise InterfaceError(f"the database {path} changed while it was opened", hint="connect again")
         return _lock_once(connection, limits, _label(path), path, copies)
@@ -96,8 +95,18 @@ def open_to_copy(path: Path) -> Placed:
 
 
 def _label(path: Path) -> str:
-    found = path.stat()
-    return f"file:{found.st_mtime_ns}:{found.st_size}"
+    """The version of a database: when it was written, and how long it is; and the same of its write-ahead log.
+
+    What a writer left in the log when it ended without a checkpoint is read too, and the file does not show it.
+    """
+    return f"file:{':'.join(f'{changed}:{size}' for changed, size, _ in _stamp(path))}"
+
+
+def _stamp(path: Path) -> tuple[tuple[int, int, int], ...]:
+    """Times, sizes and numbers of the file, and of its log if there is one."""
+    log = path.with_name(f"{path.name}.wal")
+    found = [each.stat() for each in (path, log) if each.exists()]
+    return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in found)
 
 
 def open_tables(tables: Mapping[str, Any], limits: Resources, policy: Policy | None = None) -> Placed:
@@ -216,8 +225,10 @@ def _lock_once(
 def _lock(connection: duckdb.DuckDBPyConnection, mark: str) -> None:
     """No files, extensions, settings or temporary files from now on, for this connection and all its cursors.
 
-    DuckDB keeps a user's name for old programs and ignores it; here it holds the label of what was opened.
+    DuckDB keeps a user's name for old programs and ignores it; here it holds the label of what was opened. To people at
+    a prompt it would show how far it has come with the private rows.
     """
+    connection.execute("SET SESSION enable_progress_bar = false")
     settings = {**SETTINGS, "username": mark, "enable_external_access": False, "lock_configuration": True}
     for name, value in settings.items():
         connection.execute(f"SET GLOBAL {name} = {DUCKDB.text(str(value))}")

@@ -15,6 +15,8 @@ from dpsql.policy.names import fold
 
 UNLIMITED = "DECIMAL(1000,500)"
 """How a `numeric` without precision is described: too wide for an exact type, so it is computed with as DOUBLE."""
+STORED = 2**24
+"""The most bytes of a stored text that is read."""
 RULES: dict[str, Rule] = {**compare.RULES, **numbers.RULES, **moments.RULES, **texts.RULES}
 """The operations that have a total form here; what is not among them is refused before anything is charged."""
 _MOST = {"INTEGER": 2**31 - 1, "BIGINT": 2**63 - 1024}
@@ -67,7 +69,9 @@ class Postgres(Dialect):
     def read(self, column: str, stored: str) -> str:
         """A stored decimal may be NaN, which no exact type of the planner has: NULL.
 
-        One without precision may have 100,000 digits, and be infinite: as DOUBLE it is NULL beyond 1e300.
+        One without precision may have 100,000 digits, and be infinite: as DOUBLE it is NULL beyond 1e300. A text may
+        have 1 GB, which is also the most that PostgreSQL allocates at once: patterns, trims and changes of case take
+        up to eight bytes for a letter, and raise. One that is longer than `STORED` is NULL.
         """
         type_ = from_engine(stored)
         if type_ is None:
@@ -78,7 +82,8 @@ class Postgres(Dialect):
             exact = f"nullif({column}, 'NaN')"
             return words.cast(exact, "DOUBLE") if type_.kind is Kind.DOUBLE else exact
         if type_.kind is Kind.TEXT:
-            return self.compared(f"CAST({column} AS text)")
+            read = self.compared(f"CAST({column} AS text)")
+            return words.called("short", read, str(STORED)) if stored == "VARCHAR" else read
         if stored == "TIMESTAMP WITH TIME ZONE":
             return f"({column} AT TIME ZONE 'UTC')"
         return words.cast(column, "DOUBLE") if stored == "FLOAT" else column

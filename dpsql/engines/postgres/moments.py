@@ -9,6 +9,7 @@ where PostgreSQL's calendar begins, or after the year 294276. Parts, truncations
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from dpsql.engines.postgres import numbers
 from dpsql.engines.postgres.words import called, cast, text
@@ -175,9 +176,9 @@ def has_form(call: Call) -> bool:
     return True
 
 
-RULES: dict[str, Rule] = {
+RULES: Mapping[str, Rule] = _CALENDAR.within_reach({
     "add_days": _add_days("+"), "sub_days": _add_days("-"), "days": _days, "shift": _shift, "part": _part,
     "date_trunc": _trunc, "date_diff": _diff, "time_bucket": _bucket, "make_date": _make_date, "last_day": _last_day,
     "dayname": _named("FMDay"), "monthname": _named("FMMonth"), "strftime": _strftime,
     "epoch": _epoch(1), "epoch_ms": _epoch(1000), "epoch_us": _epoch(1_000_000),
-}  # fmt: skip
+})  # fmt: skip

@@ -110,6 +110,20 @@ class Spark(Dialect):
         total = self.wide(f"sum({piece}){over}")
         return self.cast(f"{total} * {self.wide(repr(str(2**start)))}", "HUGEINT") if start else total
 
+    def weighed(self, rows: str) -> str:
+        """Weights before rows, so that the rows stay where they are if the weights are few enough to be sent to them.
+
+        Before it starts, Spark takes weights to be as large as the table, and would send every row to the place of its
+        unit: most of what such a query costs. It plans anew when a part is done, but starts all parts that wait for
+        nothing at once. Here the rows wait for a weight below zero, hence for all weights, and by then their size is
+        known; as there is none, Spark also drops that join. **Theorem.** Each row has its unit's weight. **Proof.** An
+        aggregate without groups has one row at most, so the outer join keeps each row once; weights are not negative,
+        so HAVING leaves none, and `least` passes over NULL.
+        """
+        most = "(SELECT max(w) AS most FROM w HAVING max(w) < 0) AS m"
+        joined = f"{rows} LEFT JOIN {most} ON TRUE JOIN w ON {rows}.u = w.u"
+        return f"(SELECT {rows}.*, least(w.w, m.most) AS w FROM {joined}) AS j"
+
     def quotient(self, number: str, divisor: str) -> str:
         return f"({self.wide(number)} div {self.wide(divisor)})"
 

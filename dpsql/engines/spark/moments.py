@@ -152,10 +152,10 @@ def _make_date(call: Call, emit: Emit) -> str:
     return f"make_date({', '.join(listed)})"
 
 
-RULES: dict[str, Rule] = {
+RULES: Mapping[str, Rule] = _CALENDAR.within_reach({
     "add_days": _add_days("date_add"), "sub_days": _add_days("date_sub"), "days": _days, "shift": _shift,
     "part": _part, "date_trunc": _trunc, "date_diff": _diff, "time_bucket": _bucket, "make_date": _make_date,
-}  # fmt: skip
+})  # fmt: skip
 
 
 def computed(node: Call) -> bool:

@@ -165,6 +165,10 @@ class Dialect(ABC):
         """The least (`min`) or largest (`max`) of values of a type, NULL left out."""
         return f"{function}({value})"
 
+    def weighed(self, rows: str) -> str:
+        """A FROM item: a table of rows, each with the weight `w` that the table `w` has for its unit `u`."""
+        return f"{rows} JOIN w USING (u)"
+
     @abstractmethod
     def quotient(self, number: str, divisor: str) -> str:
         """The whole quotient of a number that is not negative and a positive one, rounded down, in the widest type."""

@@ -316,7 +316,7 @@ def _clip_rows(bounded: Bounded, source: From, keys: Coded) -> str:
     listed = [*keys.names, *_weighted(dialect, bounded, rows=True)]
     totals = (
         f"WITH c AS {dialect.recomputed}({_rows(bounded, source, keys)}), w AS (SELECT u, {w} AS w FROM c GROUP BY u) "
-        f"SELECT {', '.join(listed)} FROM c JOIN w USING (u){_group(keys.names)}"
+        f"SELECT {', '.join(listed)} FROM {dialect.weighed('c')}{_group(keys.names)}"
     )
     return keys.mapped(totals, _totals(bounded))
 

@@ -91,7 +91,8 @@ def _by_rows(dialect: Dialect, histogram: Histogram, rows: str, names: Sequence[
     weight = _weight(dialect, histogram.term)
     return (
         f"WITH c AS {dialect.recomputed}({rows}), w AS (SELECT u, {weight} AS w FROM c GROUP BY u) "
-        f"SELECT {listed}, {dialect.total('w', bits=WEIGHT_BITS + 1)} AS h FROM c JOIN w USING (u) GROUP BY {listed}"
+        f"SELECT {listed}, {dialect.total('w', bits=WEIGHT_BITS + 1)} AS h FROM {dialect.weighed('c')} "
+        f"GROUP BY {listed}"
     )
 
 
