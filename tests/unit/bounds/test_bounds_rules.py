@@ -13,6 +13,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.bounds import infer, narrow, predicates
+from dpsql.bounds.casts import _within
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type, union, value_at
 from dpsql.bounds.infer import MOST_PRODUCTS, MOST_VALUES
 from dpsql.bounds.known import Known
@@ -497,3 +498,27 @@ def test_so_many_combinations_of_listed_values_are_listed(text: str, values: int
         assert made.values == ((True,) if listed else (False, True))
     else:
         assert (made.values is not None and len(made.values) == values) == listed
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "fits"),
+    [
+        (integer(-5, 7), integer(-5, 7), True),
+        (integer(-6, 7), integer(-5, 7), False),
+        (integer(-5, 8), integer(-5, 7), False),
+        (integer(-5, 7), Type(Kind.DECIMAL, -500, 700, 2), True),
+        (integer(-5, 7), Type(Kind.DECIMAL, -499, 700, 2), False),
+        (integer(-5, 7), Type(Kind.DECIMAL, -500, 699, 2), False),
+        (Type(Kind.DECIMAL, -500, 700, 2), integer(-50, 70), False),
+    ],
+)
+def test_a_cast_cannot_fail_where_the_whole_hard_range_fits(source: Type, target: Type, fits: bool) -> None:
+    assert _within(source, target) == fits
+
+
+@pytest.mark.parametrize(
+    ("text", "values"), [("a = 'other'", (False,)), ("a <> 'other'", (True,)), ("a = 'v000007'", (False, True))]
+)
+def test_long_lists_are_compared_as_sets(text: str, values: tuple[object, ...]) -> None:
+    known = Known({"a": finite([f"v{i:06}" for i in range(MOST_PRODUCTS + 1)], TEXT, nullable=False)})
+    assert infer(convert(sqlglot.parse_one(text, dialect="duckdb"), Texts()), known).values == values

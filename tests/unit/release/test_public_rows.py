@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.errors import EngineError
 from dpsql.policy import check_facts, load_policy
 
 COLUMNS = {
@@ -113,3 +114,12 @@ def test_a_public_table_of_unknown_types_alone_is_an_error() -> None:
         own.execute("CREATE TABLE p (raw BLOB)")
         with connect(own, p={"public": True}) as db, pytest.raises(dpsql.PolicyError, match="no column of a type"):
             db.query("SELECT 1 FROM p")
+
+
+def test_a_public_table_that_cannot_be_read_is_an_error_without_details() -> None:
+    with duckdb.connect() as own:
+        own.execute("CREATE TABLE p AS SELECT 1 AS a")
+        with connect(own, p={"public": True}) as db:
+            own.execute("DROP TABLE p")
+            with pytest.raises(EngineError, match="steward's log has the details"):
+                db._engine.read_public("p", ["a"])
