@@ -108,3 +108,11 @@ def test_a_box_holds_all_noises_together_and_is_no_wider_than_that_takes(db: dps
     assert np.mean(np.all(draws <= high - released.noisy[0], axis=1)) == pytest.approx(0.9, abs=0.02)
     [(low, high)] = box(released, 0.9, 0)
     assert np.mean(draws <= high - released.noisy[0]) == pytest.approx(0.9, abs=0.02)
+
+
+def test_a_box_around_fitted_values_is_as_many_times_as_wide_as_their_error(db: dpsql.Connection) -> None:
+    priced = prepared(db, "SELECT k, count(*) FROM t GROUP BY k", 0.1, "gaussian")
+    released = add_noise(priced, db._engine.run(priced, b"salt"))
+    fitted = dataclasses.replace(released, spread=(0.25,))
+    [(_, plain)], [(_, narrow)] = box(released, 0.9, 3), box(fitted, 0.9, 3)
+    assert np.allclose(narrow - released.noisy[0], 0.25 * (plain - released.noisy[0]))

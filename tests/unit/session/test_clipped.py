@@ -10,6 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.audit import trace
+from dpsql.expressions.types import integer
 
 UNITS = 1_000
 
@@ -81,3 +82,10 @@ def test_what_cannot_be_cut_off_is_not_checked() -> None:
     policy = {"dataset": "d", "budget": {"epsilon": 10}, "tables": {"t": {"unit": "row", "columns": {"f": {}}}}}
     with dpsql.connect({"t": frame}, policy=policy, ledger=":memory:") as db:
         assert db.query("SELECT count(*), avg(f) FROM t", clipped=True).clipped == ()
+
+
+def test_a_check_adds_up_zeros_and_ones_and_its_type_has_both() -> None:
+    with opened() as db:
+        prepared = db.prepare("SELECT count(*), sum(x) FROM t", 1.0, None, "laplace", clipped=True)
+        arguments = [a.argument for check in prepared.checks for a in check.bounded.release.aggregates]
+        assert len(arguments) == 2 and all(a is not None and a.type == integer(0, 1) for a in arguments)
