@@ -327,6 +327,7 @@ NARROWED: list[tuple[str, str, object, object, bool]] = [
     ("loose <= age", "loose", None, 110.0, False),
     ("age <= loose", "age", 18, 110, False),
     ("year(born) = 2020", "born", *days("2020-01-01", "2020-12-31"), False),
+    ("year(born) = 1", "born", *days("0001-01-01", "0001-12-31"), False),
     ("year(born) >= 1990", "born", *days("1990-01-01"), None, False),
     ("date_trunc('month', born) = DATE '2024-02-01'", "born", *days("2024-02-01", "2024-02-29"), False),
     ("placed >= '2024-01-01'", "placed", *days("2024-01-01", "2024-02-10"), False),

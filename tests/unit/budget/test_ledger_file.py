@@ -254,3 +254,12 @@ def test_the_header_says_whose_file_it_is(tmp_path: Path) -> None:
     """Files that were written before are known by it, so it never changes."""
     with open_ledger(tmp_path / "shop.ledger", "shop"):
         assert (tmp_path / "shop.ledger").read_bytes()[68:72] == b"dpsq"
+
+
+def test_a_changed_entry_is_named_even_if_the_counter_of_entries_was_set_back(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        [(last,)] = db.execute("SELECT max(number) FROM entry").fetchall()
+    tamper(path, f"UPDATE entry SET body = body || ' ' WHERE number = {last}")
+    tamper(path, f"UPDATE sqlite_sequence SET seq = {last - 1} WHERE name = 'entry'")
+    with pytest.raises(LedgerError, match=f"entry {last} is missing or was changed"):
+        open_ledger(path, "shop")

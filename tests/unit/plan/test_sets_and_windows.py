@@ -22,7 +22,7 @@ from dpsql.plan.relate_sets import united
 from dpsql.plan.relate_windows import windowed
 from dpsql.plan.relation import Aggregate, PublicScan, Relation
 from dpsql.plan.set_operations import UnionAll
-from dpsql.plan.window import Frame, Over
+from dpsql.plan.window import Frame, Over, Windowed
 
 DIFFERENT = Aggregate("count", None, distinct=True)
 TABLES = """
@@ -270,3 +270,12 @@ def test_every_set_operation_reads_its_columns_in_the_common_type(
 def test_a_window_that_an_engine_has_no_words_for_is_refused(dialect: Dialect, over: Over, refused: bool) -> None:
     with pytest.raises(UnsupportedQuery, match="not computed by this database") if refused else nullcontext():
         _check(over, dialect)
+
+
+@pytest.mark.parametrize(
+    "function", ["ntile(4)", "row_number()", "rank()", "dense_rank()", "percent_rank()", "cume_dist()"]
+)
+def test_a_number_of_a_row_is_never_null(db: dpsql.Connection, function: str) -> None:
+    made = source(db, f"SELECT sum(w) FROM (SELECT id, {function} OVER (PARTITION BY id ORDER BY n) AS w FROM orders)")
+    assert isinstance(made, Windowed)
+    assert [made.field(name).domain.nullable for name, _ in made.calls] == [False]

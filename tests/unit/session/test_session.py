@@ -231,3 +231,9 @@ def test_another_analysts_release_is_noted_as_counted_against_ones_own_cap(tmp_p
             result = db.query("SELECT count(*) FROM t", epsilon=0.5)
             notes.append((name, result.replayed, any("your own cap" in note for note in result.notes)))
     assert notes == [("ana", False, False), ("bob", True, True), ("bob", True, False)]
+
+
+def test_a_connection_is_an_analysts_or_the_stewards() -> None:
+    policy = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {}}
+    with pytest.raises(dpsql.Error, match="either an analyst's or the steward's"):
+        dpsql.connect({}, policy=policy, ledger=":memory:", analyst="ana", steward=True)
