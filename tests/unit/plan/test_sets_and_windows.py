@@ -12,12 +12,15 @@ import pytest
 
 import dpsql
 from dpsql.audit import trace
+from dpsql.bounds.domain import Domain
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.postgres.dialect import Postgres
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.windows import _check
 from dpsql.errors import InternalError, UnsupportedQuery
+from dpsql.expressions.types import integer
+from dpsql.plan.relate import aggregate_type
 from dpsql.plan.relate_sets import united
 from dpsql.plan.relate_windows import windowed
 from dpsql.plan.relation import Aggregate, PublicScan, Relation
@@ -279,3 +282,7 @@ def test_a_number_of_a_row_is_never_null(db: dpsql.Connection, function: str) ->
     made = source(db, f"SELECT sum(w) FROM (SELECT id, {function} OVER (PARTITION BY id ORDER BY n) AS w FROM orders)")
     assert isinstance(made, Windowed)
     assert [made.field(name).domain.nullable for name, _ in made.calls] == [False]
+
+
+def test_a_count_of_a_units_rows_has_a_hard_range_that_no_table_leaves() -> None:
+    assert aggregate_type(Aggregate("count", None), Domain()) == integer(0, 2**62)
