@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -12,6 +13,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
+    FiniteLaw,
     Laplace,
     Noise,
     RandomizedResponse,
@@ -79,3 +81,9 @@ def test_laws_of_different_mechanisms_are_not_compared() -> None:
         delta_between(Laplace(1, 1).law(0), Laplace(1, 2).law(0), 1)
     with pytest.raises(ProgrammingError, match="between 0 and 500"):
         delta_between(Laplace(1, 1).law(0), Laplace(1, 1).law(0), -1)
+
+
+@pytest.mark.parametrize(("wrong", "allowed"), [(2.0**-30, True), (2.0**-29, False)])
+def test_rounding_below_nothing_is_forgiven_and_no_more(wrong: float, allowed: bool) -> None:
+    with nullcontext() if allowed else pytest.raises(ProgrammingError):
+        FiniteLaw({0: 1.0, 1: -wrong})
