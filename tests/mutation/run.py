@@ -4,7 +4,7 @@
 `--module PART` only those of modules with that text in their path; `--sample N --seed S` a random sample of the
 mechanical ones, in an order that the seed fixes, so that a run that was stopped is a random sample too.
 `--resume FILE` (default .mutation/results.jsonl) keeps each verdict as a line, and asks for none twice;
-`--again` asks once more for those that survived without a reason, with more patience. `--report` prints what the file has.
+`--again` asks once more for those that survived without a reason, and for no new ones. `--report` prints what the file has.
 """
 
 from __future__ import annotations
@@ -141,9 +141,9 @@ def _id(each: Mutant | Bug) -> str:
 
 
 def _asked(verdict: dict[str, Any] | None, again: bool) -> bool:
-    if verdict is None:
-        return True
-    return again and verdict["verdict"] == "survived" and not excused(verdict["id"])
+    if verdict is None or not again:
+        return verdict is None and not again
+    return verdict["verdict"] == "survived" and not excused(verdict["id"])
 
 
 def _killers(arguments: argparse.Namespace) -> Killers:
