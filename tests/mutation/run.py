@@ -4,7 +4,7 @@
 `--module PART` only those of modules with that text in their path; `--sample N --seed S` a random sample of the
 mechanical ones, in an order that the seed fixes, so that a run that was stopped is a random sample too.
 `--resume FILE` (default .mutation/results.jsonl) keeps each verdict as a line, and asks for none twice;
-`--again` asks once more for those that survived, with more patience. `--report` prints what the file has.
+`--again` asks once more for those that survived without a reason, and for no new ones. `--report` prints what the file has.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from killers import Killers
 from mechanical import Module, Mutant
 from modules import ROOT, privacy_modules
 from pool import Worker, in_threads, read_record, record, workers
-from score import read_results, report
+from score import excused, read_results, report
 
 WORK = ROOT / ".mutation"
 
@@ -141,7 +141,9 @@ def _id(each: Mutant | Bug) -> str:
 
 
 def _asked(verdict: dict[str, Any] | None, again: bool) -> bool:
-    return verdict is None or (again and verdict["verdict"] == "survived")
+    if verdict is None or not again:
+        return verdict is None and not again
+    return verdict["verdict"] == "survived" and not excused(verdict["id"])
 
 
 def _killers(arguments: argparse.Namespace) -> Killers:

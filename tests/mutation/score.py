@@ -36,6 +36,11 @@ def read_reasons() -> dict[str, tuple[str, str]]:
     return {one: (each["kind"], each["why"]) for each in said for one in each["mutants"]}
 
 
+def excused(mutant: str) -> bool:
+    """Is there a reason why this one is no bug?"""
+    return read_reasons().get(mutant, ("", ""))[0] in EXCUSES
+
+
 def report(results: Mapping[str, Verdict], wanted: Iterable[str] | None = None) -> str:
     """The list for people, and the figures."""
     chosen = [results[each] for each in (results if wanted is None else wanted) if each in results]
