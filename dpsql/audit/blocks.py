@@ -17,6 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from dpsql.audit.outcome import Progress
+from dpsql.audit.private_file import write_for_the_steward
 from dpsql.audit.search import run_block
 from dpsql.audit.settings import Settings
 from dpsql.audit.tally import Tally
@@ -58,7 +59,7 @@ class State:
         if path is not None:
             saved = {"search": self.search, "done": sorted(self.done), "tally": self.tally.saved()}
             beside = path.with_name(path.name + ".new")
-            beside.write_text(json.dumps(saved), encoding="utf-8")
+            write_for_the_steward(beside, json.dumps(saved))
             beside.replace(path)
 
 

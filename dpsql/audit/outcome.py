@@ -35,6 +35,7 @@ class Outcome:
     """The outcome of one check. It passes if it found nothing where there was something to find.
 
     `incomplete` says why it looked at less than it was asked to: nothing found is then no evidence.
+    `judged` says that it can fail: a check that only measures shows figures, for people to read.
     `saved` is what the check needs to add up the outcomes of parts: plain values, for its own `merged`.
     """
 
@@ -46,8 +47,14 @@ class Outcome:
     seconds: float = 0.0
     saved: Mapping[str, Any] = field(default_factory=dict)
     incomplete: str = ""
+    judged: bool = True
 
     @property
     def passed(self) -> bool:
         """All was looked at, and nothing was found."""
         return not self.findings and not self.incomplete
+
+    @property
+    def verdict(self) -> str:
+        """In a word."""
+        return "failed" if not self.passed else "passed" if self.judged else "measured"

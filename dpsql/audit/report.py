@@ -9,7 +9,7 @@ from typing import Any
 
 from dpsql.audit.outcome import Finding, Outcome, Series
 from dpsql.audit.plots import plot
-from dpsql.audit.registry import about
+from dpsql.audit.registry import about, names
 from dpsql.errors import InterfaceError
 from dpsql.html import STYLE, element, listed, text
 
@@ -22,7 +22,8 @@ PAGE = """
 .dpsql.audit{max-width:900px;margin:0 auto;padding:28px 20px 60px;font-size:14px}
 .audit h1{font-size:22px;margin:0 0 .2em}.audit h2{font-size:17px;margin:1.8em 0 .2em}
 .audit .verdict{display:inline-block;padding:.1em .7em;border-radius:1em;font-size:12px;font-weight:600;color:#fff;
-vertical-align:.15em;margin-left:.6em}.audit .good{background:#2b8a4b}.audit .bad{background:#c93a3a}
+vertical-align:.15em;margin-left:.6em}.audit .plain{background:#6b7280}
+.audit .good{background:#2b8a4b}.audit .bad{background:#c93a3a}
 .audit figure{margin:1em 0}.audit figcaption{font-weight:600;margin-bottom:.3em}
 .audit svg{display:block;width:100%;height:auto;font:11px system-ui,sans-serif}
 .audit svg text{fill:var(--dp-ink)}.audit svg text.dim{fill:var(--dp-dim)}
@@ -52,6 +53,16 @@ class Report:
         return bool(self.outcomes) and all(outcome.passed for outcome in self.outcomes)
 
     @property
+    def verdict(self) -> str:
+        """Of those checks that were run."""
+        return "passed" if self.passed else "failed"
+
+    @property
+    def unasked(self) -> tuple[str, ...]:
+        """Checks that were not run."""
+        return tuple(name for name in names() if name not in {each.check for each in self.outcomes})
+
+    @property
     def broken(self) -> bool:
         """Something was found."""
         return any(outcome.findings for outcome in self.outcomes)
@@ -76,20 +87,32 @@ class Report:
 
     def html(self) -> str:
         """One page for people."""
-        head = element("h1", "Audit of " + text(self.subject) + _verdict(self.passed)) + element(
+        head = element("h1", "Audit of " + text(self.subject) + _verdict(self.verdict)) + element(
             "p", text(self.how), "dim"
         )
-        body = head + self._table() + "".join(map(_section, self.outcomes))
+        body = head + listed([text(line) for line in self._reading()]) + self._table()
+        body += "".join(map(_section, self.outcomes))
         style = f"<style>{STYLE}{PAGE}</style>"
         title = element("title", f"dpsql audit: {text(self.subject)}")
         meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         made = f"<head>{meta}{title}{style}</head>" + element("body", element("main", body, "dpsql audit"))
         return f'<!doctype html><html lang="en">{made}</html>\n'
 
+    def _reading(self) -> list[str]:
+        """What a steward should know before the figures."""
+        lines = ["This page is for the steward: it counts units exactly, and where something was found it shows rows."]
+        if self.unasked:
+            lines.append(f"Not run, so nothing is known of: {', '.join(self.unasked)}.")
+        lines.append(
+            "Passed means that this search found nothing. A bar up to its limit is as it should be: what was claimed is"
+            " needed, and no more. A bar beyond it breaks the promise: stop answering, and report it."
+        )
+        return lines
+
     def _table(self) -> str:
         rows = [
             element("tr", "".join(element("td", cell, kind) for cell, kind in (
-                (element("a", text(each.check), href=f"#{each.check}"), ""), (_verdict(each.passed), ""),
+                (element("a", text(each.check), href=f"#{each.check}"), ""), (_verdict(each.verdict), ""),
                 (text(about(each.check)), "w"), (f"{each.seconds:,.0f} s", "n"))))
             for each in self.outcomes
         ]  # fmt: skip
@@ -107,11 +130,13 @@ def _outcome(read: Mapping[str, Any]) -> Outcome:
         read["seconds"],
         read["saved"],
         read["incomplete"],
+        read["judged"],
     )
 
 
-def _verdict(passed: bool) -> str:
-    return element("span", "passed" if passed else "failed", f"verdict {'good' if passed else 'bad'}")
+def _verdict(verdict: str) -> str:
+    kind = {"failed": "bad", "measured": "plain"}.get(verdict, "good")
+    return element("span", verdict, f"verdict {kind}")
 
 
 def _section(outcome: Outcome) -> str:
@@ -119,7 +144,7 @@ def _section(outcome: Outcome) -> str:
         element("tr", element("td", text(name)) + element("td", text(shown(value)), "n"))
         for name, value in outcome.figures
     ]
-    made = element("h2", text(outcome.check) + _verdict(outcome.passed), id=outcome.check)
+    made = element("h2", text(outcome.check) + _verdict(outcome.verdict), id=outcome.check)
     made += element("p", text(about(outcome.check)), "dim")
     made += element("div", element("p", text(outcome.incomplete)), "found") if outcome.incomplete else ""
     made += element("table", element("tbody", "".join(figures)))
@@ -151,8 +176,8 @@ def merged(reports: Sequence[Report]) -> Report:
 
     _one_audit(reports)
 
-    names = dict.fromkeys(outcome.check for report in reports for outcome in report.outcomes)
-    by_name = {name: [o for report in reports for o in report.outcomes if o.check == name] for name in names}
+    run = dict.fromkeys(outcome.check for report in reports for outcome in report.outcomes)
+    by_name = {name: [o for report in reports for o in report.outcomes if o.check == name] for name in run}
     outcomes = tuple(merge(name, each) for name, each in by_name.items())
     subjects, hows = (dict.fromkeys(getattr(r, part) for r in reports) for part in ("subject", "how"))
     return Report(" and ".join(subjects), "; ".join(hows), outcomes)

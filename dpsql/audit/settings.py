@@ -36,6 +36,12 @@ class Settings:
     resume: Path | None = None
     doors: Mapping[str, Door] = field(default_factory=dict)
     forbidden: Mapping[str, Forbidden] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    """Doors that are not installed here, and what would install them: nobody can come through them either."""
+
+    @property
+    def door_notes(self) -> tuple[str, ...]:
+        return tuple(f"not installed here, so no door: {each}" for each in self.absent)
 
 
 Check = Callable[[Sequence[World], Settings, Progress], Outcome]

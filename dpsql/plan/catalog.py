@@ -195,7 +195,9 @@ def _table(
 def _copied(table: Table, copy: Copy | Refused) -> Table:
     if isinstance(copy, Refused):
         return UnavailableTable(
-            table.name, f"its prepared copy is not used: {copy.reason}", "let the steward run `dpsql prepare` again"
+            table.name,
+            f"its prepared copy is not used: {copy.reason}",
+            "let the steward run `dpsql prepare DB --policy FILE`, with this database and policy",
         )
     return replace(table, scan=replace(table.scan, copy=copy)) if isinstance(table, PrivateTable) else table
 

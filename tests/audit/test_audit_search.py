@@ -119,6 +119,7 @@ def test_what_was_done_is_resumed_and_another_search_is_not(tmp_path: Path) -> N
     settings = Settings(seed=3, pairs=1, resume=state)
     first = search((), settings, lambda done, total: told.append((done, total)))
     assert told == [(0, 1), (1, 1)]
+    assert state.stat().st_mode & 0o077 == 0
     again = search((), settings, lambda done, total: told.append((done, total)))
     assert told[2:] == [(1, 1)]
     assert again == first

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dpsql.audit.checks import neighbours
+from dpsql.audit.checks import floating, neighbours, timing
 from dpsql.audit.outcome import Finding, Outcome, Series
 from dpsql.audit.plots import plot
 from dpsql.audit.report import Report, merged
+from dpsql.audit.settings import Settings
 from dpsql.audit.tally import Tally
+from dpsql.interfaces import audit_command
 from dpsql.interfaces.cli import app
 
 BAD = Finding("a <vector> moved", "SELECT count(*) FROM t WHERE x < '<script>'")
@@ -71,4 +73,32 @@ def test_merging_prints_the_figures_and_fails_if_something_was_found(tmp_path: P
     "words", [["--part", "3/2"], ["--check", "neighbors"], ["merge"], ["merge", "nothing.json"], ["no.duckdb"]]
 )
 def test_what_cannot_be_done_is_said(words: list[str]) -> None:
-    assert CliRunner().invoke(app, ["audit", *words]).exit_code != 0
+    assert CliRunner().invoke(app, ["audit", *words]).exit_code == 2
+
+
+def test_what_only_measures_says_so_and_what_was_not_run_is_named() -> None:
+    made = Report("a", "p", (Outcome("timing", (("x", 1),), judged=False),))
+    assert "measured" in made.html() and "neighbours, blackbox, floating, totality, doors, fuzz" in made.html()
+    assert Report.read(made.json()) == made and made.passed
+
+
+def test_a_check_that_fails_by_itself_loses_nothing_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> Outcome:
+        raise ModuleNotFoundError("secret")
+
+    monkeypatch.setattr(timing, "check", lambda *_: Outcome("timing", (("seen", 7),), judged=False))
+    monkeypatch.setattr(floating, "check", fails)
+    words = ["audit", "--check", "timing", "--check", "floating", "--json", str(tmp_path / "r.json")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1
+    assert "the check stopped: ModuleNotFoundError" in done.output and "secret" not in done.output
+    assert [each["check"] for each in json.loads((tmp_path / "r.json").read_text())["checks"]] == ["timing", "floating"]
+
+
+def test_a_door_that_is_not_installed_is_named_and_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_command, "find_spec", lambda name: None if name == "sqlalchemy" else object())
+    made = audit_command._with_doors(Settings())
+    assert "SQLAlchemy" not in made.forbidden and "dpsql query" in made.forbidden
+    assert made.door_notes == ("not installed here, so no door: SQLAlchemy (pip install 'dpsql[sqlalchemy]')",)

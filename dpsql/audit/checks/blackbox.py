@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
@@ -30,7 +31,7 @@ def check(worlds: Sequence[World], settings: Settings, progress: Progress) -> Ou
         through = Case(f"{case.name}, through {name}", case.world, case.unit, case.sql)
         made.append(audit(through, min(runs, RUNS), lambda _: None, door))
     progress(len(asked) * runs, len(asked) * runs)
-    return report(made, perf_counter() - started)
+    return replace(report(made, perf_counter() - started), notes=settings.door_notes)
 
 
 def report(made: Sequence[Audited], seconds: float) -> Outcome:

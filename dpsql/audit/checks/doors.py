@@ -31,7 +31,8 @@ def check(__: Sequence[World], settings: Settings, progress: Progress) -> Outcom
             charged += [f"{name}: {entry}" for entry in charges(folder)]
     findings = [finding for each in swept for finding in each.findings]
     findings += [Finding(f"charged at {entry[:300]}") for entry in charged]
-    return Outcome("doors", _figures(swept, len(statements())), tuple(findings), _series(swept), _notes(swept))
+    return Outcome("doors", _figures(swept, len(statements())), tuple(findings), _series(swept),
+                   (*settings.door_notes, *_notes(swept)))  # fmt: skip
 
 
 def _figures(swept: Sequence[Swept], sent: int) -> tuple[tuple[str, int | float], ...]:

@@ -61,7 +61,10 @@ class Opened:
             forget_the_dead()
             running = SparkSession.getActiveSession()
             if running is None:
-                running = SparkSession.builder.master(master).appName("dpsql").getOrCreate()
+                builder = SparkSession.builder.master(master).appName("dpsql")
+                for name, value in _settings(master).items():
+                    builder = builder.config(name, value)
+                running = builder.getOrCreate()
                 _STARTED[running.sparkContext.applicationId] = 0
             context = running.sparkContext
             if context.master != master:
@@ -73,6 +76,15 @@ class Opened:
                 self._application = context.applicationId
                 _STARTED[context.applicationId] += 1
             return running
+
+
+def _settings(master: str) -> dict[str, str]:
+    """Of a session that dpsql starts: no bars among the answers; and on this machine nothing that others reach."""
+    quiet = {"spark.ui.showConsoleProgress": "false"}
+    if not master.startswith("local"):
+        return quiet
+    alone = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}
+    return {**quiet, **alone}
 
 
 def _split(source: Any) -> tuple[Any, Mapping[str, Any] | None]:
