@@ -90,6 +90,23 @@ def test_a_unit_keeps_as_many_rows_as_it_may(tmp_path: Path) -> None:
     assert max(count for _, count in kept) == ROWS and len(kept) == 42
 
 
+@pytest.mark.parametrize("mode", ["weigh", "keep"])
+@pytest.mark.parametrize("portion", [300, 150, 50])
+def test_a_copy_that_is_written_in_portions_has_every_row_once(
+    tmp_path: Path, mode: str, portion: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two, three and nine of them; which rows a unit keeps is the salt's choice, how many is not."""
+    path, found = made(tmp_path), []
+    for size in (10**6, portion):
+        monkeypatch.setattr(writing, "PORTION", size)
+        told = prepared(path, policy(mode))
+        with duckdb.connect(str(tmp_path / "shop.prepared"), read_only=True) as data:
+            parts = ["within", "over"] if mode == "weigh" else ["within"]
+            counts = [data.execute(f'SELECT customer, count(*) FROM {p}."orders" GROUP BY 1').fetchall() for p in parts]
+        found.append((told, [sorted(each) for each in counts]))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("isolate", [False, True])
 def test_answers_are_read_from_the_copy(tmp_path: Path, isolate: bool) -> None:
     path = made(tmp_path)
