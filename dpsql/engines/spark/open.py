@@ -135,9 +135,10 @@ def _called(name: str) -> str:
 def _require_plain(name: str, frame: DataFrame) -> None:
     """A frame is a table if it is stored: what is still to be computed could mix units, or fail on some rows.
 
-    **Theorem.** Reading a plain frame gives the stored rows, each once, and evaluates nothing. **Proof.** Its plan has
-    only stored relations and, above them, choices of columns: `Project` whose expressions are columns or columns under
-    another name. **Checked by** `tests/engines/test_spark.py`.
+    **Theorem.** Reading a plain frame gives the rows of its source, each once, and evaluates no expression of Spark.
+    **Proof.** Its plan has only sources and, above them, choices of columns: `Project` whose expressions are columns or
+    columns under another name. What a source does to give its rows (an RDD of a program's own, a database behind JDBC)
+    is the steward's. **Checked by** `tests/engines/test_spark.py`.
     """
     node = frame._jdf.queryExecution().analyzed()
     while True:
