@@ -139,6 +139,31 @@ def test_a_unit_of_minus_zero_is_the_unit_zero() -> None:
             assert 0 < distance <= claim
 
 
+def test_text_that_the_database_compares_without_case_is_compared_byte_by_byte() -> None:
+    """`a` and `A` are two people, and two groups, each with its own spelling."""
+    tables = {"t": {"unit": "u", "max_rows_per_unit": 1, "columns": {"k": {"values": ["x", "X"]}}}}
+    rows = "INSERT INTO t VALUES ('a', 'x'), ('A', 'X'), ('b', 'x')"
+    with connect(database("CREATE TABLE t(u VARCHAR COLLATE NOCASE, k VARCHAR COLLATE NOCASE)", rows), tables) as db:
+        [counted] = dpsql.audit.trace(db, "SELECT k, count(*) FROM t GROUP BY k", salt=b"salt")
+        [people] = dpsql.audit.trace(db, "SELECT count(DISTINCT u) FROM t", salt=b"salt")
+    counts = counted.statistics[0]
+    found = {key[0]: value * counts.grid for key, value in zip(counted.keys, counts.values, strict=True)}
+    assert found == {"x": 2, "X": 1, None: 0}
+    assert [value * people.statistics[0].grid for value in people.statistics[0].values] == [3]
+
+
+@pytest.mark.parametrize("name", ["owner", "unit", "u", "_unit", "_owner", "n"])
+def test_what_an_analyst_calls_a_column_does_not_make_it_the_owner(name: str) -> None:
+    """Each row has another n: taken for the owner, it would let a unit keep all its rows."""
+    tables = {"t": {"unit": "u", "max_rows_per_unit": 2, "columns": {"x": {"min": 0, "max": 1}, "n": {}}}}
+    rows = ["CREATE TABLE t(u INT, x INT, n INT)", "INSERT INTO t SELECT 1, 1, i FROM range(5) r(i)"]
+    many = "INSERT INTO t SELECT 2, 1, 10 + i FROM range(90) r(i)"
+    for sql in (f"SELECT sum(x) FROM (SELECT x, n AS {name} FROM t) q", f"SELECT count(*) FROM (SELECT n AS {name} FROM t) q",
+                f"SELECT sum(x) FROM (SELECT n AS {name}, x FROM t UNION ALL SELECT n, x FROM t) q"):  # fmt: skip
+        for _, distance, claim in moved(database(*rows, many), database(*rows), tables, sql):
+            assert 0 < distance <= claim
+
+
 @pytest.mark.parametrize("type_", ["DECIMAL(38,2)", "TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS"])
 def test_a_unit_type_that_reading_could_merge_is_refused(type_: str) -> None:
     with (

@@ -43,6 +43,14 @@ def unplanned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "build", refuse)
 
 
+def test_the_same_text_with_other_values_is_another_query(database: Path) -> None:
+    sql = "SELECT count(*) FROM t WHERE x < ?"
+    with connect(database) as db:
+        assert not db.query(sql, parameters=[3]).replayed
+        assert db.query(sql, parameters=[3]).replayed
+        assert not db.query(sql, parameters=[6]).replayed
+
+
 def test_the_same_text_is_not_planned_again(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with connect(database) as db:
         first, spent = db.query(SQL), db.budget().dataset.spent
