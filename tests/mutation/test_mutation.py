@@ -11,8 +11,8 @@ from killers import Chunk, Killers
 from mechanical import Module
 from modules import ROOT, privacy_modules
 from pool import Worker, workers
-from run import Trial
 from score import interval, read_reasons, read_results, report
+from trial import Trial
 
 SUITE = "tests/unit/budget/test_window.py"
 WINDOW = "dpsql/budget/window.py"

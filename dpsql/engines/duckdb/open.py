@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -226,9 +227,11 @@ def _lock(connection: duckdb.DuckDBPyConnection, mark: str) -> None:
     """No files, extensions, settings or temporary files from now on, for this connection and all its cursors.
 
     DuckDB keeps a user's name for old programs and ignores it; here it holds the label of what was opened. To people at
-    a prompt it would show how far it has come with the private rows.
+    a prompt it would show how far it has come with the private rows; in a notebook that lacks the package which draws
+    this there is nothing to switch off, and DuckDB refuses to.
     """
-    connection.execute("SET SESSION enable_progress_bar = false")
+    with suppress(duckdb.InvalidInputException):
+        connection.execute("SET SESSION enable_progress_bar = false")
     settings = {**SETTINGS, "username": mark, "enable_external_access": False, "lock_configuration": True}
     for name, value in settings.items():
         connection.execute(f"SET GLOBAL {name} = {DUCKDB.text(str(value))}")
