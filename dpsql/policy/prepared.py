@@ -31,9 +31,9 @@ class Made:
 
 
 def recipe(policy: Policy, table: str) -> str:
-    """A digest of all that the policy says of how the copy of a table is made."""
+    """A digest of all that the policy says of how the copy of a table is made: of its columns whatever it says."""
     declared = policy.tables[table]
-    columns = sorted((fold(name), str(spec.min), str(spec.max)) for name, spec in (declared.columns or {}).items())
+    columns = sorted((fold(name), repr(spec)) for name, spec in (declared.columns or {}).items())
     said = [fold(table), _owner(policy, table), declared.max_rows_per_unit, declared.prepare, columns]
     return blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 

@@ -21,7 +21,7 @@ from dpsql.engines.duckdb.copies import content_of, stamp_of
 from dpsql.engines.duckdb.dialect import COPY, DUCKDB
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.relations import relation_sql
-from dpsql.engines.sql.steps import STEPS, steps_of, steps_sql
+from dpsql.engines.sql.steps import steps_name, steps_of, steps_sql
 from dpsql.errors import InterfaceError
 from dpsql.plan.relation import Copy, Scan
 
@@ -190,7 +190,7 @@ class _Writer:
     def names(self) -> list[str]:
         """The columns of the copy: those of the table, and the steps of some."""
         scan = self.order.scan
-        return [*(f.name for f in scan.fields), *(f"{name}{STEPS}" for name in steps_of(scan))]
+        return [*(f.name for f in scan.fields), *(steps_name(name, it) for name, it in steps_of(scan).items())]
 
     @property
     def columns(self) -> str:

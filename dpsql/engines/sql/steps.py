@@ -2,9 +2,11 @@
 
 **Theorem.** A statistic that reads the steps of a column gives the integers that it would compute from the column.
 **Proof.** The steps were written by the very expression that a query emits (`clamped`) for the column's declared
-bounds; they are read only where a query's own argument is that column, unchanged, with the same bounds on the same
-grid, below filters and EXISTS only, which change no column. **Requires** the declared bounds in the copy's recipe.
-**Checked by** `tests/properties/test_at_rest.py`, which compares with the integers of the table.
+bounds; they are read only where a query's own argument is that column, unchanged, below filters and EXISTS only, which
+change no column. Bounds and grid are part of the name under which steps are stored (`steps_name`), so steps of others
+are not found, whatever gave the column its bounds (the policy, a public table that it refers to) when they were
+written. **Checked by** `tests/properties/test_at_rest.py`, which compares with the integers of the table, and
+`tests/privacy/test_found_in_copies_and_sources.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,11 @@ from dpsql.sensitivity.bound import Bounded
 
 STEPS = "\x1fsteps"
 """What follows the name of a column in that of its steps: no stored column is called so."""
+
+
+def steps_name(column: str, argument: Argument) -> str:
+    """Under which name a copy has the steps of a column on this grid, within these bounds."""
+    return f"{column}{STEPS} {argument.lower} to {argument.upper} by {argument.grid}"
 
 
 def steps_of(scan: Scan) -> dict[str, Argument]:
@@ -55,8 +62,9 @@ def on_steps(bounded: Bounded) -> Bounded:
     }
     if not places:
         return bounded
-    made = [_stepped(it, places[i]) if i in places else it for i, it in enumerate(bounded.arguments)]
-    offered = [Field(f"{n}{STEPS}", integer(known[n].lower, known[n].upper), known[n].domain) for n in places.values()]
+    named = {n: steps_name(n, known[n]) for n in places.values()}
+    made = [_stepped(it, named[places[i]]) if i in places else it for i, it in enumerate(bounded.arguments)]
+    offered = [Field(named[n], integer(known[n].lower, known[n].upper), known[n].domain) for n in places.values()]
     source = _offering(bounded.release.source, tuple(dict.fromkeys(offered)))
     return replace(bounded, arguments=tuple(made), release=replace(bounded.release, source=source))
 
@@ -67,7 +75,7 @@ def _same(one: Argument, two: Argument | None) -> bool:
 
 def _stepped(argument: Argument, column: str) -> Argument:
     type_ = integer(argument.lower, argument.upper)
-    return replace(argument, expression=Column(type_, name=f"{column}{STEPS}"), grid=Fraction(1))
+    return replace(argument, expression=Column(type_, name=column), grid=Fraction(1))
 
 
 def _scan_of(relation: Relation) -> Scan | None:

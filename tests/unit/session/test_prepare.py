@@ -77,7 +77,8 @@ def test_the_copy_has_the_policys_columns_only_and_is_the_stewards(tmp_path: Pat
     assert sorted(each.name for each in tmp_path.iterdir() if "prepare" in each.name) == ["shop.prepared"]
     with duckdb.connect(str(copy), read_only=True) as data:
         columns = data.execute("SELECT DISTINCT column_name FROM duckdb_columns() WHERE NOT internal").fetchall()
-        assert {column for (column,) in columns} == {"customer", "kind", "amount", f"amount{STEPS}"}
+        assert {column.partition(STEPS)[0] for (column,) in columns} == {"customer", "kind", "amount"}
+        assert sum(STEPS in column for (column,) in columns) == 1
         assert data.execute('SELECT count(*), count(DISTINCT customer) FROM within."orders"').fetchall() == [(200, 40)]
         assert data.execute('SELECT count(*), count(DISTINCT customer) FROM over."orders"').fetchall() == [(200, 2)]
 
