@@ -10,16 +10,13 @@ import glob
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, TypeGuard
 from urllib.parse import unquote
 
 from dpsql.errors import InterfaceError
-from dpsql.policy import Policy, fold
-from dpsql.policy.model import Column
+from dpsql.policy import fold
 
 Format = Literal["parquet", "csv", "arrow"]
 _FORMATS: dict[str, Format] = {
@@ -103,31 +100,6 @@ def list_files(table: str, where: str | os.PathLike[str]) -> Files:
     [format_] = formats
     assert format_ is not None
     return Files(table, tuple(map(str, paths)), format_, _partitions(table, paths))
-
-
-def column_types(policy: Policy, table: str, partitions: Iterable[str] = ()) -> dict[str, str]:
-    """The types of columns that come as text (CSV, partitions), by what the policy says of them: never by the rows.
-
-    A type is seen by analysts, so it must not hang on a value that somebody's row has. What does not fit is NULL.
-    """
-    names, specs = {fold(name) for name in partitions}, policy.tables[table].columns or {}
-    return {fold(name): _type(spec, whole=fold(name) in names) for name, spec in specs.items()}
-
-
-def _type(spec: Column, *, whole: bool) -> str:
-    ends = [end for end in (spec.min, spec.max) if end is not None]
-    values = [value for value in spec.values or () if value is not None]
-    if values and all(isinstance(value, bool) for value in values):
-        return "BOOLEAN"
-    if values:
-        return "BIGINT" if all(isinstance(value, int) for value in values) else "VARCHAR"
-    if any(isinstance(end, datetime) for end in ends):
-        return "TIMESTAMP"
-    if any(isinstance(end, date) for end in ends):
-        return "DATE"
-    if whole and ends and all(isinstance(end, int | Decimal) and end == int(end) for end in ends):
-        return "BIGINT"
-    return "DOUBLE" if ends or spec.bounds is not None else "VARCHAR"
 
 
 def partition_values(path: str) -> Mapping[str, str]:

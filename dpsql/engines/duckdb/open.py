@@ -21,10 +21,11 @@ import duckdb
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.copies import attach
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.lake import Files, column_types, is_path, label_of, list_files
+from dpsql.engines.duckdb.lake import Files, is_path, label_of, list_files
 from dpsql.engines.duckdb.place import place, place_files
 from dpsql.errors import InterfaceError
-from dpsql.policy import Policy, fold
+from dpsql.policy import Policy
+from dpsql.policy.text_types import column_types
 from dpsql.steward_log import failed
 
 LOCKED: dict[str, str | bool | int | float | list[str]] = {
@@ -145,12 +146,7 @@ def open_frames(
 
 def _types(policy: Policy | None, files: Files) -> Mapping[str, str] | None:
     """The types of what comes as text: what the policy says, for private tables; public ones show theirs."""
-    name = None if policy is None else next((n for n in policy.tables if fold(n) == fold(files.table)), None)
-    if policy is None or name is None or policy.tables[name].public:
-        return None
-    types = column_types(policy, name, files.partitions)
-    unit = policy.tables[name].unit_column
-    return types if unit is None else {fold(unit): "VARCHAR", **types}
+    return None if policy is None else column_types(policy, files.table, files.partitions)
 
 
 def _placed(work: Callable[[], None], what: str) -> None:

@@ -1,17 +1,19 @@
 """Frames and files as tables of an in-memory database. What cannot be read fails here, in the steward's sight.
 
 **Theorem.** Whether a query on these tables succeeds does not depend on their rows. **Proof.** Parquet files have the
-same columns of the same types, and their text was decoded once; an Arrow table or file was validated in full; a CSV
-file was parsed in full, into a table, by rules that its content does not choose; a frame with object columns was
-copied. Text becomes another type by TRY_CAST only. **Requires** that the files stay as they are: their stamps are
-compared before and after each query. **Checked by** `tests/unit/engines/test_lake.py`.
+same columns of the same types, and all that is not stored as DuckDB has it in memory was decoded once (text, decimals,
+moments: those in seconds or milliseconds overflow microseconds); an Arrow table or file was validated in full, and its
+moments were converted once; a CSV file was parsed in full, into a table, by rules that its content does not choose; a
+frame with object columns was copied. Text becomes another type by TRY_CAST only. **Requires** that the files stay as
+they are: their stamps are compared before and after each query. **Checked by** `tests/unit/engines/test_lake.py` and
+`tests/privacy/test_found_in_copies_and_sources.py`.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import duckdb
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.lake import NOTHING, Files
 from dpsql.errors import InterfaceError
+from dpsql.expressions.types import Kind, from_engine
 from dpsql.policy.names import fold
 
 _DECODED: set[object] = set()
@@ -39,6 +42,7 @@ def place(connection: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
         for batch in table.to_batches():
             batch.validate(full=True)
     connection.register(name, table)
+    _decode(connection, name, [Kind.DATE, Kind.TIMESTAMP])
 
 
 def place_files(connection: duckdb.DuckDBPyConnection, files: Files, types: Mapping[str, str] | None) -> None:
@@ -53,7 +57,9 @@ def place_files(connection: duckdb.DuckDBPyConnection, files: Files, types: Mapp
         _same_columns(connection, files)
     read = f"read_parquet({_paths(files)}{_hive(files)})"
     connection.execute(f"CREATE TEMP VIEW {DUCKDB.quote(files.table)} AS {_cast(files, types, read)}")
-    _decode(connection, files)
+    if not files.stamp or files.stamp not in _DECODED:
+        _decode(connection, files.table, [Kind.TEXT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP])
+    _DECODED.add(files.stamp)
     return None
 
 
@@ -94,17 +100,17 @@ def _same_columns(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
             )
 
 
-def _decode(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
-    """Read all text once: bytes that are no text fail now, in the steward's sight, and not in some of the queries."""
-    if files.stamp and files.stamp in _DECODED:
-        return
-    described = connection.execute(f"DESCRIBE {DUCKDB.quote(files.table)}").fetchall()
-    texts = [DUCKDB.quote(column) for column, type_, *_ in described if "VARCHAR" in type_]
-    if texts:
-        connection.execute(
-            f"SELECT count(*) FROM {DUCKDB.quote(files.table)} WHERE hash({', '.join(texts)}) = 0"
-        ).fetchall()
-    _DECODED.add(files.stamp)
+def _decode(connection: duckdb.DuckDBPyConnection, table: str, kinds: Collection[Kind]) -> None:
+    """Read columns of some kinds once: what DuckDB cannot take fails now, in the steward's sight, and not in some of
+    the queries. (Wide decimals are known as numbers; what dpsql has no type for is never read.)
+    """
+    described = connection.execute(f"DESCRIBE {DUCKDB.quote(table)}").fetchall()
+    known = [(column, type_, from_engine(type_)) for column, type_, *_ in described]
+    wide = [column for column, type_, _ in known if Kind.DECIMAL in kinds and type_.startswith("DECIMAL")]
+    read = [*wide, *(column for column, _, found in known if found is not None and found.kind in kinds)]
+    if read:
+        listed = ", ".join(map(DUCKDB.quote, dict.fromkeys(read)))
+        connection.execute(f"SELECT count(*) FROM {DUCKDB.quote(table)} WHERE hash({listed}) = 0").fetchall()
 
 
 # text files -----------------------------------------------------------------------------------------------------------
@@ -188,8 +194,10 @@ def _arrow(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
         )
     for batch in made.to_batches() if files.stamp not in _DECODED else ():
         batch.validate(full=True)
-    _DECODED.add(files.stamp)
     connection.register(files.table, made)
+    if files.stamp not in _DECODED:
+        _decode(connection, files.table, [Kind.DATE, Kind.TIMESTAMP])
+    _DECODED.add(files.stamp)
 
 
 def _load_remote(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
