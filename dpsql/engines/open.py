@@ -20,14 +20,14 @@ Source = DuckDBSource | Any
 def open_engine(source: Source, limits: Resources, policy: Policy | None = None, copies: Path | None = None) -> Engine:
     """The engine of a file, a connection, a mapping of frames, or the address of a database server or a cluster.
 
-    DuckDB takes the types of text files from the policy, and reads prepared copies.
+    The types of what comes as text are the policy's. Only DuckDB reads prepared copies.
     """
     if isinstance(source, str) and source.startswith(SCHEMES):
         return _postgres(source, limits)
     if is_spark(source):
         from dpsql.engines.spark.engine import SparkEngine
 
-        return SparkEngine(source, limits)
+        return SparkEngine(source, limits, policy)
     return DuckDBEngine(source, limits, policy=policy, copies=copies)
 
 

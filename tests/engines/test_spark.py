@@ -9,11 +9,13 @@ from typing import Any
 from uuid import uuid4
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 import spark_session
 
 import dpsql
-from dpsql.audit.traces import traced
+from dpsql.audit.traces import trace, traced
 from dpsql.engines.spark.settings import SETTINGS
 from dpsql.errors import EngineError, Error, InterfaceError
 
@@ -184,3 +186,96 @@ def test_a_table_that_changed_or_is_gone(session: Any, table: str) -> None:
         finally:
             session.sql(f"ALTER TABLE {table}_old RENAME TO {table}")
         assert counts(db, sql) == first
+
+
+# what each scan of a table gives ---------------------------------------------------------------------------------------
+
+
+def bounded(db: dpsql.Connection) -> tuple[int, int]:
+    [statistic] = trace(db, "SELECT kind, sum(amount) AS s FROM sales GROUP BY kind", salt=b"s")[0].statistics
+    return max(statistic.values), statistic.l1 or 0
+
+
+def test_a_unit_is_bounded_where_each_scan_of_a_source_gives_other_rows(session: Any, tmp_path: Path) -> None:
+    """A unit's weight comes from one scan, the sum from another; here the second has a thousand rows more of it."""
+    scans = tmp_path / "scans"
+
+    def rows(_: Any) -> Iterator[tuple[int, float, str]]:
+        with scans.open("a") as file:
+            file.write("x")
+        yield 1, 1.0, "a"
+        yield from [(1, 100.0, "a")] * (1000 if len(scans.read_text()) > 1 else 0)
+
+    numbers = session.sparkContext.parallelize([0], 1).mapPartitions(rows)
+    frame = session.createDataFrame(numbers, "person int, amount double, kind string")
+    with dpsql.connect((session, {"sales": frame}), policy=policy(), ledger=":memory:", steward=True) as db:
+        for _ in range(2):
+            value, claimed = bounded(db)
+            assert value <= claimed
+    assert scans.read_text() == "x"
+
+
+def test_files_that_are_written_to_fail_every_query(session: Any, path: str, tmp_path: Path) -> None:
+    copy = tmp_path / "sales.parquet"
+    copy.write_bytes(Path(path).read_bytes())
+    frame = session.read.parquet(str(tmp_path))
+    for source in ((session, {"sales": str(tmp_path)}), {"sales": frame}):
+        with dpsql.connect(source, policy=policy(), ledger=":memory:", steward=True) as db:
+            first = bounded(db)
+            (tmp_path / "more.parquet").write_bytes(copy.read_bytes())
+            assert bounded(db) == first, "files that come later are no part of what was opened"
+            (tmp_path / "more.parquet").unlink()
+            duckdb.sql(f"SELECT * FROM '{path}' UNION ALL FROM '{path}'").write_parquet(str(copy))
+            with pytest.raises(EngineError):
+                bounded(db)
+
+
+def test_what_each_scan_asks_anew_is_copied_or_no_table(session: Any, path: str, tmp_path: Path) -> None:
+    """A database behind JDBC, to which somebody writes meanwhile."""
+    name = f"asked_{uuid4().hex[:8]}"
+    session.sparkContext._jvm.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
+    address = f"jdbc:derby:memory:{name};create=true"
+    session.read.parquet(path).write.jdbc(address, "SALES")
+    session.sql(f"CREATE TABLE {name} USING jdbc OPTIONS (url '{address}', dbtable 'SALES')")
+    try:
+        with (
+            dpsql.connect(session, policy=policy(name), ledger=":memory:") as db,
+            pytest.raises(Error, match="no such"),
+        ):
+            db.query(f"SELECT count(*) FROM {name}")
+        frame = session.table(name)
+        with dpsql.connect({"sales": frame}, policy=policy(), ledger=":memory:", steward=True) as db:
+            first = bounded(db)
+            session.read.parquet(path).write.jdbc(address, "SALES", mode="append")
+            assert bounded(db) == first
+    finally:
+        session.sql(f"DROP TABLE {name}")
+
+
+@pytest.mark.parametrize("odd", [(), ("n.a.",)])
+def test_the_name_of_a_directory_chooses_no_type(session: Any, tmp_path: Path, odd: tuple[str, ...]) -> None:
+    """Spark takes all names for numbers, or all for text: one person's directory would change what analysts see."""
+    for year in ("2020", "2021", *odd):
+        (tmp_path / f"year={year}").mkdir()
+        duckdb.sql("SELECT 1 AS person, 2.0::DOUBLE AS amount").write_parquet(
+            str(tmp_path / f"year={year}" / "x.parquet")
+        )
+    said = {"unit": "person", "columns": {"year": {"min": 2000, "max": 2030}, "amount": {"min": 0, "max": 9}}}
+    made = {"dataset": "d", "budget": {"epsilon": 100}, "tables": {"sales": said}}
+    with dpsql.connect((session, {"sales": str(tmp_path)}), policy=made, ledger=":memory:", steward=True) as db:
+        assert db._engine.schema()["sales"] == {"person": "INTEGER", "amount": "DOUBLE", "year": "BIGINT"}
+        [statistic] = trace(db, "SELECT count(*) AS n FROM sales WHERE year > 2020", salt=b"s")[0].statistics
+        assert statistic.values[0] == (statistic.linf or 0) // 50
+    with pytest.raises(InterfaceError, match="partitioned"):
+        dpsql.connect({"sales": session.read.parquet(str(tmp_path))}, policy=made, ledger=":memory:")
+
+
+@pytest.mark.parametrize("fault", ["another type", "a moment beyond microseconds"])
+def test_files_on_which_some_queries_would_fail_are_not_opened(session: Any, tmp_path: Path, fault: str) -> None:
+    moments = pa.array([0, 2**62 if "moment" in fault else 1], pa.int64()).cast(pa.timestamp("ms"))
+    table = pa.table({"person": [1, 2], "amount": [1.0, 2.0], "kind": ["a", "b"], "placed": moments})
+    pyarrow.parquet.write_table(table, tmp_path / "one.parquet")
+    if "type" in fault:
+        pyarrow.parquet.write_table(table.set_column(1, "amount", [["1", "2"]]), tmp_path / "two.parquet")
+    with pytest.raises(InterfaceError, match="cannot be read as a table"):
+        dpsql.connect((session, {"sales": str(tmp_path)}), policy=policy(), ledger=":memory:")

@@ -11,6 +11,7 @@ from uuid import uuid4
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Engine, Exact, PublicRows, Resources
 from dpsql.engines.spark.dialect import SPARK
+from dpsql.engines.spark.files import unchanged
 from dpsql.engines.spark.open import Opened
 from dpsql.engines.spark.released import placed
 from dpsql.engines.spark.results import ask
@@ -21,7 +22,7 @@ from dpsql.engines.sql.public import PublicReader
 from dpsql.engines.sql.results import exact, statements
 from dpsql.errors import EngineError
 from dpsql.plan.released import Content
-from dpsql.policy import fold
+from dpsql.policy import Policy, fold
 from dpsql.steward_log import failed
 
 _NUMBERS = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE")
@@ -32,12 +33,13 @@ class SparkEngine(Engine):
     """The tables of a catalogue, or DataFrames and Parquet files.
 
     Somebody may write to them at any time, and Spark's catalogue checks no key: nothing is believed about them. How
-    much memory a query takes is a matter of the cluster's own settings, so `limits` has no say here.
+    much memory a query takes is a matter of the cluster's own settings, so `limits` has no say here. `policy` says
+    which types partitions have.
     """
 
-    def __init__(self, source: Any, limits: Resources | None = None) -> None:
+    def __init__(self, source: Any, limits: Resources | None = None, policy: Policy | None = None) -> None:
         with quietly():
-            self._opened = Opened(source)
+            self._opened = Opened(source, policy)
             self._schema = self._opened.schema()
         self._label, self._turn = f"spark:{uuid4()}", threading.Lock()
         self._site = Site(self._schema, SPARK)
@@ -92,6 +94,7 @@ class SparkEngine(Engine):
             with (
                 quietly(),
                 self._turn,
+                unchanged(self._opened.files),
                 placed(session, release.bounded.release.source, contents or {}),
                 stopped_after(seconds, session),
             ):

@@ -7,17 +7,21 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dpsql.engines.spark.files import Watched, read_parquet, relation_of, roots_of, source_of
 from dpsql.engines.spark.settings import forget_the_dead, own_session, require_running, runs
 from dpsql.engines.spark.source import of_pyspark
 from dpsql.engines.spark.types import stored_type
 from dpsql.errors import InterfaceError
+from dpsql.policy import Policy
 from dpsql.policy.names import fold
+from dpsql.steward_log import failed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PLAIN = {"LocalRelation", "LogicalRDD", "LogicalRelation", "HiveTableRelation", "DataSourceV2Relation", "Range",
           "SubqueryAlias", "ResolvedHint"}  # fmt: skip
+_CONSTANT = {"LocalRelation", "Range"}
 _TURN = threading.Lock()
 _STARTED: dict[str, int] = {}
 """How many connections use the context that dpsql started, by the identifier of its application."""
@@ -26,21 +30,56 @@ _STARTED: dict[str, int] = {}
 class Opened:
     """dpsql's own session, and the tables that were named (None: those of the catalogue)."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, policy: Policy | None = None) -> None:
         given, tables = _split(source)
         self._application: str | None = None
         session = self._started(given) if isinstance(given, str) else given
         require_running(session)
         self.session = own_session(session)
-        self.tables = None if tables is None else [_place(self.session, name, table) for name, table in tables.items()]
+        self.files: list[Watched] = []
+        self.tables = None if tables is None else [self._place(name, table, policy) for name, table in tables.items()]
 
     def schema(self) -> dict[str, dict[str, str]]:
-        """The columns of the tables, by folded name. A view may mix the rows of different units, so it is no table."""
+        """The columns of the tables, by folded name. A view may mix the rows of different units, so it is no table.
+
+        Nor is what each scan asks anew (a database behind JDBC, messages): the scans of one statement must agree.
+        """
         names = self.tables
         if names is None:
             listed = self.session.catalog.listTables()
             names = [t.name for t in listed if not t.isTemporary and t.tableType in ("MANAGED", "EXTERNAL")]
+            names = [name for name in names if relation_of(self.session.table(_called(name))) is not None]
         return {fold(name): _columns(self.session, name) for name in names}
+
+    def _place(self, name: str, table: Any, policy: Policy | None) -> str:
+        """A DataFrame, or the Parquet files of a path, as a temporary view of dpsql's own session."""
+        if isinstance(table, str | os.PathLike):
+            read_parquet(self.session, name, str(table), policy).createOrReplaceTempView(_called(name))
+            self.files.append(Watched(self.session, [str(table)]))
+            return name
+        if not of_pyspark(table):
+            raise InterfaceError(f"{name} is no Spark DataFrame and no path", hint="give either, for every table")
+        _require_plain(name, _classic(table))
+        table = self._lasting(name, table)
+        jvm = self.session.sparkContext._jvm
+        assert jvm is not None
+        plan = table._jdf.queryExecution().analyzed()
+        made = jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.session._jsparkSession, plan)
+        made.createOrReplaceTempView(_called(name))
+        return name
+
+    def _lasting(self, name: str, frame: DataFrame) -> DataFrame:
+        """A frame of which each scan gives the same rows: constants, files that are watched, or else a copy."""
+        if (relation := relation_of(frame)) is None:
+            return frame if source_of(frame).getClass().getSimpleName() in _CONSTANT else _copied(name, frame)
+        if relation.partitionSchema().size():
+            raise InterfaceError(
+                f"the files of the DataFrame {name} are partitioned, and Spark chose types by the names of directories",
+                hint="give the path: the policy says which types its partitions have",
+            )
+        if roots := roots_of(relation):
+            self.files.append(Watched(self.session, roots))
+        return frame
 
     def close(self) -> None:
         """Stop the context if dpsql started it and nobody else uses it."""
@@ -113,23 +152,20 @@ def _columns(session: SparkSession, name: str) -> dict[str, str]:
     return {f.name: stored_type(f.dataType.simpleString()) for f in fields if names.count(fold(f.name)) == 1}
 
 
-def _place(session: SparkSession, name: str, table: Any) -> str:
-    """A DataFrame, or the Parquet files of a path, as a temporary view of dpsql's own session."""
-    if isinstance(table, str | os.PathLike):
-        session.read.parquet(str(table)).createOrReplaceTempView(_called(name))
-        return name
-    if not of_pyspark(table):
-        raise InterfaceError(f"{name} is no Spark DataFrame and no path", hint="give either, for every table")
-    _require_plain(name, _classic(table))
-    jvm = session.sparkContext._jvm
-    assert jvm is not None
-    plan = table._jdf.queryExecution().analyzed()
-    jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan).createOrReplaceTempView(_called(name))
-    return name
-
-
 def _called(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
+
+
+def _copied(name: str, frame: DataFrame) -> DataFrame:
+    """The rows of a frame that is no list of files, as they are now: a program or a server could give others later.
+
+    A copy is kept by the executors. One that was lost with its executor is an error, and never computed again.
+    """
+    try:
+        return frame.localCheckpoint(eager=True)
+    except Exception as problem:
+        failed("the data cannot be opened", problem)
+    raise InterfaceError(f"the DataFrame {name} cannot be read as a table", hint="the steward's log has the details")
 
 
 def _require_plain(name: str, frame: DataFrame) -> None:
@@ -138,7 +174,7 @@ def _require_plain(name: str, frame: DataFrame) -> None:
     **Theorem.** Reading a plain frame gives the rows of its source, each once, and evaluates no expression of Spark.
     **Proof.** Its plan has only sources and, above them, choices of columns: `Project` whose expressions are columns or
     columns under another name. What a source does to give its rows (an RDD of a program's own, a database behind JDBC)
-    is the steward's. **Checked by** `tests/engines/test_spark.py`.
+    is the steward's, and is done once (`_copied`). **Checked by** `tests/engines/test_spark.py`.
     """
     node = frame._jdf.queryExecution().analyzed()
     while True:

@@ -1,0 +1,123 @@
+"""Tables of Spark that are files: their types, and whether they are still what they were when they were opened.
+
+**Theorem.** Each scan of a named table gives the same rows, also the two scans of one statement (a unit's weight is
+computed from one, and applied to the other). **Proof.** What is read is either a copy, which Spark reads or fails to
+read and never computes again (`dpsql.engines.spark.open`), or the files that were listed once: whoever writes to a file
+changes its length or its time, which are compared before and after each statement, and the answer is dropped if they
+differ. Files that are added are not read. **Requires** of a catalogue's tables that nobody writes to them in the middle
+of a statement otherwise than by adding and removing files: Spark lists them once for each statement, and a file that is
+gone fails it. **Checked by** `tests/engines/test_spark.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dpsql.engines.spark.types import spark_type
+from dpsql.errors import InterfaceError
+from dpsql.policy import Policy
+from dpsql.policy.names import fold
+from dpsql.policy.text_types import column_types
+from dpsql.steward_log import failed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
+_STATUS = re.compile(r"path=(.*?); isDirectory=\w+; length=(\d+);.*? modification_time=(\d+);")
+
+
+class FilesChanged(Exception):
+    """Files of a table were changed or are gone since they were opened."""
+
+
+class Watched:
+    """Files at some places, and what the file system said of them when they were listed first."""
+
+    def __init__(self, session: SparkSession, roots: Sequence[str]) -> None:
+        found = session.read.format("binaryFile").load(list(roots))
+        self._index = relation_of(found).location()
+        self._first = self._listed()
+
+    def require_same(self) -> None:
+        """Are they all there, as they were? Others may have come."""
+        self._index.refresh()
+        if not self._first <= self._listed():
+            raise FilesChanged
+
+    def _listed(self) -> frozenset[tuple[str, ...]]:
+        said: str = self._index.allFiles().mkString("\n")
+        return frozenset(_STATUS.findall(said))
+
+
+@contextmanager
+def unchanged(files: Sequence[Watched]) -> Iterator[None]:
+    """What is read inside was read from files that are the same before and after."""
+    for each in files:
+        each.require_same()
+    yield
+    for each in files:
+        each.require_same()
+
+
+def source_of(frame: DataFrame) -> Any:
+    """The node of Spark's plan from which a frame reads its rows as they are."""
+    node = frame._jdf.queryExecution().analyzed()
+    while node.children().size() == 1:
+        node = node.children().apply(0)
+    return node
+
+
+def relation_of(frame: DataFrame) -> Any:
+    """The list of files that a frame reads; None if it reads something else."""
+    from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
+
+    node = source_of(frame)
+    if node.getClass().getSimpleName() != "LogicalRelation":
+        return None
+    gateway, found = frame.sparkSession.sparkContext._gateway, node.relation()
+    return found if is_instance_of(gateway, found, _FILES) else None
+
+
+def roots_of(relation: Any) -> list[str]:
+    """The places of the files that a relation lists itself; nothing where a catalogue or a log of changes does."""
+    index = relation.location()
+    roots = index.rootPaths() if index.getClass().getSimpleName() == "InMemoryFileIndex" else None
+    return [] if roots is None else [roots.apply(i).toString() for i in range(roots.size())]
+
+
+def read_parquet(session: SparkSession, table: str, path: str, policy: Policy | None) -> DataFrame:
+    """The Parquet files of a path, whose columns fit together. What stands in the names of directories is text.
+
+    It becomes what the policy says: Spark would choose a type by the names that it finds, and a type is seen by
+    analysts.
+    """
+    try:
+        found = session.read.option("mergeSchema", "true").parquet(path)
+        names = list(relation_of(found).partitionSchema().fieldNames())
+        types = (None if policy is None else column_types(policy, table, names)) or {}
+        read = [_read(name, types.get(fold(name), "VARCHAR") if name in names else None) for name in found.columns]
+        made = found.selectExpr(*read)
+        moments = [_quoted(f.name) for f in made.schema.fields if f.dataType.simpleString().startswith("timestamp")]
+        if moments:  # those in milliseconds overflow: they fail now, in the steward's sight, and not in some queries
+            made.where(f"xxhash64({', '.join(moments)}) = 0").count()
+    except Exception as problem:
+        failed("the data cannot be opened", problem)
+        made = None
+    if made is None:
+        raise InterfaceError(
+            f"the files of the table {table} cannot be read as a table",
+            hint="give a path to whole Parquet files that have the same columns, of the same types",
+        )
+    return made
+
+
+def _read(name: str, type_: str | None) -> str:
+    return _quoted(name) if type_ is None else f"try_cast({_quoted(name)} AS {spark_type(type_)}) AS {_quoted(name)}"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
