@@ -98,10 +98,13 @@ def _relation(place: Place, view: bool, columns: dict[str, str], constraints: It
 
 
 def _columns(connection: duckdb.DuckDBPyConnection) -> dict[Place, dict[str, str]]:
+    """Columns and types by table; what is computed when it is read is no column to us, as in the engine."""
     found: dict[Place, dict[str, str]] = {}
     for database, table, column, data_type in connection.execute(
         "SELECT database_name, table_name, column_name, data_type FROM duckdb_columns() "
-        f"WHERE NOT internal AND {_HERE} ORDER BY database_name = 'temp', table_name, column_index"
+        f"WHERE NOT internal AND {_HERE} AND (database_name, schema_name, table_name, column_name) NOT IN (SELECT "
+        "(table_catalog, table_schema, table_name, column_name) FROM information_schema.columns "
+        "WHERE is_generated = 'ALWAYS') ORDER BY database_name = 'temp', table_name, column_index"
     ).fetchall():
         found.setdefault((database, table), {})[column] = data_type
     return found

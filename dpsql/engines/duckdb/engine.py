@@ -252,14 +252,16 @@ def _is_text(type_: str) -> bool:
 def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str, dict[str, str]]:
     """Columns and types of the tables that a bare name means here.
 
-    A view may mix the rows of different units, so it is no table; only those that `_frames` made itself are.
+    A view may mix the rows of different units, so it is no table; only those that `_frames` made itself are. A
+    generated column is computed when it is read: it may raise on some rows (DuckDB does not look when rows are
+    updated), and by `random()` it gives each scan other values. So it is no column.
     """
     kinds = "('BASE TABLE', 'LOCAL TEMPORARY', 'VIEW')" if views else "('BASE TABLE', 'LOCAL TEMPORARY')"
     rows = connection.execute(
         "SELECT c.table_catalog = 'temp', c.table_name, c.column_name, c.data_type FROM information_schema.columns c "
         "JOIN information_schema.tables t USING (table_catalog, table_schema, table_name) "
         "WHERE c.table_schema = 'main' AND c.table_catalog IN (current_database(), 'temp') "
-        f"AND t.table_type IN {kinds} ORDER BY c.table_name, c.ordinal_position"
+        f"AND t.table_type IN {kinds} AND c.is_generated <> 'ALWAYS' ORDER BY c.table_name, c.ordinal_position"
     ).fetchall()
     hidden = {fold(table) for temporary, table, _, _ in rows if temporary}
     schema: dict[str, dict[str, str]] = {}
