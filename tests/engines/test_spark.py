@@ -277,5 +277,24 @@ def test_files_on_which_some_queries_would_fail_are_not_opened(session: Any, tmp
     pyarrow.parquet.write_table(table, tmp_path / "one.parquet")
     if "type" in fault:
         pyarrow.parquet.write_table(table.set_column(1, "amount", [["1", "2"]]), tmp_path / "two.parquet")
-    with pytest.raises(InterfaceError, match="cannot be read as a table"):
-        dpsql.connect((session, {"sales": str(tmp_path)}), policy=policy(), ledger=":memory:")
+    sources: list[Any] = [str(tmp_path), *([session.read.parquet(str(tmp_path))] if "moment" in fault else [])]
+    for source in sources:
+        with pytest.raises(InterfaceError, match="cannot be read as a table"):
+            dpsql.connect((session, {"sales": source}), policy=policy(), ledger=":memory:")
+
+
+def test_text_on_which_some_queries_would_fail_is_no_table(session: Any, tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text("1,2.5,a\n2,much,b\n")
+    name = f"csv_{uuid4().hex[:8]}"
+    session.sql(f"CREATE TABLE {name} (person INT, amount DOUBLE, kind STRING) USING csv "
+                f"OPTIONS (path '{tmp_path}', mode 'FAILFAST')")  # fmt: skip
+    try:
+        with (
+            dpsql.connect(session, policy=policy(name), ledger=":memory:") as db,
+            pytest.raises(Error, match="no such"),
+        ):
+            db.query(f"SELECT sum(amount) FROM {name}")
+        with pytest.raises(InterfaceError, match="cannot be read as a table"):
+            dpsql.connect({"sales": session.table(name)}, policy=policy(), ledger=":memory:")
+    finally:
+        session.sql(f"DROP TABLE {name}")

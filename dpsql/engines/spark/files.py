@@ -72,14 +72,15 @@ def source_of(frame: DataFrame) -> Any:
 
 
 def relation_of(frame: DataFrame) -> Any:
-    """The list of files that a frame reads; None if it reads something else."""
+    """The list of files that a frame reads; None if it reads something else, or fails on rows that it cannot parse."""
     from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
 
     node = source_of(frame)
     if node.getClass().getSimpleName() != "LogicalRelation":
         return None
     gateway, found = frame.sparkSession.sparkContext._gateway, node.relation()
-    return found if is_instance_of(gateway, found, _FILES) else None
+    listed = is_instance_of(gateway, found, _FILES) and "failfast" not in found.options().mkString("\n").lower()
+    return found if listed else None
 
 
 def roots_of(relation: Any) -> list[str]:
@@ -101,9 +102,7 @@ def read_parquet(session: SparkSession, table: str, path: str, policy: Policy | 
         types = (None if policy is None else column_types(policy, table, names)) or {}
         read = [_read(name, types.get(fold(name), "VARCHAR") if name in names else None) for name in found.columns]
         made = found.selectExpr(*read)
-        moments = [_quoted(f.name) for f in made.schema.fields if f.dataType.simpleString().startswith("timestamp")]
-        if moments:  # those in milliseconds overflow: they fail now, in the steward's sight, and not in some queries
-            made.where(f"xxhash64({', '.join(moments)}) = 0").count()
+        read_moments(made)
     except Exception as problem:
         failed("the data cannot be opened", problem)
         made = None
@@ -113,6 +112,13 @@ def read_parquet(session: SparkSession, table: str, path: str, policy: Policy | 
             hint="give a path to whole Parquet files that have the same columns, of the same types",
         )
     return made
+
+
+def read_moments(frame: DataFrame) -> None:
+    """Those in milliseconds overflow microseconds: they fail now, in the steward's sight, and not in some queries."""
+    moments = [_quoted(f.name) for f in frame.schema.fields if f.dataType.simpleString().startswith("timestamp")]
+    if moments:
+        frame.where(f"xxhash64({', '.join(moments)}) = 0").count()
 
 
 def _read(name: str, type_: str | None) -> str:

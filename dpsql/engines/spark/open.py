@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from dpsql.engines.spark.files import Watched, read_parquet, relation_of, roots_of, source_of
+from dpsql.engines.spark.files import Watched, read_moments, read_parquet, relation_of, roots_of, source_of
 from dpsql.engines.spark.settings import forget_the_dead, own_session, require_running, runs
 from dpsql.engines.spark.source import of_pyspark
 from dpsql.engines.spark.types import stored_type
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PLAIN = {"LocalRelation", "LogicalRDD", "LogicalRelation", "HiveTableRelation", "DataSourceV2Relation", "Range",
           "SubqueryAlias", "ResolvedHint"}  # fmt: skip
+T = TypeVar("T")
 _CONSTANT = {"LocalRelation", "Range"}
 _TURN = threading.Lock()
 _STARTED: dict[str, int] = {}
@@ -79,6 +80,7 @@ class Opened:
             )
         if roots := roots_of(relation):
             self.files.append(Watched(self.session, roots))
+        _tried(name, lambda: read_moments(frame))
         return frame
 
     def close(self) -> None:
@@ -161,8 +163,13 @@ def _copied(name: str, frame: DataFrame) -> DataFrame:
 
     A copy is kept by the executors. One that was lost with its executor is an error, and never computed again.
     """
+    return _tried(name, lambda: frame.localCheckpoint(eager=True))
+
+
+def _tried(name: str, work: Callable[[], T]) -> T:
+    """What Spark made of a frame's rows; an error of Spark's would show some of them."""
     try:
-        return frame.localCheckpoint(eager=True)
+        return work()
     except Exception as problem:
         failed("the data cannot be opened", problem)
     raise InterfaceError(f"the DataFrame {name} cannot be read as a table", hint="the steward's log has the details")
