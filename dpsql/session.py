@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -59,17 +60,18 @@ class Connection(Pep249Errors):
     ) -> None:
         self.policy, self.analyst, self.purpose, self.steward = policy, analyst, purpose, steward
         self._engine, self._ledger, self.dialect = engine, ledger, known_dialect(dialect)
-        self.asked = Asked()
-        self._turn = threading.RLock()
-        self._closed = False
+        self.asked, self._turn, self._closed = Asked(), threading.RLock(), False
         self._dataset = Dataset(engine, policy, ledger, analyst)
         self._accounts = Accounts(policy, ledger, analyst, purpose)
         self._releaser = Releaser(self._dataset, self._accounts)
         self._searcher = Searcher(self._dataset, self._accounts, self._releaser)
         self._drafter = Drafter(self._dataset, self._accounts, self._searcher)
-        self._answerer = Answerer(self._dataset, self._accounts, self._releaser, self.budget)
-        self._accuracy_first = AccuracyFirst(self._accounts, self._releaser, self._answerer)
-        self._explainer = Explainer(self._dataset, self._searcher, self._accuracy_first)
+        self._explainer = Explainer(self._dataset, self._accounts, self._searcher)
+
+    @cached_property
+    def _answerer(self) -> Answerer:
+        """Made with the first answer: it holds on to the connection, which until then goes with its last user."""
+        return Answerer(self._dataset, self._accounts, self._releaser, self.budget)
 
     # the flow -----------------------------------------------------------------------------------------------------
 
@@ -99,9 +101,7 @@ class Connection(Pep249Errors):
         """
         with about(sql):
             keywords = Asked(epsilon, delta, mechanism, dialect)
-            question = Question(
-                sql, parameters, keywords, self.asked, self.dialect, accuracy, nonnegative=nonnegative, clipped=clipped
-            )
+            question = Question(sql, parameters, keywords, self.asked, self.dialect, accuracy, nonnegative, clipped)
             asked = question.key
             self._open()
             if accuracy is None and (again := self._answerer.again(asked)) is not None:
@@ -111,7 +111,7 @@ class Connection(Pep249Errors):
             if draft.missing:
                 draft, goals = self._draft(question)
             if goals:
-                result = self._accuracy_first.answer(draft, goals, nonnegative)
+                result = AccuracyFirst(self._answerer).answer(draft, goals, nonnegative)
             else:
                 result = self._answerer.answer(draft.priced(), nonnegative, None if draft.notes else asked)
             cost = draft.funds.plus(result.cost, paid)
@@ -138,8 +138,7 @@ class Connection(Pep249Errors):
             chosen, remark = self._explainer.foresee(*self._draft(question))
             other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
             try:
-                otherwise = replace(question, keywords=replace(keywords, mechanism=other))
-                foreseen = self._explainer.foresee(*self._draft(otherwise))
+                foreseen = self._explainer.foresee(*self._draft(question.by(other)))
                 others = {other: self._explainer.explanation(*foreseen, {})}
             except Error:
                 others = {}

@@ -7,12 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
-from operator import add
 
 from dpsql.budget import FREE
-from dpsql.budget.allocate import charge_of
 from dpsql.errors import BudgetExceeded
 from dpsql.flow.accounts import REPLAYED, Accounts
+from dpsql.flow.afford import fitted
 from dpsql.flow.answering import Answerer
 from dpsql.flow.draft import Draft, Prepared
 from dpsql.flow.releasing import Releaser
@@ -30,10 +29,8 @@ ENOUGH = "answered from an earlier release, which is as exact as asked"
 
 @dataclass(frozen=True, slots=True)
 class AccuracyFirst:
-    """What answers at a price, and the accounts that tell how much is left for one."""
+    """What answers at a price, as often as it takes."""
 
-    accounts: Accounts
-    releaser: Releaser
     answerer: Answerer
 
     def answer(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
@@ -44,33 +41,21 @@ class AccuracyFirst:
         if foreseeable(draft.plan, goals):
             return self.answerer.answer(self._least(draft, goals), nonnegative)
         try:
-            fitted = draft if self.releaser.kept(draft.at(draft.stages.pilots[0])) else self.fitted(draft)
-            return self._answer_in_stages(fitted, goals, nonnegative, earlier)
+            kept = self._releaser.kept(draft.at(draft.stages.pilots[0]))
+            within = draft if kept else fitted(draft, self._accounts)
+            return self._answer_in_stages(within, goals, nonnegative, earlier)
         except BudgetExceeded as refusal:
             if earlier is None:
                 raise
             return replace(earlier, notes=(*earlier.notes, *shortfall(earlier, goals), f"no more: {refusal.message}"))
 
-    def fitted(self, draft: Draft) -> Draft:
-        """The query with no more than is left: refused before a pilot only if that is next to nothing."""
-        stages = draft.stages
-        charges = [charge_of(bill.releases) for bill in (*stages.pilots, stages.at(stages.most))]
-        whole = reduce(add, (charge for charge in charges if charge is not None))
-        try:
-            self.accounts.ledger.afford(self.accounts.request(draft.sql, whole, draft.split.bill.cost))
-        except BudgetExceeded as refusal:
-            if refusal.fits is None:
-                raise
-            return replace(draft, left=Fraction(str(refusal.fits)))
-        return draft
-
     def _least(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
         """The query at the least price, which has to fit into what is left unless it was released at that price."""
         with suppress(BudgetExceeded):
             prepared = draft.priced(goals)
-            if self.releaser.kept(prepared):
+            if self._releaser.kept(prepared):
                 return prepared
-        return self.fitted(draft).priced(goals)
+        return fitted(draft, self._accounts).priced(goals)
 
     def _answer_in_stages(
         self, draft: Draft, goals: Sequence[Goal], nonnegative: bool, earlier: Result | None
@@ -81,7 +66,7 @@ class AccuracyFirst:
         try:
             for price, ahead in zip(stages.rungs, (*stages.rungs[1:], None), strict=True):
                 pilot = draft.at(stages.at(price))
-                reused = earlier if price <= had and not self.releaser.kept(pilot) else None
+                reused = earlier if price <= had and not self._releaser.kept(pilot) else None
                 shown.append(reused or self.answerer.answer(pilot, nonnegative))
                 verdict = enough(shown[-1], goals, stages)
                 if ahead is None or not verdict.leaves(ahead):
@@ -101,8 +86,8 @@ class AccuracyFirst:
     def _earlier(self, draft: Draft, nonnegative: bool) -> Result | None:
         """The query from the most exact releases that the analyst already has, if there are any for all of it."""
         prepared = draft.at(draft.stages.pilots[0])
-        archive = self.releaser.archive(self.accounts.ledger.salt())
-        asked = [priced for priced in prepared.bill.releases if self.accounts.policy.replay and not priced.free]
+        archive = self._releaser.archive(self._accounts.ledger.salt())
+        asked = [priced for priced in prepared.bill.releases if self._accounts.policy.replay and not priced.free]
         found = {p.bounded.release.name: each for p in asked if (each := archive.best(p)) is not None}
         if not asked or len(found) < len(asked):
             return None
@@ -112,6 +97,14 @@ class AccuracyFirst:
         origins = {each.mark: each.stored.entry for each in found.values()}
         made = Made(tables, FREE, True, notes, (), origins, archive.version)
         return self.answerer.finished(prepared, made, nonnegative)
+
+    @property
+    def _accounts(self) -> Accounts:
+        return self.answerer.accounts
+
+    @property
+    def _releaser(self) -> Releaser:
+        return self.answerer.releaser
 
 
 def _together(draft: Draft, firsts: Sequence[Result], shown: Sequence[Result], notes: tuple[str, ...]) -> Result:

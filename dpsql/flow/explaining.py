@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dpsql.errors import BudgetExceeded
-from dpsql.flow.accuracy_first import AccuracyFirst
+from dpsql.flow.accounts import Accounts
+from dpsql.flow.afford import fitted
 from dpsql.flow.dataset import Dataset
 from dpsql.flow.draft import Draft, Prepared
 from dpsql.flow.searching import Searcher
@@ -21,17 +22,17 @@ from dpsql.search import before
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
-    """What knows the searches before a query and the stages of its answer, and the data's public side."""
+    """The data's public side, the accounts that would pay, and the searches that would come first."""
 
     dataset: Dataset
+    accounts: Accounts
     searcher: Searcher
-    accuracy_first: AccuracyFirst
 
     def foresee(self, draft: Draft, goals: Sequence[Goal]) -> tuple[Prepared, str | None]:
         """The query as it would run, or where its price depends on answers, at the most that it may cost."""
         if goals:
             with suppress(BudgetExceeded):
-                draft = self.accuracy_first.fitted(draft)
+                draft = fitted(draft, self.accounts)
         if draft.missing:
             prepared, search = draft.priced(), self.searcher.cost(draft, draft.missing)
             total = draft.funds.plus(prepared.bill.cost, search)

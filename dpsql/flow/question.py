@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpsql.parse import Asked, Parameters, meaning
 from dpsql.release.target import Accuracy
@@ -20,6 +20,10 @@ class Question:
     accuracy: Accuracy | None = None
     nonnegative: bool = False
     clipped: bool = False
+
+    def by(self, mechanism: str) -> Question:
+        """The same with a mechanism as its keyword."""
+        return replace(self, keywords=replace(self.keywords, mechanism=mechanism))
 
     @property
     def key(self) -> str:

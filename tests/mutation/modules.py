@@ -10,7 +10,7 @@ _PACKAGES = ("mechanisms", "sensitivity", "bounds", "engines/sql", "engines/duck
 _BUDGET = "account accountant admission allocate book chain clock durable event head ledger line store window"
 _PLAN = "ownership relate relate_joins relate_sets relate_windows membership join window set_operations sets canonical_joins"
 _RELEASE = "noise replay recent make choosing tree"
-_FLOW = "about accounts accuracy_first answering dataset draft drafting explaining opening price question releasing searching"
+_FLOW = "about accounts accuracy_first afford answering dataset draft drafting explaining opening price question releasing searching"
 _SINGLE = ("session.py", "policy/check.py")
 _TEXT_ONLY = {"dpsql/bounds/describe.py"}
 """What it makes is shown to people and decides nothing."""
