@@ -12,9 +12,10 @@ from dpsql.audit.grammar.query import Query
 from dpsql.audit.traces import ReleaseTrace, traced
 from dpsql.audit.world import Unit, World
 from dpsql.errors import EngineError, Error, InternalError
+from dpsql.flow.draft import Prepared
 from dpsql.mechanisms.convert import rho_for
 from dpsql.plan.released import Content
-from dpsql.session import Connection, Prepared
+from dpsql.session import Connection
 
 SALT = b"a fixed salt"
 FAILURES = (EngineError.__name__, InternalError.__name__)

@@ -35,7 +35,8 @@ from dpsql.audit.shrink import finding_of
 from dpsql.audit.tally import Tally
 from dpsql.audit.world import Unit, World
 from dpsql.errors import EngineError, Error, InternalError
-from dpsql.session import Connection, Prepared
+from dpsql.flow.draft import Prepared
+from dpsql.session import Connection
 
 NEIGHBOURS, QUERIES, SEARCHED = 6, 40, 2
 LOOKED_AT = 0.15

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from dpsql.budget.allocate import Chosen, Priced
     from dpsql.engines.base import Weights
+    from dpsql.flow.draft import Prepared
     from dpsql.plan.released import Content
-    from dpsql.session import Connection, Prepared
+    from dpsql.session import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def traced(
 def exact_answer(db: Connection, prepared: Prepared, *, salt: bytes) -> list[tuple[Any, ...]]:
     """The rows that a query would have without noise, by the product's own estimators and finishing SQL."""
     _, _, tables = _traced(db, prepared, salt, None)
-    return db._finisher.run(prepared.plan, {name: tabulate(table) for name, table in tables.items()}).rows
+    return db._dataset.finisher.run(prepared.plan, {name: tabulate(table) for name, table in tables.items()}).rows
 
 
 def _traced(
@@ -112,7 +113,7 @@ def _traced(
         raise PolicyError(
             "a trace shows exact values: it is for the steward only", hint="open the connection with steward=True"
         )
-    contents = Contents(db._finisher, prepared.plan.nested, dict(released or {}))
+    contents = Contents(db._dataset.finisher, prepared.plan.nested, dict(released or {}))
     tables: dict[str, Released] = {}
     made = []
     for priced in prepared.bill.releases:

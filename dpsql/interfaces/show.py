@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from dpsql.budget.status import BudgetStatus
     from dpsql.policy import Finding
     from dpsql.release.result import Result
-    from dpsql.session import BudgetStatus
 
 CONFIDENCE = 0.95
 Ends = list[tuple[float, float]]
@@ -84,7 +84,7 @@ def footer(result: Result) -> str:
 def price(result: Result) -> str:
     """What was paid for an answer."""
     if result.replayed:
-        from dpsql.session import REPLAYED
+        from dpsql.flow.accounts import REPLAYED
 
         counted = any(note.startswith(REPLAYED) for note in result.notes)
         return f"free{' for the dataset' if counted else ''} (released before, and replayed)"

@@ -76,7 +76,7 @@ def orders_of(db: Connection) -> list[Order]:
 
     orders = []
     for name in db.policy.prepared:
-        table = db.uncopied_catalog().find(name)
+        table = db._dataset.uncopied_catalog().find(name)
         if isinstance(table, UnavailableTable):
             raise InterfaceError(f"{name} cannot be prepared: {table.reason}", hint=table.hint)
         assert isinstance(table, PrivateTable)
@@ -90,7 +90,7 @@ def _views(db: Connection) -> Iterator[Finding]:
     from dpsql.plan.views import planned, view_columns
     from dpsql.policy import Finding
 
-    catalog = db._whole_catalog
+    catalog = db._dataset.whole_catalog
     for name, sql in db.policy.view_queries.items():
         made = planned(sql, catalog)
         if isinstance(made, Error):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from sqlglot import exp
 
@@ -29,8 +28,10 @@ from dpsql.plan.lookup import Unique, is_key
 from dpsql.plan.made import FromItem, Made, Open, Private
 from dpsql.plan.membership import conjuncts_of
 from dpsql.plan.normal import conjunction, normal
+from dpsql.plan.planner import Planner
 from dpsql.plan.relate_joins import joined, outer_joined
 from dpsql.plan.relation import Relation
+from dpsql.plan.rows import rows_of
 from dpsql.plan.scalars import (
     VALUE,
     correlation_of,
@@ -41,24 +42,8 @@ from dpsql.plan.scalars import (
     value_of,
 )
 from dpsql.plan.scope import Entry, Named, Scope
+from dpsql.plan.sources import columns_in
 from dpsql.policy.names import fold
-
-
-class Planner(Protocol):
-    """What is asked of the planner here."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """The tables."""
-
-    def query(self, node: exp.Expr, ctes: Mapping[str, Made]) -> Made:
-        """Any query."""
-
-    def rows(self, made: Made, node: exp.Expr | Span | None) -> Relation:
-        """Its rows, below an aggregate."""
-
-    def columns(self, query: exp.Select, ctes: Mapping[str, Made]) -> list[tuple[str, frozenset[str]]]:
-        """The items of a query's FROM: their names, and those of their columns, folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +84,7 @@ def _value(
     query, span, text = select_of(scalar), span_of(scalar), exp.Paren(this=select_of(scalar).copy()).sql("duckdb")
     if isinstance(query, exp.Select) and (made := correlated(planner, query, around, sources, ctes)) is not None:
         rows, outer = made
-        relation = planner.rows(rows, span)
+        relation = rows_of(planner, rows, span)
         unique = frozenset(f"k{i}" for i in range(len(outer)))
         if not has_aggregate(query.expressions[0]) and not is_key(relation, unique, planner.catalog.public.unique):
             raise refuse(
@@ -110,7 +95,7 @@ def _value(
             )
         return Value(table, relation, outer, span, text), value_of(table, query)
     one = _one_value(planner.query(query.copy(), ctes), query)
-    return Value(table, planner.rows(one, span), (), span, text), exp.column(VALUE, table=table, quoted=True)
+    return Value(table, rows_of(planner, one, span), (), span, text), exp.column(VALUE, table=table, quoted=True)
 
 
 def _one_value(made: Made, query: exp.Expr) -> Open:
@@ -145,7 +130,7 @@ def correlated(
     planner: Planner, query: exp.Select, around: exp.Select, sources: Sequence[FromItem], ctes: Mapping[str, Made]
 ) -> tuple[Made, tuple[exp.Expr, ...]] | None:
     """A subquery by the inner sides of its equalities, and their outer sides; None if it has none."""
-    items = planner.columns(query, ctes)
+    items = columns_in(planner, query, ctes)
     found = correlation_of(query, lambda column: _owner(column, items) is not None)
     if not found.inner:
         return None

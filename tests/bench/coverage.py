@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 import dpsql
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Exact
+from dpsql.flow.draft import Prepared
 from dpsql.release.bars import row_ends
 from dpsql.release.forms import form_of
 from dpsql.release.noise import Released, add_noise
-from dpsql.session import Prepared
 
 SIZES = (5, 100, 1_000, 100_000)
 EPSILONS = (0.1, 1.0)
@@ -121,7 +121,7 @@ def _ends(db: dpsql.Connection, prepared: Prepared, exact: Exact, runs: int) -> 
     for _ in range(runs // batch):
         released = _released(priced, exact, batch)
         if len(released.keys):
-            ends += row_ends(db._finisher, prepared.plan, released, {}, [formula[1]], 0.95)
+            ends += row_ends(db._dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.95)
     low, high = (np.concatenate([np.empty(0), *(e[i] for e in ends)]) for i in (0, 1))
     return low, high
 

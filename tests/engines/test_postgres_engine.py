@@ -20,6 +20,7 @@ from dpsql.engines.base import Resources
 from dpsql.engines.open import open_engine
 from dpsql.engines.postgres.engine import PostgresEngine
 from dpsql.errors import EngineError, InterfaceError, PolicyError, UnsupportedQuery
+from dpsql.flow.releasing import Releaser
 from dpsql.interfaces.cli import app
 from dpsql.policy import Policy, load_policy
 
@@ -340,19 +341,19 @@ def test_a_table_that_changed_since_it_was_planned_is_not_read(
     """The plan relies on constraints and types: a change between planning and reading is a failure, and is paid for."""
     address, _ = shop
     db = connected(address, steward=False)
-    reserve = type(db)._reserve
+    reserve = Releaser._reserve
 
-    def late(self: dpsql.Connection, *args: Any) -> Any:
+    def late(self: Releaser, *args: Any) -> Any:
         entry = reserve(self, *args)
         asked(address, change)
         return entry
 
-    monkeypatch.setattr(type(db), "_reserve", late)
+    monkeypatch.setattr(Releaser, "_reserve", late)
     with pytest.raises(EngineError) as failure:
         db.query(COUNT, epsilon=1)
     assert str(failure.value).startswith(str(EngineError()).splitlines()[0])
     assert db.budget().dataset.spent.epsilon > 0
-    monkeypatch.setattr(type(db), "_reserve", reserve)
+    monkeypatch.setattr(Releaser, "_reserve", reserve)
     if "DROP TABLE" not in change:
         assert db.query(COUNT, epsilon=1)
 

@@ -24,7 +24,7 @@ from dpsql.audit.pairs import paid, prepare, vectors
 from dpsql.audit.world import World
 from dpsql.audit.worlds import joins, kinds
 from dpsql.errors import Error, UnsupportedQuery
-from dpsql.session import Prepared
+from dpsql.flow.draft import Prepared
 
 if (reason := spark_session.absent()) is not None:
     pytest.skip(reason, allow_module_level=True)

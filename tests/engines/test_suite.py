@@ -12,7 +12,7 @@ from suite import QUERIES, REFUSED, Asked
 import dpsql
 from dpsql.audit.traces import ReleaseTrace, traced
 from dpsql.errors import Error, UnsupportedQuery
-from dpsql.session import Prepared
+from dpsql.flow.draft import Prepared
 
 SALT = b"a fixed salt"
 OTHERS = sorted(set(STORES) - {"duckdb"})

@@ -121,26 +121,26 @@ def test_it_sees_released_and_public_tables_only(db: dpsql.Connection, monkeypat
         for sql in QUERIES:
             db.query(sql, epsilon=1).intervals()
     assert len(looks) >= len(QUERIES)
-    inspect(db._finisher._connection, {"p"})
+    inspect(db._dataset.finisher._connection, {"p"})
 
 
 def test_the_engines_own_connection_would_be_found_out(db: dpsql.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     with inspected(monkeypatch), pytest.raises(Open):
-        db._finisher._connection = db._engine.connection  # type: ignore[attr-defined]
+        db._dataset.finisher._connection = db._engine.connection  # type: ignore[attr-defined]
         db.query(QUERIES[0])
 
 
 def test_a_private_table_that_was_loaded_would_be_found_out(db: dpsql.Connection) -> None:
-    db._finisher._connection.execute("CREATE TABLE hidden AS SELECT 1")
+    db._dataset.finisher._connection.execute("CREATE TABLE hidden AS SELECT 1")
     with pytest.raises(Open):
-        inspect(db._finisher._connection, {"p"})
+        inspect(db._dataset.finisher._connection, {"p"})
 
 
 def test_only_public_tables_are_read_into_it(db: dpsql.Connection) -> None:
     for table in ("t", "hidden"):
         with pytest.raises((AssertionError, dpsql.Error)):
-            db._read_public(table)
-    assert set(db._read_public("p").types) == {"g"}
+            db._dataset._read_public(table)
+    assert set(db._dataset._read_public("p").types) == {"g"}
 
 
 def test_what_it_is_given_was_released() -> None:
@@ -163,7 +163,7 @@ def test_what_it_is_given_was_released() -> None:
         "release/bootstrap.py",
         "release/bars.py",
         "release/contents.py",
-        "session.py",
+        "flow/answering.py",
     }
     for each in fillers:
         assert "Exact" not in {getattr(n, "id", getattr(n, "attr", None)) for n in ast.walk(trees[each])}, each

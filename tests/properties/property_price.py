@@ -14,10 +14,10 @@ from dpsql.audit import ReleaseTrace, StatisticTrace, trace
 from dpsql.audit.grammar.query import Query
 from dpsql.budget.allocate import Priced, charge_of
 from dpsql.engines.base import Exact
+from dpsql.flow.draft import Prepared
 from dpsql.mechanisms import DiscreteGaussian, Noise
 from dpsql.mechanisms.exact import UNIT
 from dpsql.release import noise as release_noise
-from dpsql.session import Prepared
 
 SLACK = 1 + 1e-9
 """What the floats of this file may be off."""

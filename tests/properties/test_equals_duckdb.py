@@ -21,9 +21,9 @@ from dpsql.audit.grammar.writer import Writer
 from dpsql.budget.allocate import Priced
 from dpsql.errors import Error
 from dpsql.expressions.types import Type
+from dpsql.flow.draft import Prepared
 from dpsql.release.noise import Released, public_table
 from dpsql.release.tabulate import tabulate
-from dpsql.session import Prepared
 
 CHUNKS, QUERIES = 10, 40
 ROWS = 10
@@ -37,7 +37,7 @@ def answer(database: Database, prepared: Prepared) -> Rows:
     """The answer of the product's own estimator and finishing SQL, over integers to which no noise was added."""
     released = {p.bounded.release.name: _without_noise(database, p) for p in prepared.bill.releases}
     columns = {name: tabulate(table) for name, table in released.items()}
-    rows = database.db._finisher.run(prepared.plan, columns).rows
+    rows = database.db._dataset.finisher.run(prepared.plan, columns).rows
     return [row[: len(prepared.plan.outputs)] for row in rows]
 
 

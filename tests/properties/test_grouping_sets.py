@@ -14,11 +14,11 @@ from property_world import SALT, Database, Row, make_policy, opened, tame_world,
 from test_equals_duckdb import EPSILON, answer
 
 import dpsql
-from dpsql import session
 from dpsql.audit import trace
 from dpsql.audit.compare import compare
 from dpsql.audit.grammar.query import Query
 from dpsql.errors import Error
+from dpsql.flow import releasing
 from dpsql.mechanisms.exact import UNIT
 from dpsql.release.fit import fit_draws, fit_tables
 from dpsql.release.noise import add_noise
@@ -104,15 +104,15 @@ def _uncharged(mechanism: str) -> list[str]:
             shares += [(l1, l2, named[names[0]].scale) for names, l1, l2 in release.joint]
             shares += [(s.l1 or 0, s.l2 or 0, s.scale) for s in release.statistics if s.name not in joined]
         db.query(sql, epsilon=1, mechanism=mechanism)
-        [spent] = [Fraction(s.spent.rho) * UNIT for s in db._standings()[:1] if s is not None]
+        [spent] = [Fraction(s.spent.rho) * UNIT for s in db._accounts.standings()[:1] if s is not None]
     wanted = sum((Fraction(l2) ** 2 / (2 * scale**2) for _, l2, scale in shares), Fraction(0))
     return [] if spent >= wanted else [f"rho {float(wanted)} is spent, {float(spent)} is charged"]
 
 
 def test_a_coarser_set_without_its_charge_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _uncharged("gaussian") == []
-    original = session.charge_of
-    monkeypatch.setattr(session, "charge_of", lambda priced: original(list(priced)[:1]))
+    original = releasing.charge_of
+    monkeypatch.setattr(releasing, "charge_of", lambda priced: original(list(priced)[:1]))
     assert "is charged" in _uncharged("gaussian")[0]
 
 

@@ -12,9 +12,9 @@ from property_joins import join_database, join_policy, join_world, without
 from property_nested import inner, moved_too_far, seen
 from property_world import Database
 
-from dpsql import session
 from dpsql.bounds.domain import interval
 from dpsql.budget.allocate import charge_of
+from dpsql.flow import releasing
 from dpsql.plan import lookup, nested
 from dpsql.plan.released import content_of, released_in, with_digests
 from dpsql.release import replay
@@ -97,7 +97,7 @@ def _spent_and_cost() -> tuple[float, float]:
 def test_the_inner_release_is_not_charged(monkeypatch: Patch) -> None:
     spent, due = _spent_and_cost()
     assert spent >= due
-    monkeypatch.setattr(session, "charge_of", lambda releases: charge_of(list(releases)[1:]))
+    monkeypatch.setattr(releasing, "charge_of", lambda releases: charge_of(list(releases)[1:]))
     spent, due = _spent_and_cost()
     assert spent < due
 

@@ -40,7 +40,7 @@ from dpsql.sensitivity.weight import Term
 
 allocate: Any = import_module("dpsql.budget.allocate")
 bound: Any = import_module("dpsql.sensitivity.bound")
-build: Any = import_module("dpsql.plan.build")
+per_unit: Any = import_module("dpsql.plan.per_unit")
 canonical: Any = import_module("dpsql.plan.canonical")
 relate: Any = import_module("dpsql.plan.relate")
 Patch = pytest.MonkeyPatch
@@ -289,7 +289,7 @@ def _grouped_by_name(patch: Patch) -> None:
         made: Relation = original(*args)
         return replace(made, single=True, fields=tuple(replace(f, attribute=True) for f in made.fields))
 
-    for module in (build, canonical):
+    for module in (per_unit, canonical):
         patch.setattr(module, "unit_grouped", single)
 
 

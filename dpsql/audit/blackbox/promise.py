@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.convert import epsilon_for
 
 if TYPE_CHECKING:
-    from dpsql.session import Prepared
+    from dpsql.flow.draft import Prepared
 
 Floats = NDArray[np.float64]
 ORDERS = (1.0, 1.25, 1.6, 2.0, 3.0, 5.0, 9.0, 17.0, 33.0)

@@ -18,9 +18,9 @@ from dpsql.audit.database import load
 from dpsql.audit.fuzz.canaries import ROWS, opened, world
 from dpsql.audit.traces import exact_answer
 from dpsql.expressions.types import sql_type
+from dpsql.flow.draft import Prepared
 from dpsql.plan.choosing import chooses
 from dpsql.sensitivity.bound import Bounded
-from dpsql.session import Prepared
 
 EPSILON = 1e5
 """So much that the noise grid is far finer than any tolerance here."""

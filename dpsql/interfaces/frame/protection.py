@@ -67,7 +67,7 @@ class Protection:
             raise InterfaceError(f"there is a table {name} already", hint='give it another name: called="orders"')
         self._tables[name] = declared
         try:
-            self.connection((name,))._catalog  # noqa: B018 - read once here, so that mistakes show in `protect`
+            self.connection((name,))._dataset.catalog  # noqa: B018 - read once here, so that mistakes show in `protect`
         except Error:
             del self._tables[name]
             raise
@@ -118,7 +118,7 @@ class Protection:
         connection = self.connection((name,))
         [told] = visible_tables(connection)
         notes = {each.name: each.note for each in told.columns}
-        found = connection._catalog.find(name)
+        found = connection._dataset.catalog.find(name)
         unit = ""
         if isinstance(found, PrivateTable):
             listed = [(f.name, f.type, f.domain) for f in found.scan.fields]

@@ -90,7 +90,9 @@ def test_all_intervals_of_a_column_hold_together(sql: str, truth: float, mechani
         hits = {True: 0, False: 0}
         for together, _ in [(t, r) for t in hits for r in range(runs)]:
             released = add_noise(priced, exact)
-            [(low, high)] = row_ends(db._finisher, prepared.plan, released, {}, [formula[1]], 0.95, together=together)
+            [(low, high)] = row_ends(
+                db._dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.95, together=together
+            )
             hits[together] += bool(np.all((low - 1e-6 <= truth) & (truth <= high + 1e-6)))
     assert hits[False] / runs < least(runs) <= hits[True] / runs
 
@@ -140,9 +142,9 @@ def test_extremes_and_thresholds_of_equal_groups_are_covered(
         exact = db._engine.run(priced, b"salt")
         for _ in range(runs):
             released = add_noise(priced, exact)
-            answer = db._finisher.run(plan, {"_r0": tabulate(released, {})})
+            answer = db._dataset.finisher.run(plan, {"_r0": tabulate(released, {})})
             ends = resampled_intervals(
-                db._finisher, plan, {"_r0": released}, {"_r0": {}}, answer, [0], 0.95, together=False
+                db._dataset.finisher, plan, {"_r0": released}, {"_r0": {}}, answer, [0], 0.95, together=False
             )
             hits += bool(ends[0][0][0] <= truth <= ends[0][1][0])
     assert hits / runs >= least(runs)
@@ -157,7 +159,7 @@ def test_an_average_of_flags_with_noise_of_one_step_is_covered(ones: int) -> Non
         assert formula is not None
         assert priced.noised[0].noise.scale == 1
         released = add_noise(priced, Exact(((),) * RUNS, (np.full(RUNS, ones), np.full(RUNS, 50 - ones)), None))
-        [(low, high)] = row_ends(db._finisher, prepared.plan, released, {}, [formula[1]], 0.95)
+        [(low, high)] = row_ends(db._dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.95)
     share = np.mean((low - 1e-9 <= ones / 50) & (ones / 50 <= high + 1e-9))
     assert least(RUNS) <= share
 
@@ -179,7 +181,12 @@ def test_a_wrong_width_is_noticed() -> None:
         released = add_noise(other, Exact(((),) * RUNS, (np.full(RUNS, 2400),), None))
         assert released.priced is other
         ends = row_ends(
-            db._finisher, prepared.plan, type(released)(priced, released.keys, released.noisy), {}, [formula[1]], 0.95
+            db._dataset.finisher,
+            prepared.plan,
+            type(released)(priced, released.keys, released.noisy),
+            {},
+            [formula[1]],
+            0.95,
         )
     low, high = ends[0]
     assert np.mean((low <= 2400) & (high >= 2400)) < least(RUNS)

@@ -31,7 +31,7 @@ def db() -> dpsql.Connection:
 
 def sealed(db: dpsql.Connection) -> duckdb.DuckDBPyConnection:
     db.query("SELECT * FROM p")
-    return db._finisher._connection
+    return db._dataset.finisher._connection
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ import pytest
 
 import dpsql
 from dpsql.budget.allocate import Bill, Funds, Portions, allocate, charge_of, fund, spend
+from dpsql.flow.draft import Prepared
 from dpsql.plan.plan import Plan
 from dpsql.release.intervals import half_width
 from dpsql.release.least import cheapest, least
 from dpsql.release.target import Accuracy, Goal, read_goals
-from dpsql.session import Prepared
 
 POLICY = {
     "dataset": "d",

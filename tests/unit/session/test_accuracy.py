@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import dpsql
+from dpsql.flow.question import Question
 from dpsql.release.enough import enough
 from dpsql.release.target import Accuracy, read_goals
 
@@ -117,11 +118,11 @@ def test_the_price_is_a_function_of_released_values_only(
     """On neighbours, the same released pilot gives the same price, and no data is read for it."""
     prices = []
     with connect() as one, connect(units=UNITS - 1) as other:
-        draft, goals = one._draft(sql, one.asked, accuracy)
-        shown = one._answer(draft.at(draft.stages.pilots[-1]), nonnegative=False)
+        draft, goals = one._draft(Question(sql, None, one.asked, one.asked, one.dialect, accuracy))
+        shown = one._answerer.answer(draft.at(draft.stages.pilots[-1]), nonnegative=False)
         for db in (one, other):
-            draft, goals = db._draft(sql, db.asked, accuracy)
-            own = db._answer(draft.at(draft.stages.pilots[-1]), nonnegative=False)
+            draft, goals = db._draft(Question(sql, None, db.asked, db.asked, db.dialect, accuracy))
+            own = db._answerer.answer(draft.at(draft.stages.pilots[-1]), nonnegative=False)
             monkeypatch.setattr(db._engine, "run", lambda *_: pytest.fail("the data was read"))
             same = replace(own, _released=shown._released, _table=shown._table)
             prices.append(enough(same, goals, draft.stages).price)

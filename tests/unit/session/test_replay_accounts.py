@@ -140,7 +140,7 @@ def test_a_callers_connection_is_a_version_of_its_own_until_the_steward_bumps_it
 KILLED = """
 import os, signal, sys
 import dpsql
-from dpsql import session
+from dpsql.flow import answering
 from dpsql.release import make
 from {module} import {name} as real
 
@@ -159,7 +159,7 @@ connect(Path({database!r})).query(COUNT)
     ("name", "module", "patch", "kept"),
     [
         ("add_noise", "dpsql.release.noise", "make.add_noise = dies", False),
-        ("tabulate", "dpsql.release.tabulate", "session.tabulate = dies", True),
+        ("tabulate", "dpsql.release.tabulate", "answering.tabulate = dies", True),
     ],
 )
 def test_a_retry_of_a_killed_query_is_free_only_if_its_release_was_kept(

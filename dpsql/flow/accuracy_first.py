@@ -1,0 +1,118 @@
+"""Answers as exact as asked, at the least price: from an earlier release, at once, or after pilots that show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
+
+from dpsql.budget import FREE
+from dpsql.errors import BudgetExceeded
+from dpsql.flow.accounts import REPLAYED, Accounts
+from dpsql.flow.afford import fitted
+from dpsql.flow.answering import Answerer
+from dpsql.flow.draft import Draft, Prepared
+from dpsql.flow.releasing import Releaser
+from dpsql.release.enough import enough, shortfall
+from dpsql.release.least import foreseeable
+from dpsql.release.make import Made
+from dpsql.release.noise import public_table
+from dpsql.release.result import Result
+from dpsql.release.target import Goal
+
+PILOT = "{} charged first ({}): what was released, and at what price, follows from what that showed"
+EARLIER = "an earlier release was used: what was released, and at what price, follows from what it showed"
+ENOUGH = "answered from an earlier release, which is as exact as asked"
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyFirst:
+    """What answers at a price, as often as it takes."""
+
+    answerer: Answerer
+
+    def answer(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
+        """From an earlier release that is exact enough; else at the least price, inside what is left."""
+        earlier = self._earlier(draft, nonnegative)
+        if earlier is not None and len(earlier) and not shortfall(earlier, goals):
+            return replace(earlier, notes=(*earlier.notes, ENOUGH))
+        if foreseeable(draft.plan, goals):
+            return self.answerer.answer(self._least(draft, goals), nonnegative)
+        try:
+            kept = self._releaser.kept(draft.at(draft.stages.pilots[0]))
+            within = draft if kept else fitted(draft, self._accounts)
+            return self._answer_in_stages(within, goals, nonnegative, earlier)
+        except BudgetExceeded as refusal:
+            if earlier is None:
+                raise
+            return replace(earlier, notes=(*earlier.notes, *shortfall(earlier, goals), f"no more: {refusal.message}"))
+
+    def _least(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
+        """The query at the least price, which has to fit into what is left unless it was released at that price."""
+        with suppress(BudgetExceeded):
+            prepared = draft.priced(goals)
+            if self._releaser.kept(prepared):
+                return prepared
+        return fitted(draft, self._accounts).priced(goals)
+
+    def _answer_in_stages(
+        self, draft: Draft, goals: Sequence[Goal], nonnegative: bool, earlier: Result | None
+    ) -> Result:
+        """First releases, made before or pilots, until they show the price well enough; then, at it, the answer."""
+        stages, shown = draft.stages, list[Result]()
+        had = Fraction(0) if earlier is None else stages.worth(earlier._released.values())
+        try:
+            for price, ahead in zip(stages.rungs, (*stages.rungs[1:], None), strict=True):
+                pilot = draft.at(stages.at(price))
+                reused = earlier if price <= had and not self._releaser.kept(pilot) else None
+                shown.append(reused or self.answerer.answer(pilot, nonnegative))
+                verdict = enough(shown[-1], goals, stages)
+                if ahead is None or not verdict.leaves(ahead):
+                    break
+            firsts, notes = tuple(shown), verdict.notes
+            if verdict.price is not None and verdict.price > had:
+                shown.append(self.answerer.answer(draft.at(stages.at(verdict.price)), nonnegative))
+            elif earlier is not None:
+                shown.append(earlier)
+            notes = notes or shortfall(shown[-1], goals)
+        except BudgetExceeded as refusal:
+            if all(each.cost == FREE for each in shown):
+                raise
+            firsts, notes = tuple(shown), (f"this is the pilot only: {refusal.message}",)
+        return _together(draft, firsts, shown, notes)
+
+    def _earlier(self, draft: Draft, nonnegative: bool) -> Result | None:
+        """The query from the most exact releases that the analyst already has, if there are any for all of it."""
+        prepared = draft.at(draft.stages.pilots[0])
+        archive = self._releaser.archive(self._accounts.ledger.salt())
+        asked = [priced for priced in prepared.bill.releases if self._accounts.policy.replay and not priced.free]
+        found = {p.bounded.release.name: each for p in asked if (each := archive.best(p)) is not None}
+        if not asked or len(found) < len(asked):
+            return None
+        tables = {p.bounded.release.name: public_table(p) for p in prepared.bill.releases if p.free}
+        tables |= {name: each.released for name, each in found.items()}
+        notes = tuple(dict.fromkeys(note for each in found.values() for note in each.notes))
+        origins = {each.mark: each.stored.entry for each in found.values()}
+        made = Made(tables, FREE, True, notes, (), origins, archive.version)
+        return self.answerer.finished(prepared, made, nonnegative)
+
+    @property
+    def _accounts(self) -> Accounts:
+        return self.answerer.accounts
+
+    @property
+    def _releaser(self) -> Releaser:
+        return self.answerer.releaser
+
+
+def _together(draft: Draft, firsts: Sequence[Result], shown: Sequence[Result], notes: tuple[str, ...]) -> Result:
+    """The last of some releases, with what all of them cost and a sentence about the first."""
+    paid = reduce(draft.funds.plus, (each.cost for each in shown), FREE)
+    pilots = [each.cost for each in firsts if each.cost != FREE]
+    many = "a pilot was" if len(pilots) == 1 else f"{len(pilots)} pilots were"
+    told = PILOT.format(many, reduce(draft.funds.plus, pilots, FREE)) if pilots else EARLIER
+    counted = [note for each in firsts for note in each.notes if note.startswith(REPLAYED)]
+    said = dict.fromkeys((*counted, told, *shown[-1].notes, *notes))
+    return replace(shown[-1], cost=paid, replayed=paid == FREE, notes=tuple(said))

@@ -1,0 +1,70 @@
+"""From a question to a draft: parse, plan, bound. All that can refuse a query does so here or in its price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from dpsql.budget.allocate import choose_mechanism
+from dpsql.errors import InterfaceError
+from dpsql.flow.about import about
+from dpsql.flow.accounts import Accounts
+from dpsql.flow.dataset import Dataset
+from dpsql.flow.draft import Draft
+from dpsql.flow.price import known_mechanism, price_of
+from dpsql.flow.question import Question
+from dpsql.flow.searching import Searcher
+from dpsql.parse import Asked, known_dialect, limit_text, parse_query, read_hints
+from dpsql.plan.build import build
+from dpsql.plan.views import put_views
+from dpsql.release.recent import Few, reads_the_clock
+from dpsql.release.target import Goal, reachable, read_goals
+from dpsql.sensitivity import bound
+from dpsql.sensitivity.clipped import checks_of
+
+
+@dataclass(frozen=True, slots=True)
+class Drafter:
+    """The tables that queries are planned over, what they may cost, and the drafts that were made last."""
+
+    dataset: Dataset
+    accounts: Accounts
+    searcher: Searcher
+    kept: Few[Draft] = field(default_factory=Few)
+
+    def draft(self, question: Question) -> tuple[Draft, tuple[Goal, ...]]:
+        """The question's draft, as it was made before where that is the same one, and the accuracy that it names."""
+        key = question.plan_key(self.dataset.look_again())
+        if question.accuracy is None and (kept := self.kept.get(key)) is not None:
+            return kept, ()
+        if question.clipped and question.accuracy is not None:
+            raise InterfaceError("clipped= and accuracy= are two questions", hint="ask with one, then with the other")
+        with about(question.sql):
+            draft, lasting = self._drafted(question)
+            if lasting:
+                self.kept.keep(key, draft)
+            return draft, () if question.accuracy is None else read_goals(question.accuracy, reachable(draft.plan))
+
+    def _drafted(self, question: Question) -> tuple[Draft, bool]:
+        """A draft, and whether the same question has the same one for as long as the data has this version.
+
+        A keyword goes before a hint in the SQL, a hint before a setting, that before the policy's default.
+        """
+        limit_text(question.sql)
+        asked = question.keywords.over(read_hints(question.sql)).over(question.settings)
+        tree = parse_query(question.sql, question.parameters, known_dialect(asked.dialect or question.dialect))
+        said = tree.sql("duckdb") if question.parameters else question.sql
+        tree = put_views(tree, self.dataset.catalog)
+        epsilon, delta = price_of(asked, self.accounts, accurate=question.accuracy is not None)
+        chosen = choose_mechanism(self._mechanism(asked), delta)
+        known = self.searcher.searches.knowledge(tree, self.dataset.catalog, chosen)
+        plan = build(tree, known.catalog, self.dataset.finisher.check)
+        bounded = tuple(bound(release, chosen, self.dataset.catalog.max_public_keys) for release in plan.releases)
+        checks = checks_of(bounded, chosen) if question.clipped else ()
+        types = self.dataset.finisher.check(plan)
+        draft = Draft(said, plan, bounded, epsilon, delta, chosen, types, checks)
+        if plan.releases:
+            draft = replace(draft, missing=known.missing, notes=known.notes)
+        return draft, not (self.dataset.engine.live or known.found or known.missing or reads_the_clock(tree))
+
+    def _mechanism(self, asked: Asked) -> str:
+        return known_mechanism(asked.mechanism or self.accounts.policy.defaults.mechanism)

@@ -1,0 +1,72 @@
+"""What a query would do and cost: told without private data, and without spending."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from dpsql.errors import BudgetExceeded
+from dpsql.flow.accounts import Accounts
+from dpsql.flow.afford import fitted
+from dpsql.flow.dataset import Dataset
+from dpsql.flow.draft import Draft, Prepared
+from dpsql.flow.searching import Searcher
+from dpsql.release.explain import Explanation, inner_notes, notes_of, release_plan, staged
+from dpsql.release.finish import finishing_sql
+from dpsql.release.least import foreseeable
+from dpsql.release.target import Goal
+from dpsql.release.top import top_notes
+from dpsql.search import before
+
+
+@dataclass(frozen=True, slots=True)
+class Explainer:
+    """The data's public side, the accounts that would pay, and the searches that would come first."""
+
+    dataset: Dataset
+    accounts: Accounts
+    searcher: Searcher
+
+    def foresee(self, draft: Draft, goals: Sequence[Goal]) -> tuple[Prepared, str | None]:
+        """The query as it would run, or where its price depends on answers, at the most that it may cost."""
+        if goals:
+            with suppress(BudgetExceeded):
+                draft = fitted(draft, self.accounts)
+        if draft.missing:
+            prepared, search = draft.priced(), self.searcher.cost(draft, draft.missing)
+            total = draft.funds.plus(prepared.bill.cost, search)
+            return replace(prepared, total=total), before(draft.missing, search)
+        said = ", ".join(map(str, goals))
+        if foreseeable(draft.plan, goals):
+            return draft.priced(goals), f"the least that gives {said}" if goals else None
+        pilot = draft.stages.pilots[0].cost
+        remark = f"at most: a pilot ({pilot}, or more), or an earlier release, shows what {said} takes"
+        return draft.priced(), remark
+
+    def explanation(
+        self, prepared: Prepared, remark: str | None, alternatives: Mapping[str, Explanation]
+    ) -> Explanation:
+        """What was foreseen, with the SQL of each release as the analyst may see it."""
+        seen, emit = self.dataset.catalog.veiled, self.dataset.engine.emit
+        shown = [release_plan(p, "" if p.free else seen(emit(p, None))) for p in prepared.bill.releases]
+        releases, nested = staged(shown, prepared.plan)
+        return Explanation(
+            prepared.cost,
+            prepared.bill.mechanism,
+            releases,
+            alternatives,
+            finishing_sql(prepared.plan),
+            tuple(o.name for o in prepared.plan.outputs),
+            prepared.types,
+            (
+                *notes_of(prepared.bill.releases, prepared.checks),
+                *inner_notes(prepared.plan),
+                *top_notes(prepared.plan),
+                *prepared.plan.notes,
+            ),
+            remark,
+            prepared.plan,
+            prepared.bill,
+            nested,
+        )

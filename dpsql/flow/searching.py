@@ -1,0 +1,68 @@
+"""The private searches that come before a query: for bounds that the policy leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property, reduce
+from operator import add
+
+from dpsql.budget import FREE, Cost, Stored
+from dpsql.budget.allocate import charge_of
+from dpsql.flow.accounts import Accounts
+from dpsql.flow.dataset import Dataset
+from dpsql.flow.draft import Draft, Prepared
+from dpsql.flow.releasing import Releaser
+from dpsql.policy.auto import Found, Subject
+from dpsql.search import Searches
+
+
+class Searcher:
+    """Searches for what a query needs, each charged as any release is."""
+
+    def __init__(self, dataset: Dataset, accounts: Accounts, releaser: Releaser) -> None:
+        self._dataset, self._accounts, self._releaser = dataset, accounts, releaser
+
+    @cached_property
+    def searches(self) -> Searches:
+        """The private searches for bounds that the policy leaves open."""
+        accounts, ledger = self._accounts, self._accounts.ledger
+        return Searches(
+            accounts.policy,
+            ledger,
+            Fraction(accounts.default_delta),
+            self._dataset.catalog_of,
+            lambda: self._dataset.whole_catalog,
+            lambda: self._releaser.archive(ledger.salt()),
+            lambda stored: ledger.owed(stored, accounts.analyst, accounts.purpose),
+            self._dataset.finisher.check,
+        )
+
+    def search_first(self, draft: Draft) -> tuple[Cost, Sequence[str]]:
+        """Search for what the query needs; refused as a whole if the query cannot follow or cannot be computed.
+
+        What somebody else searched for is shown, like any other release, only after it was counted.
+        """
+        new = [subject for subject in draft.missing if self.searches.read(subject) is None]
+        if new:
+            for priced in draft.split.bill.releases:
+                self._dataset.engine.emit(priced, None)
+            bills = [draft.split.bill, *(self.searches.search(subject)[1] for subject in new)]
+            charges = [charge for bill in bills if (charge := charge_of(bill.releases)) is not None]
+            request = self._accounts.request(draft.sql, reduce(add, charges), self.cost(draft, new))
+            self._accounts.ledger.afford(request)
+        made = [made for subject in draft.missing if (made := self.search(subject)) is not None]
+        counted = [note for _, stored in made for each in stored for note in self._accounts.counted(each)]
+        return self.cost(draft, new), counted
+
+    def search(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
+        """Search for the bounds of one subject, unless somebody did: charged as any release is."""
+        if self.searches.read(subject) is None:
+            plan, bill = self.searches.search(subject)
+            self._releaser.release(Prepared(f"a private search: {subject}", plan, bill, ()))
+        return self.searches.read(subject)
+
+    def cost(self, draft: Draft, subjects: Sequence[Subject]) -> Cost:
+        """What searches cost, in the currency of the query that they come before."""
+        bills = [self.searches.search(subject)[1] for subject in subjects]
+        return reduce(draft.funds.plus, (bill.cost for bill in bills), FREE)

@@ -1,0 +1,50 @@
+"""WHERE below an aggregate: the rows that it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpsql.plan.exists import condition_of, kept_by, marked_scope
+from dpsql.plan.from_clause import Joined
+from dpsql.plan.made import Made
+from dpsql.plan.marks import with_memberships
+from dpsql.plan.membership import conjuncts_of, split_where
+from dpsql.plan.normal import conjunction, normal
+from dpsql.plan.planner import Planner
+from dpsql.plan.relate import filtered
+from dpsql.plan.relation import Relation
+from dpsql.plan.scope import Scope
+from dpsql.plan.values import Value, looked_up, reads_values
+
+
+def chosen_rows(
+    planner: Planner,
+    node: exp.Select,
+    joined: Joined,
+    aliases: Mapping[str, exp.Expr],
+    ctes: Mapping[str, Made],
+    values: Sequence[Value] = (),
+) -> tuple[Relation, Scope]:
+    """The rows that WHERE leaves, and what names mean there; conditions on looked-up values come last."""
+    where = node.args.get("where")
+    plain, members = ([], []) if where is None else split_where(where.this)
+    plain = [part for c in plain for part in conjuncts_of(c)] if values else plain
+    plain, with_marks = with_memberships(plain)
+    later = [c for c in plain if reads_values(c, values)]
+    own = [condition_of(c, joined.scope(aliases)) for c in plain if c not in later]
+    scope = Scope(joined.relation(own, planner.catalog.public.unique), joined.tables, aliases)
+    for value in values:
+        scope = looked_up(scope, value, planner.catalog.public.unique)
+    if later:
+        condition = conjunction(normal(condition_of(c, scope)) for c in later)
+        scope = replace(scope, relation=filtered(scope.relation, condition))
+    for member in members:
+        scope = replace(scope, relation=kept_by(planner, member, scope, ctes))
+    if with_marks:
+        whole = exp.Where(this=exp.and_(*with_marks))
+        scope = marked_scope(planner, [whole], scope, ctes)
+        scope = replace(scope, relation=filtered(scope.relation, condition_of(whole.this, scope)))
+    return scope.relation, scope

@@ -1,0 +1,38 @@
+"""WITH: the names that it gives to queries, and those that are left of it to finish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpsql.parse.span import refuse
+from dpsql.plan.made import Made, Open
+from dpsql.plan.planner import Planner
+from dpsql.plan.sources import renamed
+from dpsql.policy.names import fold
+
+
+def with_names(planner: Planner, node: exp.Expr, ctes: Mapping[str, Made]) -> Mapping[str, Made]:
+    """All names that have a meaning inside a query; of its own WITH, private ones are taken out of the tree."""
+    with_ = node.args.get("with_")
+    if with_ is None:
+        return ctes
+    if with_.args.get("recursive"):
+        raise refuse("WITH RECURSIVE is not supported", with_, hint="leave out RECURSIVE", reason="clause")
+    seen, kept = dict(ctes), []
+    for cte in with_.expressions:
+        made = renamed(planner.query(cte.this, seen), cte.args.get("alias"))
+        if fold(cte.alias) in seen:
+            planner.shadowed.add(fold(cte.alias))
+        if isinstance(made, Open):
+            cte.set("this", made.node)
+            kept.append(cte)
+            made = replace(made, cte=cte)
+        seen[fold(cte.alias)] = made
+    if kept:
+        with_.set("expressions", kept)
+    else:
+        node.set("with_", None)
+    return seen
