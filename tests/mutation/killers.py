@@ -13,7 +13,10 @@ from typing import Any
 from mechanical import Mutant
 from modules import ROOT
 
-SUITE = ("tests/unit", "tests/golden", "tests/privacy", "tests/properties", "tests/interfaces/test_every_door.py")
+SUITE = (
+    "tests/unit", "tests/golden", "tests/privacy", "tests/properties", "tests/audit", "tests/faults",
+    "tests/interfaces/test_every_door.py",
+)  # fmt: skip
 """The tests that may kill; those of the other doors and of the server go the same way through the product."""
 
 APART = 2.0
