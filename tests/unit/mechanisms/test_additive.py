@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import DiscreteGaussian, Gaussian, Laplace, gaussian_delta, histogram
 from dpsql.mechanisms.additive import FINE, fine_grid, least
+from dpsql.mechanisms.laplace import LIMIT
 
 GRIDS = st.sampled_from([Fraction(1), Fraction(1, 3), Fraction(7, 64), Fraction(5)])
 VALUES = st.lists(st.fractions(-50, 50, max_denominator=40), min_size=1, max_size=5)
@@ -137,3 +138,14 @@ def test_a_grid_is_a_power_of_two_where_the_sensitivity_has_many_steps_and_else_
     sensitivity: int, step: Fraction
 ) -> None:
     assert fine_grid(Fraction(sensitivity, 2), float(FINE), 2**30) == step
+
+
+@pytest.mark.parametrize("epsilon", [*np.geomspace(1e-10, 1e-4, 40).tolist(), 2.0**-31, 2.0**-29, 1.5 * 2.0**-30])
+@pytest.mark.parametrize("size", [1, 0.1, 3e7])
+def test_a_small_epsilon_has_the_finest_grid_on_which_its_noise_can_be_drawn(epsilon: float, size: float) -> None:
+    """Half of what the sampler draws at most, so that rounding fits too; and at most 1024 steps for a unit."""
+    mechanism = Laplace(size, epsilon)
+    steps = Fraction(size) / mechanism.step
+    assert steps in [2**halvings for halvings in range(11)]
+    assert mechanism.noise.scale <= LIMIT // 2 * Fraction(10**9 + 1, 10**9) or steps == 1
+    assert 2 * mechanism.noise.scale > LIMIT // 2 or steps == 1024
