@@ -135,7 +135,7 @@ def _enough(scale: Fraction, *, steps: Fraction, touched: int, epsilon: Fraction
     if far >= delta:
         raise ProgrammingError(
             f"an epsilon of {float(epsilon):g} is too large for a unit that changes {touched} coordinates",
-            hint="ask for a smaller epsilon: for several coordinates the bound holds up to about 50",
+            hint="ask for a smaller epsilon, or for a larger delta",
         )
     there, back = touched / float(8 * scale**2), 18 * touched / float(scale**2)
     left, mu = float(epsilon) - there - back, float(steps)

@@ -85,6 +85,11 @@ def test_a_pair_that_no_epsilon_makes_alike_has_none() -> None:
     assert epsilon_between(FiniteLaw({0: 1.0, 1: 1e-200}), one, 0) == pytest.approx(200 * math.log(10) + math.log(0.5))
 
 
+def test_a_law_has_steps_of_one_unless_another_grid_is_named() -> None:
+    assert ShiftedLaw(DiscreteLaplace(Fraction(1)), 3) == Laplace(1, 1, grid=1).law(3)
+    assert ShiftedLaw(DiscreteLaplace(Fraction(1)), 3, Fraction(2)) == Laplace(2, 1, grid=2).law(6)
+
+
 def test_laws_of_different_mechanisms_are_not_compared() -> None:
     with pytest.raises(ProgrammingError, match="two mechanisms"):
         delta_between(Laplace(1, 1).law(0), Laplace(1, 2).law(0), 1)
