@@ -100,8 +100,10 @@ def delta_between(one: Law, two: Law, epsilon: Number) -> Divergence:
 
 
 def epsilon_between(one: Law, two: Law, delta: Number) -> float:
-    """About the least ε at which this pair of inputs needs no more than this δ."""
+    """About the least ε at which this pair of inputs needs no more than this δ; infinite if 500 is not enough."""
     target, low, high = float(exact(delta, "delta")), 0.0, 500.0
+    if delta_between(one, two, high).low > target:
+        return math.inf
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (low, middle) if delta_between(one, two, middle).low <= target else (middle, high)
@@ -109,10 +111,13 @@ def epsilon_between(one: Law, two: Law, delta: Number) -> float:
 
 
 def _finite(one: FiniteLaw, two: FiniteLaw, factor: float) -> Divergence:
-    """A sum; masses that are missing on either side can move it by no more than themselves."""
-    terms = [max(0.0, mass - factor * two.masses.get(output, 0.0)) for output, mass in one.masses.items()]
-    error = one.missing + factor * two.missing + _ROUNDING * (1 + factor)
-    return Divergence(math.fsum(terms), error)
+    """A sum; masses that are missing on either side can move it by no more than themselves.
+
+    Rounding moves a term p − e^ε·q by its part of p + e^ε·q; where e^ε·q is above 2p the term is nothing all the same.
+    """
+    pairs = [(mass, factor * two.masses.get(output, 0.0)) for output, mass in one.masses.items()]
+    rounding = _ROUNDING * math.fsum(abs(p) + min(abs(q), 2 * abs(p)) for p, q in pairs)
+    return Divergence(math.fsum(max(0.0, p - q) for p, q in pairs), one.missing + factor * two.missing + rounding)
 
 
 def _shifted(noise: Noise, distance: int, rate: Number) -> Divergence:

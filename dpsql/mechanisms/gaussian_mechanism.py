@@ -131,11 +131,17 @@ def _enough(scale: Fraction, *, steps: Fraction, touched: int, epsilon: Fraction
             f"a sigma of {float(scale):.3g} steps is too coarse for a unit that changes {touched} coordinates",
             hint="leave out grid",
         )
+    far = touched * math.exp(epsilon) * _FAR_TAIL
+    if far >= delta:
+        raise ProgrammingError(
+            f"an epsilon of {float(epsilon):g} is too large for a unit that changes {touched} coordinates",
+            hint="ask for a smaller epsilon, or for a larger delta",
+        )
     there, back = touched / float(8 * scale**2), 18 * touched / float(scale**2)
     left, mu = float(epsilon) - there - back, float(steps)
     added = gaussian_delta(mu, float(scale), float(epsilon)) + math.expm1(there) + math.exp(epsilon) * math.expm1(back)
     moved = math.exp(there) * gaussian_delta(mu, float(scale), left) if left >= 0 else 1.0
-    return min(added, moved) + touched * math.exp(epsilon) * _FAR_TAIL <= delta
+    return min(added, moved) + far <= delta
 
 
 def _noise(wanted: float, enough: partial[bool], *, exactly: bool) -> DiscreteGaussian:

@@ -68,7 +68,7 @@ def curve_delta(curve: Curve, epsilon: Number) -> float:
     """About the least δ that the curve gives with this ε."""
     rate = float(exact(epsilon, "epsilon"))
     logs = ((a - 1) * (curve(a) - rate + math.log1p(-1 / a)) - math.log(a) for a in ORDERS)
-    return min(1.0, math.exp(min(0.0, *logs)))
+    return math.exp(min(0.0, *logs))
 
 
 def curve_rho(curve: Curve) -> float:

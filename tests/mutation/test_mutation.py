@@ -46,6 +46,14 @@ def test_a_bug_in_a_constant_is_caught_in_a_copy_and_a_harmless_change_is_not(wa
     assert (ROOT / WINDOW).read_text() == source
 
 
+def test_a_package_that_cannot_be_imported_is_caught(warm: Worker, tmp_path: Path) -> None:
+    """Whoever imports it first: the tests' own settings do, before one of them is collected."""
+    source = (ROOT / "dpsql/errors.py").read_text() + "\nraise TypeError\n"
+    with workers(1, "cold", str(tmp_path)) as [worker]:
+        broken = worker.ask({"id": "x", "module": "dpsql/errors.py", "tests": warm.tests, "source": source})
+    assert (broken["verdict"], broken["tests"]) == ("killed", 0)
+
+
 def test_what_runs_at_import_is_not_planted_in_living_functions(warm: Worker) -> None:
     verdict = warm.ask(_mutant("3", "4") | {"tests": warm.tests})
     assert (verdict["verdict"], verdict["how"]) == ("broken", "runs at import")

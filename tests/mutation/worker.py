@@ -323,7 +323,9 @@ def _run_cold(job: Job, told: Told) -> None:
     sys.path.insert(0, job["copy"])
     os.chdir(job["copy"])
     files = list(dict.fromkeys([*(name.split("::")[0] for name in job["tests"]), *job.get("more", ())]))
-    pytest.main([*QUIET, "--rootdir", job["copy"], *files], plugins=[Cold(job, told)])
+    code = pytest.main([*QUIET, "--rootdir", job["copy"], *files], plugins=[Cold(job, told)])
+    if code in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
+        told("killed", "(before any test)", "the package cannot be imported")
 
 
 def serve_cold(pairs: list[tuple[int, int]], scratch: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from fractions import Fraction
 from itertools import product
 
 import pytest
@@ -207,6 +208,15 @@ def test_what_is_affordable_fits_and_hardly_less_is_told(delta: float, epsilon: 
     assert rho_for(_affordable(rho, exact(delta)), exact(delta)) <= rho
     assert _affordable(rho, exact(delta)) == pytest.approx(epsilon, rel=1e-5)
     assert _laplace_affordable(pure_rho(epsilon)) == pytest.approx(epsilon, rel=1e-5)
+
+
+@pytest.mark.parametrize("rho", [1e-7 * 1.37**n for n in range(40)])
+def test_what_is_affordable_is_the_most_to_the_eleventh_digit(rho: float) -> None:
+    left, more = exact(rho), Fraction(10**11 + 1, 10**11)
+    told = _laplace_affordable(left)
+    assert pure_rho(told) <= left < pure_rho(exact(told) * more)
+    told = _affordable(left, exact(1e-8))
+    assert rho_for(told, 1e-8) <= left < rho_for(exact(told) * more, 1e-8)
 
 
 def test_less_than_a_billionth_is_nothing() -> None:

@@ -54,3 +54,23 @@ def test_next_to_nothing_is_not_offered(left: str, fits: float | None) -> None:
     with pytest.raises(BudgetExceeded) as refusal:
         admit(*asked(0.5, "laplace"), [Account("ana", Caps(1, 0), spent)])
     assert refusal.value.fits == fits
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("spent", [(0.5, 0.2), (0.2, 0.5), (0.9995, 0.2), (0.2, 0.9995)])
+def test_what_is_said_to_fit_is_admitted_by_every_account_that_refused(
+    spent: tuple[float, float], mechanism: str
+) -> None:
+    """The analyst's and the dataset's: the one with less left decides, whichever comes first."""
+    caps = Caps(1, 1e-6)
+    accounts = [Account(name, caps, Spent().after(asked(e, mechanism)[0])) for name, e in zip("ab", spent, strict=True)]
+    with pytest.raises(BudgetExceeded) as refusal:
+        admit(*asked(9.0, mechanism), accounts)
+    fits = refusal.value.fits
+    if max(spent) > 0.99 and mechanism == "laplace":
+        assert fits is None
+        return
+    assert fits is not None
+    for account in accounts:
+        assert admits(caps, account.spent, asked(fits, mechanism)[0])
+    assert not all(admits(caps, account.spent, asked(fits * 1.02, mechanism)[0]) for account in accounts)

@@ -9,11 +9,22 @@ from typing import Any
 import pytest
 
 import dpsql
-from dpsql.budget import rho_for
-from dpsql.budget.allocate import Priced, charge_of
+from dpsql.budget import FREE, epsilon_for, rho_for
+from dpsql.budget.allocate import (
+    GAUSSIAN_STEPS,
+    LAPLACE_STEPS,
+    UNIT_STEPS,
+    Portion,
+    Priced,
+    _scale,
+    charge_of,
+    cost_of,
+    price_release,
+)
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, threshold
 from dpsql.mechanisms.exact import UNIT
+from dpsql.sensitivity.claim import one_coordinate
 
 POLICY: dict[str, Any] = {
     "dataset": "d",
@@ -43,6 +54,10 @@ QUERIES = {
     "choices": ("SELECT kind, median(x), max(n), mode(kind), count(*) FROM t GROUP BY kind", 0),
     "choices of private groups": ("SELECT k, median(x), count(*) FROM t GROUP BY k", 1),
     "a tree": (f"SELECT count(*), {', '.join(f'quantile_cont(n, 0.{q})' for q in range(1, 10))} FROM t", 0),
+    "choices and a tree": (
+        f"SELECT sum(x), count(DISTINCT kind), median(x), max(x), {', '.join(f'quantile_cont(n, 0.{q})' for q in range(1, 10))} FROM t",
+        0,
+    ),
     "a nested result": ("SELECT count(*) FROM t WHERE x > (SELECT avg(x) FROM t)", 0),
 }
 EPSILON, DELTA = Fraction(3, 4), Fraction(1, 10**6)
@@ -67,6 +82,8 @@ def test_the_queries_have_all_that_is_paid_for(db: dpsql.Connection) -> None:
         any(map(bool, parts)) for parts in zip(*((p.noised, p.selection, p.chosen, p.trees) for p in made), strict=True)
     )
     assert len(priced(db, QUERIES["two selections"][0], "laplace")) == 2
+    [every] = priced(db, QUERIES["choices and a tree"][0], "laplace")
+    assert [len(parts) for parts in (every.bounded.shares, every.chosen, every.trees)] == [2, 2, 1]
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -98,22 +115,38 @@ def test_laplace_noise_is_charged_what_was_asked_for(db: dpsql.Connection, name:
 @pytest.mark.parametrize("name", QUERIES)
 def test_each_share_has_the_least_noise_that_its_portion_buys(db: dpsql.Connection, name: str, mechanism: str) -> None:
     for each in priced(db, QUERIES[name][0], mechanism):
-        bounded, parts = each.bounded, iter(each.portion.parts)
-        for share, _ in bounded.shares:
-            portion = next(parts)
-            for index in share:
-                _costs(each.noised[index], portion)
-        for chosen in each.chosen:
-            portion, law = next(parts), chosen.law
-            cost = law.epsilon(chosen.spread) if mechanism == "laplace" else law.rho(chosen.spread)
-            assert portion * Fraction(99, 100) < cost <= portion
-        for tree in each.trees:
-            _costs(tree, next(parts))
-        if each.selection is not None:
-            _costs(each.selection, next(parts))
-            assert bounded.selection is not None
-            assert each.threshold == threshold(each.selection.noise, bounded.selection.weights, float(each.tail))
-        assert next(parts, None) is None
+        _spends_its_portions(each, mechanism)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("name", QUERIES)
+def test_each_share_has_its_own_portion_where_they_differ(db: dpsql.Connection, name: str, mechanism: str) -> None:
+    """As an accuracy asks for them: each portion is another one, and none is taken for its neighbour's."""
+    for each in priced(db, QUERIES[name][0], mechanism):
+        parts = tuple(part * (place + 1) for place, part in enumerate(each.portion.parts))
+        portion = Portion(mechanism, sum(parts, Fraction(0)), parts, each.portion.tail, exact=True)
+        made = price_release(each.bounded, portion)
+        assert len(made.chosen) == len(each.chosen) and len(made.trees) == len(each.trees)
+        _spends_its_portions(made, mechanism)
+
+
+def _spends_its_portions(each: Priced, mechanism: str) -> None:
+    bounded, parts = each.bounded, iter(each.portion.parts)
+    for share, _ in bounded.shares:
+        portion = next(parts)
+        for index in share:
+            _costs(each.noised[index], portion)
+    for chosen in each.chosen:
+        portion, law = next(parts), chosen.law
+        cost = law.epsilon(chosen.spread) if mechanism == "laplace" else law.rho(chosen.spread)
+        assert portion * Fraction(99, 100) < cost <= portion
+    for tree in each.trees:
+        _costs(tree, next(parts))
+    if each.selection is not None:
+        _costs(each.selection, next(parts))
+        assert bounded.selection is not None
+        assert each.threshold == threshold(each.selection.noise, bounded.selection.weights, float(each.tail))
+    assert next(parts, None) is None
 
 
 def _costs(noised: Any, portion: Fraction) -> None:
@@ -143,3 +176,44 @@ def test_a_sum_is_on_a_grid_that_is_fine_beside_its_noise(db: dpsql.Connection, 
 def test_private_keys_are_refused_without_delta(db: dpsql.Connection, name: str) -> None:
     with pytest.raises(UnsupportedQuery, match="not known in advance: showing them needs delta > 0"):
         db.prepare(QUERIES[name][0], float(EPSILON), 0, "laplace")
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("name", ["two selections", "a nested result"])
+def test_a_query_costs_what_was_asked_and_a_part_of_it_its_own_noise(
+    db: dpsql.Connection, name: str, mechanism: str
+) -> None:
+    bill = db.prepare(QUERIES[name][0], float(EPSILON), float(DELTA), mechanism).bill
+    asked, tail = (float(EPSILON), float(DELTA)), bill.releases[0].tail
+    whole, part, none = cost_of(bill, bill.releases), cost_of(bill, bill.releases[:1]), cost_of(bill, ())
+    assert bill.cost == whole and none == FREE
+    charge = charge_of(bill.releases[:1])
+    assert charge is not None and part.rho == pytest.approx(charge.rho * float(UNIT))
+    if mechanism == "laplace":
+        assert (whole.epsilon, whole.delta) == (asked[0], asked[1] if tail else 0.0)
+        assert part.epsilon == pytest.approx(float(bill.releases[0].price)) and part.epsilon < 0.7 * asked[0]
+        assert part.delta == float(tail)
+    else:
+        assert (whole.epsilon, whole.delta) == asked
+        assert (part.epsilon, part.delta) == (epsilon_for(part.rho, DELTA / 2), float(DELTA / 2 + tail))
+
+
+CLAIMS = {
+    "laplace": [(l1, Fraction(l1, LAPLACE_STEPS)) for l1 in (2**10, 3 * 2**8, UNIT_STEPS)],
+    "gaussian": [(l1, Fraction(l1**2, 2 * (GAUSSIAN_STEPS - 1) ** 2)) for l1 in (2**10, 3 * 2**8)],
+}
+
+
+@pytest.mark.parametrize(("mechanism", "l1", "edge"), [(m, *each) for m, claims in CLAIMS.items() for each in claims])
+def test_the_grid_is_the_finest_whose_scale_stays_below_its_limit(mechanism: str, l1: int, edge: Fraction) -> None:
+    """At a scale of exactly so many steps the grid is coarser by one power of two; at any less it is not."""
+    more = edge * Fraction(10**9 + 1, 10**9)
+    assert [_scale(one_coordinate(l1), each, mechanism)[1] for each in (more, edge)] == [0, 1]
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_a_unit_adds_at_most_so_many_steps_however_large_the_price(mechanism: str) -> None:
+    for size, shift in ((UNIT_STEPS, 0), (UNIT_STEPS + 1, 1), (2 * UNIT_STEPS, 1), (2 * UNIT_STEPS + 1, 2)):
+        assert _scale(one_coordinate(size), Fraction(10**30), mechanism)[1] == shift
+    with pytest.raises(UnsupportedQuery, match="too large to draw"):
+        _scale(one_coordinate(5), Fraction(1, 10**20), mechanism)

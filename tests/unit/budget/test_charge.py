@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import sys
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpsql.budget import UNIT, Caps, Charge, Cost, Request, exact, pure_charge, zcdp_charge
 from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.exact import LARGEST, float_down, float_up, positive, probability
 
 BAD = [
     math.nan,
@@ -92,3 +96,28 @@ def test_a_request_of_no_cost_is_none(epsilon: float) -> None:
 def test_a_charge_has_no_delta_and_is_not_pure_unless_it_says_so() -> None:
     assert Charge(5) == Charge(5, 0, None) == zcdp_charge(5 * UNIT)
     assert Charge(5, epsilon=7).delta == 0
+
+
+@pytest.mark.parametrize(("good", "bad"), [(LARGEST, LARGEST + 1), (sys.float_info.min, exact(sys.float_info.min) / 2)])
+def test_a_price_is_neither_tiny_nor_huge(good: float, bad: float) -> None:
+    assert LARGEST == 10**12
+    assert positive(good) == exact(good)
+    with pytest.raises(ProgrammingError, match="neither tiny nor huge"):
+        positive(bad)
+
+
+def test_a_probability_is_below_one() -> None:
+    assert probability(math.nextafter(1, 0)) < 1
+    for bad in (1, 1.0, Fraction(1)):
+        with pytest.raises(ProgrammingError, match="below 1"):
+            probability(bad)
+
+
+@given(st.fractions(0, 10**13) | st.floats(1e-300, 1e12).map(exact) | st.integers(0, 10**60).map(lambda n: n * UNIT))
+def test_a_number_is_shown_as_the_next_float_on_the_safe_side(value: Fraction) -> None:
+    """Not nearer: what is spent is shown as no less, what is left as no more, and neither by more than it must."""
+    up, down = float_up(value), float_down(value)
+    assert exact(down) <= value <= exact(up)
+    assert exact(math.nextafter(up, -math.inf)) < value or up == 0
+    assert exact(math.nextafter(down, math.inf)) > value
+    assert up in (down, math.nextafter(down, math.inf))

@@ -7,6 +7,8 @@ import os
 import resource
 import shutil
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -248,3 +250,52 @@ def test_the_two_marks_lie_on_pages_of_their_own(path: Path) -> None:
     raw = path.with_name(path.name + ".head").read_bytes()
     assert len(raw) == 2 * 4096
     assert [json.loads(raw[at:].partition(b"\n")[0])["turn"] % 2 for at in (0, 4096)] == [0, 1]
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_each_mark_goes_to_the_older_slot_and_a_restore_to_both_all_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """Whatever turn it is: the newest mark survives a torn write of the other slot, and a restore leaves no old one."""
+    calls, sync = list[str](), durable.sync_data
+    monkeypatch.setattr("dpsql.budget.head.sync_data", lambda handle: (calls.append("sync"), sync(handle)))
+    head = Head(str(tmp_path / "shop.ledger"))
+    head.create(Mark(1, b"\1" * 32))
+    with head.locked(1):
+        for number in range(turns):
+            before = _slots(head)
+            head.write(Mark(number + 2, b"\2" * 32))
+            assert head.read().number == number + 2
+            assert [one == two for one, two in zip(before, _slots(head), strict=True)] == [
+                number % 2 == 1,
+                number % 2 == 0,
+            ]
+        head.rewrite(Mark(99, b"\3" * 32))
+    assert calls == ["sync"] * (turns + 2)
+    for slot in _slots(head):
+        head.path.write_bytes(slot.ljust(2 * 4096))
+        assert head.read() == Mark(99, b"\3" * 32)
+
+
+def _slots(head: Head) -> list[bytes]:
+    raw = head.path.read_bytes()
+    assert len(raw) == 2 * 4096
+    return [raw[:4096], raw[4096:]]
+
+
+def test_a_head_that_is_free_in_time_is_waited_for_and_a_missing_one_is_refused(path: Path) -> None:
+    head, held = Head(str(path)), threading.Event()
+
+    def hold() -> None:
+        with Head(str(path)).locked(1):
+            held.set()
+            time.sleep(0.05)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    with head.locked(10):
+        assert head.read().number == 3
+    holder.join()
+    with pytest.raises(LedgerError, match="missing"), Head(str(path.with_name("other"))).locked(1):
+        pass

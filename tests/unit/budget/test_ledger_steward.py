@@ -215,3 +215,25 @@ def test_a_changed_first_version_does_not_migrate(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"SELECT 1", b"SELECT 2"))
     with pytest.raises(LedgerError, match="entry 2"):
         migrate(path, "ste")
+
+
+def test_verify_walks_pages_that_no_entry_needs(path: Path) -> None:
+    """A page that belongs to nothing changes no answer, so that only the steward's own check can find it."""
+    raw = bytearray(path.read_bytes())
+    pages = len(raw) // 4096
+    raw[28:32] = (pages + 1).to_bytes(4, "big")
+    path.write_bytes(bytes(raw) + b"\0" * 4096)
+    open_ledger(path, "shop").close()
+    with pytest.raises(LedgerError, match="damaged"):
+        verify(path)
+
+
+def test_a_release_is_kept_once_whoever_kept_it(path: Path) -> None:
+    with open_ledger(path, "shop") as one, open_ledger(path, "shop") as two:
+        entry = one.reserve(ask(0.1))
+        one.store(entry, b"f", b"noisy table")
+        for again in (one, two):
+            with pytest.raises(LedgerError, match="kept already"):
+                again.store(entry, b"f", b"another table")
+    with open_ledger(path, "shop") as later, pytest.raises(LedgerError, match="kept already"):
+        later.store(entry, b"f", b"another table")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -12,9 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.errors import ProgrammingError
+from dpsql.errors import InternalError, ProgrammingError
 from dpsql.mechanisms import DiscreteGaussian, Gaussian, Laplace, gaussian_delta, histogram
 from dpsql.mechanisms.additive import FINE, fine_grid, least
+from dpsql.mechanisms.gaussian_mechanism import _enough
+from dpsql.mechanisms.laplace import LIMIT
+from dpsql.mechanisms.noise import check_scale, finest
 
 GRIDS = st.sampled_from([Fraction(1), Fraction(1, 3), Fraction(7, 64), Fraction(5)])
 VALUES = st.lists(st.fractions(-50, 50, max_denominator=40), min_size=1, max_size=5)
@@ -137,3 +141,55 @@ def test_a_grid_is_a_power_of_two_where_the_sensitivity_has_many_steps_and_else_
     sensitivity: int, step: Fraction
 ) -> None:
     assert fine_grid(Fraction(sensitivity, 2), float(FINE), 2**30) == step
+
+
+@pytest.mark.parametrize("epsilon", [*np.geomspace(1e-10, 1e-4, 40).tolist(), 2.0**-31, 2.0**-29, 1.5 * 2.0**-30])
+@pytest.mark.parametrize("size", [1, 0.1, 3e7])
+def test_a_small_epsilon_has_the_finest_grid_on_which_its_noise_can_be_drawn(epsilon: float, size: float) -> None:
+    """Half of what the sampler draws at most, so that rounding fits too; and at most 1024 steps for a unit."""
+    mechanism = Laplace(size, epsilon)
+    steps = Fraction(size) / mechanism.step
+    assert steps in [2**halvings for halvings in range(11)]
+    assert mechanism.noise.scale <= LIMIT // 2 * Fraction(10**9 + 1, 10**9) or steps == 1
+    assert 2 * mechanism.noise.scale > LIMIT // 2 or steps == 1024
+
+
+@pytest.mark.parametrize(
+    ("scale", "limit", "denominator"), [(1, 2**20, 2**19), (1, 2**20 + 1, 2**20), (3, 96, 16), (3, 97, 32)]
+)
+def test_a_scale_has_the_most_binary_places_with_a_numerator_below_its_limit(
+    scale: int, limit: int, denominator: int
+) -> None:
+    """At the limit itself a place is given up: a law refuses such a numerator."""
+    asked: list[int] = []
+    found = finest(lambda s: (asked.append(s), scale * s)[1], limit)
+    assert (found, asked[-1]) == (scale, denominator)
+    check_scale(Fraction(limit - 1), limit)
+    for wrong in (limit, 0, -1):
+        with pytest.raises(InternalError, match="out of range"):
+            check_scale(Fraction(wrong), limit)
+
+
+@pytest.mark.parametrize("touched", [2, 100, 50_000])
+@pytest.mark.parametrize("sigma", [2**12, 2**20])
+@pytest.mark.parametrize("epsilon", [0, 0.5, 5])
+def test_the_price_of_a_grid_for_several_coordinates_is_that_of_the_theorem(
+    touched: int, sigma: int, epsilon: float
+) -> None:
+    """There costs k/8σ² and back 18k/σ², of ε or about as much of δ; and what lies beyond 12σ, for each coordinate."""
+    there, back = touched / (8 * sigma**2), 18 * touched / sigma**2
+    far = touched * 1e-31 * math.exp(epsilon)
+    added = gaussian_delta(sigma, sigma, epsilon) + math.expm1(there) + math.exp(epsilon) * math.expm1(back)
+    left = epsilon - there - back
+    moved = math.exp(there) * gaussian_delta(sigma, sigma, left) if left >= 0 else 1.0
+    delta = min(added, moved, 1.0) + far
+    meets = partial(_enough, Fraction(sigma), steps=Fraction(sigma), touched=touched, epsilon=Fraction(epsilon))
+    assert meets(delta=delta * (1 + 1e-12))
+    assert not meets(delta=delta * (1 - 1e-6))
+
+
+def test_fewer_than_4096_steps_are_too_coarse_for_several_coordinates() -> None:
+    meets = partial(_enough, steps=Fraction(1), touched=2, epsilon=Fraction(1), delta=0.5)
+    assert meets(Fraction(2**12))
+    with pytest.raises(ProgrammingError, match="too coarse"):
+        meets(Fraction(2**12 - 1))

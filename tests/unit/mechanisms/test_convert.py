@@ -102,3 +102,18 @@ def test_meaningless_deltas_are_refused(bad: float) -> None:
 def test_a_rho_below_one_unit_is_refused_rather_than_free() -> None:
     with pytest.raises(ProgrammingError, match="too small"):
         rho_for(1e-25, 1e-40)
+
+
+def test_the_least_price_is_one_unit() -> None:
+    low, high = 1e-25, 1e-10
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if _has_a_price(middle) else (middle, high)
+    assert rho_for(high, 1e-40) == UNIT
+
+
+def _has_a_price(epsilon: float) -> bool:
+    try:
+        return rho_for(epsilon, 1e-40) > 0
+    except ProgrammingError:
+        return False

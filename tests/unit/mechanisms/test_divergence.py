@@ -76,11 +76,27 @@ def test_the_least_epsilon_of_a_pair() -> None:
     assert epsilon_between(response.law(True), response.law(False), 0) == pytest.approx(2, abs=1e-6)
 
 
+def test_a_pair_that_no_epsilon_makes_alike_has_none() -> None:
+    one, two = FiniteLaw({0: 0.5, 1: 0.5}), FiniteLaw({0: 1.0})
+    assert {epsilon_between(one, two, 0.4), epsilon_between(two, one, 0)} == {math.inf}
+    assert max(epsilon_between(one, two, 0.5), epsilon_between(one, one, 0)) < 1e-9
+    likely = FiniteLaw({0: 1 - 1e-12, 1: 1e-12})
+    assert epsilon_between(likely, one, 0) == pytest.approx(math.log(0.5e12))
+    assert epsilon_between(FiniteLaw({0: 1.0, 1: 1e-200}), one, 0) == pytest.approx(200 * math.log(10) + math.log(0.5))
+
+
+def test_a_law_has_steps_of_one_unless_another_grid_is_named() -> None:
+    assert ShiftedLaw(DiscreteLaplace(Fraction(1)), 3) == Laplace(1, 1, grid=1).law(3)
+    assert ShiftedLaw(DiscreteLaplace(Fraction(1)), 3, Fraction(2)) == Laplace(2, 1, grid=2).law(6)
+
+
 def test_laws_of_different_mechanisms_are_not_compared() -> None:
     with pytest.raises(ProgrammingError, match="two mechanisms"):
         delta_between(Laplace(1, 1).law(0), Laplace(1, 2).law(0), 1)
-    with pytest.raises(ProgrammingError, match="between 0 and 500"):
-        delta_between(Laplace(1, 1).law(0), Laplace(1, 1).law(0), -1)
+    assert delta_between(Laplace(1, 1).law(0), Laplace(1, 1).law(0), 500).value == 0
+    for epsilon in (-1e-9, 500.001):
+        with pytest.raises(ProgrammingError, match="between 0 and 500"):
+            delta_between(Laplace(1, 1).law(0), Laplace(1, 1).law(0), epsilon)
 
 
 @pytest.mark.parametrize(("wrong", "allowed"), [(2.0**-30, True), (2.0**-29, False)])

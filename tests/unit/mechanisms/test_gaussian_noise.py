@@ -238,3 +238,13 @@ def test_many_draws_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "urandom", lambda count: (asked.append(count), source(count))[1])
     DiscreteGaussian(Fraction(5_000_001, 2**10)).sample(10**5)
     assert len(asked) < 1000
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_tail_is_a_bound_by_its_documented_error_and_no_more(scale: Fraction) -> None:
+    """Relative below one part in 10**12 and no less than 3 in 10**13; 2**-1070 where no double tells the rest."""
+    law = DiscreteGaussian(scale)
+    for x in (1, math.ceil(scale), math.ceil(5 * scale)):
+        assert 3e-13 < law.tail(x) / law.survival(x) - 1 < 1e-12
+    assert law.tail(math.ceil(2000 * scale)) == 2.0**-1070
+    assert law.tail(-math.ceil(2000 * scale)) == 1.0

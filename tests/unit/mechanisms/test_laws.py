@@ -150,9 +150,25 @@ def test_sensitivities_by_search() -> None:
     assert found.pair is not None and abs(max(found.pair[0]) - max(found.pair[1])) == found.value == 7  # fmt: skip
 
 
-def test_what_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(-1e-9, 0), (math.inf, 0), (math.nan, 0), (1, -1e-9), (1, 1.0000001), (1, 2)]
+)
+def test_what_no_mechanism_can_have_is_no_guarantee(epsilon: float, delta: float) -> None:
     with pytest.raises(ProgrammingError, match="no guarantee"):
-        Guarantee(-1)
+        Guarantee(epsilon, delta)
+    assert (Guarantee(0, 0), Guarantee(700, 1)) == (Guarantee(0.0, 0.0), Guarantee(700.0, 1.0))
+
+
+def test_a_delta_of_one_is_the_most_and_no_epsilon_the_least() -> None:
+    """What adds up to more is cut there, in every law."""
+    half = Guarantee(0.1, 0.5)
+    assert {group(half, 3).delta, basic([half] * 3).delta, parallel([half] * 3, 3).delta} == {1.0}
+    assert {advanced(Guarantee(0.001, 0.5), 1000, 1e-6).delta, group(Guarantee(500, 1e-9), 3).delta} == {1.0}
+    assert curve_delta(zcdp_curve(100), 0) == 1.0 == curve_delta(zcdp_curve(1e6), 0)
+    assert curve_epsilon(zcdp_curve(1e-6), 0.5) == 0.0 < curve_epsilon(zcdp_curve(1e-6), 1e-6) < 0.01
+
+
+def test_what_is_refused() -> None:
     with pytest.raises(ProgrammingError, match="at least 1"):
         group(Guarantee(1), 0)
     with pytest.raises(ProgrammingError, match="slack"):

@@ -56,7 +56,8 @@ def test_the_estimate_is_near_and_sums_to_one() -> None:
 
 
 def test_what_is_refused() -> None:
-    for wrong in (0, -1, math.nan, 501):
+    assert RandomizedResponse(500).rate == 500
+    for wrong in (0, -1, math.nan, 500.001):
         with pytest.raises(ProgrammingError, match="epsilon"):
             RandomizedResponse(wrong)
     for values in ("yes", ["a"], ["a", "a"]):

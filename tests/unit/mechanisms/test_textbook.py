@@ -178,6 +178,19 @@ def test_the_classical_forms_are_refused_beyond_epsilon_1() -> None:
             Gaussian(1, 0, 1e-6, form=form)
 
 
+@pytest.mark.parametrize(("touched", "most"), [(1, 500), (2, 56)])
+def test_gaussian_noise_is_for_an_epsilon_from_0_to_500_and_less_for_several_coordinates(
+    touched: int, most: float
+) -> None:
+    for epsilon in (0, most):
+        assert Gaussian(1, epsilon, 1e-6, touched=touched).noise.scale > 0
+    for epsilon in (-1e-9, 500.001):
+        with pytest.raises(ProgrammingError, match="between 0 and 500, not at"):
+            Gaussian(1, epsilon, 1e-6, touched=touched)
+    with pytest.raises(ProgrammingError, match="too large for a unit that changes 2 coordinates"):
+        Gaussian(1, 57, 1e-6, touched=2)
+
+
 def test_the_theorem_of_the_notes_fails_for_a_large_delta() -> None:
     """σ² = 2Δ²ln(1/δ)/ε² is stated for every δ in (0, 1); at ε = 1, δ = 0.99 it is not enough, so it is refused there."""
     assert gaussian_delta(1, math.sqrt(2 * math.log(1 / 0.99)), 1) > 0.999
