@@ -148,6 +148,7 @@ class Connection(Pep249Errors):
     def describe(self, sql: str, parameters: Parameters | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names and types of the answer's columns. Touches no private data and spends nothing."""
         with about(sql):
+            self._open()
             question = Question(sql, parameters, Asked(), self.asked, self.dialect)
             kept = self._answerer.kept(question.key)
             if kept is not None:

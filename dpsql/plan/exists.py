@@ -90,9 +90,8 @@ def _inner(
     query = member.query
     while isinstance(query, exp.Subquery) and not query.args.get("with_"):
         query = query.this
-    ctes = with_names(planner, query, ctes)
     if isinstance(query, exp.Select) and _is_plain(query):
-        return _correlated(planner, query, member, outer, ctes)
+        return _correlated(planner, query, member, outer, with_names(planner, query, ctes))
     made = planner.query(query, ctes)
     relation = rows_of(planner, made, member.node)
     part = apart(relation, outer)

@@ -232,6 +232,7 @@ def test_threads_may_share_a_connection(db: dpsql.Connection) -> None:
 
 def test_a_closed_connection_does_nothing(db: dpsql.Connection) -> None:
     cursor = db.cursor()
+    db.query("SELECT count(*) FROM t")
     db.close()
     db.close()
     for use in (
@@ -240,6 +241,7 @@ def test_a_closed_connection_does_nothing(db: dpsql.Connection) -> None:
         db.rollback,
         db.budget,
         lambda: db.query("SELECT 1"),
+        lambda: db.describe("SELECT count(*) FROM t"),
         lambda: cursor.execute("SELECT 1"),
         cursor.fetchall,
     ):

@@ -167,3 +167,11 @@ def test_a_release_has_no_mark_before_what_it_reads_is_named(db: dpsql.Connectio
     assert archive.mark(first)
     with pytest.raises(InternalError, match="before what it reads was named"):
         archive.mark(second)
+
+
+@pytest.mark.parametrize("inner", ["SELECT count(*) / 100 AS n FROM t", "SELECT y AS n FROM p"])
+def test_a_subquery_of_in_has_names_of_its_own(db: dpsql.Connection, inner: str) -> None:
+    """Its WITH is read once: twice, the second found the results of the first in place of tables."""
+    told = db.query(f"SELECT count(*) FROM t WHERE x IN (WITH r AS ({inner}) SELECT max(n) FROM r)", epsilon=4)
+    assert told.cost.epsilon == 4
+    assert charges(db) == 1
