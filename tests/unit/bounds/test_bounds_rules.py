@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from importlib import import_module
+from itertools import product
 
 import pytest
 import sqlglot
@@ -109,6 +110,8 @@ INTERVALS: list[tuple[str, object, object]] = [
     ("power(ratio, 0.5)", None, None),
     ("power(loose, 0)", 0.0, 1.0),
     ("power(loose, -2)", None, None),
+    ("power(amount, 400)", 0.0, None),
+    ("power(amount - 400, 400)", None, None),
     ("sqrt(amount + 400)", 20.0, 30.0),
     ("sqrt(ratio)", 0.0, 1.0),
     ("ln(age)", 2.890371757, 4.700480366),
@@ -379,9 +382,13 @@ def test_narrowed_interval(where: str, text: str, low: object, high: object, nul
         ("age IN (20, 30)", "age * 2", (40, 60), False),
         ("status IN ('paid', NULL)", "status", ("paid",), False),
         ("status NOT IN ('paid', NULL)", "status", (), False),
+        ("(status IN ('paid')) IS NOT FALSE", "status", ("paid",), True),
+        ("(status IN ('paid', NULL)) IS NOT FALSE", "status", ("paid", "open"), True),
+        ("age IN (20.5, 30)", "age", None, False),
+        ("placed IN (TIMESTAMP '2024-01-01 12:00:00')", "placed", None, False),
     ],
 )
-def test_narrowed_values(where: str, text: str, values: tuple[object, ...], nullable: bool) -> None:
+def test_narrowed_values(where: str, text: str, values: tuple[object, ...] | None, nullable: bool) -> None:
     domain = infer(expression(text), narrow(KNOWN, expression(where)))
     assert (domain.values, domain.nullable) == (values, nullable)
 
@@ -435,6 +442,62 @@ def test_intersection_of_a_list_tightens_the_interval() -> None:
     assert value_at(made.lower or 0, DATE) == date(1970, 1, 6)
 
 
+SMALL = [None, *(tuple(v for v in (1, 2, 3) if chosen >> v & 1) for chosen in range(0, 16, 2))]
+
+
+@pytest.mark.parametrize("listed", SMALL)
+def test_an_intersection_has_just_the_values_of_both_and_their_ends(listed: tuple[int, ...] | None) -> None:
+    """Also where a list comes without its ends, as that of the values which were tried does."""
+    whole = stored("INTEGER")
+    one = interval(1, 3) if listed is None else finite(listed, whole, nullable=False)
+    ways = [(low, high) for low, high in product((None, 1, 2, 3), repeat=2) if (low or 1) <= (high or 3)]
+    for other, (low, high) in product(SMALL, ways):
+        made = intersect(one, Domain(low, high, other, False))
+        held = [
+            v
+            for v in ((1, 2, 3) if listed is None else listed)
+            if (other is None or v in other) and (low or 1) <= v <= (high or 3)
+        ]
+        if held:
+            assert made.values == (None if listed is None and other is None else tuple(held))
+            assert (made.lower, made.upper) == (held[0], held[-1])
+        assert made.nullable is made.nan is False
+
+
+@pytest.mark.parametrize(
+    ("type_", "low", "high", "values", "nan"),
+    [
+        (BOOLEAN, 0, 1, (False, True), False),
+        (TEXT, None, None, None, False),
+        (DOUBLE, None, None, None, True),
+        (DATE, None, None, None, False),
+        (TIMESTAMP, None, None, None, False),
+        (stored("UTINYINT"), 0, 255, None, False),
+        (stored("SMALLINT"), -(2**15), 2**15 - 1, None, False),
+        (stored("USMALLINT"), 0, 2**16 - 1, None, False),
+        (integer(0, 2**16), None, None, None, False),
+        (stored("DECIMAL(4,2)"), Decimal("-99.99"), Decimal("99.99"), None, False),
+        (stored("DECIMAL(4,0)"), -9999, 9999, None, False),
+        (stored("DECIMAL(5,2)"), None, None, None, False),
+    ],
+)
+def test_what_a_type_alone_says(type_: Type, low: object, high: object, values: object, nan: bool) -> None:
+    made = of_type(type_)
+    assert (made.lower, made.upper, made.values, made.nan, made.nullable) == (low, high, values, nan, True)
+    assert bool(made.origin) == (made.lower is not None), "what bounds a column is named"
+
+
+@pytest.mark.parametrize("text", ["date_trunc('hour', seen)", "time_bucket(INTERVAL 1 HOUR, seen)"])
+@pytest.mark.parametrize("over", [0, 1])
+def test_so_many_periods_are_listed_and_not_one_more(text: str, over: int) -> None:
+    """A moment that is listed may be truncated by up to one period, so there one more has its place."""
+    most = 100_001 if text.startswith("date_trunc") else 100_000
+    last = datetime(2001, 1, 1) + timedelta(hours=most - 1, microseconds=over)
+    last += timedelta(hours=over) if most == 100_000 else timedelta(0)
+    values = infer(expression(text), Known({"seen": interval(number(datetime(2001, 1, 1)), number(last))})).values
+    assert (None if values is None else len(values)) == (None if over else most)
+
+
 def test_deeply_nested_cases_take_bounded_time() -> None:
     text = "age"
     for level in range(25):
@@ -458,6 +521,35 @@ def test_a_decimal_beside_a_wide_whole_number_has_a_margin_just_where_both_are_c
     bound = limited("ge", one, two, interval(Decimal("0.5"), None)).lower
     assert bound is not None and bound <= Decimal("0.5")
     assert (bound < Decimal("0.5")) == (shared([one.type, two.type]) == "DOUBLE") == (over >= 0)
+
+
+@pytest.mark.parametrize("kind", ["DECIMAL(18,2)", "BIGINT", "HUGEINT"])
+@pytest.mark.parametrize("end", [0.1, 7.0, 2.0**53 - 1, 2.0**53, 2.0**53 + 2, 1e17])
+def test_what_is_compared_as_double_keeps_each_value_that_may_have_been_rounded_to_the_end(
+    kind: str, end: float
+) -> None:
+    """On either side of zero: the margin leads away from the values, whatever their sign."""
+    one, two = Column(stored(kind), name="x"), Column(DOUBLE, name="y")
+    step = Decimal(1).scaleb(-one.type.scale)
+    for sign, place in product((-1, 1), range(-20, 21)):
+        near = Decimal(round(Decimal(end) / step) + place) * step * sign
+        at_least, at_most = (limited(op, one, two, interval(sign * end, sign * end)) for op in ("ge", "le"))
+        assert at_least.lower is not None and at_most.upper is not None
+        assert float(near) < sign * end or near >= at_least.lower
+        assert float(near) > sign * end or near <= at_most.upper
+        strict = limited("gt", one, two, interval(sign * end, sign * end)).lower
+        assert strict is not None and (float(near) <= sign * end or near >= strict)
+
+
+@pytest.mark.parametrize("kind", ["DECIMAL(18,2)", "BIGINT"])
+@pytest.mark.parametrize("op", ["lt", "le", "gt", "ge", "eq"])
+@pytest.mark.parametrize("end", [0.0, 0.1, 7.0, 2.0**53 - 1, 2.0**53, 1e17])
+def test_a_bound_is_the_mirror_of_that_on_the_other_side_of_zero(kind: str, op: str, end: float) -> None:
+    one, two = Column(stored(kind), name="x"), Column(DOUBLE, name="y")
+    here = limited(op, one, two, interval(end, end))
+    there = limited({"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}.get(op, op), one, two, interval(-end, -end))
+    for mine, its in ((here.lower, there.upper), (here.upper, there.lower)):
+        assert (mine is None) == (its is None) and (mine is None or its is None or mine == -its)
 
 
 @pytest.mark.parametrize(("values", "tried"), [(MOST_TRIED, True), (MOST_TRIED + 1, False)])
