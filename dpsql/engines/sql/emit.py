@@ -288,7 +288,7 @@ def _weighted(dialect: Dialect, bounded: Bounded, *, rows: bool) -> list[str]:
             listed.append(f"{dialect.total(f'{value} * w', bits=bits if rows and not wide else None)} AS s{index}")
         if counts and rows:
             weight = "w" if whole else f"CASE WHEN v{index} IS NOT NULL THEN w END"
-            listed.append(f"{dialect.total(weight, bits=WEIGHT_BITS + 1)} AS n{index}")
+            listed.append(f"{dialect.total(weight, bits=ONE.bit_length())} AS n{index}")
         elif counts:
             weight = f"{dialect.wide('n' if whole else f'n{index}')} * w"
             listed.append(f"{dialect.total(weight)} AS n{index}")
@@ -328,7 +328,7 @@ def _clip_pairs(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
     terms = bounded.weight.terms if bounded.weight is not None else ()
     w = f", {_weight(dialect, terms, totals)} AS w" if terms else ""
     rows, names = keys.in_rows(_rows(bounded, source, keys), ["u", *_values(bounded)])
-    units = f"{dialect.total('w', bits=WEIGHT_BITS + 1)} AS units"
+    units = f"{dialect.total('w', bits=ONE.bit_length())} AS units"
     listed = [*names, *([units] if any(s.part.units for s in bounded.statistics) else [])]
     listed += _weighted(dialect, bounded, rows=False)
     head = (
