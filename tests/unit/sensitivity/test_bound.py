@@ -21,7 +21,8 @@ from dpsql.sensitivity.weight import WEIGHT_BITS
 
 TABLES: dict[str, Any] = {
     "t": {"unit": "u", "max_rows_per_unit": 5, "max_groups_per_unit": 3,
-          "columns": {"n": {"min": -1000, "max": 10}, "k": {"values": ["a", "b"], "nulls": False}, "free": {}}},
+          "columns": {"n": {"min": -1000, "max": 10}, "k": {"values": ["a", "b"], "nulls": False}, "free": {},
+                      "above": {"min": 0, "max": 10}, "below": {"min": -10, "max": 0}, "around": {"min": -10, "max": 10}}},
     "v": {"unit": "row", "columns": {"n": {"min": -1000, "max": 10}, "k": {"values": ["a", "b"], "nulls": False}, "free": {}}},
     "many": {"unit": "u", "max_rows_per_unit": 2**31 - 1, "columns": {"n": {"min": 0, "max": 2**50 - 1}, "k": {"values": ["a"]}}},
 }  # fmt: skip
@@ -31,6 +32,7 @@ POLICY = {"dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6}, "tables": T
 @pytest.fixture(scope="module")
 def db() -> Iterator[dpsql.Connection]:
     frame = pd.DataFrame({"u": [1], "n": [1], "k": ["a"], "free": ["x"]})
+    frame = frame.assign(above=1, below=-1, around=0)
     with dpsql.connect({"t": frame, "v": frame, "many": frame}, policy=POLICY, ledger=":memory:") as connection:
         yield connection
 
@@ -91,6 +93,8 @@ def test_the_halves_of_an_average_share_one_claim(db: dpsql.Connection) -> None:
         ("SELECT u % 7, count(*) FROM t GROUP BY 1", 1, None),
         ("SELECT free, count(*) FROM t GROUP BY free", 2**20, 3),
         ("SELECT free, count(*) FROM v GROUP BY free", 1, 1),
+        ("SELECT u // 7, count(*) FROM t GROUP BY 1", 1, 1),
+        ("SELECT u // 7, free, count(*) FROM t GROUP BY 1, 2", 2**20, 3),
     ],
 )
 def test_how_many_coordinates_a_unit_can_touch(db: dpsql.Connection, sql: str, reach: int, groups: int | None) -> None:
@@ -112,10 +116,20 @@ def test_what_cannot_be_counted_exactly_is_refused(db: dpsql.Connection) -> None
         ("SELECT k, sum(n) FROM t GROUP BY k", [("sum", 5000)]),
         ("SELECT k, count(n) FROM t GROUP BY k", [("count", 5)]),
         ("SELECT k, count(DISTINCT u), count(*) FROM t GROUP BY k", [("groups", 3), ("rows", 5)]),
+        ("SELECT k, avg(n) FROM t GROUP BY k", [("count", 5)]),
+        ("SELECT k, avg(above) FROM t GROUP BY k", [("count", 5)]),
+        ("SELECT k, avg(below) FROM t GROUP BY k", [("count", 5)]),
+        ("SELECT k, sum(around), count(around) FROM t GROUP BY k", [("count", 5)]),
+        ("SELECT k, sum(above), sum(below) FROM t GROUP BY k", [("sum", 50), ("sum", 50)]),
+        ("SELECT k, avg(above), sum(n) FROM t GROUP BY k", [("count", 5), ("sum", 5000)]),
     ],
 )
-def test_what_a_units_weight_keeps_below_its_cap(db: dpsql.Connection, sql: str, terms: list[tuple[str, int]]) -> None:
-    weight = bounded(db, sql).weight
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_what_a_units_weight_keeps_below_its_cap(
+    db: dpsql.Connection, sql: str, terms: list[tuple[str, int]], mechanism: str
+) -> None:
+    """Rows whose value is zero add nothing to a sum, but to what is left of the upper bound."""
+    weight = bounded(db, sql, mechanism).weight
     assert weight is not None and [(term.kind, term.cap) for term in weight.terms] == terms
 
 
