@@ -118,6 +118,9 @@ INTERVALS: list[tuple[str, object, object]] = [
     ("log10(step * 5 + 55)", 1.812913357, 2.0),
     ("sign(amount)", 0, 1),
     ("sign(age)", 1, 1),
+    ("sign(-age)", -1, -1),
+    ("sign(near)", -1, 1),
+    ("sign(loose)", -1, 1),
     ("huge + 1", None, None),
     ("huge * 0", 0, 0),
     ("loose + 1", None, None),
@@ -162,6 +165,10 @@ INTERVALS: list[tuple[str, object, object]] = [
     ("placed - DATE '2024-01-01'", -47, 40),
     ("date_diff('month', placed, DATE '2024-03-01')", 1, 4),
     ("date_diff('day', placed, placed)", -87, 87),
+    ("date_sub('month', placed, DATE '2024-03-01')", 0, 4),
+    ("date_sub('month', DATE '2024-03-01', placed)", -4, 0),
+    ("date_sub('day', placed, placed)", -87, 87),
+    ("date_diff('week', placed, DATE '2024-03-01')", 2, 15),
     ("placed + 10", *days("2023-11-25", "2024-02-20")),
     ("placed - age", *days("2023-07-28", "2024-01-23")),
     ("placed + INTERVAL 1 MONTH", *moments("2023-12-15", "2024-03-10")),
@@ -241,6 +248,11 @@ VALUES: list[tuple[str, tuple[object, ...] | None]] = [
     ("placed IS DISTINCT FROM DATE '2024-02-11'", (True,)),
     ("qty IS NOT DISTINCT FROM 1001", (False,)),
     ("note = 'x'", (False, True)),
+    *((f"age {op} {end}", (True,)) for op, end in (("<", 111), ("<=", 110), (">", 17), (">=", 18))),
+    *((f"age {op} {end}", (False,)) for op, end in (("<", 18), ("<=", 17), (">", 110), (">=", 111))),
+    *((f"age {op} {end}", (False, True)) for op, end in (("<", 110), ("<=", 109), (">", 18), (">=", 19))),
+    *((f"{end} {op} age", (True,)) for op, end in ((">", 111), (">=", 110), ("<", 17), ("<=", 18))),
+    ("loose < 5 OR TRUE", (True,)),
 ]
 
 
@@ -271,6 +283,10 @@ def test_values(text: str, values: tuple[object, ...] | None) -> None:
         ("coalesce(qty, 0)", False, False),
         ("nullif(age, 20)", True, False),
         ("nullif(age, 5)", True, False),
+        ("nullif(region, 'moon')", False, False),
+        ("nullif(region, 'north')", True, False),
+        ("nullif(region, note)", True, False),
+        ("nullif(region, NULL)", False, False),
         ("CAST(note AS DOUBLE)", True, True),
         ("CAST(note AS INTEGER)", True, False),
         ("CAST(amount AS TINYINT)", True, False),
@@ -278,6 +294,12 @@ def test_values(text: str, values: tuple[object, ...] | None) -> None:
         ("greatest(qty, 0)", False, False),
         ("concat(note, 'x')", False, False),
         ("note || 'x'", True, False),
+        ("starts_with(region, note)", True, False),
+        ("region LIKE 'n%'", False, False),
+        ("lower(note)", True, False),
+        ("time_bucket(INTERVAL 1 HOUR, seen)", False, False),
+        ("time_bucket(INTERVAL 1 DAY, ever)", True, False),
+        ("epoch_ms(seen)", True, False),
         ("placed + 1", False, False),
         ("born + 1", True, False),
         ("year(born)", True, False),
@@ -362,6 +384,13 @@ NARROWED: list[tuple[str, str, object, object, bool]] = [
     ("(huge IN (3, 7)) IS NOT FALSE", "huge", 3, 7, True),
     ("(huge IN (3, 7, NULL)) IS NOT FALSE", "huge", None, None, True),
     ("(huge IN (3, 7)) IS NOT TRUE", "huge", None, None, True),
+    ("age // near IS NOT NULL", "age // near", -110, 110, False),
+    ("(year(born) = 2020) IS NOT FALSE", "born", None, None, True),
+    ("(year(born) = 2020) IS NOT FALSE", "year(born)", 2020, 2020, True),
+    ("(huge + 3 = 5) IS NOT FALSE", "huge", None, None, True),
+    ("huge - 3 BETWEEN 4 AND 8", "huge", 7, 11, False),
+    ("CAST(born AS TIMESTAMP) <= TIMESTAMP '2024-02-10 12:00:00'", "born", None, *days("2024-02-10"), False),
+    ("CAST(born AS TIMESTAMP) >= TIMESTAMP '2024-02-10 12:00:00'", "born", *days("2024-02-11"), None, False),
 ]
 
 
@@ -425,6 +454,17 @@ def test_nan_is_above_every_number() -> None:
     assert narrow(KNOWN, expression("NOT (loose < 5)")).columns["loose"].nan
     assert not narrow(KNOWN, expression("NOT isnan(loose)")).columns["loose"].nan
     assert narrow(KNOWN, expression("amount < loose")).columns["amount"].upper == 500.0
+
+
+@pytest.mark.parametrize("other", [False, True])
+@pytest.mark.parametrize("op", ["lt", "le", "gt", "ge", "eq"])
+def test_what_a_comparison_leaves_of_nan(op: str, other: bool) -> None:
+    """It is above all numbers and equal to itself, so it is below or at nothing but another."""
+    one, two = Column(DOUBLE, name="x"), Column(DOUBLE, name="y")
+    made = limited(op, one, two, interval(1.0, 2.0, nan=other))
+    assert made.nan == (op in ("gt", "ge") or (other and op in ("le", "eq")))
+    assert made.lower == (1.0 if op in ("gt", "ge", "eq") else None)
+    assert made.upper == (2.0 if op in ("lt", "le", "eq") and not (other and op != "eq") else None)
 
 
 @pytest.mark.parametrize(

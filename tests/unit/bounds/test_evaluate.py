@@ -15,7 +15,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.bounds import infer
-from dpsql.bounds.domain import finite
+from dpsql.bounds.domain import finite, interval, number
 from dpsql.bounds.ends import to_float
 from dpsql.bounds.evaluate import Unsure, as_type
 from dpsql.bounds.known import Known
@@ -30,11 +30,19 @@ assert CENTS is not None and WHOLE is not None
 VALUES: dict[str, tuple[Type, str, list[Any]]] = {
     "n": (WHOLE, "INTEGER", [-128, -7, -3, -1, 0, 1, 2, 5, 127, 128]),
     "m": (CENTS, "DECIMAL(9,2)", [Decimal(v) for v in ("-2.50", "-1.50", "-0.05", "0.00", "0.05", "1.25", "2.50")]),
-    "x": (DOUBLE, "DOUBLE", [-1e15, -2.5, -1.5, -0.5, 0.0, 0.05, 0.5, 1.5, 2.5, 2.675, 1e15]),
+    "x": (DOUBLE, "DOUBLE", [-1e15, -2.5, -1.5, -0.5, 0.0, 0.05, 0.1, 0.2, 0.5, 1.5, 2.5, 2.675, 1e15]),
     "s": (TEXT, "VARCHAR", ["", "a", "abc", "aXbXa", " ab ", "a%b_", "ABC", "a\nb", "xxaxx", "é", "éaé"]),
     "b": (BOOLEAN, "BOOLEAN", [False, True]),
     "d": (DATE, "DATE", [date(1969, 12, 31), date(2000, 2, 29), date(2023, 1, 1), date(2024, 12, 31)]),
-    "t": (TIMESTAMP, "TIMESTAMP", [datetime(1969, 12, 31, 23, 59, 59, 999999), datetime(2024, 2, 29, 12, 30, 15, 1)]),
+    "t": (
+        TIMESTAMP,
+        "TIMESTAMP",
+        [
+            datetime(1969, 12, 31, 23, 59, 59, 999999),
+            datetime(1970, 1, 1, 0, 0, 0, 1_500),
+            datetime(2024, 2, 29, 12, 30, 15, 1),
+        ],
+    ),
 }
 NUMBERS = [
     "-{}", "abs({})", "sign({})", "{} + 1", "1 - {}", "{} * 3", "{} * -0.5", "{} / 4", "4 / nullif({}, 0)",
@@ -66,6 +74,7 @@ MOMENTS = [
 ]  # fmt: skip
 ASKED = [
     *((text, column) for column in "nmx" for text in NUMBERS),
+    *((f"{{}} {op} {other}", "x") for op in "+-*/" for other in ("0.1e0", "0.7e0", "3e0")),
     *((text, "n") for text in WHOLES), *((text, "m") for text in ("{} % 3", "{} % -0.2", "{} % 0")),
     *((text, "s") for text in TEXTS), *((text, "s") for text in LETTERS),
     *((text, column) for column in "dt" for text in MOMENTS), ("CAST({} AS VARCHAR)", "d"), ("{} + 5", "d"),
@@ -101,6 +110,28 @@ def test_each_listed_value_gives_what_the_engine_gives(tables: Any, form: str, c
             continue
         assert made.values == (() if wanted is None else (wanted,)), value
         assert made.nullable == (wanted is None)
+
+
+AT_ONE_MOMENT = [
+    "epoch({})", "epoch_ms({})", "epoch_us({})", "epoch_ns({})", "julian({})", "last_day({})", "millisecond({})",
+    "microsecond({})", "date_diff('week', {}, TIMESTAMP '2024-01-01')", "date_sub('week', {}, TIMESTAMP '2024-01-01')",
+    *(f"date_diff('{unit}', TIMESTAMP '2001-02-03 04:05:06', {{}})" for unit in ("year", "quarter", "month", "day", "hour", "minute", "second")),
+    "date_part('century', {})", "date_part('yearweek', {})", "date_part('isoyear', {})", "date_part('decade', {})",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", AT_ONE_MOMENT)
+def test_a_function_of_one_moment_has_its_value_for_both_ends(tables: Any, form: str) -> None:
+    """As close as the last digits of a float, a millisecond that may be rounded, or zero, to which whole units stop."""
+    _, _, moments = VALUES["t"]
+    asked = convert(sqlglot.parse_one(f"SELECT {form.format('t')}", dialect="duckdb").selects[0], Row())
+    said = [v for (v,) in tables.execute(f"SELECT {DUCKDB.sql(asked, DUCKDB.quote)} FROM t ORDER BY i").fetchall()]
+    for moment, wanted in zip(moments, said, strict=True):
+        place = number(moment)
+        made = infer(asked, Known({"t": interval(place, place, nullable=False)}))
+        low, high, value = made.lower, made.upper, number(wanted)
+        assert low is not None and high is not None and low <= value <= high
+        assert form.startswith("date_sub") or high - low <= (1 if "_ms" in form else abs(value) * 1e-11)
 
 
 @pytest.mark.parametrize(
