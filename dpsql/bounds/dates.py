@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime
+from fractions import Fraction
 from functools import lru_cache
 
 from dpsql.bounds import calendar
@@ -132,18 +133,24 @@ def _micros(moment: datetime) -> int:
 
 
 _AXES: dict[str, Callable[[datetime], End]] = {
-    "epoch": lambda t: _micros(t) / 10**6, "epoch_ms": lambda t: _micros(t) // 1000, "epoch_us": _micros,
+    "epoch": lambda t: _micros(t) / 10**6, "epoch_ms": lambda t: Fraction(_micros(t), 1000), "epoch_us": _micros,
     "epoch_ns": lambda t: _micros(t) * 1000, "julian": lambda t: t.toordinal() + 1721425 + (_micros(t) % DAY) / DAY,
     "last_day": lambda t: int(number(calendar.month_end(t))),
 }  # fmt: skip
 
 
 def _axis(call: Call, args: tuple[Domain, ...]) -> Domain:
-    """A count that rises with time; floats get the slack of their own rounding."""
+    """A count that rises with time; floats get the slack of their own rounding, milliseconds any way to round."""
     low, high = _mapped(_AXES[call.op], args[0], call.args[0].type)
+    if call.op == "epoch_ms":
+        low, high = _outwards(low, high)
     if call.type == DOUBLE:
         low, high = float(low) - abs(float(low)) * SLACK, float(high) + abs(float(high)) * SLACK
     return span(low, high, call.type, args, null=True)
+
+
+def _outwards(low: End, high: End) -> tuple[End, End]:
+    return math.floor(low) if math.isfinite(low) else low, math.ceil(high) if math.isfinite(high) else high
 
 
 def _bucket(call: Call, args: tuple[Domain, ...]) -> Domain:

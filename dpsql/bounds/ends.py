@@ -34,7 +34,7 @@ def to_float(number: Number | Fraction) -> float:
     try:
         return float(number)
     except OverflowError:
-        return math.copysign(math.inf, number)
+        return math.inf if number > 0 else -math.inf
 
 
 def magnitude(*numbers: End) -> End:

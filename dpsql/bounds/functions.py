@@ -56,9 +56,7 @@ def widened(function: Callable[[float], float], end: End, slack: float) -> float
     """The function's value, moved outwards by the library's own rounding; infinite where Python has no value."""
     try:
         value = function(float(end))
-    except OverflowError:
+    except (OverflowError, ValueError):
         return math.copysign(math.inf, end)
-    except ValueError:
-        return -math.inf if slack <= 0 else math.inf
     exact = value.is_integer() and abs(value) < 2**53
     return value if exact or not math.isfinite(value) else value + abs(value) * slack

@@ -37,7 +37,7 @@ def _between(first: Number | None, after: Number | None, type_: Type, like: Doma
     step = DAY if type_.kind is Kind.DATE else 1
     low = None if first is None else math.ceil(first / step) if step == 1 else -(-int(first) // step)
     high = None if after is None else -(-int(after) // step) - 1
-    return Domain(low, high, None, False, False, like.origin)
+    return Domain(low, high, nullable=False, origin=like.origin)
 
 
 def _new_year(year: Number | None, later: int) -> Number | None:
@@ -59,4 +59,4 @@ def _next_period(end: Number | None, unit: str) -> Number | None:
 def _moved(domain: Domain, amount: int) -> Domain:
     low = None if domain.lower is None else int(domain.lower) + amount
     high = None if domain.upper is None else int(domain.upper) + amount
-    return Domain(low, high, None, False, False, domain.origin)
+    return Domain(low, high, nullable=False, origin=domain.origin)

@@ -128,7 +128,10 @@ def read_name(value: object) -> str:
 
 def read_bound(value: object) -> Bound | None:
     """The smallest or largest value of a column: a number, a date or a time stamp (in UTC, without zone)."""
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+    if value is None:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        to_decimal(value)
         return value
     if isinstance(value, datetime):
         return _utc(value)
@@ -192,6 +195,10 @@ def _wrong_items(values: Sequence[object]) -> list[Mistake]:
                     "take null out; `nulls: true` (the default) allows NULL, `nulls: false` forbids it; "
                     "for the text null write 'null' in quotes",
                 )
+            )
+        elif isinstance(value, int) and abs(value) >= 10**301:
+            mistakes.append(
+                Mistake((position,), f"{show(value)} is out of range", "write a number between 1e-300 and 1e300")
             )
         elif kind(value) is None:
             mistakes.append(

@@ -105,6 +105,20 @@ def test_the_steward_can_ask_for_the_engines_words(
     assert CANARY not in said(failed.value), "but the analyst never"
 
 
+def test_a_public_table_that_cannot_be_read_is_logged_and_not_quoted(
+    tmp_path: Path, everything: Callable[[], str]
+) -> None:
+    with duckdb.connect() as own:
+        own.execute("CREATE TABLE p AS SELECT 'a' AS g; CREATE TABLE t AS SELECT 1 AS u, 1 AS x, 'a' AS g")
+        with dpsql.connect(own, policy=POLICY, ledger=":memory:") as db:
+            own.execute(f"DROP TABLE p; CREATE TABLE p AS SELECT '{CANARY}' AS h")
+            with pytest.raises(dpsql.EngineError) as failed:
+                db._engine.read_public("p", ["g"])
+    logged = everything()
+    assert "a public table cannot be read: " in logged
+    assert CANARY not in said(failed.value) + logged
+
+
 @pytest.mark.parametrize("sql", REFUSED)
 def test_refusals_hold_no_values(sql: str, tmp_path: Path, everything: Callable[[], str]) -> None:
     db = dpsql.connect(data(tmp_path / "d.duckdb"), policy=POLICY, ledger=":memory:")

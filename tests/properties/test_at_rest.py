@@ -51,6 +51,11 @@ AGAIN = (
     "SELECT count(*) FROM (SELECT x FROM orders UNION ALL SELECT x FROM items)",
 )
 """In these the unit is bounded again, from the table itself."""
+BESIDE = (
+    "SELECT kind, sum(x), count(DISTINCT x) FROM orders GROUP BY kind",
+    "SELECT kind, count(*), avg(x), count(DISTINCT x), count(DISTINCT n) FROM orders GROUP BY kind",
+)
+"""In these something is added up beside something that is counted by unit."""
 
 
 def _world() -> World:
@@ -81,7 +86,7 @@ def _traced(db: Connection, sql: str, mechanism: str = "laplace") -> list[Releas
     return found
 
 
-@pytest.mark.parametrize("sql", [*READ, *CHOSEN, *AGAIN])
+@pytest.mark.parametrize("sql", [*READ, *CHOSEN, *AGAIN, *BESIDE])
 def test_a_copy_that_weighs_gives_the_integers_of_the_table(sql: str) -> None:
     one, two = _traced(_open("weigh"), sql), _traced(_open(None), sql)
     assert compare_equal(one, two) == []
@@ -122,12 +127,19 @@ def test_whatever_else_is_asked_is_bounded_again(sql: str) -> None:
         assert "at_rest" not in {release.rule for release in plan.releases}
 
 
+@pytest.mark.parametrize("sql", BESIDE)
+def test_what_is_counted_by_unit_keeps_all_that_is_asked_beside_it_from_a_copy_that_lacks_rows(sql: str) -> None:
+    plan = _open("keep").explain(sql, epsilon=1)
+    assert "dpsql_prepared" not in plan.sql and {release.rule for release in plan.releases} == {"clip"}
+    assert STEPS in _open("weigh").explain(sql, epsilon=1).sql, "a copy that has all rows is read"
+
+
 @pytest.mark.parametrize("mode", ["weigh", "keep"])
 @pytest.mark.parametrize("unit", ["50", "51", "2"])
 def test_copies_of_neighbours_move_no_further_than_claimed(mode: str, unit: str) -> None:
     used = 0.0
     for mechanism in ("laplace", "gaussian"):
-        for sql in (*READ, *CHOSEN, *AGAIN):
+        for sql in (*READ, *CHOSEN, *AGAIN, *BESIDE):
             one, two = _traced(_open(mode), sql, mechanism), _traced(_open(mode, unit), sql, mechanism)
             made = compare(one, two)
             assert made.violations == [], sql

@@ -35,11 +35,11 @@ from dpsql.policy.check import constraint_facts
 from dpsql.policy.reader import DuckDBReader, Reader
 from dpsql.steward_log import failed
 
-_AS_ARRAYS = {
-    "BOOLEAN": "false", "TINYINT": "0", "SMALLINT": "0", "INTEGER": "0", "BIGINT": "0", "UTINYINT": "0",
-    "USMALLINT": "0", "UINTEGER": "0", "UBIGINT": "0", "FLOAT": "0", "DOUBLE": "0",
-}  # fmt: skip
-"""Types that NumPy has too, with what stands where the value is NULL; all others are handed over as text."""
+_AS_ARRAYS = frozenset({
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+    "FLOAT", "DOUBLE",
+})  # fmt: skip
+"""Types that NumPy has too; all others are handed over as text."""
 Source = str | os.PathLike[str] | duckdb.DuckDBPyConnection | Mapping[str, Any]
 
 
@@ -238,8 +238,7 @@ def _ask(cursor: duckdb.DuckDBPyConnection, text: str) -> duckdb.DuckDBPyConnect
 
 def _as_array(column: str, type_: str, number: int) -> tuple[str, str]:
     """The SELECT items that hand a column over without change: its values, and where it is NULL."""
-    blank = _AS_ARRAYS.get(type_)
-    value = f"coalesce({column}::VARCHAR, '')" if blank is None else f"coalesce({column}, {blank}::{type_})"
+    value = f"coalesce({column}, 0::{type_})" if type_ in _AS_ARRAYS else f"coalesce({column}::VARCHAR, '')"
     return f"{value} AS v{number}", f"{column} IS NULL AS n{number}"
 
 

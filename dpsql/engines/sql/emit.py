@@ -148,14 +148,14 @@ def _needs(bounded: Bounded) -> list[tuple[int, bool, bool]]:
             for i in dict.fromkeys(p.argument for p in parts)]  # fmt: skip
 
 
-def _value(bounded: Bounded, index: int, source: From, *, summed: bool) -> str:
-    """The argument of a row as an integer, NULL where it has none."""
+def _value(bounded: Bounded, index: int, source: From, *, summed: bool, otherwise: str = "NULL") -> str:
+    """The argument of a row as an integer; where it has none NULL, or what else adds nothing to a sum."""
     argument = bounded.arguments[index]
     if argument.expression is None:
         return "1"
     value = source.render(argument.expression)
     if summed:
-        return clamped(source.dialect, argument, value)
+        return clamped(source.dialect, argument, value, otherwise=otherwise)
     if argument.domain.nan:
         return f"CASE WHEN {value} <= {source.dialect.double(math.inf)} THEN 1 END"
     return f"CASE WHEN {value} IS NOT NULL THEN 1 END"
@@ -185,11 +185,8 @@ def _plain(bounded: Bounded, source: From, keys: Coded) -> str:
     listed, dialect = [*keys.listed, *_per_unit(bounded)], source.dialect
     for index, sums, counts in _needs(bounded):
         argument = bounded.arguments[index]
-        value = _value(bounded, index, source, summed=sums)
-        if sums and not counts and argument.expression is not None:
-            added = clamped(dialect, argument, source.render(argument.expression), otherwise="0")
-            listed.append(f"{dialect.total(added, bits=_bits(bounded, index))} AS s{index}")
-        elif sums:
+        value = _value(bounded, index, source, summed=sums, otherwise="NULL" if counts else "0")
+        if sums:
             listed.append(f"{dialect.total(value, bits=_bits(bounded, index))} AS s{index}")
         if counts:
             listed.append(f"count({'*' if argument.expression is None else value}) AS n{index}")
@@ -288,7 +285,7 @@ def _weighted(dialect: Dialect, bounded: Bounded, *, rows: bool) -> list[str]:
             listed.append(f"{dialect.total(f'{value} * w', bits=bits if rows and not wide else None)} AS s{index}")
         if counts and rows:
             weight = "w" if whole else f"CASE WHEN v{index} IS NOT NULL THEN w END"
-            listed.append(f"{dialect.total(weight, bits=WEIGHT_BITS + 1)} AS n{index}")
+            listed.append(f"{dialect.total(weight, bits=ONE.bit_length())} AS n{index}")
         elif counts:
             weight = f"{dialect.wide('n' if whole else f'n{index}')} * w"
             listed.append(f"{dialect.total(weight)} AS n{index}")
@@ -328,7 +325,7 @@ def _clip_pairs(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
     terms = bounded.weight.terms if bounded.weight is not None else ()
     w = f", {_weight(dialect, terms, totals)} AS w" if terms else ""
     rows, names = keys.in_rows(_rows(bounded, source, keys), ["u", *_values(bounded)])
-    units = f"{dialect.total('w', bits=WEIGHT_BITS + 1)} AS units"
+    units = f"{dialect.total('w', bits=ONE.bit_length())} AS units"
     listed = [*names, *([units] if any(s.part.units for s in bounded.statistics) else [])]
     listed += _weighted(dialect, bounded, rows=False)
     head = (

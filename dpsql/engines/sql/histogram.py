@@ -91,7 +91,7 @@ def _by_rows(dialect: Dialect, histogram: Histogram, rows: str, names: Sequence[
     weight = _weight(dialect, histogram.term)
     return (
         f"WITH c AS {dialect.recomputed}({rows}), w AS (SELECT u, {weight} AS w FROM c GROUP BY u) "
-        f"SELECT {listed}, {dialect.total('w', bits=WEIGHT_BITS + 1)} AS h FROM {dialect.weighed('c')} "
+        f"SELECT {listed}, {dialect.total('w', bits=ONE.bit_length())} AS h FROM {dialect.weighed('c')} "
         f"GROUP BY {listed}"
     )
 
@@ -105,7 +105,7 @@ def _by_units(dialect: Dialect, histogram: Histogram, rows: str, names: Sequence
         return f"SELECT {listed}, count(*) AS h FROM ({pairs}) AS p GROUP BY {listed}"
     return (
         f"WITH p AS ({pairs}), w AS (SELECT u, {_weight(dialect, histogram.term)} AS w FROM p GROUP BY u) "
-        f"SELECT {listed}, {dialect.total('w', bits=WEIGHT_BITS + 1)} AS h FROM p JOIN w USING (u) GROUP BY {listed}"
+        f"SELECT {listed}, {dialect.total('w', bits=ONE.bit_length())} AS h FROM p JOIN w USING (u) GROUP BY {listed}"
     )
 
 

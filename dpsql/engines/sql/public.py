@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Set
+from datetime import date, datetime
 from typing import Any
 
 from dpsql.bounds.domain import Domain, finite, interval, number, of_type
@@ -85,15 +86,15 @@ class PublicReader:
             return self._listed(distinct, type_, LISTED, origin) or of_type(type_)
         nan = f"bool_or({self._site.dialect.is_nan(value)})" if type_.kind is Kind.DOUBLE else "false"
         rows = self._rows(f"SELECT min({value}), max({value}), bool_or({value} IS NULL), {nan} FROM {source.source}")
-        if rows is None or not all(_readable(end) for end in rows[0][:2]):
+        if rows is None or not all(_readable(end, type_) for end in rows[0][:2]):
             return of_type(type_)
         low, high, null, odd = rows[0]
-        ends = [None if e is None or e != e else number(e) for e in (low, high)]
+        ends = [None if e is None else number(e) for e in (low, high)]
         return interval(*ends, nullable=bool(null), nan=bool(odd), origin=(origin,))
 
     def _listed(self, text: str, type_: Type, most: int, origin: str) -> Domain | None:
         rows = self._rows(f"SELECT v FROM ({text} LIMIT {most + 1}) AS t ORDER BY v NULLS LAST")
-        if rows is None or len(rows) > most or not all(_readable(value) for (value,) in rows):
+        if rows is None or len(rows) > most or not all(_readable(value, type_) for (value,) in rows):
             return None
         values: list[Value] = [value for (value,) in rows if value is not None]
         return finite(values, type_, nullable=len(values) < len(rows), origin=(origin,))
@@ -105,6 +106,14 @@ class PublicReader:
         return PublicScan(tuple(fields), False, 1, False, table)
 
 
-def _readable(value: Any) -> bool:
-    """Can the value stand in a domain? Not a date beyond the calendar, which comes as text, and not NaN or infinity."""
+_ENDLESS = frozenset({date.min, date.max, datetime.min, datetime.max})
+
+
+def _readable(value: Any, type_: Type) -> bool:
+    """Can the value stand in a domain? NaN and infinity cannot, nor a moment beyond the calendar that Python has.
+
+    DuckDB gives such a moment as text, and an infinite one as the first or the last of the calendar.
+    """
+    if type_.temporal:
+        return value is None or (isinstance(value, date) and value not in _ENDLESS)
     return not isinstance(value, float) or math.isfinite(value)

@@ -54,11 +54,10 @@ def on_steps(bounded: Bounded) -> Bounded:
         return bounded
     known = steps_of(scan)
     summed_up = {s.part.argument for s in bounded.statistics if s.part.alpha}
-    counted = {s.part.argument for s in bounded.statistics if not s.part.alpha and not s.part.weighed}
     places = {
         i: it.expression.name
         for i, it in enumerate(bounded.arguments)
-        if i in summed_up - counted and isinstance(it.expression, Column) and _same(it, known.get(it.expression.name))
+        if i in summed_up and isinstance(it.expression, Column) and _same(it, known.get(it.expression.name))
     }
     if not places:
         return bounded

@@ -100,3 +100,16 @@ def test_all_periods_between_two_moments(unit: str) -> None:
     assert [calendar.following(t, unit) for t in starts[:-1]] == list(starts[1:])
     assert len(calendar.periods(low, high, unit, len(starts)) or ()) == len(starts)
     assert not calendar.periods(low, high, unit, len(starts) // 2)
+
+
+SHORTEST = {"year": 12 * 28, "quarter": 3 * 28, "month": 28, "week": 7, "day": 1, "hour": 1 / 24}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_as_many_periods_are_listed_as_the_shortest_would_fill_the_limit(unit: str) -> None:
+    """Whether they are too many is settled before the first of them is made."""
+    shortest = timedelta(days=SHORTEST[unit]) if unit in SHORTEST else timedelta(**{f"{unit}s": 1})
+    low = datetime(2019, 12, 30)
+    last = low + 1000 * shortest
+    assert (calendar.periods(low, last, unit, 1000) or [None])[-1] == calendar.truncated(last, unit)
+    assert calendar.periods(low, last + timedelta(seconds=1), unit, 1000) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import duckdb
@@ -19,7 +20,8 @@ STORED = {
     "DOUBLE": DOUBLES,
     "TINYINT": ["-128", "127", "0", "5"],
     "INTEGER": ["-2147483648", "2147483647", "0", "5"],
-    "BIGINT": ["-9223372036854775808", "9223372036854775807", "0", "5"],
+    "UINTEGER": ["0", "2147483648", "4294967295"],
+    "BIGINT": ["-9223372036854775808", "9223372036854775807", "0", "5", "2147483647", "2147483648", "4294967295"],
     "UBIGINT": ["0", "18446744073709551615"],
     "HUGEINT": ["-170141183460469231731687303715884105728", "170141183460469231731687303715884105727", "5"],
     "DECIMAL(9,2)": ["-9999999.99", "9999999.99", "0.01", "2.50"],
@@ -30,7 +32,10 @@ BOUNDS = [
     (3, 4),
     (-128, 127),
     (-(2**29), 2**29),
+    (0, 2**31 - 1),
+    (-(2**31), 0),
     (0, 2**31),
+    (-(2**32), 2**32 - 1),
     (-(2**40), 2**40),
     (0, 2**62),
     (-1, 2**64),
@@ -66,3 +71,17 @@ def test_a_row_is_in_one_piece_and_one_without_a_number_in_none(type_: str) -> N
     listed = ", ".join(f"CAST({piece.condition} AS INTEGER)" for piece in pieces(DUCKDB, argument(type_, -3, 100), "v"))
     for value, *hits in duckdb.sql(f"SELECT v, {listed} FROM (VALUES {rows}) AS t(v)").fetchall():
         assert sum(hit or 0 for hit in hits) == (0 if value is None or value != value else 1)
+
+
+@pytest.mark.parametrize("width", ["INTEGER", "BIGINT"])
+def test_steps_and_unscaled_values_do_not_rely_on_a_check_before_them(width: str) -> None:
+    """Whatever the engine computes first, what does not fit is NULL and raises nothing."""
+    rows = ", ".join(f"(CAST({value} AS DOUBLE))" for value in [*DOUBLES, "NULL"])
+    most = 2**31 if width == "INTEGER" else 2**63
+    for factor in (1.0, 2.0**-20, 2.0**60):
+        text = f"SELECT v, {DUCKDB.steps('v', factor, width)} FROM (VALUES {rows}) AS t(v)"
+        for value, made in duckdb.sql(text).fetchall():
+            fits = value is not None and math.isfinite(value * factor) and -most <= round(value * factor) < most
+            assert made == (round(value * factor) if fits else None)
+    assert duckdb.sql(f"SELECT {DUCKDB.unscaled('1e30::DECIMAL(38,2)', 2)}").fetchall() == [(None,)]
+    assert duckdb.sql(f"SELECT {DUCKDB.unscaled('1.25::DECIMAL(9,2)', 2)}").fetchall() == [(125,)]

@@ -9,6 +9,9 @@ import pytest
 
 import dpsql
 from dpsql.audit import trace
+from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.sql.keys import lookup
+from dpsql.expressions.types import from_engine
 
 DECLARED: dict[str, Any] = {
     "a": {"values": ["x", "y"], "nulls": False},
@@ -28,6 +31,33 @@ def traced(rows: list[tuple[object, ...]], sql: str) -> object:
     with dpsql.connect(data, policy=policy, ledger=":memory:", steward=True) as db:
         [made] = trace(db, sql, salt=b"s", epsilon=1.0)
         return made.rule, made.keys, [[int(value) for value in each.values] for each in made.statistics]
+
+
+@pytest.mark.parametrize(("values", "kind"), [((5, 3, 5, 7, 3), "BIGINT"), (("b", "a", "b"), "VARCHAR")])
+def test_a_lookup_has_each_value_once_at_its_first_place(values: tuple[Any, ...], kind: str) -> None:
+    """A value that stood there twice would count its rows twice."""
+    type_ = from_engine(kind)
+    assert type_ is not None
+    found = duckdb.sql(f"SELECT v, i FROM {lookup(DUCKDB, values, type_)} AS l ORDER BY i").fetchall()
+    assert found == [(value, values.index(value)) for value in dict.fromkeys(values)]
+
+
+@pytest.mark.parametrize("listed", range(1, 8))
+def test_a_row_has_the_place_of_its_key_however_many_are_listed(listed: int) -> None:
+    """Few keys are told apart in the row, many are looked up: the groups are the same."""
+    values = [10 * i for i in range(listed, 0, -1)]
+    data = duckdb.connect()
+    data.execute("CREATE TABLE t AS SELECT range AS u, 10 * (range % 9) AS k FROM range(90)")
+    table = {"unit": "u", "max_rows_per_unit": 1, "columns": {"k": {"values": values, "nulls": False}}}
+    policy = {"dataset": "d", "budget": {"epsilon": 1e6}, "limits": {"epsilon": 1e5}, "tables": {"t": table}}
+    with dpsql.connect(data, policy=policy, ledger=":memory:", steward=True) as db:
+        [made] = trace(db, "SELECT k, count(*) FROM t GROUP BY k", salt=b"s", epsilon=1.0)
+        [counts] = made.statistics
+        assert made.keys == tuple((value,) for value in values)
+        assert [n * counts.grid for n in counts.values] == [10] * listed
+        for asked, wanted in (("min(k)", 10), ("max(k)", 10 * listed), ("mode(k)", None)):
+            [(found,)] = db.query(f"SELECT {asked} FROM t WHERE k > 0", epsilon=1e5).fetchall()
+            assert found == wanted or (wanted is None and found in values)
 
 
 @pytest.mark.parametrize("what", ["count(*)", "sum(n)", "count(DISTINCT u)", "count(DISTINCT u), avg(n), count(*)"])

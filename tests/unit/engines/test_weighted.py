@@ -1,4 +1,4 @@
-"""Weighted totals in SQL: where a value is already a total, only the widest type holds its multiples."""
+"""Totals in SQL: where a value is already a total, only the widest type holds its multiples."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.bounds.domain import Domain, interval
+from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.postgres.dialect import Postgres
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.emit import _weighted
+from dpsql.engines.sql.source import From
+from dpsql.engines.sql.unit_aggregates import unit_aggregate
+from dpsql.expressions.expression import Column
+from dpsql.expressions.types import DOUBLE, from_engine
+from dpsql.plan.relation import Aggregate, Field, Relation
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.weight import WEIGHT_BITS
 
@@ -43,3 +50,41 @@ def test_a_total_of_rows_knows_its_bits_and_one_of_totals_is_in_the_widest_type(
     assert _weighted(dialect, narrow, rows=False) == [f"{dialect.total('s0 * w')} AS s0"]
     for rows, value in ((True, "v0"), (False, "s0")):
         assert _weighted(dialect, wide, rows=rows) == [f"{dialect.total(f'{dialect.wide(value)} * w')} AS s0"]
+
+
+@pytest.mark.parametrize("dialect", [DUCKDB, Postgres(), SPARK], ids=["duckdb", "postgres", "spark"])
+@pytest.mark.parametrize(
+    ("stored", "bits"),
+    [
+        ("TINYINT", 8),
+        ("INTEGER", 32),
+        ("BIGINT", 64),
+        ("UINTEGER", 32),
+        ("DECIMAL(9,2)", None),
+        ("DECIMAL(18,0)", 60),
+    ],
+)
+def test_a_units_total_knows_the_bits_of_a_whole_number_that_fits_and_of_no_decimal(
+    dialect: Dialect, stored: str, bits: int | None
+) -> None:
+    type_ = from_engine(stored)
+    assert type_ is not None
+    source, column = Relation((Field("n", type_, Domain()),), False, 5, False), Column(type_, name="n")
+    below = From("t", (), {"n": "n"}, None, dialect)
+    for distinct in (False, True):
+        made = unit_aggregate(Aggregate("avg", column, distinct), DOUBLE, source, below)
+        value = below.render(column)
+        total = dialect.cast(dialect.total(value, distinct=distinct, bits=bits), "DOUBLE")
+        assert made == f"({total} / count({value}))"
+
+
+@pytest.mark.parametrize(
+    ("stored", "on_grid"), [("BIGINT", False), ("UBIGINT", True), ("HUGEINT", True), ("DOUBLE", True)]
+)
+def test_a_units_total_lies_on_a_grid_where_its_type_does_not_fit(stored: str, on_grid: bool) -> None:
+    type_ = from_engine(stored)
+    assert type_ is not None
+    domain = interval(0, 2**60)
+    source, below = Relation((Field("n", type_, domain),), False, 5, False), From("t", (), {"n": "n"}, None, DUCKDB)
+    made = unit_aggregate(Aggregate("sum", Column(type_, name="n")), DOUBLE, source, below)
+    assert ("BETWEEN" in made) == on_grid

@@ -51,6 +51,24 @@ def test_another_join_is_another_release(db: dpsql.Connection, queries: tuple[st
     assert one != two
 
 
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("SELECT count(*) FROM people a JOIN orders b ON a.id = b.id", {"people.id", "orders.id", "people.area", "orders.area"}),
+        ("SELECT count(*) FROM orders a JOIN orders b ON a.id = b.id", {"orders.id", "orders.id'"}),
+        ("SELECT count(*) FROM people a LEFT JOIN orders b ON a.id = b.id", {"people.id", "orders.id"}),
+        ("SELECT count(*) FROM people a JOIN (SELECT id, count(*) AS age FROM orders GROUP BY id) b ON a.id = b.id", {"people.age", "orders.age"}),
+    ],
+)  # fmt: skip
+def test_columns_that_several_tables_have_are_called_after_the_stored_tables(
+    db: dpsql.Connection, sql: str, names: set[str]
+) -> None:
+    [release] = db.prepare(sql, 1.0, 1e-6, "laplace").plan.releases
+    shown = {field.name for field in release.source.fields}
+    assert names <= shown, shown
+    assert {name.partition(".")[0] for name in shown if "." in name} <= {"people", "orders"}
+
+
 def test_aliases_do_not_decide_what_is_free(db: dpsql.Connection) -> None:
     names = random.Random(7).sample(["a", "b", "c", "people", "orders", "z"], 6)
     db.query("SELECT count(*) FROM people p JOIN orders o ON p.id = o.id AND o.total > 2", epsilon=1)

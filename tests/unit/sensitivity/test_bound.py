@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.sensitivity.bound import Bounded
+from dpsql.bounds.domain import interval
+from dpsql.expressions.expression import Column
+from dpsql.expressions.types import BIGINT
+from dpsql.plan.relation import Aggregate, Copy, Scan
+from dpsql.sensitivity.bound import Bounded, bound
 from dpsql.sensitivity.choices import histogram
+from dpsql.sensitivity.statistics import lay_out
 from dpsql.sensitivity.weight import WEIGHT_BITS
 
 TABLES: dict[str, Any] = {
     "t": {"unit": "u", "max_rows_per_unit": 5, "max_groups_per_unit": 3,
-          "columns": {"n": {"min": -1000, "max": 10}, "k": {"values": ["a", "b"], "nulls": False}, "free": {}}},
+          "columns": {"n": {"min": -1000, "max": 10}, "k": {"values": ["a", "b"], "nulls": False}, "free": {},
+                      "above": {"min": 0, "max": 10}, "below": {"min": -10, "max": 0}, "around": {"min": -10, "max": 10}}},
     "v": {"unit": "row", "columns": {"n": {"min": -1000, "max": 10}, "k": {"values": ["a", "b"], "nulls": False}, "free": {}}},
     "many": {"unit": "u", "max_rows_per_unit": 2**31 - 1, "columns": {"n": {"min": 0, "max": 2**50 - 1}, "k": {"values": ["a"]}}},
 }  # fmt: skip
@@ -25,6 +32,7 @@ POLICY = {"dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6}, "tables": T
 @pytest.fixture(scope="module")
 def db() -> Iterator[dpsql.Connection]:
     frame = pd.DataFrame({"u": [1], "n": [1], "k": ["a"], "free": ["x"]})
+    frame = frame.assign(above=1, below=-1, around=0)
     with dpsql.connect({"t": frame, "v": frame, "many": frame}, policy=POLICY, ledger=":memory:") as connection:
         yield connection
 
@@ -58,6 +66,11 @@ def claims(made: Bounded) -> list[tuple[object, ...]]:
         ("SELECT count(DISTINCT n) FROM t", "one_group", [(1, 5, 5, 5)]),
         ("SELECT count(DISTINCT k) FROM t", "one_group", [(1, 2, 2, 2)]),
         ("SELECT k, count(DISTINCT n) FROM t GROUP BY k", "clip", [(None, 5, 5, 5)]),
+        ("SELECT k, count(DISTINCT k) FROM t GROUP BY k", "clip", [(None, 4, 4, 4)]),
+        ("SELECT u % 7, count(DISTINCT k) FROM t GROUP BY 1", "one_group", [(1, 2, 2, 2)]),
+        ("SELECT u % 7, free, count(DISTINCT k) FROM t GROUP BY 1, 2", "clip", [(None, 5, 5, 5)]),
+        ("SELECT free, count(DISTINCT k) FROM t GROUP BY free", "clip", [(None, 5, 5, 5)]),
+        ("SELECT free, count(DISTINCT k) FROM v GROUP BY free", "row", [(1, 1, 1, 1)]),
         ("SELECT free, count(*) FROM t GROUP BY free", "clip", [(None, 5, 5, 5)]),
     ],
 )
@@ -80,6 +93,8 @@ def test_the_halves_of_an_average_share_one_claim(db: dpsql.Connection) -> None:
         ("SELECT u % 7, count(*) FROM t GROUP BY 1", 1, None),
         ("SELECT free, count(*) FROM t GROUP BY free", 2**20, 3),
         ("SELECT free, count(*) FROM v GROUP BY free", 1, 1),
+        ("SELECT u // 7, count(*) FROM t GROUP BY 1", 1, 1),
+        ("SELECT u // 7, free, count(*) FROM t GROUP BY 1, 2", 2**20, 3),
     ],
 )
 def test_how_many_coordinates_a_unit_can_touch(db: dpsql.Connection, sql: str, reach: int, groups: int | None) -> None:
@@ -101,11 +116,66 @@ def test_what_cannot_be_counted_exactly_is_refused(db: dpsql.Connection) -> None
         ("SELECT k, sum(n) FROM t GROUP BY k", [("sum", 5000)]),
         ("SELECT k, count(n) FROM t GROUP BY k", [("count", 5)]),
         ("SELECT k, count(DISTINCT u), count(*) FROM t GROUP BY k", [("groups", 3), ("rows", 5)]),
+        ("SELECT k, avg(n) FROM t GROUP BY k", [("count", 5)]),
+        ("SELECT k, avg(above) FROM t GROUP BY k", [("count", 5)]),
+        ("SELECT k, avg(below) FROM t GROUP BY k", [("count", 5)]),
+        ("SELECT k, sum(around), count(around) FROM t GROUP BY k", [("count", 5)]),
+        ("SELECT k, sum(above), sum(below) FROM t GROUP BY k", [("sum", 50), ("sum", 50)]),
+        ("SELECT k, avg(above), sum(n) FROM t GROUP BY k", [("count", 5), ("sum", 5000)]),
     ],
 )
-def test_what_a_units_weight_keeps_below_its_cap(db: dpsql.Connection, sql: str, terms: list[tuple[str, int]]) -> None:
-    weight = bounded(db, sql).weight
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_what_a_units_weight_keeps_below_its_cap(
+    db: dpsql.Connection, sql: str, terms: list[tuple[str, int]], mechanism: str
+) -> None:
+    """Rows whose value is zero add nothing to a sum, but to what is left of the upper bound."""
+    weight = bounded(db, sql, mechanism).weight
     assert weight is not None and [(term.kind, term.cap) for term in weight.terms] == terms
+
+
+@pytest.mark.parametrize(
+    ("sql", "copy", "rule"),
+    [
+        ("SELECT k, count(*), avg(n) FROM t GROUP BY k", Copy(5, over=False), "at_rest"),
+        ("SELECT k, count(*) FROM t GROUP BY k", Copy(4, over=False), "at_rest"),
+        ("SELECT k, count(*) FROM t GROUP BY k", Copy(6, over=False), "clip"),
+        ("SELECT k, count(*) FROM t GROUP BY k", Copy(5, over=True), "clip"),
+        ("SELECT k, count(*) FROM t GROUP BY k", None, "clip"),
+        ("SELECT count(*) FROM t", Copy(5, over=False), "at_rest"),
+        ("SELECT count(*), median(n) FROM t", Copy(5, over=False), "at_rest"),
+        ("SELECT count(*), max(n) FROM t", Copy(5, over=False), "one_group"),
+        ("SELECT count(*), min(n) FROM t", Copy(5, over=False), "one_group"),
+        ("SELECT count(*), count(DISTINCT n) FROM t", Copy(5, over=False), "one_group"),
+        ("SELECT k, count(*), count(DISTINCT u) FROM t GROUP BY k", Copy(5, over=False), "clip"),
+        ("SELECT free, count(*) FROM t GROUP BY free", Copy(5, over=False), "clip"),
+        ("SELECT count(*) FROM v", Copy(5, over=False), "row"),
+    ],
+)
+def test_a_copy_bounds_what_is_added_up_over_rows_if_it_keeps_no_more_than_may_count(
+    db: dpsql.Connection, sql: str, copy: Copy | None, rule: str
+) -> None:
+    release = bounded(db, sql).release
+    assert isinstance(release.source, Scan)
+    made = bound(replace(release, source=replace(release.source, copy=copy)), "laplace", 100)
+    assert made.rule == rule
+    assert made.weight is None or rule in ("clip", "one_group")
+    if rule == "at_rest":
+        assert made.statistics[0].claim.l1 * made.statistics[0].grid == 5
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("width", [0, 1, 2, 1000])
+def test_an_average_takes_the_pair_under_laplace_noise_as_soon_as_there_are_two_values(
+    mechanism: str, width: int
+) -> None:
+    asked, domain = Aggregate("avg", Column(BIGINT, name="n")), interval(3, 3 + width, nullable=False)
+    made = lay_out([asked], [domain], mechanism, [])
+    [source] = made.sources
+    assert source.form == ("pair" if mechanism == "laplace" and width else "centred")
+    if source.form == "pair":
+        assert [(p.alpha, p.beta, p.row) for p in made.parts] == [(1, -3, width), (-1, 3 + width, width)]
+    else:
+        assert [(p.alpha, p.beta, p.row) for p in made.parts] == [(0, 1, 1), (2, -6 - width, width)]
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
 
 from dpsql.mechanisms import ExponentialLaw
 from dpsql.plan.relation import Aggregate
-from dpsql.sensitivity.choice import Choice, Runs, choice_of, scored
+from dpsql.sensitivity.choice import Choice, Runs, choice_of, reach, scored
 from dpsql.sensitivity.tree import BRANCHES, Tree, counted, height_of
 
 LAW = ExponentialLaw(Fraction(4))
@@ -45,6 +45,23 @@ def test_a_unit_moves_a_score_and_their_differences_as_far_as_is_said(kind: str,
     assert widest <= choice.spread(most)
     if kind in ("quantile", "mode"):
         assert furthest == choice.sensitivity(most)
+
+
+@pytest.mark.parametrize(("kind", "at"), [*KINDS, ("quantile", Fraction(2**40 - 1, 2**40))])
+@pytest.mark.parametrize("bits", [0, 20, 58, 59, 60, 61, 62])
+def test_scores_are_exact_however_heavy_the_cells_are(kind: str, at: Fraction, bits: int) -> None:
+    """The arrays have 64 bits only, so from some weight on Python's own integers are taken."""
+    choice, rng = Choice("c", 0, kind, at), random.Random(bits)  # type: ignore[arg-type]
+    for _ in range(20):
+        weights = [rng.choice([0, 1, 2**bits - 1, 2**bits]) for _ in range(CELLS)]
+        total, upto = sum(weights), list(accumulate(weights))
+        least = min(reach(LAW, CELLS), total)
+        target = {"least": least, "greatest": 2 * total - least}.get(kind, at.numerator * total)
+        ranks = [
+            max(choice.parts * (e - w) - target, target - choice.parts * e, 0)
+            for w, e in zip(weights, upto, strict=True)
+        ]
+        assert _scores(choice, weights) == ([-w for w in weights] if kind == "mode" else ranks)
 
 
 @pytest.mark.parametrize("at", [Fraction(1, 2), Fraction(1, 4), Fraction(9, 10)])

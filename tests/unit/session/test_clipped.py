@@ -77,6 +77,31 @@ def test_groups_and_sums_are_checked_by_what_they_limit() -> None:
         assert 0.0 < sums.share < 0.2
 
 
+@pytest.mark.parametrize(
+    ("sql", "share"),
+    [
+        ("SELECT sum(x) FROM t", Fraction(1, 4)),
+        ("SELECT k, sum(x) FROM t GROUP BY k", Fraction(2, 4)),
+        ("SELECT count(x) FROM t", Fraction(3, 4)),
+    ],
+)
+def test_a_units_sum_is_cut_by_its_size_in_one_group_and_by_that_of_all_its_rows_in_several(
+    sql: str, share: Fraction
+) -> None:
+    """Of four units one has rows that cancel, one has many large ones, one many small ones, and one a single row."""
+    units = {1: [9.0, -9.0] * 3, 2: [-9.0] * 3, 3: [1.0] * 5, 4: [9.0]}
+    rows = [(unit, x, "ab"[i % 2]) for unit, values in units.items() for i, x in enumerate(values)]
+    columns = {"x": {"min": -9, "max": 9}, "k": {"values": ["a", "b"]}}
+    policy = {"dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6},
+              "tables": {"t": {"unit": "id", "max_rows_per_unit": 2, "columns": columns}}}  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["id", "x", "k"])
+    with dpsql.connect({"t": frame}, policy=policy, ledger=":memory:", steward=True) as db:
+        _, check, *_ = trace(db, sql, salt=b"s", epsilon=1, mechanism="gaussian", clipped=True)
+        count, centred = check.statistics
+        assert count.values == (4,)
+        assert Fraction(1, 2) + centred.values[0] * centred.grid / 4 == share
+
+
 def test_what_cannot_be_cut_off_is_not_checked() -> None:
     frame = pd.DataFrame({"x": [1.0, 2.0], "f": [True, False]})
     policy = {"dataset": "d", "budget": {"epsilon": 10}, "tables": {"t": {"unit": "row", "columns": {"f": {}}}}}
