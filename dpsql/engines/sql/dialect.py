@@ -213,6 +213,8 @@ class Dialect(ABC):
     """Has it DISTINCT in the aggregates of a window?"""
     full_joins_by_any = True
     """Does a FULL JOIN take any condition, or only equalities of its two sides?"""
+    regroups_slowly = False
+    """Is another GROUP BY, of however few rows, a matter of its own to plan, compile and send around?"""
     scans_by_piece = False
     """Is a scan for each piece of a clamp cheaper than one with a CASE?"""
 

@@ -8,7 +8,7 @@ weight. Where a copy has the units with too many rows apart, only those are weig
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from dpsql.budget.allocate import Priced
@@ -148,14 +148,14 @@ def _needs(bounded: Bounded) -> list[tuple[int, bool, bool]]:
             for i in dict.fromkeys(p.argument for p in parts)]  # fmt: skip
 
 
-def _value(bounded: Bounded, index: int, source: From, *, summed: bool) -> str:
-    """The argument of a row as an integer, NULL where it has none."""
+def _value(bounded: Bounded, index: int, source: From, *, summed: bool, otherwise: str = "NULL") -> str:
+    """The argument of a row as an integer; where it has none NULL, or what a sum takes for the same."""
     argument = bounded.arguments[index]
     if argument.expression is None:
         return "1"
     value = source.render(argument.expression)
     if summed:
-        return clamped(source.dialect, argument, value)
+        return clamped(source.dialect, argument, value, otherwise=otherwise)
     if argument.domain.nan:
         return f"CASE WHEN {value} <= {source.dialect.double(math.inf)} THEN 1 END"
     return f"CASE WHEN {value} IS NOT NULL THEN 1 END"
@@ -185,11 +185,8 @@ def _plain(bounded: Bounded, source: From, keys: Coded) -> str:
     listed, dialect = [*keys.listed, *_per_unit(bounded)], source.dialect
     for index, sums, counts in _needs(bounded):
         argument = bounded.arguments[index]
-        value = _value(bounded, index, source, summed=sums)
-        if sums and not counts and argument.expression is not None:
-            added = clamped(dialect, argument, source.render(argument.expression), otherwise="0")
-            listed.append(f"{dialect.total(added, bits=_bits(bounded, index))} AS s{index}")
-        elif sums:
+        value = _value(bounded, index, source, summed=sums, otherwise="NULL" if counts else "0")
+        if sums:
             listed.append(f"{dialect.total(value, bits=_bits(bounded, index))} AS s{index}")
         if counts:
             listed.append(f"count({'*' if argument.expression is None else value}) AS n{index}")
@@ -233,16 +230,24 @@ def _per_unit(bounded: Bounded) -> list[str]:
     return listed + (["count(*) AS units"] if any(s.part.units for s in bounded.statistics) else [])
 
 
-def _rows(bounded: Bounded, source: From, keys: Coded) -> str:
-    """Each row as its unit, its keys, and its integers."""
+def _rows(bounded: Bounded, source: From, keys: Coded, *, zero: Collection[int] = ()) -> str:
+    """Each row as its unit, its keys, and its integers: of some arguments zero where a row has none."""
     listed = [f"{source.unit} AS u", *keys.listed]
-    listed += [f"{_value(bounded, i, source, summed=sums)} AS v{i}" for i, sums, _ in _valued(bounded)]
+    for i, sums, _ in _valued(bounded):
+        value = _value(bounded, i, source, summed=sums, otherwise="0" if i in zero else "NULL")
+        listed.append(f"{value} AS v{i}")
     return f"SELECT {', '.join(listed)} FROM {source.source}{source.conditions}"
 
 
 def _valued(bounded: Bounded) -> list[tuple[int, bool, bool]]:
     """What is needed of the arguments that have a value of their own in each row."""
     return [need for need in _needs(bounded) if bounded.arguments[need[0]].expression is not None]
+
+
+def _summed_only(bounded: Bounded, terms: Sequence[Term]) -> set[int]:
+    """The arguments of which nobody asks in how many rows they are, so that zero does for NULL, and costs less."""
+    counted = {argument for term in terms if term.kind == "count" for argument in (term.argument, term.other)}
+    return {index for index, _, counts in _valued(bounded) if not counts and index not in counted}
 
 
 def _bits(bounded: Bounded, index: int) -> int:
@@ -310,12 +315,13 @@ def _one_group(bounded: Bounded, source: From, keys: Coded) -> str:
 def _clip_rows(bounded: Bounded, source: From, keys: Coded) -> str:
     """Rule `clip`: a weight per unit from its own rows, joined back to them (recomputed: cheaper than keeping them)."""
     assert bounded.weight is not None
-    dialect = source.dialect
+    dialect, terms = source.dialect, bounded.weight.terms
+    rows = _rows(bounded, source, keys, zero=_summed_only(bounded, terms))
     total = dialect.total("abs(v{i})", bits=max((_bits(bounded, i) for i, _, _ in _valued(bounded)), default=1))
-    w = _weight(dialect, bounded.weight.terms, {"rows": "count(*)", "count": "count(v{i})", "sum": total})
+    w = _weight(dialect, terms, {"rows": "count(*)", "count": "count(v{i})", "sum": total})
     listed = [*keys.names, *_weighted(dialect, bounded, rows=True)]
     totals = (
-        f"WITH c AS {dialect.recomputed}({_rows(bounded, source, keys)}), w AS (SELECT u, {w} AS w FROM c GROUP BY u) "
+        f"WITH c AS {dialect.recomputed}({rows}), w AS (SELECT u, {w} AS w FROM c GROUP BY u) "
         f"SELECT {', '.join(listed)} FROM {dialect.weighed('c')}{_group(keys.names)}"
     )
     return keys.mapped(totals, _totals(bounded))
