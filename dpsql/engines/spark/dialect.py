@@ -53,7 +53,7 @@ class Spark(Dialect):
             number = float(value)
         except OverflowError:
             number = math.inf if value > 0 else -math.inf
-        return f"CAST('{number!r}' AS DOUBLE)"
+        return f"({number!r}D)" if math.isfinite(number) else f"CAST('{number!r}' AS DOUBLE)"
 
     def moment(self, written: str, wanted: str) -> str:
         return numbers.moment(written, wanted)
@@ -116,13 +116,12 @@ class Spark(Dialect):
         Before it starts, Spark takes weights to be as large as the table, and would send every row to the place of its
         unit: most of what such a query costs. It plans anew when a part is done, but starts all parts that wait for
         nothing at once. Here the rows wait for a weight below zero, hence for all weights, and by then their size is
-        known; as there is none, Spark also drops that join. **Theorem.** Each row has its unit's weight. **Proof.** An
-        aggregate without groups has one row at most, so the outer join keeps each row once; weights are not negative,
-        so HAVING leaves none, and `least` passes over NULL.
+        known; as there is none, Spark also drops that join. **Theorem.** Each row is there once, with the weight of its
+        unit. **Proof.** The anti join has each row at most once, and drops one only for a weight below zero. There is
+        none: a weight is 2**WEIGHT_BITS or a quotient of positive numbers. `w` has each unit once.
         """
-        most = "(SELECT max(w) AS most FROM w HAVING max(w) < 0) AS m"
-        joined = f"{rows} LEFT JOIN {most} ON TRUE JOIN w ON {rows}.u = w.u"
-        return f"(SELECT {rows}.*, least(w.w, m.most) AS w FROM {joined}) AS j"
+        waiting = f"{rows} LEFT ANTI JOIN (SELECT w FROM w WHERE w < 0) AS m ON TRUE"
+        return f"(SELECT {rows}.*, w.w FROM {waiting} JOIN w ON {rows}.u = w.u) AS j"
 
     def quotient(self, number: str, divisor: str) -> str:
         return f"({self.wide(number)} div {self.wide(divisor)})"

@@ -38,11 +38,13 @@ SETTINGS = {
     "spark.sql.legacy.literal.pickMinimumPrecision": "true",
     "spark.sql.legacy.exponentLiteralAsDecimal.enabled": "false",
     "spark.sql.crossJoin.enabled": "true",
+    "spark.sql.codegen.useIdInClassName": "false",
     "spark.sql.optimizer.excludedRules": "",
     "spark.sql.adaptive.optimizer.excludedRules": "",
 }
 """What the emitted SQL relies on, whatever the caller's session says: arithmetic that does not raise, moments in UTC,
-ancient dates that are read as they stand, and one way to read its words."""
+ancient dates that are read as they stand, and one way to read its words. (Programs that do not have the number of their
+stage in their name are compiled once, and not anew whenever the stages of a query are done in another order.)"""
 
 CARRIED = (
     "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled", "spark.sql.autoBroadcastJoinThreshold",

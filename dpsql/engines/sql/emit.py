@@ -8,7 +8,7 @@ weight. Where a copy has the units with too many rows apart, only those are weig
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from dpsql.budget.allocate import Priced
@@ -230,16 +230,24 @@ def _per_unit(bounded: Bounded) -> list[str]:
     return listed + (["count(*) AS units"] if any(s.part.units for s in bounded.statistics) else [])
 
 
-def _rows(bounded: Bounded, source: From, keys: Coded) -> str:
-    """Each row as its unit, its keys, and its integers."""
+def _rows(bounded: Bounded, source: From, keys: Coded, *, zero: Collection[int] = ()) -> str:
+    """Each row as its unit, its keys, and its integers: of some arguments zero where a row has none."""
     listed = [f"{source.unit} AS u", *keys.listed]
-    listed += [f"{_value(bounded, i, source, summed=sums)} AS v{i}" for i, sums, _ in _valued(bounded)]
+    for i, sums, _ in _valued(bounded):
+        value = _value(bounded, i, source, summed=sums, otherwise="0" if i in zero else "NULL")
+        listed.append(f"{value} AS v{i}")
     return f"SELECT {', '.join(listed)} FROM {source.source}{source.conditions}"
 
 
 def _valued(bounded: Bounded) -> list[tuple[int, bool, bool]]:
     """What is needed of the arguments that have a value of their own in each row."""
     return [need for need in _needs(bounded) if bounded.arguments[need[0]].expression is not None]
+
+
+def _summed_only(bounded: Bounded, terms: Sequence[Term]) -> set[int]:
+    """The arguments of which nobody asks in how many rows they are, so that zero does for NULL, and costs less."""
+    counted = {argument for term in terms if term.kind == "count" for argument in (term.argument, term.other)}
+    return {index for index, _, counts in _valued(bounded) if not counts and index not in counted}
 
 
 def _bits(bounded: Bounded, index: int) -> int:
@@ -307,12 +315,13 @@ def _one_group(bounded: Bounded, source: From, keys: Coded) -> str:
 def _clip_rows(bounded: Bounded, source: From, keys: Coded) -> str:
     """Rule `clip`: a weight per unit from its own rows, joined back to them (recomputed: cheaper than keeping them)."""
     assert bounded.weight is not None
-    dialect = source.dialect
+    dialect, terms = source.dialect, bounded.weight.terms
+    rows = _rows(bounded, source, keys, zero=_summed_only(bounded, terms))
     total = dialect.total("abs(v{i})", bits=max((_bits(bounded, i) for i, _, _ in _valued(bounded)), default=1))
-    w = _weight(dialect, bounded.weight.terms, {"rows": "count(*)", "count": "count(v{i})", "sum": total})
+    w = _weight(dialect, terms, {"rows": "count(*)", "count": "count(v{i})", "sum": total})
     listed = [*keys.names, *_weighted(dialect, bounded, rows=True)]
     totals = (
-        f"WITH c AS {dialect.recomputed}({_rows(bounded, source, keys)}), w AS (SELECT u, {w} AS w FROM c GROUP BY u) "
+        f"WITH c AS {dialect.recomputed}({rows}), w AS (SELECT u, {w} AS w FROM c GROUP BY u) "
         f"SELECT {', '.join(listed)} FROM {dialect.weighed('c')}{_group(keys.names)}"
     )
     return keys.mapped(totals, _totals(bounded))
