@@ -45,7 +45,8 @@ def verify(ledger: File) -> None:
         found = run(ledger)
     typer.echo(
         f"{_name(ledger)}: whole. Dataset '{found.dataset}', {found.mark.number} entries,"
-        f" {_many(found.charges, 'charge')}, {_many(found.releases, 'release')}, {found.since:%Y-%m-%d %H:%M} to {found.until:%Y-%m-%d %H:%M} UTC."
+        f" {_many(found.charges, 'charge')}, {_many(found.releases, 'release')},"
+        f" {found.since:%Y-%m-%d %H:%M} to {found.until:%Y-%m-%d %H:%M} UTC."
     )
     typer.echo(f"head: {found.mark.number} {found.mark.hash.hex()}")
 

@@ -179,7 +179,7 @@ def _table(
         listed = suggest(name, sorted(schema), "tables in the database")
         raise PolicyError(
             f"tables.{name}: the database has no such table",
-            hint=f"{listed}; views are none: name the tables behind them",
+            hint=f"{listed}; a view does not count: name the tables behind it",
         )
     if declared.public:
         return _public(name, declared, stored, allowed)

@@ -100,4 +100,4 @@ def test_a_view_of_the_database_is_no_table_and_the_hint_says_so() -> None:
     policy = {"dataset": "d", "budget": BUDGET, "tables": {"recent": {"unit": "person", "columns": {}}}}
     with dpsql.connect(own, policy=policy, ledger=":memory:") as db, pytest.raises(dpsql.PolicyError) as wrong:
         db.query("SELECT count(*) FROM recent")
-    assert wrong.value.hint == "tables in the database: visits; views are none: name the tables behind them"
+    assert wrong.value.hint == "tables in the database: visits; a view does not count: name the tables behind it"
