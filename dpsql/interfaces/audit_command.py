@@ -75,7 +75,7 @@ def audit(
             report = _merged([Path(each) for each in given[1:]])
         else:
             settings = Settings(seed, amount, long, number, parts, jobs, bool(given), resume)
-            report = _run(_require_files(given[0]) if given else None, policy, _with_doors(settings), check)
+            report = _run(_database_file(given[0]) if given else None, policy, _with_doors(settings), check)
     except Error as wrong:
         complain(wrong)
         raise typer.Exit(2) from None
@@ -97,16 +97,18 @@ def _require_folders(*files: Path | None) -> None:
             raise InterfaceError(f"{file} is a folder", hint=f"name a file in it: {file / 'audit'}")
 
 
-def _require_files(db: str) -> Path:
-    """An audit copies parts of the data, and breaks the copies: it does so in DuckDB."""
+def _database_file(db: str) -> Path:
+    """An audit copies tables of a DuckDB file; files and servers have none that it could copy."""
+    from dpsql.engines.duckdb.lake import is_lake
     from dpsql.engines.open import is_address
 
-    if is_address(db):
+    if is_address(db) or is_lake(db):
         raise InterfaceError(
-            "only database files of DuckDB and files can be audited",
-            hint="leave DB out: the built-in worlds are attacked; or give an export of the tables as Parquet files",
+            "only a database file of DuckDB can be audited",
+            hint="leave DB out: the built-in worlds are attacked; or copy the tables into such a file:"
+            " CREATE TABLE visits AS FROM 'lake/visits/**/*.parquet'",
         )
-    if not Path(db).exists() and "*" not in db:
+    if not Path(db).exists():
         raise InterfaceError(f"there is no database file {db}", hint="check the path; it is never created here")
     return Path(db)
 

@@ -111,8 +111,9 @@ def test_a_door_that_is_not_installed_is_named_and_not_opened(monkeypatch: pytes
         (["--html", "no/such/r.html"], "there is no folder no/such"),
         (["--check", "neighbours", "--resume", "no/such/state"], "there is no folder no/such"),
         (["--html", "."], "is a folder"),
-        (["postgresql://reader@host/shop"], "only database files of DuckDB and files can be audited"),
-        (["local[2]"], "only database files of DuckDB and files can be audited"),
+        (["postgresql://reader@host/shop"], "only a database file of DuckDB can be audited"),
+        (["local[2]"], "only a database file of DuckDB can be audited"),
+        (["."], "only a database file of DuckDB can be audited"),
         (["nothing.duckdb"], "there is no database file nothing.duckdb"),
     ],
 )
