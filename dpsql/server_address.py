@@ -43,6 +43,16 @@ class ServerAddress:
         return self._named(f"{self.told['user']}@" if self.told.get("user") else "")
 
     @property
+    def written(self) -> str:
+        """The same as an address that can be given again: a socket's folder is no part of a URL's path."""
+        host = str(self.told.get("host") or "")
+        if not host.startswith("/"):
+            return self.name
+        user = f"{self.told['user']}@" if self.told.get("user") else ""
+        port = f"&port={self.told['port']}" if self.told.get("port") else ""
+        return f"postgresql://{user}/{self.told.get('dbname') or ''}?host={host}{port}"
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         return tuple(str(self.told[key]) for key in ("password", "sslpassword") if self.told.get(key))
 

@@ -167,6 +167,8 @@ def _folded(series: Series) -> str:
 
 def shown(value: object) -> str:
     """A figure as it reads."""
+    if isinstance(value, float):
+        return f"{value:,.4g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

@@ -67,6 +67,10 @@ class Purchase:
         return f"what is left buys {many}{'' if single is None else f', or {single}'}"
 
 
+DUST = 1e-5
+"""The part of a spent budget that rounding can leave: it can be asked for, and buys nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetStatus:
     """This analyst's account inside the dataset's; only the dataset's promise survives analysts who pool answers.
@@ -115,6 +119,8 @@ class BudgetStatus:
 
     def _next(self) -> str:
         laplace = f"epsilon {digits_down(self.largest_laplace):.4g} or less"
+        if 0 < max(self.largest, self.largest_laplace) < DUST * self.dataset.caps.epsilon:
+            return "nothing is left but what rounding leaves"
         if self.largest == 0:
             return f"one more query needs mechanism laplace: {laplace}" if self.largest_laplace else "nothing is left"
         more = f", with mechanism laplace {laplace}" if self.largest_laplace > self.largest else ""
@@ -163,7 +169,7 @@ def purchase(last: Charged, standings: Sequence[Standing], limit: Number) -> Pur
     if last.error is None or any(_left(each).delta < float_down(last.charge.delta * UNIT) for each in standings):
         return Purchase(times, None, None)
     better = _gaussian(last, standings, limit) if last.error.noise == "gaussian" else _laplace(last, standings, limit)
-    return Purchase(times, last.error.of, last.error.half / better) if better > 0 else Purchase(times, None, None)
+    return Purchase(times, last.error.of, last.error.half / better) if better > DUST else Purchase(times, None, None)
 
 
 def _gaussian(last: Charged, standings: Sequence[Standing], limit: Number) -> float:

@@ -31,9 +31,14 @@ def open_engine(source: Source, limits: Resources, policy: Policy | None = None,
     return DuckDBEngine(source, limits, policy=policy, copies=copies)
 
 
+def is_address(source: object) -> bool:
+    """Is it the address of a server or a cluster, and no file?"""
+    return isinstance(source, str) and (source.startswith(SCHEMES) or is_spark(source))
+
+
 def shown(source: str) -> str:
     """A file or an address for people: whose password is nobody's business, wherever it stands."""
-    return read_server(source).name if source.startswith(SCHEMES) else source
+    return read_server(source).written if source.startswith(SCHEMES) else source
 
 
 def _postgres(address: str, limits: Resources) -> Engine:
@@ -50,4 +55,4 @@ def _postgres(address: str, limits: Resources) -> Engine:
     return PostgresEngine(server, limits)
 
 
-__all__ = ["Source", "open_engine", "shown"]
+__all__ = ["Source", "is_address", "open_engine", "shown"]

@@ -10,13 +10,18 @@ from dpsql.budget import Ledger, open_ledger
 from dpsql.engines.base import Engine, Resources
 from dpsql.engines.duckdb.lake import is_lake, is_path, tables_in
 from dpsql.engines.isolated.engine import IsolatedEngine
-from dpsql.engines.open import Source, open_engine
+from dpsql.engines.open import Source, is_address, open_engine
 from dpsql.errors import InterfaceError, PolicyError
 from dpsql.policy import Policy, ledger_place
 
 
 def open_data(source: Source, policy: Policy, place: str | Path, *, isolate: bool) -> tuple[Engine, Ledger]:
     """The database and the ledger of a dataset: both, or neither stays open."""
+    if isolate and is_address(source):
+        raise InterfaceError(
+            "only files can be opened in a process of their own: this is the address of a server",
+            hint="leave isolate=True (or --isolate) out: its data is in other processes already",
+        )
     limits = Resources(policy.limits.memory, policy.limits.spill)
     source = tables_in(Path(source), policy.tables) if is_lake(source) else source
     copies = copies_path(policy, place, source)

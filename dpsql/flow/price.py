@@ -27,7 +27,7 @@ def price_of(keywords: Asked, accounts: Accounts, *, accurate: bool = False) -> 
         if value > Fraction(limit):
             raise PolicyError(
                 f"one query may ask for {name} up to {limit}, not {float(value):g}",
-                hint=f"ask for {name}={limit} or less",
+                hint=f"ask for {name}={limit} or less" if limit else f"leave {name} out: the budget has none",
             )
     return asked, slack
 

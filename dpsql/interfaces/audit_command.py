@@ -70,11 +70,12 @@ def audit(
     number, parts = _part(part)
     amount = pairs or (LONG if long else SHORT)
     try:
+        _require_folders(json, html, resume)
         if given and given[0] == "merge":
             report = _merged([Path(each) for each in given[1:]])
         else:
             settings = Settings(seed, amount, long, number, parts, jobs, bool(given), resume)
-            report = _run(Path(given[0]) if given else None, policy, _with_doors(settings), check)
+            report = _run(_database_file(given[0]) if given else None, policy, _with_doors(settings), check)
     except Error as wrong:
         complain(wrong)
         raise typer.Exit(2) from None
@@ -85,6 +86,31 @@ def audit(
     _show(report)
     if not report.passed:
         raise typer.Exit(1)
+
+
+def _require_folders(*files: Path | None) -> None:
+    """Before an hour of work whose report could not be written."""
+    for file in files:
+        if file is not None and not file.absolute().parent.is_dir():
+            raise InterfaceError(f"there is no folder {file.parent} to write {file.name} into", hint="make it first")
+        if file is not None and file.is_dir():
+            raise InterfaceError(f"{file} is a folder", hint=f"name a file in it: {file / 'audit'}")
+
+
+def _database_file(db: str) -> Path:
+    """An audit copies tables of a DuckDB file; files and servers have none that it could copy."""
+    from dpsql.engines.duckdb.lake import is_lake
+    from dpsql.engines.open import is_address
+
+    if is_address(db) or is_lake(db):
+        raise InterfaceError(
+            "only a database file of DuckDB can be audited",
+            hint="leave DB out: the built-in worlds are attacked; or copy the tables into such a file:"
+            " CREATE TABLE visits AS FROM 'lake/visits/**/*.parquet'",
+        )
+    if not Path(db).exists():
+        raise InterfaceError(f"there is no database file {db}", hint="check the path; it is never created here")
+    return Path(db)
 
 
 def _with_doors(settings: Settings) -> Settings:

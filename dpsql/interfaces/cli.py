@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -256,7 +257,7 @@ def init(
 
     with waiting("reading the database"):
         written, observed = draft(db, policy or policy_beside(db), dataset or Path(db.partition("?")[0]).stem)
-    told = f"dpsql check {shown(db)} --policy {written}"
+    told = f"dpsql check {quote(shown(db))} --policy {quote(str(written))}"
     typer.echo(f"{written}: the draft. Read every line, fill in the bounds, then run `{told}`.")
     typer.echo(f"{observed}: true extremes and values, for you only (mode 0600). Delete it when the policy is done.")
 

@@ -44,8 +44,9 @@ def verify(ledger: File) -> None:
     with waiting("verifying"):
         found = run(ledger)
     typer.echo(
-        f"{_name(ledger)}: whole. Dataset '{found.dataset}', {found.mark.number} entries, {found.charges} charges,"
-        f" {found.releases} releases, {found.since:%Y-%m-%d %H:%M} to {found.until:%Y-%m-%d %H:%M} UTC."
+        f"{_name(ledger)}: whole. Dataset '{found.dataset}', {found.mark.number} entries,"
+        f" {_many(found.charges, 'charge')}, {_many(found.releases, 'release')},"
+        f" {found.since:%Y-%m-%d %H:%M} to {found.until:%Y-%m-%d %H:%M} UTC."
     )
     typer.echo(f"head: {found.mark.number} {found.mark.hash.hex()}")
 
@@ -184,6 +185,10 @@ def bump(
     with open_ledger(ledger, None, create=False) as opened:
         opened.bump(label, name)
     typer.echo(f"{_name(ledger)}: data version {label}. Facts verified for earlier versions need `dpsql check` again.")
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _name(ledger: str) -> str:

@@ -176,9 +176,10 @@ def _table(
 ) -> Table:
     declared, stored = policy.tables[name], schema.get(fold(name))
     if stored is None:
+        listed = suggest(name, sorted(schema), "tables in the database")
         raise PolicyError(
             f"tables.{name}: the database has no such table",
-            hint=suggest(name, sorted(schema), "tables in the database"),
+            hint=f"{listed}; a view does not count: name the tables behind it",
         )
     if declared.public:
         return _public(name, declared, stored, allowed)
@@ -232,7 +233,7 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
     labels, keys = labels_of(name, policy, facts, stored)
     columns = dict(declared.columns or {})
     if declared.unit_column is not None and fold(declared.unit_column) not in {fold(column) for column in columns}:
-        columns[stored_column(name, declared.unit_column, stored)[0]] = Column()
+        columns[stored_column(name, declared.unit_column, stored, unit=True)[0]] = Column()
     for column, spec in columns.items():
         stored_name, type_ = stored_column(name, column, stored)
         owner = labels.get(fold(stored_name))

@@ -10,6 +10,7 @@ from dpsql.plan.relation import UNIT, Step
 from dpsql.policy import Policy, fold
 from dpsql.policy.model import ForeignKey
 from dpsql.policy.model import Table as Declared
+from dpsql.policy.names import nearest
 
 Schema = Mapping[str, Mapping[str, str]]
 Facts = frozenset[tuple[str, str]]
@@ -62,7 +63,7 @@ def path_to_unit(name: str, policy: Policy, schema: Schema) -> tuple[tuple[Step,
 def _key(table: str, column: str, schema: Schema) -> tuple[str, Type]:
     """A column that leads to an owner: two of its values must never be read as one."""
     stored = schema.get(fold(table), {})
-    name, type_ = stored_column(table, column, stored)
+    name, type_ = stored_column(table, column, stored, unit=True)
     if not one_to_one(stored[name]):
         raise PolicyError(
             f"tables.{table}.unit: a column of type {stored[name]} is no unit: reading it could merge two units",
@@ -108,8 +109,8 @@ def one_to_one(engine_type: str) -> bool:
     return kind is not None and not wide and engine_type.upper() not in ("TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS")
 
 
-def stored_column(table: str, column: str, stored: Mapping[str, str]) -> tuple[str, Type]:
-    """The name and type of a column as it is stored."""
+def stored_column(table: str, column: str, stored: Mapping[str, str], *, unit: bool = False) -> tuple[str, Type]:
+    """The name and type of a column as it is stored; `unit` says that the policy names it there."""
     for name, engine_type in stored.items():
         if fold(name) == fold(column):
             type_ = from_engine(engine_type)
@@ -119,6 +120,8 @@ def stored_column(table: str, column: str, stored: Mapping[str, str]) -> tuple[s
                     hint="leave the column out of the policy, or give the table a column of a plain type",
                 )
             return name, type_
+    guess = nearest(column, stored)
     raise PolicyError(
-        f"tables.{table}.columns.{column}: the table has no such column", hint=f"columns: {', '.join(stored)}"
+        f"tables.{table}.{'unit' if unit else f'columns.{column}'}: the table has no column {column}",
+        hint=(f"did you mean {guess}? " if guess else "") + f"columns: {', '.join(stored)}",
     )

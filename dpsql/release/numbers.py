@@ -46,6 +46,8 @@ def decimals(half: float) -> int:
 
 def as_precise_as(value: Any, half: float) -> str:
     """A value without noise beside one with an error bar, to the same digits."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
     return f"{value:,.{decimals(half)}f}" if isinstance(value, float) else plain(value)
 
 

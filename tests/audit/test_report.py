@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from dpsql.audit.checks import floating, neighbours, timing
 from dpsql.audit.outcome import Finding, Outcome, Series
 from dpsql.audit.plots import plot
-from dpsql.audit.report import Report, merged
+from dpsql.audit.report import Report, merged, shown
 from dpsql.audit.settings import Settings
 from dpsql.audit.tally import Tally
 from dpsql.interfaces import audit_command
@@ -102,3 +102,34 @@ def test_a_door_that_is_not_installed_is_named_and_not_opened(monkeypatch: pytes
     made = audit_command._with_doors(Settings())
     assert "SQLAlchemy" not in made.forbidden and "dpsql query" in made.forbidden
     assert made.door_notes == ("not installed here, so no door: SQLAlchemy (pip install 'dpsql[sqlalchemy]')",)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--json", "no/such/r.json"], "there is no folder no/such to write r.json into"),
+        (["--html", "no/such/r.html"], "there is no folder no/such"),
+        (["--check", "neighbours", "--resume", "no/such/state"], "there is no folder no/such"),
+        (["--html", "."], "is a folder"),
+        (["postgresql://reader@host/shop"], "only a database file of DuckDB can be audited"),
+        (["local[2]"], "only a database file of DuckDB can be audited"),
+        (["."], "only a database file of DuckDB can be audited"),
+        (["nothing.duckdb"], "there is no database file nothing.duckdb"),
+    ],
+)
+def test_what_cannot_be_audited_or_written_is_said_before_the_work(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(audit_command, "run", lambda *args: pytest.fail("it was begun"))
+    done = CliRunner().invoke(app, ["audit", *words])
+    assert done.exit_code == 2 and said in done.output and "hint: " in done.output
+
+
+def test_figures_have_few_digits() -> None:
+    assert [shown(value) for value in (0.3143770852659109, 1234, 1234.5678, "all")] == [
+        "0.3144",
+        "1,234",
+        "1,235",
+        "all",
+    ]

@@ -16,6 +16,7 @@ import spark_session
 
 import dpsql
 from dpsql.audit.traces import trace, traced
+from dpsql.engines.spark.open import _begun
 from dpsql.engines.spark.settings import SETTINGS
 from dpsql.errors import EngineError, Error, InterfaceError
 
@@ -281,6 +282,28 @@ def test_files_on_which_some_queries_would_fail_are_not_opened(session: Any, tmp
     for source in sources:
         with pytest.raises(InterfaceError, match="cannot be read as a table"):
             dpsql.connect((session, {"sales": source}), policy=policy(), ledger=":memory:")
+
+
+def test_a_wrong_path_a_lone_path_and_other_files_are_told_apart(session: Any, tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text("person,amount\n1,2.5\n")
+    mistakes: dict[str, Any] = {
+        "there are no files of the table sales at .*nowhere": {"sales": str(tmp_path / "nowhere")},
+        r"cannot be read as a table(.|\n)*session.read.csv": {"sales": str(tmp_path / "sales.csv")},
+        "a mapping of names to Parquet paths": str(tmp_path),
+    }
+    for said, tables in mistakes.items():
+        with pytest.raises(InterfaceError, match=said):
+            dpsql.connect((session, tables), policy=policy(), ledger=":memory:")
+
+
+def test_a_session_that_cannot_be_started_is_an_error_of_ours() -> None:
+    class Builder:
+        def getOrCreate(self) -> None:
+            raise RuntimeError("all masters are unresponsive")
+
+    with pytest.raises(InterfaceError, match="no Spark session can be started at spark://nowhere:7077") as wrong:
+        _begun(Builder(), "spark://nowhere:7077")
+    assert "unresponsive" not in str(wrong.value) and wrong.value.__cause__ is None
 
 
 def test_text_on_which_some_queries_would_fail_is_no_table(session: Any, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def run(*words: object, code: int = 0) -> str:
 
 
 def test_verify_and_log_tell_who_asked_what(ledger: Path) -> None:
-    assert "whole. Dataset 'shop', 4 entries, 1 charges, 1 releases" in run("ledger", "verify", ledger)
+    assert "whole. Dataset 'shop', 4 entries, 1 charge, 1 release" in run("ledger", "verify", ledger)
     shown = run("ledger", "log", ledger)
     assert "ana" in shown
     assert "SELECT count(*)" in shown

@@ -315,3 +315,10 @@ def test_confined_a_process_gets_no_memory_and_writes_no_file(tmp_path: Path) ->
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "f")], capture_output=True, text=True, check=True)
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("address", ["postgresql://reader@host/shop", "spark://host:7077", "local[2]"])
+def test_a_server_is_not_taken_for_a_file(address: str) -> None:
+    policy = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"t": {"public": True}}}
+    with pytest.raises(dpsql.InterfaceError, match="this is the address of a server"):
+        dpsql.connect(address, policy=policy, ledger=":memory:", isolate=True)

@@ -29,8 +29,9 @@ from dpsql.session import Connection
 
 RUNS, LONG_RUNS, ORDERS = 8, 100, 6
 PLAIN = ("count", "units", "distinct", "sum")
-EMPTY_QUERIES = (
-    "SELECT avg(income) AS a, stddev(income) AS s, variance(income) AS v, sum(income) / count(income) AS r FROM people",
+EMPTY_QUERIES = (  # a quotient by a noisy 0 is infinite, as in DuckDB: the analyst's own arithmetic, above the noise
+    "SELECT avg(income) AS a, stddev(income) AS s, variance(income) AS v FROM people",
+    "SELECT sum(income) / nullif(count(income), 0) AS r FROM people",
     "SELECT kind, avg(income) AS a, stddev(income) AS s FROM people GROUP BY kind",
     "SELECT kind, sum(amount) AS s, avg(amount) AS a FROM orders GROUP BY ROLLUP (kind)",
     "SELECT median(score) AS m, quantile_disc(score, 0.9) AS q FROM people",

@@ -82,8 +82,9 @@ class PostgresPlace(Place):
             return damaged(
                 self.name, f"it is missing, but a file on this machine says that it had {mark.number} entries"
             )
+        of = f" of '{account}'" if account else ""
         return LedgerError(
-            f"there is no ledger of '{account}' at {self.name}",
+            f"there is no ledger{of} at {self.name}",
             hint="the steward makes it once: `dpsql ledger create ADDRESS --dataset NAME`; or correct the address",
         )
 

@@ -66,7 +66,8 @@ def open_session(address: ServerAddress, limits: Resources) -> tuple[Session, li
         failed("a session of the database server cannot be settled", problem)
         raise InterfaceError(
             f"the role may not do what dpsql needs in {address.place}",
-            hint="it needs TEMPORARY on the database, for functions that vanish with the session, and SELECT on tables",
+            hint="it needs TEMPORARY on the database, for functions that vanish with the session, and SELECT on tables:"
+            " GRANT TEMPORARY ON DATABASE … TO …; GRANT SELECT ON … TO …",
         ) from None
     except BaseException:
         session.close()
@@ -83,7 +84,8 @@ def _connected(address: ServerAddress) -> Session:
     if session is None:
         raise InterfaceError(
             f"the database server cannot be reached, or refuses this user: {address.place}",
-            hint="check the address, the user and the password: postgresql://user:password@host:5432/database",
+            hint="check the address, postgresql://user@host:5432/database, the user,"
+            " and the password in ~/.pgpass or PGPASSWORD",
         )
     session.adapters.register_loader("numeric", Number)
     return session

@@ -105,13 +105,22 @@ def read_parquet(session: SparkSession, table: str, path: str, policy: Policy | 
         read_moments(made)
     except Exception as problem:
         failed("the data cannot be opened", problem)
-        made = None
+        made, gone = None, _is_gone(problem)
     if made is None:
+        if gone:
+            raise InterfaceError(f"there are no files of the table {table} at {path}", hint="check the path")
         raise InterfaceError(
             f"the files of the table {table} cannot be read as a table",
-            hint="give a path to whole Parquet files that have the same columns, of the same types",
+            hint="give a path to whole Parquet files that have the same columns, of the same types;"
+            " of other files give a DataFrame, such as session.read.csv(path, header=True)",
         )
     return made
+
+
+def _is_gone(problem: Exception) -> bool:
+    """Was there nothing at the path? Of Spark's errors nothing but their class is looked at."""
+    condition = getattr(problem, "getCondition", None)
+    return callable(condition) and condition() == "PATH_NOT_FOUND"
 
 
 def read_moments(frame: DataFrame) -> None:

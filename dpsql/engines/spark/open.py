@@ -105,7 +105,7 @@ class Opened:
                 builder = SparkSession.builder.master(master).appName("dpsql")
                 for name, value in _settings(master).items():
                     builder = builder.config(name, value)
-                running = builder.getOrCreate()
+                running = _begun(builder, master)
                 _STARTED[running.sparkContext.applicationId] = 0
             context = running.sparkContext
             if context.master != master:
@@ -117,6 +117,17 @@ class Opened:
                 self._application = context.applicationId
                 _STARTED[context.applicationId] += 1
             return running
+
+
+def _begun(builder: Any, master: str) -> SparkSession:
+    try:
+        return builder.getOrCreate()  # type: ignore[no-any-return]
+    except Exception as problem:
+        failed("a Spark session cannot be started", problem)
+    raise InterfaceError(
+        f"no Spark session can be started at {master}",
+        hint="check the address, spark://host:7077 or local[4], that the master runs, and that Java 17 is installed",
+    )
 
 
 def _settings(master: str) -> dict[str, str]:
@@ -135,6 +146,11 @@ def _split(source: Any) -> tuple[Any, Mapping[str, Any] | None]:
         given, tables = _classic(frame).sparkSession, source
     else:
         given, tables = source if isinstance(source, tuple) else (source, None)
+        if tables is not None and not isinstance(tables, Mapping):
+            raise InterfaceError(
+                "beside a Spark session stands a mapping of names to Parquet paths and DataFrames",
+                hint='write dpsql.connect((session, {"orders": "/data/orders"}), …)',
+            )
     return given if isinstance(given, str) else _classic(given), tables
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import pandas as pd
 import pytest
 
@@ -77,3 +78,26 @@ def test_unique_is_not_believed_before_it_is_verified() -> None:
         [release] = dpsql.audit.trace(db, "SELECT sum(x) FROM t", salt=b"s")
         statistic = release.statistics[0]
         assert float(statistic.values[0] * statistic.grid) <= 10
+
+
+@pytest.mark.parametrize(
+    ("table", "where"),
+    [
+        ({"unit": "patientid", "columns": {"age": {}}}, "tables.t.unit: the table has no column patientid"),
+        ({"unit": "patient_id", "columns": {"agee": {}}}, "tables.t.columns.agee: the table has no column agee"),
+    ],
+)
+def test_a_misspelt_column_of_the_policy_is_found_where_it_stands(table: dict[str, object], where: str) -> None:
+    frames = {"t": pd.DataFrame({"patient_id": [1], "age": [2]})}
+    with connect({"t": table}, frames) as db, pytest.raises(dpsql.PolicyError, match=where) as wrong:
+        db.query("SELECT count(*) FROM t")
+    assert str(wrong.value.hint).startswith("did you mean ") and "columns: patient_id, age" in str(wrong.value.hint)
+
+
+def test_a_view_of_the_database_is_no_table_and_the_hint_says_so() -> None:
+    own = duckdb.connect()
+    own.execute("CREATE TABLE visits AS SELECT 1 AS person; CREATE VIEW recent AS SELECT * FROM visits")
+    policy = {"dataset": "d", "budget": BUDGET, "tables": {"recent": {"unit": "person", "columns": {}}}}
+    with dpsql.connect(own, policy=policy, ledger=":memory:") as db, pytest.raises(dpsql.PolicyError) as wrong:
+        db.query("SELECT count(*) FROM recent")
+    assert wrong.value.hint == "tables in the database: visits; a view does not count: name the tables behind it"

@@ -341,3 +341,12 @@ def test_what_is_no_delta_is_refused_and_charges_nothing(database: Path, value: 
         with pytest.raises(dpsql.Error):
             db.query(COUNT, delta=value)
         assert db.budget().dataset.spent.rho == 0
+
+
+def test_what_rounding_leaves_of_a_spent_budget_is_no_offer() -> None:
+    policy = {"dataset": "d", "budget": {"epsilon": 3}, "tables": {"t": {"unit": "row", "columns": {}}}}
+    with dpsql.connect({"t": pd.DataFrame({"x": [1]})}, policy=policy, ledger=":memory:") as db:
+        db.query("SELECT count(*) FROM t", epsilon=3)
+        told = str(db.budget())
+    assert "nothing is left but what rounding leaves" in told and "but for one with" not in told
+    assert "may ask for" not in told
