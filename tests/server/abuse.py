@@ -200,6 +200,7 @@ class Abuse:
             time.sleep(0.004 * (number % 8))
             with socket.create_connection(("127.0.0.1", self.served.port), timeout=10) as line:
                 line.sendall(struct.pack("!ii", 16, 80877102) + client.key)
+                assert line.recv(1) == b""  # as libpq does: else the next query may be the one that is cancelled
             first = client.until_ready()
             self.seen["cancelled" if "57014" in faults(first) else "too late to cancel"] += 1
             answers = [[body for kind, body in client.ask(query(sql)) if kind == b"D"] for _ in range(2)]

@@ -82,10 +82,10 @@ class StewardConnection(dpsql.Connection):
         if tables == self.seen:
             return
         self.seen = tables
-        self._engine.close()
-        now = dpsql.connect(OWN, policy=policy(), ledger=":memory:")
-        self.policy, self._engine = now.policy, now._engine
-        self.__dict__.pop("_catalog", None)
+        asked = self.asked
+        self.release()
+        self.__dict__.pop("_answerer", None)
+        self.__dict__.update(vars(dpsql.connect(OWN, policy=policy(), ledger=":memory:")), asked=asked)
 
 
 def connect(**_: Any) -> dpsql.Connection:
