@@ -253,6 +253,21 @@ def test_what_each_scan_asks_anew_is_copied_or_no_table(session: Any, path: str,
         session.sql(f"DROP TABLE {name}")
 
 
+def test_partitions_that_the_catalogue_knows_make_no_table(session: Any, path: str, tmp_path: Path) -> None:
+    """Each scan asks the catalogue for them: one that is added meanwhile would be weighed by nobody."""
+    name = f"parted_{uuid4().hex[:8]}"
+    frame = session.read.parquet(path)
+    frame.write.partitionBy(frame.columns[-1]).saveAsTable(name, path=str(tmp_path / "parted"))
+    try:
+        with (
+            dpsql.connect(session, policy=policy(name), ledger=":memory:") as db,
+            pytest.raises(Error, match="no such table"),
+        ):
+            db.query(f"SELECT count(*) FROM {name}")
+    finally:
+        session.sql(f"DROP TABLE {name}")
+
+
 @pytest.mark.parametrize("odd", [(), ("n.a.",)])
 def test_the_name_of_a_directory_chooses_no_type(session: Any, tmp_path: Path, odd: tuple[str, ...]) -> None:
     """Spark takes all names for numbers, or all for text: one person's directory would change what analysts see."""

@@ -6,8 +6,8 @@ read and never computes again (`dpsql.engines.spark.open`), or the files that we
 changes its length or its time, which are compared before and after each statement, and the answer is dropped if they
 differ. Files that are added are not read. **Requires** of a catalogue's tables that nobody writes to them in the middle
 of a statement otherwise than by adding and removing files: Spark lists them once for each statement, and a file that is
-gone fails it. Where the catalogue knows a table's partitions each scan may ask for them anew, so that of such a table
-nobody may add or drop any in the middle of a statement. **Checked by** `tests/engines/test_spark.py`.
+gone fails it. (Where the catalogue knows a table's partitions each scan may ask for them anew, so it is no table here.)
+**Checked by** `tests/engines/test_spark.py`.
 """
 
 from __future__ import annotations

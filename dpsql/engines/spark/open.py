@@ -43,14 +43,19 @@ class Opened:
     def schema(self) -> dict[str, dict[str, str]]:
         """The columns of the tables, by folded name. A view may mix the rows of different units, so it is no table.
 
-        Nor is what each scan asks anew (a database behind JDBC, messages): the scans of one statement must agree.
+        Nor is what each scan asks anew (a database behind JDBC, messages, partitions that the catalogue knows): the
+        scans of one statement must agree.
         """
         names = self.tables
         if names is None:
             listed = self.session.catalog.listTables()
             names = [t.name for t in listed if not t.isTemporary and t.tableType in ("MANAGED", "EXTERNAL")]
-            names = [name for name in names if relation_of(self.session.table(_called(name))) is not None]
+            names = [name for name in names if self._lists_files_once(name)]
         return {fold(name): _columns(self.session, name) for name in names}
+
+    def _lists_files_once(self, name: str) -> bool:
+        found = relation_of(self.session.table(_called(name)))
+        return found is not None and bool(roots_of(found))
 
     def _place(self, name: str, table: Any, policy: Policy | None) -> str:
         """A DataFrame, or the Parquet files of a path, as a temporary view of dpsql's own session."""
