@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +57,8 @@ def place_files(connection: duckdb.DuckDBPyConnection, files: Files, types: Mapp
         _same_columns(connection, files)
     read = f"read_parquet({_paths(files)}{_hive(files)})"
     connection.execute(f"CREATE TEMP VIEW {DUCKDB.quote(files.table)} AS {_cast(files, types, read)}")
-    if not files.stamp or files.stamp not in _DECODED:
-        _decode(connection, files.table, [Kind.TEXT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP])
-    _DECODED.add(files.stamp)
+    kinds = [Kind.TEXT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP]
+    _once(files, lambda: _decode(connection, files.table, kinds))
     return None
 
 
@@ -98,6 +97,17 @@ def _same_columns(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
                 f"the files of the table {files.table} have different columns: {path} is not like {files.paths[0]}",
                 hint="write them with the same column names and types, or name those that belong together by a pattern",
             )
+
+
+def _once(files: Files, read: Callable[[], None]) -> None:
+    """Read files that this process has not read as they are now; those of another machine tell nothing, so always.
+
+    The stamp is the one from before: files that are changed meanwhile are read again.
+    """
+    stamp = files.stamp
+    if not stamp or stamp not in _DECODED:
+        read()
+        _DECODED.add(stamp)
 
 
 def _decode(connection: duckdb.DuckDBPyConnection, table: str, kinds: Collection[Kind]) -> None:
@@ -192,12 +202,14 @@ def _arrow(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
             f"the files of the table {files.table} have different columns",
             hint="write them with the same column names and types",
         )
-    for batch in made.to_batches() if files.stamp not in _DECODED else ():
-        batch.validate(full=True)
     connection.register(files.table, made)
-    if files.stamp not in _DECODED:
+
+    def read() -> None:
+        for batch in made.to_batches():
+            batch.validate(full=True)
         _decode(connection, files.table, [Kind.DATE, Kind.TIMESTAMP])
-    _DECODED.add(files.stamp)
+
+    _once(files, read)
 
 
 def _load_remote(connection: duckdb.DuckDBPyConnection, files: Files) -> None:

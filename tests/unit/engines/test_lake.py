@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 import dpsql
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine
-from dpsql.engines.duckdb.lake import _listed, list_files, partition_values
+from dpsql.engines.duckdb.lake import Files, _listed, list_files, partition_values
+from dpsql.engines.duckdb.place import _once
 from dpsql.errors import EngineError
 from dpsql.interfaces import steward
 from dpsql.interfaces.cli import app
@@ -350,3 +351,22 @@ def test_an_engine_keeps_only_the_tables_that_it_is_told(tmp_path: Path) -> None
     engine.keep_only({"stores", "others"})
     assert list(engine.schema()) == ["stores"]
     engine.close()
+
+
+def test_files_are_read_once_as_they_are_and_those_of_another_machine_always(tmp_path: Path) -> None:
+    """What is written while files are read was not read: marked as read, it would fail in some of the queries."""
+    path, seen = tmp_path / "t.parquet", []
+
+    def read() -> None:
+        seen.append(path.read_bytes())
+        if len(seen) == 1:
+            path.write_bytes(b"changed meanwhile")
+
+    path.write_bytes(b"first")
+    here, far = list_files("t", path), Files("t", ("https://host/t.parquet",), "parquet", remote=True)
+    for _ in range(3):
+        _once(here, read)
+    assert seen == [b"first", b"changed meanwhile"]
+    for _ in range(2):
+        _once(far, read)
+    assert len(seen) == 4
