@@ -8,15 +8,15 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from killers import SUITE, Killers, from_record
-from modules import ROOT
+from killers import SUITE, Chunk, Killers, from_record
+from modules import ROOT, privacy_modules
 
 HERE = Path(__file__).parent
 CHUNK = 10
@@ -132,3 +132,11 @@ def chunked(tests: list[str]) -> Iterator[list[str]]:
 def read_record(path: Path) -> Killers:
     """The killers of a record; a test that fails without a mutant is none."""
     return from_record([json.loads(line) for line in path.read_text().splitlines()])
+
+
+def all_of(paths: Sequence[str]) -> Killers:
+    """Every test of these files and folders, taken to reach everything."""
+    with workers(1, "warm", *paths) as [worker]:
+        tests = worker.tests
+    everywhere = dict.fromkeys(privacy_modules(), -1)
+    return Killers(dict.fromkeys(tests, 1.0), [Chunk((test,), 0.0, everywhere, 1) for test in tests])

@@ -5,6 +5,8 @@
 mechanical ones, in an order that the seed fixes, so that a run that was stopped is a random sample too.
 `--resume FILE` (default .mutation/results.jsonl) keeps each verdict as a line, and asks for none twice;
 `--again` asks once more for those that survived without a reason, and for no new ones. `--report` prints what the file has.
+`--tests PATH ...` asks all tests of those paths and no others, for which nothing need be recorded: the quick way while
+writing tests of one module. Its verdicts are kept apart (.mutation/narrow.jsonl): they say what those tests catch.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from hand import Bug, bugs
 from killers import Killers
 from mechanical import Module, Mutant
 from modules import ROOT, privacy_modules
-from pool import read_record, record
+from pool import all_of, read_record, record
 from score import excused, read_results, report
 from trial import Trial
 
@@ -29,6 +31,7 @@ WORK = ROOT / ".mutation"
 
 def main() -> int:
     arguments = _arguments()
+    arguments.resume = arguments.resume or WORK / ("narrow.jsonl" if arguments.tests else "results.jsonl")
     WORK.mkdir(exist_ok=True)
     known = read_results(arguments.resume)
     chosen = _chosen(arguments)
@@ -57,6 +60,8 @@ def _asked(verdict: dict[str, Any] | None, again: bool) -> bool:
 
 
 def _killers(arguments: argparse.Namespace) -> Killers:
+    if arguments.tests:
+        return all_of(arguments.tests)
     path = WORK / "reached.jsonl"
     if arguments.record or not path.exists():
         return record(arguments.jobs, path)
@@ -79,8 +84,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--module", default="", help="only modules with this text in their path")
     parser.add_argument("--sample", type=int, default=None, help="so many mechanical ones, at random")
     parser.add_argument("--seed", type=int, default=0, help="of the order of the mechanical ones")
-    parser.add_argument("--resume", type=Path, default=WORK / "results.jsonl", help="the file of verdicts")
+    parser.add_argument("--resume", type=Path, default=None, help="the file of verdicts")
     parser.add_argument("--again", action="store_true", help="ask once more for those that survived")
+    parser.add_argument("--tests", nargs="+", default=(), help="ask these tests only, and all of them")
     parser.add_argument("--record", action="store_true", help="record anew which tests reach which lines")
     parser.add_argument("--report", action="store_true", help="print what the file has")
     parser.add_argument("--patience", type=float, default=30.0, help="seconds of tests for one mutant")
