@@ -336,3 +336,63 @@ def test_text_on_which_some_queries_would_fail_is_no_table(session: Any, tmp_pat
             dpsql.connect({"sales": session.table(name)}, policy=policy(), ledger=":memory:")
     finally:
         session.sql(f"DROP TABLE {name}")
+
+
+def test_text_whose_rows_depend_on_the_columns_asked_for_is_copied_or_no_table(session: Any, tmp_path: Path) -> None:
+    """A malformed row is dropped where its odd column is read: a scan that needs fewer columns has more rows."""
+    (tmp_path / "sales.csv").write_text("1,2.5,a,7\n" + "1,99,a,seven\n" * 50)
+    name, said = f"csv_{uuid4().hex[:8]}", "person INT, amount DOUBLE, kind STRING, stars INT"
+    session.sql(f"CREATE TABLE {name} ({said}) USING csv OPTIONS (path '{tmp_path}', mode 'DROPMALFORMED')")
+    try:
+        frame = session.table(name)
+        assert (frame.select("person").count(), frame.select("person", "stars").where("stars > 0").count()) == (51, 1)
+        with (
+            dpsql.connect(session, policy=policy(name), ledger=":memory:") as db,
+            pytest.raises(Error, match="no such table"),
+        ):
+            db.query(f"SELECT sum(amount) FROM {name}")
+        with dpsql.connect({"sales": frame}, policy=policy(), ledger=":memory:", steward=True) as db:
+            assert counts(db, "SELECT count(*) AS n FROM sales") == counts(
+                db, "SELECT count(*) AS n FROM sales WHERE amount < 3"
+            )
+    finally:
+        session.sql(f"DROP TABLE {name}")
+
+
+@pytest.mark.parametrize("option", ["ignoreCorruptFiles", "ignoreMissingFiles", "datetimeRebaseMode"])
+def test_files_that_an_option_reads_otherwise_are_copied(session: Any, path: str, tmp_path: Path, option: str) -> None:
+    (tmp_path / "one.parquet").write_bytes(Path(path).read_bytes())
+    frame = session.read.option(option, "LEGACY" if "Mode" in option else "true").parquet(str(tmp_path))
+    with dpsql.connect({"sales": frame}, policy=policy(), ledger=":memory:", steward=True) as db:
+        first = bounded(db)
+        (tmp_path / "one.parquet").unlink()
+        assert bounded(db) == first and not db._engine._opened.files
+
+
+def test_files_in_directories_below_are_watched_too(session: Any, path: str, tmp_path: Path) -> None:
+    below = tmp_path / "deep" / "deeper"
+    below.mkdir(parents=True)
+    (below / "one.parquet").write_bytes(Path(path).read_bytes())
+    frame = session.read.option("recursiveFileLookup", "true").parquet(str(tmp_path))
+    with dpsql.connect({"sales": frame}, policy=policy(), ledger=":memory:", steward=True) as db:
+        assert bounded(db)[0] > 0
+        duckdb.sql(f"SELECT * FROM '{path}' UNION ALL FROM '{path}'").write_parquet(str(below / "one.parquet"))
+        with pytest.raises(EngineError):
+            bounded(db)
+
+
+def test_files_that_a_stream_lists_in_a_log_of_its_own_are_copied(session: Any, path: str, tmp_path: Path) -> None:
+    """That log tells the length of a file as it was written, so that nobody would notice another one in its place."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "one.parquet").write_bytes(Path(path).read_bytes())
+    stream = session.readStream.schema(session.read.parquet(path).schema).parquet(str(tmp_path / "in")).writeStream
+    stream = stream.option("checkpointLocation", str(tmp_path / "log")).trigger(availableNow=True)
+    stream.format("parquet").start(str(tmp_path / "out")).awaitTermination()
+    with pytest.raises(InterfaceError, match="cannot be read as a table"):
+        dpsql.connect((session, {"sales": str(tmp_path / "out")}), policy=policy(), ledger=":memory:")
+    frame = session.read.parquet(str(tmp_path / "out"))
+    with dpsql.connect({"sales": frame}, policy=policy(), ledger=":memory:", steward=True) as db:
+        first = bounded(db)
+        for written in (tmp_path / "out").glob("*.parquet"):
+            written.unlink()
+        assert bounded(db) == first

@@ -7,6 +7,9 @@ changes its length or its time, which are compared before and after each stateme
 differ. Files that are added are not read. **Requires** of a catalogue's tables that nobody writes to them in the middle
 of a statement otherwise than by adding and removing files: Spark lists them once for each statement, and a file that is
 gone fails it. (Where the catalogue knows a table's partitions each scan may ask for them anew, so it is no table here.)
+A row is the same whichever of its columns a scan needs, for its format keeps each column by itself, and no option has
+a say in how rows are read: text that drops or marks malformed rows does so by the columns that it was asked for, and an
+option may leave out what cannot be read. Of such files the rows are copied.
 **Checked by** `tests/engines/test_spark.py`.
 """
 
@@ -28,6 +31,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
+_BY_COLUMN = ("ParquetFileFormat", "OrcFileFormat")
+_WHERE = {"path", "paths", "basepath", "pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter",
+          "mergeschema", "compression", "serialization.format"}  # fmt: skip
+"""Options that say which files are listed or how they are written, and nothing of how their rows are read."""
 _STATUS = re.compile(r"path=(.*?); isDirectory=\w+; length=(\d+);.*? modification_time=(\d+);")
 
 
@@ -39,7 +46,7 @@ class Watched:
     """Files at some places, and what the file system said of them when they were listed first."""
 
     def __init__(self, session: SparkSession, roots: Sequence[str]) -> None:
-        found = session.read.format("binaryFile").load(list(roots))
+        found = session.read.format("binaryFile").option("recursiveFileLookup", "true").load(list(roots))
         self._index = relation_of(found).location()
         self._first = self._listed()
 
@@ -73,22 +80,27 @@ def source_of(frame: DataFrame) -> Any:
 
 
 def relation_of(frame: DataFrame) -> Any:
-    """The list of files that a frame reads; None if it reads something else, or fails on rows that it cannot parse."""
+    """The list of files that a frame reads; None if it reads something else."""
     from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
 
     node = source_of(frame)
     if node.getClass().getSimpleName() != "LogicalRelation":
         return None
     gateway, found = frame.sparkSession.sparkContext._gateway, node.relation()
-    listed = is_instance_of(gateway, found, _FILES) and "failfast" not in found.options().mkString("\n").lower()
-    return found if listed else None
+    return found if is_instance_of(gateway, found, _FILES) else None
 
 
 def roots_of(relation: Any) -> list[str]:
-    """The places of the files that a relation lists itself; nothing where a catalogue or a log of changes does."""
-    index = relation.location()
-    roots = index.rootPaths() if index.getClass().getSimpleName() == "InMemoryFileIndex" else None
-    return [] if roots is None else [roots.apply(i).toString() for i in range(roots.size())]
+    """The places of the files that a relation lists itself and of which each scan reads the same rows; else nothing."""
+    index, options = relation.location(), relation.options().keys().mkString("\n")
+    if (
+        index.getClass().getSimpleName() != "InMemoryFileIndex"  # a catalogue, or a log of changes, lists them
+        or relation.fileFormat().getClass().getSimpleName() not in _BY_COLUMN
+        or not _WHERE.issuperset(options.lower().split("\n"))
+    ):
+        return []
+    roots = index.rootPaths()
+    return [roots.apply(i).toString() for i in range(roots.size())]
 
 
 def read_parquet(session: SparkSession, table: str, path: str, policy: Policy | None) -> DataFrame:
@@ -99,7 +111,9 @@ def read_parquet(session: SparkSession, table: str, path: str, policy: Policy | 
     """
     try:
         found = session.read.option("mergeSchema", "true").parquet(path)
-        names = list(relation_of(found).partitionSchema().fieldNames())
+        if not roots_of(relation := relation_of(found)):
+            raise InterfaceError("the files are listed by something else, or not read by column")
+        names = list(relation.partitionSchema().fieldNames())
         types = (None if policy is None else column_types(policy, table, names)) or {}
         read = [_read(name, types.get(fold(name), "VARCHAR") if name in names else None) for name in found.columns]
         made = found.selectExpr(*read)

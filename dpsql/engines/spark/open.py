@@ -76,17 +76,17 @@ class Opened:
 
     def _lasting(self, name: str, frame: DataFrame) -> DataFrame:
         """A frame of which each scan gives the same rows: constants, files that are watched, or else a copy."""
-        if (relation := relation_of(frame)) is None:
-            return frame if source_of(frame).getClass().getSimpleName() in _CONSTANT else _copied(name, frame)
-        if relation.partitionSchema().size():
+        relation = relation_of(frame)
+        if relation is not None and relation.partitionSchema().size():
             raise InterfaceError(
                 f"the files of the DataFrame {name} are partitioned, and Spark chose types by the names of directories",
                 hint="give the path: the policy says which types its partitions have",
             )
-        if roots := roots_of(relation):
+        if relation is not None and (roots := roots_of(relation)):
             self.files.append(Watched(self.session, roots))
-        _tried(name, lambda: read_moments(frame))
-        return frame
+            _tried(name, lambda: read_moments(frame))
+            return frame
+        return frame if source_of(frame).getClass().getSimpleName() in _CONSTANT else _copied(name, frame)
 
     def close(self) -> None:
         """Stop the context if dpsql started it and nobody else uses it."""
