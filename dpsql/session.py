@@ -156,6 +156,7 @@ class Connection(Pep249Errors):
             draft, _ = self._draft(question)
             return tuple(output.name for output in draft.plan.outputs), draft.types
 
+    @in_turn
     def prepare(
         self,
         sql: str,
@@ -216,6 +217,7 @@ class Connection(Pep249Errors):
         """The private searches for bounds that the policy leaves open."""
         return self._searcher.searches
 
+    @in_turn
     def search(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
         """Search for the bounds of one subject, unless somebody did: charged as any release is."""
         return self._searcher.search(subject)

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from dpsql.flow.drafting import Drafter
+from dpsql.flow.searching import Searcher
 
 POLICY = {
     "dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6}, "limits": {"epsilon": 50}, "defaults": {"epsilon": 1},
@@ -257,3 +259,22 @@ def test_constructors() -> None:
         and dpsql.TimeFromTicks(0) == dpsql.TimestampFromTicks(0).time()
     )
     assert dpsql.Binary(b"x") == b"x"
+
+
+@pytest.mark.parametrize("door", ["query", "explain", "describe", "prepare", "search"])
+def test_no_other_thread_uses_the_connection_meanwhile(
+    db: dpsql.Connection, monkeypatch: pytest.MonkeyPatch, door: str
+) -> None:
+    taken: list[bool] = []
+
+    def work(*_: object) -> None:
+        other = threading.Thread(target=lambda: taken.append(db._turn.acquire(blocking=False)))
+        other.start()
+        other.join()
+        raise dpsql.InterfaceError("enough was seen")
+
+    where, name = (Searcher, "search") if door == "search" else (Drafter, "draft")
+    monkeypatch.setattr(where, name, work)
+    with pytest.raises(dpsql.InterfaceError, match="enough"):
+        getattr(db, door)("SELECT count(*) FROM t")
+    assert taken == [False]
