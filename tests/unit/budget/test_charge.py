@@ -142,7 +142,7 @@ def test_a_pure_charge_has_the_price_of_any_pure_event_unless_a_better_one_is_kn
 
 @pytest.mark.parametrize("fields", [(1, True), (1, 0, True), (1, 0, -1), ("1",), (None,), (1, None)])
 def test_nothing_but_whole_numbers_is_charged(fields: tuple[Any, ...]) -> None:
-    with pytest.raises(ProgrammingError, match="not (a|the) cost"):
+    with pytest.raises(ProgrammingError, match=r"not (a|the) cost"):
         Charge(*fields)
 
 
