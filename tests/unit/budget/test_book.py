@@ -124,7 +124,7 @@ def test_only_days_of_the_calendar_are_days() -> None:
     days = Days()
     days["2026-03-01"].add(1, 2, 3)
     assert days["2026-03-01"].spent() == Spent(1, 2, 3)
-    with pytest.raises(ValueError, match="month|isoformat"):
+    with pytest.raises(ValueError, match=r"month|isoformat"):
         days["2026-13-01"]
     assert list(days) == ["2026-03-01"]
 
