@@ -153,3 +153,23 @@ def test_a_file_that_could_not_be_written_leaves_nothing_behind(tmp_path: Path) 
     with pytest.raises(TypeError):
         place_new(tmp_path / "x.head", "text")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_who_clears_drafts_away_neither_undoes_a_file_nor_hides_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, link = tmp_path / "x.head", os.link
+
+    def link_and_clear(draft: Path, name: Path) -> None:
+        link(draft, name)
+        draft.unlink()
+
+    def clear_and_fail(draft: Path) -> None:
+        draft.unlink()
+        raise KeyError
+
+    monkeypatch.setattr(os, "link", link_and_clear)
+    assert place_new(target, b"x") and target.read_bytes() == b"x"
+    monkeypatch.setattr(durable, "sync_file", clear_and_fail)
+    with pytest.raises(KeyError):
+        place_new(target, b"y")
