@@ -7,7 +7,9 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,3 +181,48 @@ def test_the_same_file_has_the_same_identity_under_any_name(path: Path) -> None:
     copy.write_bytes(path.read_bytes())
     assert store.identity(str(path)) == store.identity(str(other)) == (path.stat().st_dev, path.stat().st_ino)
     assert store.identity(str(copy)) != store.identity(str(path))
+
+
+def test_the_content_of_a_new_ledger_is_on_disk_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, synced = tmp_path / "new.ledger", list[Path]()
+    monkeypatch.setattr(store, "sync_file", lambda path: synced.append(path) if not target.exists() else None)
+    made = store.draft(target, [FIRST])
+    assert synced == [made] and made.parent == tmp_path
+    assert made.read_bytes()[:16] == b"SQLite format 3\0" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_only_the_path_of_a_file_is_a_uri_whatever_sqlite_was_built_for(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, connect = list[tuple[str, bool]](), sqlite3.connect
+
+    def spy(target: str, *, uri: bool, **rest: Any) -> sqlite3.Connection:
+        told.append((target, uri))
+        return connect(target, uri=uri, **rest)
+
+    monkeypatch.setattr(sqlite3, "connect", spy)
+    for place in (":memory:", str(path)):
+        store.connect(place).close()
+    store.connect(str(path), readonly=True).close()
+    assert told == [(":memory:", False), (f"{path.as_uri()}?mode=rw", True), (f"{path.as_uri()}?mode=ro", True)]
+
+
+def test_a_connection_that_cannot_be_set_up_is_closed_and_not_given_out(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[bool] = []
+
+    class Failing(sqlite3.Connection):
+        def execute(self, *_: Any) -> sqlite3.Cursor:
+            raise sqlite3.OperationalError("no")
+
+        def close(self) -> None:
+            closed.append(True)
+            super().close()
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Failing))
+    with pytest.raises(sqlite3.OperationalError, match="no"):
+        store.connect(str(path))
+    assert closed == [True]
