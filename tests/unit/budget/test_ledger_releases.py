@@ -259,3 +259,11 @@ def test_only_the_steward_opens_a_ledger_without_naming_its_dataset(tmp_path: Pa
         open_ledger(place, "", create=False)
     with open_ledger(place, "shop", create=False) as opened:
         assert opened.place == str(place)
+
+
+def test_a_ledger_is_closed_with_its_block_and_then_refuses_everything() -> None:
+    with open_ledger(":memory:", "shop") as opened:
+        opened.reserve(ask())
+    for act in (lambda: opened.spent(None), lambda: opened.reserve(ask()), opened.label):
+        with pytest.raises(LedgerError):
+            act()

@@ -6,6 +6,7 @@ import errno
 import os
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -226,3 +227,48 @@ def test_a_connection_that_cannot_be_set_up_is_closed_and_not_given_out(
     with pytest.raises(sqlite3.OperationalError, match="no"):
         store.connect(str(path))
     assert closed == [True]
+
+
+def test_a_new_ledger_has_its_mark_and_pages_of_one_size_whatever_sqlite_was_built_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = store.connect
+
+    def otherwise(path: str) -> sqlite3.Connection:
+        db = connect(path)
+        db.execute("PRAGMA page_size = 8192")
+        return db
+
+    monkeypatch.setattr(store, "connect", otherwise)
+    store.create(str(tmp_path / "new.ledger"), [FIRST])
+    header = (tmp_path / "new.ledger").read_bytes()[:100]
+    assert (header[16:18], header[68:72]) == (b"\x10\0", b"dpsq")
+    store.check_header("x", header)
+
+
+def test_where_there_can_be_no_log_there_is_no_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite's own file system without locks: it has no memory that processes could share, which a log needs."""
+
+    def without_locks(path: str) -> sqlite3.Connection:
+        return sqlite3.connect(f"{Path(path).as_uri()}?vfs=unix-none", uri=True, isolation_level=None)
+
+    monkeypatch.setattr(store, "connect", without_locks)
+    with pytest.raises(OSError, match="a log could not be made"):
+        store.create(str(tmp_path / "new.ledger"), [FIRST])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pages_that_break_the_rules_of_their_table_are_damage(tmp_path: Path) -> None:
+    place = tmp_path / "odd.db"
+    with closing(sqlite3.connect(place, isolation_level=None)) as db:
+        db.execute("CREATE TABLE t (x)")
+        db.execute("INSERT INTO t VALUES (NULL)")
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("UPDATE sqlite_master SET sql = 'CREATE TABLE t (x NOT NULL)'")
+    with closing(sqlite3.connect(place)) as db, pytest.raises(LedgerError, match="is damaged"):
+        store.check_pages(db, "x")
+
+
+def test_threads_share_a_connection(db: sqlite3.Connection) -> None:
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(lambda: list(store.entries(db, 2))).result() == [SECOND]
