@@ -122,6 +122,14 @@ def test_only_delta_is_short_where_rho_would_just_fit(more: int, short: bool) ->
     assert (refused.fits is None) == short
 
 
+def test_a_smaller_epsilon_is_not_offered_where_one_of_two_accounts_is_short_of_delta() -> None:
+    charge, cost = Charge(ALL // 2, LIMIT.delta // 2), Cost(0.5, 1e-6, 0.1)
+    short, spent = Account("a", CAPS, Spent(0, LIMIT.delta, None)), Account("b", CAPS, Spent(ALL * 3 // 4, 0, None))
+    for accounts in ([short, spent], [spent, short]):
+        refused = refusal(charge, cost, *accounts)
+        assert refused.fits is None and "delta for private group keys is spent" in (refused.hint or "")
+
+
 def test_waiting_helps_on_the_day_when_the_last_account_starts_afresh_if_all_do() -> None:
     early, late = date(2026, 12, 1), date(2027, 1, 1)
 
@@ -150,7 +158,7 @@ def test_the_delta_that_is_left_is_told_to_those_who_ask_for_private_keys(asks: 
 
 def test_noise_is_offered_in_proportion_to_the_rho_that_is_left_but_never_more_than_was_asked() -> None:
     """Laplace noise with private keys: less ρ than any event of its ε has, so the proportion says the most."""
-    charge, cost = Charge(4 * (ALL // 8), 1), Cost(2.0, 0.0, 0.1)
+    charge, cost = Charge(4 * (ALL // 8), 10**31), Cost(2.0, 1e-9, 0.1)
     tight = Account("tight", CAPS, Spent(ALL - 3 * (ALL // 8), 0, None))
     refused = refusal(charge, cost, tight, Account("wide", CAPS, Spent()))
     assert "left for tight: ε = 1.5, δ = 5e-07" in refused.message and "left for wide: ε = 2, δ" in refused.message
