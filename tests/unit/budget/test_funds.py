@@ -115,7 +115,8 @@ def test_a_query_of_public_keys_alone_is_free_whatever_was_asked(mechanism: str)
     assert (Portion(mechanism).whole, Portion(mechanism).tail, Portion(mechanism).exact) == (0, 0, False)
     for each in (bounded(1), bounded(keys=1), bounded(trees=1)):
         [priced] = allocate([each], EPSILON, DELTA, mechanism).releases
-        assert not priced.free
+        assert not priced.free and not priced.portion.exact
+        assert priced.selection is None or (priced.selection.shift, priced.selection.claim.l1) == (0, 1)
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
