@@ -267,3 +267,13 @@ def test_a_ledger_is_closed_with_its_block_and_then_refuses_everything() -> None
     for act in (lambda: opened.spent(None), lambda: opened.reserve(ask()), opened.label):
         with pytest.raises(LedgerError):
             act()
+
+
+def test_a_payload_that_was_changed_is_neither_found_nor_handed_on(shop: ChainedLedger) -> None:
+    shop.store(shop.reserve(ask()), b"f", b"noisy")
+    database = shop._storage._db  # type: ignore[attr-defined]
+    database.execute("DROP TRIGGER payload_update")
+    database.execute("UPDATE payload SET bytes = x'00'")
+    for act in (lambda: shop.find(b"f"), shop.kept):
+        with pytest.raises(LedgerError, match="the release kept in entry 4 was changed"):
+            act()
