@@ -20,10 +20,12 @@ from dpsql.budget import (
     ledger,
     open_ledger,
     pure_charge,
+    store,
     zcdp_charge,
 )
 from dpsql.budget.book import exactly
-from dpsql.budget.chain import ROOT
+from dpsql.budget.chain import ROOT, following
+from dpsql.budget.head import Head, Mark
 from dpsql.budget.ledger import create_ledger, named
 from dpsql.errors import BudgetExceeded, LedgerError
 
@@ -277,3 +279,97 @@ def test_a_payload_that_was_changed_is_neither_found_nor_handed_on(shop: Chained
     for act in (lambda: shop.find(b"f"), shop.kept):
         with pytest.raises(LedgerError, match="the release kept in entry 4 was changed"):
             act()
+
+
+def test_who_owes_nothing_writes_nothing(shop: ChainedLedger) -> None:
+    entry = shop.reserve(ask("ana", own=Caps(0.5)))
+    before = shop.rows()
+    for who in ("ana", None):
+        assert not shop.replayed(entry, who, Caps(0.2))
+    assert shop.rows() == before
+    assert shop.replayed(entry, "bob", Caps(0.2))
+    before = shop.rows()
+    assert not shop.replayed(entry, "bob", Caps(0.15))
+    assert shop.rows() == before
+
+
+def test_a_replay_that_another_process_counted_in_between_is_not_counted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "shop.ledger"
+    with open_ledger(path, "shop") as one, open_ledger(path, "shop") as other:
+        entry = one.reserve(ask("ana"))
+        monkeypatch.setattr(one, "_note_caps", lambda _: other.replayed(entry, "bob", None))
+        assert not one.replayed(entry, "bob", None)
+        assert [line.kind for line in one.log()].count("replay") == 1
+        assert one.spent("bob") == Spent().after(TENTH)
+
+
+def test_a_ledger_that_is_refused_lets_go_of_its_files(tmp_path: Path) -> None:
+    path, files = tmp_path / "shop.ledger", Path("/proc/self/fd")
+    open_ledger(path, "shop").close()
+    before = len(list(files.iterdir()))
+    with pytest.raises(LedgerError, match="account of 'shop', not of 'bank'"):
+        open_ledger(path, "bank")
+    assert len(list(files.iterdir())) == before
+
+
+def test_the_second_place_is_up_to_date_when_a_charge_returns_and_mended_before_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "shop.ledger"
+    head = Head(str(path))
+    with open_ledger(path, "shop") as opened:
+        for _ in range(3):
+            entry = opened.reserve(ask())
+            assert head.read() == opened.mark() and opened.mark().number == entry
+        behind = head.path.read_bytes()
+        opened.reserve(ask())
+        head.path.write_bytes(behind)
+        assert opened.spent(None).epsilon == 4 * (TENTH.epsilon or 0)
+        opened.reserve(ask())
+        assert head.read() == opened.mark()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(9, "ends at entry 3, but its head says 9: it is an older copy"), (2, "entry 2 is not the one"),
+                          (3, "entry 3 is not the one that its head says: it was exchanged")],
+)  # fmt: skip
+def test_a_ledger_whose_head_names_another_entry_is_refused_also_while_it_is_open(
+    tmp_path: Path, number: int, words: str
+) -> None:
+    path = tmp_path / "shop.ledger"
+    with open_ledger(path, "shop") as opened:
+        opened.reserve(ask())
+        head = Head(str(path))
+        with head.locked(1):
+            head.rewrite(Mark(number, b"\1" * 32))
+        for act in (lambda: opened.spent(None), lambda: opened.reserve(ask()), lambda: open_ledger(path, "shop")):
+            with pytest.raises(LedgerError, match=words):
+                act()
+
+
+def test_a_chain_that_is_flawless_but_means_nothing_is_refused(tmp_path: Path) -> None:
+    """Each hash is right, but a charge without its numbers, or a head of a ledger that has no entry."""
+    first = following(ROOT, 0, "account", ["shop", "00" * 32], {"at": NOON.isoformat()})
+    for kind, gist in (("charge", ["ana", 1]), ("caps", [None, "no number", "0"]), ("fact", ["t"])):
+        path = tmp_path / f"{kind}.ledger"
+        store.create(str(path), [first, following(first[4], 1, kind, gist, {"at": NOON.isoformat()})])
+        Head(str(path)).create()
+        with pytest.raises(LedgerError, match="it is not a dpsql ledger, or it is damaged"):
+            open_ledger(path, "shop")
+    store.create(str(tmp_path / "empty.ledger"), [])
+    Head(str(tmp_path / "empty.ledger")).create()
+    with pytest.raises(LedgerError, match="its last entries are missing"):
+        open_ledger(tmp_path / "empty.ledger", "shop")
+
+
+def test_a_clock_that_was_set_back_is_accepted_as_an_act_of_the_steward(
+    shop: ChainedLedger, set_clock: SetClock
+) -> None:
+    shop.reserve(ask())
+    set_clock(NOON - timedelta(hours=1))
+    with pytest.raises(LedgerError, match="accept-clock"):
+        shop.reserve(ask())
+    shop.accept_clock("ste")
+    shop.reserve(ask())
+    assert [line.at for line in shop.log()][-2:] == [NOON - timedelta(hours=1)] * 2
+    assert list(shop.log())[-2].text == "clock; by ste"
