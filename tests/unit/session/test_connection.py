@@ -183,3 +183,48 @@ def test_a_list_of_private_groups_that_shows_none_says_so_and_any_other_does_not
             assert not any(words in note for note in db.query(sql).notes)
         both = "SELECT (SELECT count(*) FROM t), (SELECT max(n) FROM (SELECT c, count(*) AS n FROM t GROUP BY c))"
         assert any(words in note for note in db.query(both, epsilon=0.1).notes)
+
+
+PURE = {**POLICY, "budget": {"epsilon": 2}, "limits": {"epsilon": 1}}
+MEAN = "SELECT avg(x) AS a FROM t"
+
+
+def test_an_accuracy_is_explained_inside_what_is_left_and_a_price_as_it_was_asked() -> None:
+    with connect(policy=PURE) as db:
+        assert "the least that gives" in str(db.explain(SQL, accuracy=20))
+        assert "the least that gives" not in str(db.explain(SQL))
+        assert "at most: a pilot (ε = 0.01, ρ" in str(db.explain(MEAN, accuracy="50%"))
+        db.query("SELECT sum(x) FROM t", epsilon=1)
+        db.query("SELECT sum(x) FROM t WHERE x > 1", epsilon=0.75)
+        assert db.explain(SQL, epsilon=0.5).cost.epsilon == 0.5
+        assert db.explain(MEAN, accuracy="50%").cost.epsilon == pytest.approx(0.25, rel=0.01)
+        assert db.explain(SQL, accuracy=1000).cost.epsilon < 0.25
+
+
+def test_an_accuracy_for_which_next_to_nothing_is_left_is_refused_before_a_pilot() -> None:
+    with connect(policy=PURE) as db:
+        db.query("SELECT sum(x) FROM t", epsilon=1)
+        db.query("SELECT sum(x) FROM t WHERE x > 1", epsilon="0.9995")
+        before = db._ledger.mark()
+        for sql, accuracy in ((MEAN, "50%"), (SQL, 5)):
+            with pytest.raises(dpsql.BudgetExceeded):
+                db.query(sql, accuracy=accuracy)
+            assert db.explain(sql, accuracy=accuracy).cost.epsilon > 0
+        assert db._ledger.mark() == before
+
+
+def test_a_list_of_declared_keys_is_answered_without_a_charge() -> None:
+    with connect() as db:
+        result = db.query("SELECT k FROM t GROUP BY k ORDER BY k")
+        assert (result.fetchall(), result.cost) == ([("a",), ("b",), (None,)], FREE)
+        assert [line.kind for line in db._ledger.log()] == ["account"]
+
+
+def test_a_part_that_was_released_is_free_and_the_rest_is_charged() -> None:
+    both = "SELECT (SELECT count(*) FROM t) AS n, (SELECT sum(x) FROM t WHERE k = 'a') AS s"
+    with connect() as db:
+        one = db.query(SQL, epsilon=0.5)
+        result = db.query(both, epsilon=0.5)
+        assert not result.replayed and 0 < result.cost.epsilon < 0.5
+        assert result.fetchall()[0][0] == one.fetchall()[0][0]
+        assert db.query(both, epsilon=0.5).replayed

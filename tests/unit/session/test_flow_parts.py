@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import pandas as pd
 import pytest
 
-from dpsql.budget import Caps, Cost, Ledger, Spent, open_ledger, pure_charge
+from dpsql.budget import FREE, Caps, Cost, Ledger, Spent, open_ledger, pure_charge
+from dpsql.budget.allocate import allocate
 from dpsql.errors import InterfaceError, InternalError, LedgerError, ParseError, PolicyError, UnsupportedQuery
 from dpsql.flow.about import UNEXPECTED, about
 from dpsql.flow.accounts import REPLAYED, Accounts
+from dpsql.flow.draft import Draft
 from dpsql.flow.opening import copies_path, ledger_at, name_in, open_data
 from dpsql.flow.price import known_mechanism, price_of
 from dpsql.flow.question import Question
@@ -265,3 +268,12 @@ def test_a_question_is_another_one_if_anything_that_decides_its_answer_is() -> N
     shown = Question("SELECT 1", None, Asked(), Asked(), "duckdb", nonnegative=True)
     assert shown.key != one.key and shown.plan_key("v") == one.plan_key("v")
     assert one.key == Question("SELECT 1", None, Asked(), Asked(), "duckdb", None, False, False).key
+
+
+def test_a_draft_costs_at_most_what_was_asked_and_what_is_left() -> None:
+    draft = Draft("SELECT 1", cast(Any, None), (), Fraction(1), Fraction(0), "laplace", ())
+    assert [replace(draft, left=left).most for left in (None, Fraction(1, 2), Fraction(2))] == [1, Fraction(1, 2), 1]
+    bill = allocate((), Fraction(1), Fraction(0), "laplace")
+    prepared = draft.at(bill)
+    assert prepared.cost == bill.cost == FREE
+    assert replace(prepared, total=Cost(0.5, 0.0, 0.1)).cost == Cost(0.5, 0.0, 0.1)
