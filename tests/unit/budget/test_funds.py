@@ -117,6 +117,8 @@ def test_a_query_of_public_keys_alone_is_free_whatever_was_asked(mechanism: str)
         [priced] = allocate([each], EPSILON, DELTA, mechanism).releases
         assert not priced.free and not priced.portion.exact
         assert priced.selection is None or (priced.selection.shift, priced.selection.claim.l1) == (0, 1)
+        both = allocate([bounded(), each], EPSILON, DELTA, mechanism).releases
+        assert [one.free for one in both] == [True, False] and both[1] == priced
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
