@@ -116,6 +116,7 @@ def test_a_query_of_public_keys_alone_is_free_whatever_was_asked(mechanism: str)
     for each in (bounded(1), bounded(keys=1), bounded(trees=1)):
         [priced] = allocate([each], EPSILON, DELTA, mechanism).releases
         assert not priced.free and not priced.portion.exact
+        assert priced.portion.tail == (0 if priced.selection is None else fund([each], EPSILON, DELTA, mechanism).slack)
         assert priced.selection is None or (priced.selection.shift, priced.selection.claim.l1) == (0, 1)
         both = allocate([bounded(), each], EPSILON, DELTA, mechanism).releases
         assert [one.free for one in both] == [True, False] and both[1] == priced
@@ -179,12 +180,16 @@ def test_a_pure_event_pays_the_price_of_its_laplace_noise_not_that_of_any_event(
     assert charge.rho < pure_charge(1, pure_rho(1) * Fraction(9, 10)).rho
 
 
-@pytest.mark.parametrize(
-    "square", [Fraction(2), Fraction(9, 4), Fraction(1, 3), Fraction(10**12 + 1, 7), Fraction(1, 10**20)]
-)
-def test_a_root_is_the_largest_of_its_grid_that_is_no_more(square: Fraction) -> None:
-    root, step = _root(square), Fraction(1, 2**60)
-    assert root**2 <= square < (root + step) ** 2 and root % step == 0
+def test_a_root_is_the_largest_of_its_grid_that_is_no_more() -> None:
+    step = Fraction(1, 2**60)
+    for square in (
+        Fraction(9, 4),
+        Fraction(10**12 + 1, 7),
+        Fraction(1, 10**20),
+        *(Fraction(n, 11) for n in range(1, 31)),
+    ):
+        root = _root(square)
+        assert root**2 <= square < (root + step) ** 2 and root % step == 0
 
 
 @pytest.mark.parametrize("each", [Fraction(1, 3), Fraction(7), Fraction(2), Fraction(1, 10**9)])
@@ -205,7 +210,8 @@ PRICES = (Fraction(10**9), Fraction(1), Fraction(1, 1000), Fraction(1, 10**9), F
 def test_the_grid_is_the_finest_on_which_noise_and_totals_fit(mechanism: str, reach: int) -> None:
     """2**36 steps of Laplace noise and 2**22 of Gaussian, and 2**32 for one unit: totals of a billion stay in 62 bits."""
     refused = 0
-    for size, each in product(SIZES, PRICES):
+    edges = [Fraction(2**20, 2**36), Fraction(2**40, 2 * (2**22 - 1) ** 2)]
+    for size, each in [*product(SIZES, PRICES), *((2**20, edge) for edge in edges)]:
         claim = one_coordinate(size) if reach == 1 else Claim(reach, size, 2 * size, size + size // 2, reach)
         coarse = [claim.coarser(shift) for shift in range(claim.l1.bit_length())]
         fits = [_steps(c, each, mechanism) < LIMITS[mechanism] and c.l1 <= 2**32 for c in coarse]
