@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -249,8 +250,9 @@ def test_only_the_steward_opens_a_ledger_without_naming_its_dataset(tmp_path: Pa
             open_ledger(place, dataset)
     with pytest.raises(LedgerError, match="needs the name of its dataset"):
         create_ledger(place, "")
-    with pytest.raises(LedgerError, match="no ledger"):
-        open_ledger(place, None, create=False)
+    for name in (None, "shop"):
+        with pytest.raises(LedgerError, match="no ledger"):
+            open_ledger(place, name, create=False)
     assert not place.exists()
     assert create_ledger(place, "shop") == str(place)
     with pytest.raises(LedgerError, match="already"):
@@ -373,3 +375,21 @@ def test_a_clock_that_was_set_back_is_accepted_as_an_act_of_the_steward(
     shop.reserve(ask())
     assert [line.at for line in shop.log()][-2:] == [NOON - timedelta(hours=1)] * 2
     assert list(shop.log())[-2].text == "clock; by ste"
+
+
+def test_caps_that_another_process_recorded_meanwhile_are_not_recorded_again(tmp_path: Path) -> None:
+    path = tmp_path / "shop.ledger"
+    with open_ledger(path, "shop") as one, open_ledger(path, "shop") as other:
+        other.reserve(ask(own=Caps(0.5)))
+        one.reserve(ask(own=Caps(0.5)))
+        assert [line.kind for line in one.log()] == ["account", "caps", "caps", "charge", "charge"]
+
+
+def test_a_ledger_is_not_read_either_in_a_child_of_its_process(
+    shop: ChainedLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: real + 1)
+    for act in (lambda: shop.spent(None), shop.label, shop.rows):
+        with pytest.raises(LedgerError, match="fork"):
+            act()
