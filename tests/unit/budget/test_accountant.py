@@ -29,7 +29,7 @@ from dpsql.budget import (
     spent_as,
     zcdp_charge,
 )
-from dpsql.budget.accountant import Limits, _affordable, _laplace_affordable
+from dpsql.budget.accountant import Limits, _affordable, _laplace_affordable, _shaved
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.exact import exact, float_down, float_up, units_down
 from dpsql.mechanisms.price import pure_rho
@@ -291,3 +291,17 @@ def test_next_to_no_rho_affords_nothing(rho: float) -> None:
 def test_a_large_rho_affords_its_laplace_noise_too(rho: float) -> None:
     told = exact(_laplace_affordable(exact(rho)))
     assert pure_rho(told) <= rho < pure_rho(told * Fraction(10**11 + 1, 10**11))
+
+
+@pytest.mark.parametrize("most", [0.25, 0.25 * 0.9999999999995, 0.25 * 0.9999995, 0.25 * 0.99, 1e-9])
+def test_what_is_a_little_too_much_is_made_smaller_until_it_fits(most: float) -> None:
+    """Not at all where it fits, else by a trillionth or a millionth; what fits only far below is not looked for."""
+    told = _shaved(0.25, lambda epsilon: epsilon <= most)
+    assert told <= most and told in (0.0, 0.25, 0.25 * (1 - 1e-12), 0.25 * (1 - 1e-6))
+    assert told == {0.25: 0.25, 0.25 * 0.9999999999995: 0.25 * (1 - 1e-12)}.get(most, told)
+    assert (told == 0.0) == (most < 0.249)
+
+
+@pytest.mark.parametrize(("epsilon", "told"), [(1e-9, 0.0), (1.001e-9, 1.001e-9), (0.0, 0.0)])
+def test_a_billionth_and_less_is_nothing(epsilon: float, told: float) -> None:
+    assert _shaved(epsilon, lambda _: True) == told
