@@ -95,6 +95,8 @@ def test_a_connection_is_an_analysts_or_the_stewards_and_not_both() -> None:
 def test_only_dialects_that_are_known_are_spoken() -> None:
     with pytest.raises(Error, match="klingon"):
         connect(dialect="klingon")
+    with pytest.raises(Error, match="klingon"):
+        dpsql.connect("/no/such.duckdb", policy=POLICY, ledger=":memory:", dialect="klingon")
     with connect(dialect="postgres") as db:
         assert db.dialect == "postgres"
 
