@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -156,21 +157,20 @@ def _pure_left(limit: Limits, spent: Spent) -> float:
 
 
 def _affordable(rho: Fraction, delta: Fraction) -> float:
-    """About the largest ε whose ρ at this δ fits; below 1e-9 it is nothing."""
-    epsilon = epsilon_for(rho, delta)
-    for shaved in (epsilon, epsilon * (1 - 1e-12), epsilon * (1 - 1e-6)):
-        if shaved > 1e-9 and rho_for(shaved, delta) <= rho:
-            return shaved
-    return 0.0
+    """About the largest ε whose ρ at this δ fits."""
+    return _shaved(epsilon_for(rho, delta), lambda epsilon: rho_for(epsilon, delta) <= rho)
 
 
 def _laplace_affordable(rho: Fraction) -> float:
-    """About the largest ε whose price as any ε-DP event fits; below 1e-9 it is nothing."""
+    """About the largest ε whose price as any ε-DP event fits."""
     low, high = 0.0, float(rho) + 2
     for _ in range(64):
         middle = (low + high) / 2
         low, high = (middle, high) if middle * math.tanh(middle / 2) <= rho else (low, middle)
-    for shaved in (low, low * (1 - 1e-12), low * (1 - 1e-6)):
-        if shaved > 1e-9 and pure_rho(shaved) <= rho:
-            return shaved
-    return 0.0
+    return _shaved(low, lambda epsilon: pure_rho(epsilon) <= rho)
+
+
+def _shaved(epsilon: float, fits: Callable[[float], bool]) -> float:
+    """An ε that may be a little too large, made smaller until it fits; below 1e-9 it is nothing."""
+    smaller = (epsilon * part for part in (1.0, 0.999999999999, 0.999999))
+    return next((each for each in smaller if each > 1e-9 and fits(each)), 0.0)

@@ -158,8 +158,6 @@ def fund(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechan
 
 def allocate(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str) -> Bill:
     """Split (ε, δ) equally over all shares of all releases."""
-    if not any(map(parts_of, releases)):
-        return Bill(mechanism, epsilon, delta, tuple(Priced(r, (), Portion(mechanism)) for r in releases))
     funds = fund(releases, epsilon, delta, mechanism)
     return Bill(mechanism, epsilon, delta, _priced(releases, equally(releases, funds.price), funds, exact=False))
 

@@ -16,7 +16,7 @@ def read_line(entry: Row) -> LogEntry:
     number, kind, gist, body = entry[0], entry[1], json.loads(entry[2]), json.loads(entry[3])
     cost = read_cost(body) if "cost" in body else None
     who = gist[0] if kind in ("charge", "replay") else None
-    at, last = datetime.fromisoformat(body["at"]), {"charge": 4, "replay": 2}.get(kind, len(gist))
+    at, last = datetime.fromisoformat(body["at"]), {"charge": 4, "replay": 3}.get(kind, len(gist))
     return LogEntry(number, at, kind, who, _text(kind, gist, body), cost, gist[last] if len(gist) > last else None)
 
 
@@ -57,7 +57,9 @@ def _text(kind: str, gist: list[Any], body: dict[str, Any]) -> str:
         case "release":
             return f"release of entry {gist[0]}"
         case "replay":
-            return f"replay of entry {gist[1]}" + (f", release {gist[2]}" if gist[2:] else "")
+            return f"replay of entry {gist[1]}" + (
+                f", release {gist[2]}" if len(gist) > 2 and gist[2] is not None else ""
+            )
         case "caps":
             return f"{_caps(*gist)}; by {body['by']}"
         case "restore":

@@ -196,7 +196,7 @@ def check_header(path: str, header: bytes) -> None:
         raise damaged(path)
     version = int.from_bytes(header[60:64], "big")
     if version != VERSION:
-        older = 0 < version < VERSION
+        older = version in range(1, VERSION)
         raise LedgerError(
             f"the ledger {path} has version {version}; this dpsql knows version {VERSION}",
             hint=f"the steward runs `dpsql ledger migrate {path} --by NAME`" if older else "use a newer dpsql",

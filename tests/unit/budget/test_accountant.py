@@ -16,9 +16,11 @@ from dpsql.budget import (
     UNIT,
     Caps,
     Charge,
+    Cost,
     Spent,
     admits,
     delta_for,
+    epsilon_for,
     limits,
     more_like,
     pure_charge,
@@ -27,9 +29,9 @@ from dpsql.budget import (
     spent_as,
     zcdp_charge,
 )
-from dpsql.budget.accountant import _affordable, _laplace_affordable
+from dpsql.budget.accountant import Limits, _affordable, _laplace_affordable, _shaved
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.exact import exact
+from dpsql.mechanisms.exact import exact, float_down, float_up, units_down
 from dpsql.mechanisms.price import pure_rho
 
 CAPS = Caps(3, 1e-6)
@@ -156,7 +158,7 @@ def test_what_is_left_can_be_asked_of_laplace_noise_and_hardly_more(
     assert not admits(caps, spent, pure_charge(max(left * 1.00001, 1e-6)))
 
 
-@given(st.lists(st.floats(1e-3, 0.4), max_size=9), st.floats(1e-3, 1), st.sampled_from(["pure", "zcdp", "keys"]))
+@given(st.lists(st.floats(1e-3, 0.4), max_size=9), st.floats(0.05, 1), st.sampled_from(["pure", "zcdp", "keys"]))
 @settings(max_examples=60, deadline=None)
 def test_so_many_more_of_the_same_are_admitted(prices: list[float], price: float, kind: str) -> None:
     charge = {"pure": pure_charge(price), "zcdp": zcdp_charge(price / 50), "keys": zcdp_charge(price / 50, 3e-8)}[kind]
@@ -221,3 +223,85 @@ def test_what_is_affordable_is_the_most_to_the_eleventh_digit(rho: float) -> Non
 
 def test_less_than_a_billionth_is_nothing() -> None:
     assert _affordable(rho_for(0.9e-9, exact(5e-7)), exact(5e-7)) == 0.0 == _laplace_affordable(pure_rho(0.9e-9))
+
+
+def test_an_account_begins_with_nothing_spent_and_caps_with_no_delta_and_no_window() -> None:
+    assert Caps(1) == Caps(1, 0, None) and Spent() == Spent(0, 0, 0)
+    assert limits(Caps(1)) == Limits(units_down(exact(1)), None, 0)
+    assert limits(CAPS) == Limits(units_down(exact(3)), units_down(rho_for(3, 5e-7)), units_down(exact(5e-7)))
+
+
+@pytest.mark.parametrize("rho", [3, None])
+def test_a_filter_holds_up_to_its_limit_and_no_further(rho: int | None) -> None:
+    limit = Limits(5, rho, 2)
+    pure = {(e, limit.pure_holds(Spent(99, 99, e))) for e in (None, 0, 4, 5, 6)}
+    assert pure == {(None, False), (0, True), (4, True), (5, True), (6, False)}
+    holding = {(r, d) for r in range(6) for d in range(5) for e in (None, 9) if limit.zcdp_holds(Spent(r, d, e))}
+    assert holding == (set() if rho is None else set(product(range(4), range(3))))
+
+
+@pytest.mark.parametrize("caps", [CAPS, PURE])
+def test_as_many_more_of_the_same_as_are_admitted_one_after_the_other_wherever_the_account_stands(caps: Caps) -> None:
+    """At each limit, just below and just above it, also where a cap was lowered since."""
+    limit, other = limits(caps), limits(CAPS)
+    e, r, d = limit.epsilon, other.rho or 0, other.delta
+    spends = [Spent(*each) for each in product((0, 1, r, r + 1), (0, 1, d, d + 1), (None, 0, e // 2, e, e + 1))]
+    charges = [Charge(each, delta) for each in (r // 3, r // 3 + 1, r, r + 1) for delta in (0, d // 2, d, d + 1)]
+    charges += [
+        Charge(each, 0, pure) for each in (r // 3, r // 3 + 1, r + 1) for pure in (e // 3, e // 3 + 1, e, e + 1)
+    ]
+    for start, charge in product(spends, charges):
+        admitted, spent = 0, start
+        while admits(caps, spent, charge):
+            admitted, spent = admitted + 1, spent.after(charge)
+        assert more_like(caps, start, charge) == admitted, (start, charge)
+
+
+def test_what_is_left_of_rho_and_delta_is_what_was_not_spent_while_the_filter_holds() -> None:
+    limit = limits(CAPS)
+    rho, delta = limit.rho or 0, limit.delta
+    left = remaining(CAPS, Spent(rho // 4, delta // 5, None), 1e-8)
+    assert (left.rho, left.delta) == (float_down((rho - rho // 4) * UNIT), float_down((delta - delta // 5) * UNIT))
+    assert remaining(CAPS, Spent(rho, 0, None), 1e-8).delta == 5e-7
+    for spent in (Spent(rho + 1, 0, None), Spent(0, delta + 1, None)):
+        assert remaining(CAPS, spent, 1e-8) == remaining(CAPS, spent, 0) == FREE
+    assert remaining(CAPS, Spent(rho + 1, 0, limit.epsilon // 3), 0).epsilon == float_down(
+        (limit.epsilon - limit.epsilon // 3) * UNIT
+    )
+    assert remaining(PURE, Spent(1, 0, limits(PURE).epsilon + 1), 0) == FREE
+
+
+def test_what_was_spent_is_told_by_the_filter_that_says_less_and_as_everything_where_none_applies() -> None:
+    rho = pure_charge(0.5).rho
+    pure = spent_as(PURE, Spent().after(pure_charge(0.5)), 0)
+    assert (pure.epsilon, pure.delta, pure.rho) == (0.5, 0.0, float_up(rho * UNIT))
+    impure = Spent().after(zcdp_charge(0.01, 1e-8))
+    assert spent_as(PURE, impure, 0) == Cost(math.inf, 1.0, 0.01)
+    told = spent_as(CAPS, impure, 1e-8)
+    assert told == Cost(epsilon_for(Fraction(1, 100), Fraction(1, 10**8)), 2e-8, 0.01)
+    assert spent_as(CAPS, impure, 0) == spent_as(CAPS, impure, 1e-6)
+
+
+@pytest.mark.parametrize("rho", [0, 1e-30])
+def test_next_to_no_rho_affords_nothing(rho: float) -> None:
+    assert _affordable(exact(rho), exact(1e-8)) == 0.0 == _laplace_affordable(exact(rho))
+
+
+@pytest.mark.parametrize("rho", [1e-3, 1.0, 50.0, 1e4])
+def test_a_large_rho_affords_its_laplace_noise_too(rho: float) -> None:
+    told = exact(_laplace_affordable(exact(rho)))
+    assert pure_rho(told) <= rho < pure_rho(told * Fraction(10**11 + 1, 10**11))
+
+
+@pytest.mark.parametrize("most", [0.25, 0.25 * 0.9999999999995, 0.25 * 0.9999995, 0.25 * 0.99, 1e-9])
+def test_what_is_a_little_too_much_is_made_smaller_until_it_fits(most: float) -> None:
+    """Not at all where it fits, else by a trillionth or a millionth; what fits only far below is not looked for."""
+    told = _shaved(0.25, lambda epsilon: epsilon <= most)
+    assert told <= most and told in (0.0, 0.25, 0.25 * (1 - 1e-12), 0.25 * (1 - 1e-6))
+    assert told == {0.25: 0.25, 0.25 * 0.9999999999995: 0.25 * (1 - 1e-12)}.get(most, told)
+    assert (told == 0.0) == (most < 0.249)
+
+
+@pytest.mark.parametrize(("epsilon", "told"), [(1e-9, 0.0), (1.001e-9, 1.001e-9), (0.0, 0.0)])
+def test_a_billionth_and_less_is_nothing(epsilon: float, told: float) -> None:
+    assert _shaved(epsilon, lambda _: True) == told

@@ -160,6 +160,15 @@ def _costs(noised: Any, portion: Fraction) -> None:
     assert portion * Fraction(99, 100) < cost <= portion
 
 
+def test_a_choice_beside_gaussian_noise_costs_what_was_asked_though_it_is_pure(db: dpsql.Connection) -> None:
+    """Alone, too: ε stands for ρ at the δ of the query, and the ledger is charged a pure event."""
+    bill = db.prepare("SELECT median(x) FROM t", float(EPSILON), float(DELTA), "gaussian").bill
+    charge, asked = charge_of(bill.releases), rho_for(EPSILON, DELTA)
+    assert (bill.cost.epsilon, bill.cost.delta) == (float(EPSILON), float(DELTA))
+    assert charge is not None and charge.epsilon is not None
+    assert asked * Fraction(99, 100) < charge.rho * UNIT <= asked
+
+
 def test_a_public_list_of_keys_costs_nothing(db: dpsql.Connection) -> None:
     [each] = priced(db, "SELECT kind FROM t GROUP BY kind", "gaussian")
     assert each.free and charge_of([each]) is None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from dpsql.budget.chain import ROOT, following, link
 
 
@@ -18,3 +22,10 @@ def test_an_entry_follows_the_one_before_it() -> None:
     assert (number, kind, gist, body) == (1, "account", '["d"]', '{"at":"now"}')
     assert digest == link(ROOT, 1, kind, gist, body)
     assert following(digest, 1, "clock", [], {})[4] == link(digest, 2, "clock", "[]", "{}")
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_what_json_cannot_say_is_never_written(number: float) -> None:
+    for gist, body in (([number], {}), ([], {"x": number})):
+        with pytest.raises(ValueError, match="JSON"):
+            following(ROOT, 0, "charge", gist, body)

@@ -6,15 +6,16 @@ import math
 import sys
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.budget import UNIT, Caps, Charge, Cost, Request, exact, pure_charge, zcdp_charge
+from dpsql.budget import FREE, UNIT, Caps, Charge, Cost, Request, exact, pure_charge, pure_rho, zcdp_charge
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.exact import LARGEST, float_down, float_up, positive, probability
+from dpsql.mechanisms.exact import LARGEST, float_down, float_up, positive, probability, units_up
 
 BAD = [
     math.nan,
@@ -121,3 +122,29 @@ def test_a_number_is_shown_as_the_next_float_on_the_safe_side(value: Fraction) -
     assert exact(math.nextafter(up, -math.inf)) < value or up == 0
     assert exact(math.nextafter(down, math.inf)) > value
     assert up in (down, math.nextafter(down, math.inf))
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("bad", [-1e-300, -1.0, math.nan])
+def test_no_part_of_a_cost_is_negative_or_unknown_and_all_may_be_nothing(place: int, bad: float) -> None:
+    parts = [0.0, 0.0, 0.0]
+    assert Cost(*parts) == FREE
+    parts[place] = bad
+    with pytest.raises(ProgrammingError, match="not a cost"):
+        Cost(*parts)
+
+
+def test_a_pure_charge_has_the_price_of_any_pure_event_unless_a_better_one_is_known() -> None:
+    assert pure_charge(1) == Charge(units_up(pure_rho(1)), 0, units_up(exact(1)))
+    assert pure_charge(1, Fraction(1, 8)) == Charge(units_up(Fraction(1, 8)), 0, units_up(exact(1)))
+    assert zcdp_charge(1, 1e-8).epsilon is None
+
+
+@pytest.mark.parametrize("fields", [(1, True), (1, 0, True), (1, 0, -1), ("1",), (None,), (1, None)])
+def test_nothing_but_whole_numbers_is_charged(fields: tuple[Any, ...]) -> None:
+    with pytest.raises(ProgrammingError, match=r"not (a|the) cost"):
+        Charge(*fields)
+
+
+def test_one_unit_of_each_is_the_least_charge() -> None:
+    assert Charge(1, 0, 1) + Charge(1, 0, 1) == Charge(2, 0, 2)

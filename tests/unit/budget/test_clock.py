@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
 
@@ -34,3 +34,17 @@ def test_an_entry_is_never_before_the_one_that_it_follows(
     else:
         with pytest.raises(LedgerError, match="nothing was charged"):
             clock.stamp(LAST)
+
+
+@pytest.mark.parametrize(("micro", "milli"), [(0, 0), (999, 0), (1_000, 1_000), (987_654, 987_000), (999_999, 999_000)])
+def test_the_time_of_an_entry_is_in_utc_and_cut_to_the_millisecond(
+    micro: int, milli: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Clock:
+            return cls(2026, 3, 1, 12, microsecond=micro, tzinfo=tz)
+
+    monkeypatch.setattr(clock, "datetime", Clock)
+    assert clock.now() == LAST.replace(microsecond=milli)
+    assert clock.now().tzinfo is UTC

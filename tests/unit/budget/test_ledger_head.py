@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
 import resource
 import shutil
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from dpsql.budget import Caps, Cost, Request, clock, durable, open_ledger, pure_charge, storage, store
-from dpsql.budget.chain import following
-from dpsql.budget.head import Head, Mark
+from dpsql.budget import Caps, Cost, Request, Spent, clock, durable, open_ledger, pure_charge, storage, store
+from dpsql.budget.chain import ROOT, following
+from dpsql.budget.head import Head, Mark, _try_lock
 from dpsql.errors import LedgerError
 
 UNITS = pure_charge(0.1).epsilon or 0
@@ -299,3 +303,69 @@ def test_a_head_that_is_free_in_time_is_waited_for_and_a_missing_one_is_refused(
     holder.join()
     with pytest.raises(LedgerError, match="missing"), Head(str(path.with_name("other"))).locked(1):
         pass
+
+
+def test_a_mark_is_written_only_under_the_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the system has no flag that closes a file with the process image."""
+    head, files = Head(str(path)), len(list(Path("/proc/self/fd").iterdir()))
+    monkeypatch.delattr(os, "O_CLOEXEC")
+    for number in (4, 5):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            head.write(Mark(9))
+        with head.locked(1):
+            head.write(Mark(number))
+        assert head.read() == Mark(number)
+        assert len(list(Path("/proc/self/fd").iterdir())) == files
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        head.rewrite(Mark(9))
+
+
+def test_on_windows_one_byte_behind_the_marks_is_locked_without_waiting(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int, int]] = []
+    windows = ModuleType("msvcrt")
+    windows.LK_NBLCK = 2  # type: ignore[attr-defined]
+
+    def locking(handle: int, mode: int, count: int) -> None:
+        asked.append((os.lseek(handle, 0, os.SEEK_CUR), mode, count))
+        if len(asked) > 1:
+            raise PermissionError
+
+    windows.locking = locking  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "msvcrt", windows)
+    with path.with_name(path.name + ".head").open("rb") as file:
+        with monkeypatch.context() as system:
+            system.setattr(os, "name", "nt")
+            taken = [_try_lock(file.fileno()), _try_lock(file.fileno())]
+        assert taken == [True, False]
+        assert {(mode, count) for _, mode, count in asked} == {(2, 1)}
+        [place] = {place for place, _, _ in asked}
+        assert place >= 2 * 4096
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with path.with_name(path.name + ".head").open("rb") as other:
+            assert not _try_lock(other.fileno())
+
+
+def test_a_new_head_has_its_mark_in_both_slots_and_is_not_made_twice(tmp_path: Path) -> None:
+    head = Head(str(tmp_path / "shop.ledger"))
+    assert not head.exists()
+    head.create()
+    assert head.exists() and head.read() == Mark(0, ROOT, Spent())
+    for slot in _slots(head):
+        text, digest = slot.rstrip(b"\n").split(b"\n")
+        assert json.loads(text)["number"] == 0 and digest.strip() == hashlib.sha256(text).hexdigest().encode()
+    head.create(Mark(7, b"\1" * 32, Spent(1, 2, None)))
+    assert head.read() == Mark()
+    other = Head(str(tmp_path / "other.ledger"))
+    other.create(Mark(7, b"\1" * 32, Spent(1, 2, None)))
+    assert other.read() == Mark(7, b"\1" * 32, Spent(1, 2, None))
+
+
+def test_a_restore_mends_a_head_of_which_nothing_is_left(tmp_path: Path) -> None:
+    head = Head(str(tmp_path / "shop.ledger"))
+    head.path.write_bytes(b"x" * 2 * 4096)
+    with head.locked(1):
+        head.rewrite(Mark(5, b"\1" * 32))
+    assert head.read() == Mark(5, b"\1" * 32)
+    assert sorted(json.loads(slot.partition(b"\n")[0])["turn"] for slot in _slots(head)) == [1, 2]
