@@ -12,6 +12,7 @@ from sqlglot import exp
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.moments import _CALENDAR, MOST_DAYS, MOST_YEARS
 from dpsql.engines.sql.calendar import moved
+from dpsql.engines.sql.rule import Emit
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression
@@ -60,7 +61,10 @@ def moved_by(amount: Type, op: str = "add_days") -> Call:
         (shift(0, 0, 365 * DAY - 1), 0),
         (Call(TIMESTAMP, op="time_bucket", args=(T,), option=(24, 0, 0)), 2),
         (Call(TIMESTAMP, op="date_trunc", args=(T,), option="week"), 0),
+        (Call(DATE, op="make_date", args=(Column(BIGINT, name="n"),) * 3), 0),
         (moved_by(integer(0, 729)), 1),
+        (moved_by(integer(-730, -400)), 2),
+        (moved_by(integer(400, 730)), 2),
         (moved_by(integer(0, 730)), 2),
         (moved_by(integer(-730, 0)), 2),
         (moved_by(integer(-730, 10)), 2),
@@ -96,6 +100,20 @@ def test_the_furthest_move_is_written_and_one_further_is_refused_also_where_noth
     bucket = Call(TIMESTAMP, op="time_bucket", args=(T,), option=(0, longest + 365, 0))
     with pytest.raises(UnsupportedQuery, match="200,000 years"):
         emitted(bucket)
+
+
+def test_rules_that_move_are_kept_within_reach_and_others_are_left_as_they_are() -> None:
+    def rule(call: Call, emit: Emit) -> str:
+        return f"{call.op} written"
+
+    def emit(node: Expression, wanted: str) -> str:
+        return ""
+
+    kept = _CALENDAR.within_reach({"shift": rule, "part": rule})
+    assert kept["part"] is rule
+    assert kept["shift"](shift(0, 1), emit) == "shift written"
+    with pytest.raises(UnsupportedQuery, match="200,000 years"):
+        kept["shift"](shift(0, 365 * MOST_YEARS), emit)
 
 
 def test_a_move_without_an_interval_is_an_error() -> None:
