@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from dpsql.engines.duckdb import copies
-from dpsql.engines.duckdb.lake import Files, is_lake, label_of, list_files, tables_found, tables_in
+from dpsql.engines.duckdb.lake import _FORMATS, Files, is_lake, label_of, list_files, tables_found, tables_in
 from dpsql.errors import InterfaceError
 
 
@@ -49,6 +49,10 @@ def test_the_format_is_the_ending_of_the_name_and_the_table_is_the_rest(
     assert list_files("t", path).format == format_
     assert tables_found(tmp_path) == tables_found(path) == {"x": str(path)}
     assert is_lake(path) and is_lake(str(path))
+
+
+def test_no_ending_ends_in_another() -> None:
+    assert not any(one != two and one.endswith(two) for one in _FORMATS for two in _FORMATS)
 
 
 @pytest.mark.parametrize("where", ["none", "none/*.parquet", "empty", "notes.txt"])

@@ -146,6 +146,16 @@ def test_the_order_of_columns_does_not_matter(data: duckdb.DuckDBPyConnection, t
     assert rows(data) == [(1, "a"), (2, "b")]
 
 
+def test_files_of_one_table_may_be_written_by_different_programs(
+    data: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    """Each calls the whole of its columns by another name."""
+    parquet(tmp_path / "1.parquet", x=[1.5])
+    data.execute(f"COPY (SELECT 2.5::DOUBLE AS x) TO '{tmp_path / '2.parquet'}' (FORMAT parquet)")
+    place_files(data, list_files("t", tmp_path), None)
+    assert rows(data) == [(1.5,), (2.5,)]
+
+
 def test_a_file_with_text_that_is_none_fails_when_it_is_placed(data: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     parquet(tmp_path / "t.parquet", x=[1], s=NOT_TEXT)
     with pytest.raises(duckdb.Error):
