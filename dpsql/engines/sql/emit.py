@@ -33,7 +33,9 @@ LIMIT = 2**62
 
 
 def emit(priced: Priced, site: Site, salt: str) -> str:
-    """The SQL of one release: key columns (or one code `g` for public keys), then one integer per statistic."""
+    """The SQL of one release, which adds up or selects something: key columns (or one code `g` for public keys), then
+    one integer per statistic.
+    """
     bounded = priced.bounded
     source, keys = _base(bounded, site)
     names = shown_names(keys)
@@ -41,7 +43,7 @@ def emit(priced: Priced, site: Site, salt: str) -> str:
     totals = [_bounded(bounded, site, salt)] if _totals(bounded) or not different else []
     listed = [*names, *(["selected"] if bounded.selection is not None else []), *_statistics(site.dialect, priced)]
     together = _together(site.dialect, bounded, names, totals, different)
-    return f"SELECT {', '.join(listed) or '1'} FROM ({together}) AS z"
+    return f"SELECT {', '.join(listed)} FROM ({together}) AS z"
 
 
 def _bounded(bounded: Bounded, site: Site, salt: str) -> str:

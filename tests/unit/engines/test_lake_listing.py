@@ -132,8 +132,12 @@ def test_a_file_that_is_gone_has_a_stamp_that_no_file_has(tmp_path: Path) -> Non
 # the file with prepared copies ------------------------------------------------------------------------------------------
 
 
-def test_the_digest_is_of_the_whole_file_whatever_its_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "BLOCK", 4)
+@pytest.mark.parametrize("block", [None, 4])
+def test_the_digest_is_of_the_whole_file_whatever_its_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int | None
+) -> None:
+    if block is not None:
+        monkeypatch.setattr(copies, "BLOCK", block)
     for content in (b"", b"abc", b"abcd", b"abcdefghij"):
         path = touched(tmp_path / "c", content)
         wanted = blake2b(content, digest_size=16).hexdigest()
