@@ -121,6 +121,7 @@ def test_a_file_that_changes_while_it_is_opened_is_refused_and_closed(
 
 
 def test_who_opens_the_same_file_shares_it_and_the_labels_of_the_first(file: Path, copies: Path) -> None:
+    """Who is refused has nothing open, even while the refusal is kept."""
     first = open_file(file, Resources(10**9), copies)
     assert first.copies == stamp_of(copies)
     os.utime(file, ns=(9, 9))
@@ -128,9 +129,11 @@ def test_who_opens_the_same_file_shares_it_and_the_labels_of_the_first(file: Pat
     second = open_file(file, Resources(10**9), copies)
     assert (second.label, second.copies) == (first.label, first.copies) and second.label != _label(file)
     second.connection.close()
+    kept = []
     for limits, beside in ((Resources(10**9), None), (Resources(2 * 10**9), copies), (Resources(10**9, 10**9), copies)):
-        with pytest.raises(InterfaceError, match="open already, with other limits"):
+        with pytest.raises(InterfaceError, match="open already, with other limits") as refusal:
             open_file(file, limits, beside)
+        kept.append(refusal.value)
     first.connection.close()
     alone = open_file(file, NONE)
     assert alone.label == _label(file) and open_file(file, NONE).copies is None
@@ -179,20 +182,25 @@ def test_a_file_is_opened_again_beside_the_copy_that_is_written(file: Path, monk
 # settings ----------------------------------------------------------------------------------------------------------------
 
 
+UNSAFE = {"TimeZone": "CET", "integer_division": True, "ieee_floating_point_ops": False, "default_collation": "nocase"}
+
+
 def test_a_session_is_settled_to_what_the_emitted_sql_relies_on_and_others_are_left_alone() -> None:
-    database = duckdb.connect()
-    for text in (
-        "TimeZone = 'CET'",
-        "integer_division = true",
-        "ieee_floating_point_ops = false",
-        "default_collation = 'nocase'",
-    ):
-        database.execute(f"SET SESSION {text}")
-    mine = database.cursor()
+    mine = duckdb.connect()
+    theirs = mine.cursor()
+    for name, value in UNSAFE.items():
+        for session in (mine, theirs):
+            session.execute(f"SET SESSION {name} = '{value}'")
     settle(mine)
     assert [setting(mine, name) for name in opening.SETTINGS] == ["Etc/UTC", True, False, ""]
-    settle(mine)
+    assert {name: setting(theirs, name) for name in UNSAFE} == UNSAFE
     assert mine.execute("SELECT 3 / 2, 1.0::DOUBLE / 0, 'a' = 'A'").fetchall() == [(1.5, float("inf"), False)]
+
+
+def test_tables_and_files_are_read_by_settled_sessions(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "LOCKED", {**opening.LOCKED, "default_collation": "nocase"})
+    for placed in (open_tables({"t": pa.table({"x": [1]})}, NONE), open_to_copy(file)):
+        assert setting(placed.connection, "default_collation") == ""
 
 
 def test_a_setting_that_is_locked_to_an_unsafe_value_is_refused() -> None:
