@@ -79,6 +79,13 @@ def test_units_are_counted_beside_totals(rule: str) -> None:
     assert found == {(): [21.0, 5.0, 3.0]}
 
 
+@pytest.mark.parametrize("rule", ["single_row", "clip"])
+def test_a_value_that_is_added_up_and_counted_is_not_counted_where_there_is_none(rule: str) -> None:
+    """Such a value is released as what lies above its lower bound and what lies below its upper one."""
+    found = totals("SELECT sum(x), count(x), sum(f), count(*) FROM t", **RULES[rule])
+    assert found == {(): [21.0, 4 * 10.0 - 21.0, 1.5, 5.0]}
+
+
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
     ("key", "wanted"),

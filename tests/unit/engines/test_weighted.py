@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import duckdb
 import pytest
@@ -12,8 +13,9 @@ from dpsql.bounds.domain import Domain, interval
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.postgres.dialect import Postgres
 from dpsql.engines.spark.dialect import SPARK
-from dpsql.engines.sql.dialect import Dialect
+from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.emit import _weighted
+from dpsql.engines.sql.results import statements
 from dpsql.engines.sql.source import From
 from dpsql.engines.sql.unit_aggregates import unit_aggregate
 from dpsql.expressions.expression import Column
@@ -50,6 +52,23 @@ def test_a_total_of_rows_knows_its_bits_and_one_of_totals_is_in_the_widest_type(
     assert _weighted(dialect, narrow, rows=False) == [f"{dialect.total('s0 * w')} AS s0"]
     for rows, value in ((True, "v0"), (False, "s0")):
         assert _weighted(dialect, wide, rows=rows) == [f"{dialect.total(f'{dialect.wide(value)} * w')} AS s0"]
+
+
+@pytest.mark.parametrize(("top", "wide"), [(2**31, False), (2**32 - 1, False), (2**32, True), (2**33, True)])
+def test_a_weighted_value_is_in_the_widest_type_from_33_bits_on(db: dpsql.Connection, top: int, wide: bool) -> None:
+    """Less, times a weight of 31 bits, fits 64 bits."""
+    found = bounded(db, "m")
+    changed = replace(found, arguments=(replace(found.arguments[0], upper=top), *found.arguments[1:]))
+    value = DUCKDB.wide("v0") if wide else "v0"
+    assert _weighted(DUCKDB, changed, rows=True) == [f"{DUCKDB.total(f'{value} * w')} AS s0"]
+
+
+def test_a_units_total_has_the_bits_of_the_widest_of_its_values(db: dpsql.Connection) -> None:
+    [release] = db.prepare("SELECT k, sum(n), sum(m) FROM t GROUP BY k", 1.0, 1e-7, "laplace").bill.releases
+    postgres = Postgres()
+    made = statements(release, Site(db._engine.schema(), postgres), b"s")[0]
+    for index in (0, 1):
+        assert postgres.total(f"abs(v{index})", bits=WIDE.bit_length()) in made
 
 
 @pytest.mark.parametrize("dialect", [DUCKDB, Postgres(), SPARK], ids=["duckdb", "postgres", "spark"])
