@@ -227,6 +227,33 @@ def test_private_keys_are_in_order_with_nan_behind_numbers_and_null_last(
     assert found.selection is not None and found.selection[1] == 3 * found.selection[0] > 0
 
 
+@pytest.mark.parametrize("what", ["count(*)", "count(*), sum(x), sum(f)"])
+def test_private_keys_have_one_number_for_each_statistic_and_may_be_none(
+    data: duckdb.DuckDBPyConnection, db: dpsql.Connection, what: str
+) -> None:
+    asked = release(db, f"SELECT city, {what} FROM t GROUP BY city")
+    found = DuckDBEngine(data).run(asked, b"s")
+    assert found.keys == (("a",), ("b",), (None,)) and len(found.values) == what.count(",") + 1
+    assert [round(int(value) / int(found.values[0][2])) for value in found.values[0]] == [3, 2, 1]
+    empty = duckdb.connect()
+    empty.execute("CREATE TABLE t (u INTEGER, x INTEGER, f DOUBLE, city VARCHAR, odd DOUBLE)")
+    none = DuckDBEngine(empty).run(asked, b"s")
+    assert none.keys == () and [len(values) for values in none.values] == [0] * (what.count(",") + 1)
+
+
+def test_public_keys_are_all_there_with_zero_where_there_is_no_row(
+    data: duckdb.DuckDBPyConnection, db: dpsql.Connection
+) -> None:
+    found = DuckDBEngine(data).run(release(db, "SELECT x, count(*) FROM t WHERE x <> 1 GROUP BY x"), b"s")
+    counts = dict(zip(found.keys, found.values[0].tolist(), strict=True))
+    wanted = Counter(x for _, x, *_ in ROWS if x != 1)
+    assert counts[0,] > 0
+    assert {x: count / counts[0,] for (x,), count in counts.items()} == {x: wanted[x] for (x,) in found.keys}
+    whole = DuckDBEngine(data).run(release(db, "SELECT count(*), sum(x) FROM t"), b"s")
+    assert whole.keys == ((),) and whole.selection is None
+    assert [len(values) for values in whole.values] == [1, 1] and whole.values[0][0] > 0 < whole.values[1][0]
+
+
 def test_the_statements_are_the_totals_if_there_are_any_and_one_for_each_histogram(db: dpsql.Connection) -> None:
     site = DuckDBEngine(duckdb.connect())._site
     site = type(site)(db._engine.schema(), DUCKDB)
