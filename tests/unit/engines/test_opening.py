@@ -259,9 +259,15 @@ def test_files_that_change_while_they_are_opened_are_refused(
         if each.table == f"t{changed}":
             os.utime(each.paths[0], ns=(9, 9))
 
+    connect, made = duckdb.connect, []
+    monkeypatch.setattr(
+        opening.duckdb, "connect", lambda *given, **words: made.append(connect(*given, **words)) or made[0]
+    )
     monkeypatch.setattr(opening, "place_files", meanwhile)
     with pytest.raises(InterfaceError, match="changed while they were opened"):
         open_tables(files, NONE)
+    with pytest.raises(duckdb.ConnectionException):
+        made[0].execute("SELECT 1")
 
 
 def test_what_is_no_table_is_refused_and_logged(tmp_path: Path, logged: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,13 @@ def test_columns_of_text_become_what_the_policy_says_and_null_where_they_cannot(
     assert types(data) == {"A": "BIGINT", "b": "VARCHAR", "c": "DATE"}
 
 
+def test_one_file_with_tabs_makes_a_table_of_tabs(data: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("b\nz\n")
+    (tmp_path / "2.tsv").write_text("b\nx,y\n")
+    place_files(data, list_files("t", tmp_path), SAID)
+    assert rows(data) == [("x,y",), ("z",)]
+
+
 def test_a_text_file_without_a_policy_is_read_as_duckdb_takes_it_and_to_its_end(
     data: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -293,6 +301,16 @@ def test_arrow_files_of_different_columns_are_refused(
         arrow(tmp_path / f"{number}.arrow", **({"x": [1.5]} if number == odd else {"x": [1]}))
     with pytest.raises(InterfaceError, match="different columns"):
         place_files(data, list_files("t", tmp_path), None)
+
+
+def test_without_the_package_that_reads_them_arrow_files_are_refused(
+    data: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrow(tmp_path / "a.arrow", x=[1])
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InterfaceError, match="are Arrow files") as refusal:
+        place_files(data, list_files("t", tmp_path), None)
+    assert "dpsql[arrow]" in (refusal.value.hint or "")
 
 
 def test_arrow_files_in_partitions_are_refused(data: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
