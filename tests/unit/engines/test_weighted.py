@@ -107,3 +107,20 @@ def test_a_units_total_lies_on_a_grid_where_its_type_does_not_fit(stored: str, o
     source, below = Relation((Field("n", type_, domain),), False, 5, False), From("t", (), {"n": "n"}, None, DUCKDB)
     made = unit_aggregate(Aggregate("sum", Column(type_, name="n")), DOUBLE, source, below)
     assert ("BETWEEN" in made) == on_grid
+
+
+@pytest.mark.parametrize("bits", [3, 28, 29, 30, 31, 40])
+@pytest.mark.parametrize(("stored", "values"), [("DOUBLE", [1, 4, 4, None]), ("HUGEINT", [1, 4, 4, None])])
+def test_a_units_sum_and_mean_are_in_the_unit_of_its_values(stored: str, values: list[int | None], bits: int) -> None:
+    """However coarse the grid on which they are added up."""
+    type_ = from_engine(stored)
+    assert type_ is not None
+    source = Relation((Field("n", type_, interval(0, 2**bits)),), False, 5, False)
+    below = From("t", (), {"n": "n"}, None, DUCKDB)
+    whole = [None if value is None else value * 2 ** (bits - 3) for value in values]
+    rows = ", ".join(f"(CAST({'NULL' if value is None else value} AS {stored}))" for value in whole)
+    made = [unit_aggregate(Aggregate(f, Column(type_, name="n")), DOUBLE, source, below) for f in ("sum", "avg")]
+    apart = unit_aggregate(Aggregate("sum", Column(type_, name="n"), distinct=True), DOUBLE, source, below)
+    found = duckdb.sql(f"SELECT {', '.join([*made, apart])} FROM (VALUES {rows}) AS t(n)").fetchall()
+    one = 2 ** (bits - 3)
+    assert found == [(9.0 * one, 3.0 * one, 5.0 * one)]
