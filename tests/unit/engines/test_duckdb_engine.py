@@ -79,10 +79,10 @@ def test_the_limits_of_the_policy_hold(file: Path, limits: Resources | None) -> 
 def test_every_cursor_is_settled_and_the_callers_connection_stays_as_it_was() -> None:
     data = duckdb.connect()
     data.execute("SET SESSION TimeZone = 'CET'")
+    data.execute("SET GLOBAL TimeZone = 'CET'")
     engine = DuckDBEngine(data)
     asked = "SELECT current_setting('TimeZone')"
     assert engine.connection.execute(asked).fetchall() == [("Etc/UTC",)]
-    data.execute("SET GLOBAL TimeZone = 'CET'")
     with engine._running() as cursor:
         assert cursor is not engine.connection
         assert cursor.execute(asked).fetchall() == [("Etc/UTC",)]
