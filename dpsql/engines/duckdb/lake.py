@@ -146,8 +146,8 @@ def _format(file: str) -> Format | None:
 
 
 def _suffix(file: str) -> str:
-    """The longest known ending of a file's name, whatever its case; empty if it has none."""
-    return max((each for each in _FORMATS if file.lower().endswith(each)), key=len, default="")
+    """The known ending of a file's name, whatever its case; empty if it has none. (None of them ends in another.)"""
+    return next((each for each in _FORMATS if file.lower().endswith(each)), "")
 
 
 def _stamp(path: str) -> tuple[str, int, int, int]:

@@ -73,9 +73,8 @@ def _diff(call: Call, emit: Emit) -> str:
 
 
 def _whole_units(call: Call, emit: Emit) -> str:
+    """Dates count from midnight."""
     end, start = call.args
-    if end.type == start.type == DATE:
-        return f"date_sub('{call.option}', {calendar(start, emit)}, {calendar(end, emit)})"
     sides = (f"TRY_CAST({calendar(a, emit)} AS TIMESTAMP)" for a in (start, end))
     return f"date_sub('{call.option}', {', '.join(sides)})"
 

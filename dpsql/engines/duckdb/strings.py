@@ -32,7 +32,7 @@ def limited(node: Expression, emit: Emit, limit: int) -> str:
         return _LONGER[node.op](node, emit, limit)
     if (listed := functions.listed(node)) is not None:
         factor, more = functions.growth(listed, node)
-        return functions.written(listed, node, _within(emit, (limit - more) // max(factor, 1)) if factor else emit)
+        return functions.written(listed, node, _within(emit, (limit - more) // factor) if factor else emit)
     if node.op in ("left", "right", "substring") and 0 <= _count(node) * 4 <= limit:
         return emit(node, "VARCHAR")
     return _rebuilt(node, emit, limit // 2 if node.op in ("lower", "upper") else limit)

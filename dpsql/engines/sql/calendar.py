@@ -91,7 +91,7 @@ class Calendar:
     def _moved(self, node: Call) -> int:
         if node.op in ("add_days", "sub_days"):
             amount = node.args[1].type
-            return min(self.days, max(abs(amount.lower), abs(amount.upper)))
+            return min(self.days, max(-amount.lower, amount.upper))
         if node.op not in _MOVES:
             return 0
         months, days, micros = moved(node)

@@ -33,7 +33,9 @@ LIMIT = 2**62
 
 
 def emit(priced: Priced, site: Site, salt: str) -> str:
-    """The SQL of one release: key columns (or one code `g` for public keys), then one integer per statistic."""
+    """The SQL of one release, which adds up or selects something: key columns (or one code `g` for public keys), then
+    one integer per statistic.
+    """
     bounded = priced.bounded
     source, keys = _base(bounded, site)
     names = shown_names(keys)
@@ -41,7 +43,7 @@ def emit(priced: Priced, site: Site, salt: str) -> str:
     totals = [_bounded(bounded, site, salt)] if _totals(bounded) or not different else []
     listed = [*names, *(["selected"] if bounded.selection is not None else []), *_statistics(site.dialect, priced)]
     together = _together(site.dialect, bounded, names, totals, different)
-    return f"SELECT {', '.join(listed) or '1'} FROM ({together}) AS z"
+    return f"SELECT {', '.join(listed)} FROM ({together}) AS z"
 
 
 def _bounded(bounded: Bounded, site: Site, salt: str) -> str:
@@ -126,7 +128,7 @@ def read_by(bounded: Bounded) -> Relation:
 
 
 def _statistics(dialect: Dialect, priced: Priced) -> list[str]:
-    """α·Σ + β·n, floored to the noise grid."""
+    """α·Σ + β·n, of which α or β is not zero, floored to the noise grid."""
     listed = []
     for number, (statistic, noised) in enumerate(zip(priced.bounded.statistics, priced.noised, strict=True)):
         part = statistic.part
@@ -135,7 +137,7 @@ def _statistics(dialect: Dialect, priced: Priced) -> list[str]:
         else:
             terms = [f"{dialect.wide(str(factor))} * coalesce({name}{part.argument}, 0)"
                      for factor, name in ((part.alpha, "s"), (part.beta, "n")) if factor]  # fmt: skip
-            total = f"({' + '.join(terms) or dialect.wide('0')})"
+            total = f"({' + '.join(terms)})"
         floored = dialect.floored(total, noised.shift) if noised.shift else total
         listed.append(f"{dialect.cast(f'greatest(least({floored}, {LIMIT}), -{LIMIT})', 'BIGINT')} AS z{number}")
     return listed
@@ -191,7 +193,7 @@ def _plain(bounded: Bounded, source: From, keys: Coded) -> str:
         if counts:
             listed.append(f"count({'*' if argument.expression is None else value}) AS n{index}")
     places = [str(i + 1) for i in range(len(keys.names))]
-    totals = f"SELECT {', '.join(listed) or '1'} FROM {source.source}{source.conditions}{_group(places)}"
+    totals = f"SELECT {', '.join(listed)} FROM {source.source}{source.conditions}{_group(places)}"
     return keys.mapped(totals, _totals(bounded))
 
 
@@ -308,7 +310,7 @@ def _one_group(bounded: Bounded, source: From, keys: Coded) -> str:
     if bounded.weight is not None and bounded.weight.terms:
         w = _weight(dialect, bounded.weight.terms, {"rows": "n", "count": "n{i}", "sum": "abs(s{i})"})
         pairs = f"SELECT *, {w} AS w FROM ({pairs}) AS u"
-    totals = f"SELECT {', '.join(listed) or '1'} FROM ({pairs}) AS p{_group(keys.names)}"
+    totals = f"SELECT {', '.join(listed)} FROM ({pairs}) AS p{_group(keys.names)}"
     return keys.mapped(totals, _totals(bounded))
 
 

@@ -55,7 +55,8 @@ class Coded:
 
     @property
     def _code(self) -> str:
-        return self.dialect.cast(self.code or "0", "INTEGER")
+        assert self.code is not None
+        return self.dialect.cast(self.code, "INTEGER")
 
 
 def code_keys(bounded: Bounded, source: From) -> Coded:

@@ -247,12 +247,12 @@ def _side(part: Part, used: frozenset[str], site: Site, name: str, owned: bool) 
 
 
 def _distance(relation: Relation) -> int:
-    """How many tables must be joined to find the owner of a row."""
+    """How many tables must be joined to find the owner of a private row."""
     match relation:
         case Scan(path=path):
             return len(path)
         case Inner(parts=parts):
-            return min((_distance(p.relation) for p in parts if p.private), default=0)
+            return min(_distance(p.relation) for p in parts if p.private)
         case Outer(left=Part(relation=one), right=Part(relation=two), full=full):
             return _distance(one) + (_distance(two) if full else 0)
         case Filter(source=Relation() as source) | Project(source=Relation() as source):

@@ -419,6 +419,7 @@ def test_literals_come_back_unchanged(value: object, type_: Type) -> None:
     [
         (integer(*INT64), "BIGINT"), (integer(0, 9), "BIGINT"), (integer(INT64[0] - 1, 0), "HUGEINT"),
         (integer(0, INT64[1] + 1), "HUGEINT"), (Type(Kind.DECIMAL, -999, 10**18 - 1, 2), "DECIMAL(18,2)"),
+        (Type(Kind.DECIMAL, -5, 7, 2), "DECIMAL(18,2)"), (Type(Kind.DECIMAL, 0, 4, 3), "DECIMAL(18,3)"),
     ],
 )  # fmt: skip
 def test_a_total_of_a_unit_is_cut_to_the_range_of_its_type(type_: Type, stored: str) -> None:

@@ -113,3 +113,67 @@ def test_a_private_table_can_be_joined_with_such_a_column(type_: str, value: str
         sql = f"SELECT count(*) FROM t JOIN p USING (k) WHERE v IS NOT NULL AND v <> {ordinary}"
         [(found,)] = db.query(sql, epsilon=1).fetchall()
         assert abs(found - 2000) < 200
+
+
+# what is asked, and how often --------------------------------------------------------------------------------------------
+
+
+def asked_of(rows: str, **keys: list[str]) -> tuple[PublicReader, list[str]]:
+    """A reader of `p (v INTEGER, w VARCHAR, b BOOLEAN)`, with keys by table, and what it asked."""
+    data = duckdb.connect()
+    data.execute("CREATE TABLE p (v INTEGER, w VARCHAR, b BOOLEAN)")
+    data.execute(f"INSERT INTO p VALUES {rows}")
+    asked: list[str] = []
+
+    def run(text: str) -> list[Any]:
+        asked.append(text)
+        return data.execute(text).fetchall()
+
+    known = frozenset((table, frozenset(key.split())) for table, listed in keys.items() for key in listed)
+    site = Site({"p": {"v": "INTEGER", "w": "VARCHAR", "b": "BOOLEAN"}}, DUCKDB)
+    return PublicReader(run, lambda: known, site, lasting=False), asked
+
+
+@pytest.mark.parametrize(
+    ("columns", "unique"),
+    [("v", True), ("v w", True), ("V", True), ("w", False), ("b", False), ("w b", True), ("", False)],
+)
+def test_columns_that_hold_a_key_of_their_own_table_are_unique_and_no_row_is_read(columns: str, unique: bool) -> None:
+    reader_, asked = asked_of("(1, 'a', true)", p=["v", "b w"], other=["w"])
+    assert reader_.unique("P", frozenset(columns.split())) == unique and asked == []
+
+
+@pytest.mark.parametrize(("rows", "unique"), [("(1, 'a', true), (1, 'b', true)", True), ("(1, 'a', true), (1, 'a', true)", False),
+                                              ("(1, NULL, true), (1, NULL, true)", True), ("(NULL, 'a', true), (NULL, 'a', true)", True)])  # fmt: skip
+def test_rows_are_counted_where_nobody_can_write_and_null_is_equal_to_nothing(rows: str, unique: bool) -> None:
+    reader_, asked = asked_of(rows)
+    reader_._lasting = True
+    for _ in range(2):
+        assert reader_.unique("p", frozenset({"v", "w"})) == unique
+    assert len(asked) == 1
+    reader_.forget()
+    assert reader_.unique("p", frozenset({"v", "w"})) == unique and len(asked) == 2
+
+
+def test_a_column_is_read_once_and_again_after_it_was_forgotten() -> None:
+    reader_, asked = asked_of("(1, 'b', true), (3, 'a', true), (3, 'a', true), (2, NULL, true)")
+    for _ in range(2):
+        found = reader_.domains("p", ["v", "w", "b"])
+    assert len(asked) == 3 and (found["v"].lower, found["v"].upper, found["v"].nullable) == (1, 3, False)
+    assert (found["w"].values, found["w"].nullable) == (("a", "b"), True)
+    assert (found["b"].values, found["b"].nullable) == ((True,), False)
+    reader_.forget()
+    assert reader_.domains("P", ["w"])["w"].values == ("a", "b") and len(asked) == 4
+
+
+@pytest.mark.parametrize(("most", "there"), [(4, True), (3, True), (2, False), (1, False)])
+def test_the_values_of_an_expression_are_listed_once_each_if_they_are_few_enough(most: int, there: bool) -> None:
+    reader_, asked = asked_of("(1, 'b', true), (3, 'a', true), (3, 'a', true), (NULL, NULL, true)")
+    known = from_engine("INTEGER")
+    assert known is not None
+    scan = PublicScan((Field("v", known, of_type(known)),), False, 1, False, "p")
+    for _ in range(2):
+        found = reader_.values(scan, Column(known, name="v"), most)
+        assert (found is not None) == there
+        assert found is None or (found.values, found.nullable, found.origin) == ((1, 3), True, ("public tables",))
+    assert len(asked) == 1

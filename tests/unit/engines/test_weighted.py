@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import duckdb
 import pytest
@@ -12,8 +13,9 @@ from dpsql.bounds.domain import Domain, interval
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.postgres.dialect import Postgres
 from dpsql.engines.spark.dialect import SPARK
-from dpsql.engines.sql.dialect import Dialect
+from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.emit import _weighted
+from dpsql.engines.sql.results import statements
 from dpsql.engines.sql.source import From
 from dpsql.engines.sql.unit_aggregates import unit_aggregate
 from dpsql.expressions.expression import Column
@@ -52,6 +54,24 @@ def test_a_total_of_rows_knows_its_bits_and_one_of_totals_is_in_the_widest_type(
         assert _weighted(dialect, wide, rows=rows) == [f"{dialect.total(f'{dialect.wide(value)} * w')} AS s0"]
 
 
+@pytest.mark.parametrize(("top", "wide"), [(2**31, False), (2**32 - 1, False), (2**32, True), (2**33, True)])
+def test_a_weighted_value_is_in_the_widest_type_from_33_bits_on(db: dpsql.Connection, top: int, wide: bool) -> None:
+    """Less, times a weight of 31 bits, fits 64 bits."""
+    found = bounded(db, "m")
+    changed = replace(found, arguments=(replace(found.arguments[0], upper=top), *found.arguments[1:]))
+    value = DUCKDB.wide("v0") if wide else "v0"
+    assert _weighted(DUCKDB, changed, rows=True) == [f"{DUCKDB.total(f'{value} * w')} AS s0"]
+
+
+@pytest.mark.parametrize("dialect", [Postgres(), SPARK], ids=["postgres", "spark"])
+def test_a_units_total_has_the_bits_of_the_widest_of_its_values(db: dpsql.Connection, dialect: Dialect) -> None:
+    """Spark adds up wide numbers in pieces, and would let a narrow one overflow."""
+    [release] = db.prepare("SELECT k, sum(n), sum(m) FROM t GROUP BY k", 1.0, 1e-7, "laplace").bill.releases
+    made = statements(release, Site(db._engine.schema(), dialect), b"s")[0]
+    for index in (0, 1):
+        assert dialect.total(f"abs(v{index})", bits=WIDE.bit_length()) in made
+
+
 @pytest.mark.parametrize("dialect", [DUCKDB, Postgres(), SPARK], ids=["duckdb", "postgres", "spark"])
 @pytest.mark.parametrize(
     ("stored", "bits"),
@@ -88,3 +108,20 @@ def test_a_units_total_lies_on_a_grid_where_its_type_does_not_fit(stored: str, o
     source, below = Relation((Field("n", type_, domain),), False, 5, False), From("t", (), {"n": "n"}, None, DUCKDB)
     made = unit_aggregate(Aggregate("sum", Column(type_, name="n")), DOUBLE, source, below)
     assert ("BETWEEN" in made) == on_grid
+
+
+@pytest.mark.parametrize("bits", [3, 28, 29, 30, 31, 40])
+@pytest.mark.parametrize(("stored", "values"), [("DOUBLE", [1, 4, 4, None]), ("HUGEINT", [1, 4, 4, None])])
+def test_a_units_sum_and_mean_are_in_the_unit_of_its_values(stored: str, values: list[int | None], bits: int) -> None:
+    """However coarse the grid on which they are added up."""
+    type_ = from_engine(stored)
+    assert type_ is not None
+    source = Relation((Field("n", type_, interval(0, 2**bits)),), False, 5, False)
+    below = From("t", (), {"n": "n"}, None, DUCKDB)
+    whole = [None if value is None else value * 2 ** (bits - 3) for value in values]
+    rows = ", ".join(f"(CAST({'NULL' if value is None else value} AS {stored}))" for value in whole)
+    made = [unit_aggregate(Aggregate(f, Column(type_, name="n")), DOUBLE, source, below) for f in ("sum", "avg")]
+    apart = unit_aggregate(Aggregate("sum", Column(type_, name="n"), distinct=True), DOUBLE, source, below)
+    found = duckdb.sql(f"SELECT {', '.join([*made, apart])} FROM (VALUES {rows}) AS t(n)").fetchall()
+    one = 2 ** (bits - 3)
+    assert found == [(9.0 * one, 3.0 * one, 5.0 * one)]

@@ -12,6 +12,7 @@ import yaml
 from typer.testing import CliRunner
 
 import dpsql
+from dpsql.audit import trace
 from dpsql.engines.duckdb import prepare as writing
 from dpsql.engines.sql.steps import STEPS
 from dpsql.interfaces import steward
@@ -297,3 +298,26 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert (
         "180 rows (45.0%) were left out. Answers are biased" in CliRunner().invoke(app, ["prepare", str(path)]).output
     )
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT count(*) FROM orders", "SELECT kind, count(*), sum(amount) FROM orders GROUP BY kind", SUM]
+)
+def test_totals_from_the_parts_of_a_copy_are_those_of_the_table(tmp_path: Path, sql: str) -> None:
+    """Also where both parts add up to the same: one unit within its bound, and another weighed down to it."""
+    path = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(path)) as data:
+        data.execute("CREATE TABLE orders (customer INTEGER, kind VARCHAR, amount DOUBLE)")
+        for unit, rows in ((1, ROWS), (2, 2 * ROWS)):
+            data.execute(
+                f"INSERT INTO orders SELECT {unit}, ['a', 'b'][1 + range % 2], {ROWS // unit} FROM range({rows})"
+            )
+    (tmp_path / "policy.yaml").write_text(yaml.safe_dump(policy("weigh")))
+    prepared(path)
+    found = []
+    for said in (None, policy(None)):
+        with opened(path, said, steward=True) as db:
+            assert ("dpsql_prepared" in db.explain(sql).sql) == (said is None)
+            [made_] = trace(db, sql, salt=b"s", epsilon=1.0)
+            found.append((made_.keys, [[int(value) for value in each.values] for each in made_.statistics]))
+    assert found[0] == found[1] and all(any(values) for values in found[0][1])
