@@ -60,11 +60,16 @@ def _to_exact(domain: Domain, source: Type, target: Type) -> Domain:
 
 
 def _placed(end: End, source: Type, target: Type, *, up: bool) -> Number | None:
-    """Exact types round half away from zero, floats to an integer half to even, floats to a decimal somehow."""
+    """Exact types round half away from zero, floats to an integer half to even, floats to a decimal somehow.
+
+    A decimal without places counts as an integer, but its range is not that of so many bits: it is the same each way.
+    """
     if math.isinf(end):
         return None
     if source.kind is Kind.DOUBLE:
-        return round(end) if target.kind is Kind.INTEGER else grid(Fraction(end), target.scale, up=up)
+        if target.scale:
+            return grid(Fraction(end), target.scale, up=up)
+        return round(end) if target.lower == -target.upper - 1 else math.ceil(end) if up else math.floor(end)
     scaled = Fraction(end) * 10**target.scale
     steps = math.floor(abs(scaled) + Fraction(1, 2)) * (1 if scaled >= 0 else -1)
     return grid(Fraction(steps, 10**target.scale), target.scale, up=up) if target.scale else steps
