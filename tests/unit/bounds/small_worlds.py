@@ -16,7 +16,7 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
-from dpsql.bounds import infer
+from dpsql.bounds import infer, narrow
 from dpsql.bounds.domain import Domain, Number, interval, number
 from dpsql.bounds.known import Known
 from dpsql.engines.duckdb.dialect import DUCKDB
@@ -91,6 +91,18 @@ class World:
         for known, places in self.known(names):
             yield known, infer(asked, known), list(dict.fromkeys(given[place][0] for place in places))
 
+    def narrowed(self, text: str, holds: bool) -> Iterator[tuple[Known, Known, dict[str, list[Any]]]]:
+        """For each such knowledge what a condition adds to it, and what each column has on rows that pass."""
+        condition = self.expression(text)
+        names, given = self.computed(condition)
+        for known, places in self.known(names):
+            passed = list(zip(*(place for place in places if (given[place][0] is True) == holds), strict=True))
+            points = [dict.fromkeys(column) for column in passed] or [{} for _ in names]
+            values = {
+                name: [self.axes[name].points[at] for at in found] for name, found in zip(names, points, strict=True)
+            }
+            yield known, narrow(known, condition, holds), values
+
 
 def inside(value: Any, domain: Domain) -> bool:
     """Does the domain admit the value?"""
@@ -108,11 +120,11 @@ def inside(value: Any, domain: Domain) -> bool:
     return (domain.lower is None or domain.lower <= at) and (domain.upper is None or at <= domain.upper)
 
 
-def hull(values: Iterable[Any]) -> tuple[Number | None, Number | None]:
+def hull(values: Iterable[Any], beyond: int = BEYOND) -> tuple[Number | None, Number | None]:
     """The ends of what was computed; no end where something far gave it."""
     found = [number(v) for v in values if v is not None and not (isinstance(v, float) and math.isnan(v))]
     low, high = min(found), max(found)
-    return None if low < -BEYOND else low, None if high > BEYOND else high
+    return None if low < -beyond else low, None if high > beyond else high
 
 
 def some(values: Iterable[Any]) -> bool:
