@@ -9,8 +9,10 @@ import pytest
 from small_worlds import FAR, Axis, World, has_nan, hull, inside, some
 
 from dpsql.bounds import infer
+from dpsql.bounds.comparison import RULES
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.bounds.known import Known
+from dpsql.expressions.expression import Call
 from dpsql.expressions.types import BIGINT, BOOLEAN, TEXT
 
 ENDS: list[tuple[int | None, int | None]] = [
@@ -99,6 +101,16 @@ def test_an_unknown_text_can_be_anything(world: World) -> None:
     for text in ("s = t", "t = s", "s < t", "s IS DISTINCT FROM t", "t IS NOT DISTINCT FROM s", "s IN ('a', 'b')"):
         made = infer(world.expression(text), unknown)
         assert (made.values, made.nullable) == ((False, True), False), text
+
+
+@pytest.mark.parametrize("domain", [*TRUTH.domains, Domain(nullable=False), Domain()])
+def test_what_is_not_so_is_the_other_way_round(world: World, domain: Domain) -> None:
+    """Also by the rule alone, which is asked where the values are not listed."""
+    asked = world.expression("NOT p")
+    assert isinstance(asked, Call)
+    made = RULES["not"](asked, (domain,))
+    assert set(made.values or ()) == {not v for v in ((False, True) if domain.values is None else domain.values)}
+    assert (made.nullable, made.nan) == (domain.nullable, False)
 
 
 @pytest.mark.parametrize("pair", ["ij", "kl", "xy"])
