@@ -38,6 +38,9 @@ WHOLE = Axis(
     (None, -FAR, 0, 1, 2, 3, FAR),
     (*tuple(interval(low, high, nullable=null) for low, high in ENDS for null in (False, True)), Domain(values=())),
 )
+MIXED = Axis(
+    "DOUBLE", (1.0, 2.0, math.nan), (Domain(1.0, 1.0, (1.0,), False, True), Domain(1.0, 2.0, (1.0, 2.0), False, True))
+)
 REAL = Axis(
     "DOUBLE",
     (None, -math.inf, 1.0, 1.5, 2.0, math.inf, math.nan),
@@ -51,7 +54,7 @@ REAL = Axis(
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    made = World(p=TRUTH, q=TRUTH, s=WORD, t=WORD, k=LIST, l=LIST, i=WHOLE, j=WHOLE, x=REAL, y=REAL)
+    made = World(p=TRUTH, q=TRUTH, s=WORD, t=WORD, k=LIST, l=LIST, z=MIXED, i=WHOLE, j=WHOLE, x=REAL, y=REAL)
     yield made
     made.database.close()
 
@@ -62,6 +65,7 @@ SURE = [
     "NOT p", "p IS NULL", "p IS NOT NULL", "p IS TRUE", "p IS NOT TRUE", "p IS FALSE",
     *(f"{pair[0]} {sign} {pair[1]}" for pair in ("st", "ij") for sign in SIGNS), *(f"k {sign} l" for sign in SIGNS[:6]),
     "i IS NULL", "s IS NULL", "x IS NULL", "isnan(x)", "isnan(i)",
+    "z IN (1e0)", "z IN (1e0, 2e0)", "z = 1e0", "isnan(z)", "z IS NULL",
     *(f"k IN {listed}" for listed in ("(1)", "(1, 2)", "(1, 2, 3)", "(4)", "(NULL, 1)", "(1, NULL)", "(4, NULL)")),
     *(f"s IN {listed}" for listed in ("('a')", "('a', 'b')", "('a', 'b', 'c')", "('d')", "(NULL, 'a')", "('d', NULL)")),
 ]  # fmt: skip
