@@ -147,6 +147,31 @@ def test_nullif_leaves_out_a_single_value_that_the_other_must_have(world: World,
             assert made.nullable and made.values == known.columns["k" if "k" in text else "s"].values
 
 
+@pytest.mark.parametrize(
+    "text", ["nullif(z, 1e0)", "nullif(z, 5e0)", "greatest(z, 1e0)", "least(z, 1e0)", "coalesce(z, 0e0)"]
+)
+def test_a_list_beside_which_nan_can_be_keeps_it(world: World, text: str) -> None:
+    for known, made, values in world.answers(text):
+        assert all(inside(v, made) for v in values), known
+        assert made.values is not None and set(made.values) == {v for v in values if v is not None and v == v}, known
+        assert made.nan or not has_nan(values)
+
+
+@pytest.mark.parametrize("other", [Domain(1.0, 1.0, (1.0,), False, True), Domain(1.0, 1.0, (1.0,), True, False)])
+def test_nullif_keeps_a_value_where_the_other_may_be_nan_or_null(world: World, other: Domain) -> None:
+    asked = world.expression("nullif(x, y)")
+    for one in (Domain(1.0, 2.0, (1.0, 2.0), False), Domain(2.0, 2.0, (2.0,), False)):
+        made = infer(asked, Known({"x": one, "y": other}))
+        assert (made.values, made.nullable) == (one.values, other.nan or 1.0 in (one.values or ()))
+
+
+def test_nullif_of_what_python_cannot_compare_can_be_null(world: World) -> None:
+    asked = world.expression("nullif(k, y)")
+    one, two = (Domain(None, None, values, False) for values in ((10**400,), (1.0,)))
+    made = infer(asked, Known({"k": one, "y": two}))
+    assert (made.values, made.nullable) == ((10**400,), True)
+
+
 CHOICES = [
     "CASE WHEN i < 2 THEN i ELSE 0 END", "CASE WHEN i < 2 THEN 0 ELSE i END", "CASE WHEN i >= 2 THEN 7 END",
     "CASE WHEN i < 1 THEN 1 WHEN i > 2 THEN 2 ELSE i END", "CASE WHEN p THEN 1 WHEN q THEN 2 ELSE 3 END",
