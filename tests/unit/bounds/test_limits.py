@@ -106,7 +106,9 @@ def test_a_single_value_at_an_end_or_in_a_list_can_be_excluded(type_: Type) -> N
         at: finite((date(1970, 1, 1 + at) if type_ is DATE else at,), type_, nullable=False) for at in (0, 1, 2, 3, 4)
     }
     for (low, high), at in product([(1, 3), (1, 1), (None, 3), (1, None), (None, None)], said):
-        made = intersect(interval(low, high), excluded(one, interval(low, high), two, said[at]))
+        left = excluded(one, interval(low, high), two, said[at])
+        assert left.nan and left.nullable and left.values is None
+        made = intersect(interval(low, high), left)
         if (low, high) != (1, 1):
             assert made.lower == (low + 1 if low == at else low) if low is not None else made.lower is None
             assert made.upper == (high - 1 if high == at else high) if high is not None else made.upper is None
@@ -144,3 +146,33 @@ def test_truths_are_numbers_too() -> None:
     one, two = Column(BOOLEAN, name="x"), Column(BOOLEAN, name="y")
     made = limited("gt", one, two, finite((False,), BOOLEAN, nullable=False))
     assert (made.lower, made.upper) == (1, None)
+
+
+@pytest.mark.parametrize("place", [1.0, -7.0, 2.0**53 - 1, 2.0**53, -(2.0**53), 2.0**60, -(2.0**60)])
+def test_beside_a_float_a_whole_number_has_a_margin_from_where_floats_have_gaps(place: float) -> None:
+    """There a strict comparison is as good as one that is not, for the number was rounded before."""
+    one, two = Column(BIGINT, name="x"), Column(DOUBLE, name="y")
+    made = {op: limited(op, one, two, interval(place, place)) for op in ORDER}
+    at, margin = int(place), 0 if abs(place) < 2**53 else abs(int(place)) // 2**50
+    assert (made["ge"].lower, made["le"].upper) == (at - margin, at + margin) == (made["eq"].lower, made["eq"].upper)
+    step = 0 if margin else 1
+    assert (made["gt"].lower, made["lt"].upper) == (at - margin + step, at + margin - step)
+
+
+@pytest.mark.parametrize(
+    "places", [(Decimal("0.5"), 0), (Decimal("-0.5"), 0), (Decimal(2**52), 4), (Decimal(-(2**52)), 4)]
+)
+def test_beside_a_float_a_decimal_has_a_margin_everywhere(places: tuple[Decimal, int]) -> None:
+    at, margin = places
+    wide = from_engine("DECIMAL(18,2)")
+    assert wide is not None
+    one, two = Column(wide, name="x"), Column(DOUBLE, name="y")
+    made = {op: limited(op, one, two, interval(float(at), float(at))) for op in ORDER}
+    assert (made["ge"].lower, made["le"].upper) == (at - margin, at + margin) == (made["gt"].lower, made["lt"].upper)
+
+
+@pytest.mark.parametrize(("mine", "its"), [(CENTS, TENTHS), (BIGINT, CENTS), (DATE, TIMESTAMP), (BOOLEAN, BOOLEAN)])
+def test_what_is_compared_exactly_has_no_margin(mine: Type, its: Type) -> None:
+    place = 2**60 * (DAY if its is TIMESTAMP else 1)
+    made = limited("gt", Column(mine, name="x"), Column(its, name="y"), interval(place, place))
+    assert made.lower == 2**60 + (Decimal("0.01") if mine is CENTS else 1)
