@@ -15,7 +15,7 @@ from dpsql.bounds.functions import lenient, rule_of, widened
 from dpsql.bounds.infer import infer as inferred
 from dpsql.bounds.known import Known
 from dpsql.expressions.expression import Call, Column, Literal
-from dpsql.expressions.functions.function import Image, Monotone
+from dpsql.expressions.functions.function import Anything, Image, Monotone
 from dpsql.expressions.functions.table import FUNCTIONS
 from dpsql.expressions.types import BIGINT, DATE, DOUBLE, NULL, TEXT, Kind
 
@@ -161,3 +161,14 @@ def test_so_many_texts_are_put_together(world: World, many: int, listed: bool, n
 )
 def test_a_constant_is_its_only_value(value: object, type_: object, wanted: Domain) -> None:
     assert infer(Literal(type_, value=value), Known({})) == wanted  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n for n, f in FUNCTIONS.items() if isinstance(f.bounds, Anything) and f.gives is DOUBLE and len(f.takes) == 1],
+)
+def test_a_float_of_which_nothing_is_known_may_be_nan(world: World, name: str) -> None:
+    for known, made, values in world.answers(f"{name}(x)"):
+        assert all(inside(v, made) for v in values), known
+        assert made.nan and made.lower is made.upper is made.values is None
+        assert made.nullable == (known.columns["x"].nullable or FUNCTIONS[name].null)
