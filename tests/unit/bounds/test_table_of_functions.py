@@ -14,10 +14,11 @@ from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.bounds.functions import lenient, rule_of, widened
 from dpsql.bounds.infer import infer as inferred
 from dpsql.bounds.known import Known
+from dpsql.bounds.text import RULES as TEXT_RULES
 from dpsql.expressions.expression import Call, Column, Literal
 from dpsql.expressions.functions.function import Anything, Image, Monotone
 from dpsql.expressions.functions.table import FUNCTIONS
-from dpsql.expressions.types import BIGINT, DATE, DOUBLE, NULL, TEXT, Kind
+from dpsql.expressions.types import BIGINT, BOOLEAN, DATE, DOUBLE, NULL, TEXT, Kind
 
 ENDS = [-1.5, -1.0, 0.0, 0.5, 1.0, 2.0]
 PAIRS: list[tuple[float | None, float | None]] = [
@@ -172,3 +173,11 @@ def test_a_float_of_which_nothing_is_known_may_be_nan(world: World, name: str) -
         assert all(inside(v, made) for v in values), known
         assert made.nan and made.lower is made.upper is made.values is None
         assert made.nullable == (known.columns["x"].nullable or FUNCTIONS[name].null)
+
+
+@pytest.mark.parametrize("op", ["lower", "left", "like", "contains"])
+@pytest.mark.parametrize("nullable", [False, True])
+def test_a_text_function_is_null_where_its_text_is_and_never_nan(op: str, nullable: bool) -> None:
+    type_ = BOOLEAN if op in ("like", "contains") else TEXT
+    made = TEXT_RULES[op](Call(type_, op=op, args=(Column(TEXT, name="s"),)), (Domain(nullable=nullable),))
+    assert (made.values, made.nullable, made.nan) == ((False, True) if type_ is BOOLEAN else None, nullable, False)
