@@ -56,8 +56,6 @@ def _bound(end: Number | None, mine: Type, its: Type, *, up: bool, strict: bool)
 
 def _inexact(place: Fraction, mine: Type, its: Type) -> bool:
     """Is an exact number compared as DOUBLE here, where that can round?"""
-    if not mine.numeric or not its.numeric:
-        return False
     return _as_double(mine, its) and (mine.kind is Kind.DECIMAL or abs(place) >= 2**53)
 
 

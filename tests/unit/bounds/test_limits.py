@@ -16,7 +16,19 @@ from dpsql.bounds.domain import Domain, finite, intersect, interval
 from dpsql.bounds.ends import DAY
 from dpsql.bounds.limit import NEGATED, SWAPPED, excluded, limited
 from dpsql.expressions.expression import Column
-from dpsql.expressions.types import BIGINT, BOOLEAN, DATE, DOUBLE, NULL, TEXT, TIMESTAMP, Type, from_engine
+from dpsql.expressions.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    NULL,
+    TEXT,
+    TIMESTAMP,
+    Kind,
+    Type,
+    from_engine,
+    integer,
+)
 
 TENTHS, CENTS = from_engine("DECIMAL(9,1)"), from_engine("DECIMAL(9,2)")
 assert TENTHS is not None and CENTS is not None
@@ -176,3 +188,14 @@ def test_what_is_compared_exactly_has_no_margin(mine: Type, its: Type) -> None:
     place = 2**60 * (DAY if its is TIMESTAMP else 1)
     made = limited("gt", Column(mine, name="x"), Column(its, name="y"), interval(place, place))
     assert made.lower == 2**60 + (Decimal("0.01") if mine is CENTS else 1)
+
+
+@pytest.mark.parametrize("over", [0, 1])
+@pytest.mark.parametrize("low", [False, True])
+def test_a_number_of_more_than_38_digits_on_either_side_of_zero_is_compared_as_a_float(over: int, low: bool) -> None:
+    """A strict comparison is one no more, for what was rounded may have been at the end."""
+    wide = 10**22 - 1 + over
+    its = integer(-wide, 5) if low else integer(-5, wide)
+    mine = Type(Kind.DECIMAL, -(10**17), 10**17, 16)
+    made = limited("gt", Column(mine, name="x"), Column(its, name="y"), interval(Decimal("0.5"), None))
+    assert made.lower == (Decimal("0.4999999999999996") if over else Decimal("0.5000000000000001"))
