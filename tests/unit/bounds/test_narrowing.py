@@ -133,7 +133,7 @@ def test_a_condition_that_holds_leaves_just_the_rows_that_pass(world: World, tex
 LOOSE = [
     *(f"x {sign} y" for sign in SIGNS), *(f"m {sign} x" for sign in SIGNS[:6]), *(f"i {sign} x" for sign in SIGNS[:6]),
     *(f"i {sign} m" for sign in SIGNS[:6]), *(f"a {sign} c" for sign in SIGNS), *(f"s {sign} t" for sign in ORDER), "i < 2 AND j > i",
-    "x < 1.5e0", "x > 1.5e0", "m <> 1.5", "year(a) <> 2024", "date_trunc('month', c) > DATE '2024-01-01'",
+    "a IN (TIMESTAMP '2024-01-01 00:00:00')", "i IN (1, 1.5)", "x < 1.5e0", "x > 1.5e0", "m <> 1.5", "year(a) <> 2024", "date_trunc('month', c) > DATE '2024-01-01'",
 ]  # fmt: skip
 
 
