@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import combinations_with_replacement
+from typing import Any
 
 import pytest
 from small_worlds import Axis, World, has_nan, inside
@@ -12,7 +13,7 @@ from small_worlds import Axis, World, has_nan, inside
 from dpsql.bounds import infer
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.bounds.functions import lenient, rule_of, widened
-from dpsql.bounds.infer import infer as inferred
+from dpsql.bounds.infer import _places
 from dpsql.bounds.known import Known
 from dpsql.bounds.text import RULES as TEXT_RULES
 from dpsql.expressions.expression import Call, Column, Literal
@@ -145,7 +146,7 @@ def test_texts_give_what_is_listed_or_anything_of_their_type(world: World, text:
 @pytest.mark.parametrize("nullable", [False, True])
 def test_so_many_texts_are_put_together(world: World, many: int, listed: bool, nullable: bool) -> None:
     words = finite([f"{i:04}" for i in range(many - nullable)], TEXT, nullable=nullable, origin=("policy",))
-    made = inferred(world.expression("concat(s, '!')"), Known({"s": words}))
+    made = infer(world.expression("concat(s, '!')"), Known({"s": words}))
     assert (made.values is not None and len(made.values) == many) == listed
     assert made.nullable is False and made.origin == (("policy",) if listed else ())
 
@@ -181,3 +182,21 @@ def test_a_text_function_is_null_where_its_text_is_and_never_nan(op: str, nullab
     type_ = BOOLEAN if op in ("like", "contains") else TEXT
     made = TEXT_RULES[op](Call(type_, op=op, args=(Column(TEXT, name="s"),)), (Domain(nullable=nullable),))
     assert (made.values, made.nullable, made.nan) == ((False, True) if type_ is BOOLEAN else None, nullable, False)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "places"),
+    [
+        (1, 3, range(1, 4)),
+        (0.5, 2.5, range(1, 3)),
+        (-2.5, -0.5, range(-2, 0)),
+        (2, 2, range(2, 3)),
+        (None, 3, None),
+        (1, None, None),
+        (1, 10_000, range(1, 10_001)),
+        (0.5, 10_000.5, range(1, 10_001)),
+        (1, 10_001, None),
+    ],
+)
+def test_the_whole_numbers_in_bounds_are_listed_if_they_are_few(low: Any, high: Any, places: range | None) -> None:
+    assert _places(interval(low, high)) == places
