@@ -10,10 +10,12 @@ from decimal import Decimal
 import pytest
 from small_worlds import FAR, Axis, World, axis, has_nan, hull, inside, some
 
+from dpsql.bounds import infer
 from dpsql.bounds.arithmetic import RULES
-from dpsql.bounds.domain import Domain, Number, interval
+from dpsql.bounds.domain import Domain, Number, finite, interval
+from dpsql.bounds.known import Known
 from dpsql.expressions.expression import Call, Column
-from dpsql.expressions.types import DOUBLE
+from dpsql.expressions.types import BIGINT, DOUBLE
 
 ENDS: list[tuple[int | None, int | None]] = [
     (None, None), (None, 0), (-1, None), (0, None), (2, None), (-3, -1), (-2, 1), (0, 0), (0, 2), (1, 3), (-1, -1),
@@ -179,3 +181,12 @@ def test_a_float_too_large_to_be_scaled_is_its_own_rounding(op: str, end: float,
     call = Call(DOUBLE, op=op, args=(Column(DOUBLE, name="x"),), option=20)
     made = RULES[op](call, (interval(end, end, nullable=False),))
     assert made.lower == made.upper == rounded
+
+
+def test_whole_numbers_in_bounds_are_listed_for_one_operand_only(world: World) -> None:
+    few = interval(1, 3, nullable=False)
+    assert infer(world.expression("i * 2"), Known({"i": few})).values == (2, 4, 6)
+    assert infer(world.expression("i * j"), Known({"i": few, "j": few})).values is None
+    listed = Known({"i": finite((1, 3), BIGINT, nullable=False), "j": finite((2, 5), BIGINT, nullable=False)})
+    assert infer(world.expression("i * j"), listed).values == (2, 5, 6, 15)
+    assert infer(world.expression("i * j"), listed.with_column("j", few)).values is None
