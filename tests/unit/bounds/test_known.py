@@ -77,4 +77,5 @@ def test_knowledge_of_an_expression_is_kept_beside_the_columns_and_sharpens_it()
     assert row.sharpen(SUM, interval(0, 5)) == interval(4, 5) and row.sharpen(Y, interval(0, 5)) == interval(0, 5)
     assert not row.impossible and NEVER.impossible
     assert Known({}, {SUM: Domain(values=(), nullable=False)}).impossible
+    assert Known({"x": Domain(values=(), nullable=False), "y": interval(1, 2)}).impossible
     assert not Known({"x": Domain(values=())}).impossible, "NULL is left"
