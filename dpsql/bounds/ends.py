@@ -39,7 +39,7 @@ def to_float(number: Number | Fraction) -> float:
 
 def magnitude(*numbers: End) -> End:
     """The largest distance from zero."""
-    return max(-x if x < 0 else x for x in numbers)
+    return max(abs(x) for x in numbers)
 
 
 def span(

@@ -25,7 +25,7 @@ from dpsql.bounds.domain import (
     union,
     value_at,
 )
-from dpsql.bounds.ends import ends, grid, magnitude, span, tidy, to_float
+from dpsql.bounds.ends import DAY, endless, ends, grid, magnitude, span, tidy, to_float
 from dpsql.expressions.types import BIGINT, BOOLEAN, DATE, DOUBLE, NULL, TEXT, TIMESTAMP, Type, from_engine
 
 CENTS = from_engine("DECIMAL(9,2)")
@@ -228,6 +228,7 @@ def test_ends_are_exact_where_the_type_is(type_: Type, low: Any, high: Any, want
 
 
 def test_the_largest_distance_from_zero() -> None:
+    assert timedelta(days=1) // timedelta(microseconds=1) == DAY
     assert (magnitude(-3, 2), magnitude(-2, 3), magnitude(0), magnitude(-1)) == (3, 3, 0, 1)
     assert (to_float(Fraction(1, 4)), to_float(10**400), to_float(-(10**400))) == (0.25, math.inf, -math.inf)
 
@@ -267,6 +268,9 @@ def test_an_operation_is_null_or_nan_if_an_operand_is(null: bool, nan: bool) -> 
         made = span(1, 2, DOUBLE, like)
         assert _flags(made) == (null, nan) and set(made.origin) == {"a", "b"} and len(made.origin) == 2
     assert _flags(span(1, 2, DOUBLE, (plain,), nan=nan, null=null)) == (null, nan)
+    assert endless((plain,)) == interval(None, None, nullable=False, origin=("a",))
+    assert endless((plain,), nan=nan, null=null) == interval(None, None, nullable=null, nan=nan, origin=("a",))
+    assert _flags(endless((plain, other))) == (null, nan)
 
 
 @pytest.mark.parametrize("scale", [0, 1, 2, 18, 40])
