@@ -39,7 +39,7 @@ def to_float(number: Number | Fraction) -> float:
 
 def magnitude(*numbers: End) -> End:
     """The largest distance from zero."""
-    return max(abs(x) for x in numbers)
+    return max(max(-x, x) for x in numbers)
 
 
 def span(

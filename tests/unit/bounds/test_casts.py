@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 from small_worlds import Axis, World, axis, hull, inside
 
+from dpsql.bounds import infer
 from dpsql.bounds.casts import widened
-from dpsql.bounds.domain import Domain, finite, interval, number
+from dpsql.bounds.domain import Domain, finite, interval, number, of_type
+from dpsql.bounds.known import Known
+from dpsql.expressions.expression import Call, Column
 from dpsql.expressions.types import BIGINT, DATE, DOUBLE, NULL, TEXT, TIMESTAMP, from_engine
 
 WHOLES = [-129, -128, -127, -100, -3, -1, 0, 1, 3, 99, 100, 126, 127, 128]
@@ -140,6 +143,13 @@ def test_a_day_is_its_midnight_and_a_moment_belongs_to_its_day(world: World) -> 
 def test_other_casts_know_only_the_type(world: World) -> None:
     for _, made, _ in world.answers("CAST(f AS BOOLEAN)"):
         assert (made.lower, made.upper, made.nullable) == (0, 1, True)
+    many, words = interval(0, 20_000, nullable=False), finite(("a", "2020-01-01"), TEXT, nullable=False)
+    for asked, domain in ((Call(TEXT, op="cast", args=(Column(DATE, name="a"),)), many),
+                          (Call(TIMESTAMP, op="cast", args=(Column(TEXT, name="a"),)), words),
+                          (Call(DATE, op="cast", args=(Column(TEXT, name="a"),)), words),
+                          (Call(BIGINT, op="cast", args=(Column(TEXT, name="a"),)), words),
+                          (Call(DOUBLE, op="cast", args=(Column(TEXT, name="a"),)), words)):  # fmt: skip
+        assert infer(asked, Known({"a": domain})) == of_type(asked.type)
 
 
 WIDE = from_engine("DECIMAL(9,2)")
