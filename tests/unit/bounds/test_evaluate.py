@@ -21,7 +21,7 @@ from dpsql.bounds.evaluate import Unsure, as_type
 from dpsql.bounds.known import Known
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.expressions.convert import convert
-from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.expression import Call, Column, Expression, Literal
 from dpsql.expressions.types import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, from_engine
 
 CENTS = from_engine("DECIMAL(9,2)")
@@ -164,3 +164,11 @@ def test_a_number_beyond_the_floats_is_no_float(value: Any) -> None:
     assert to_float(value) == (math.inf if value > 0 else -math.inf)
     with pytest.raises(Unsure):
         as_type(value, DOUBLE)
+
+
+@pytest.mark.parametrize(("op", "sign"), [("add", "+"), ("sub", "-"), ("mul", "*"), ("div", "/")])
+def test_a_whole_number_beside_a_float_is_rounded_before_and_not_after(tables: Any, op: str, sign: str) -> None:
+    whole, real = 2**53 + 1, 3.0
+    call = Call(DOUBLE, op=op, args=(Column(BIGINT, name="w"), Literal(DOUBLE, value=real)))
+    [(said,)] = tables.execute(f"SELECT {whole}::BIGINT {sign} {real}::DOUBLE").fetchall()
+    assert infer(call, Known({"w": finite((whole,), BIGINT, nullable=False)})).values == (said,)
