@@ -149,6 +149,8 @@ def test_a_function_of_one_moment_has_its_value_for_both_ends(tables: Any, form:
         (3, CENTS, Decimal("3.00")),
         (Fraction(6, 2), BIGINT, 3),
         (Fraction(3, 2), BIGINT, Decimal("1.5")),
+        (Fraction(2, 3), BIGINT, Decimal("0.666666666666666666")),
+        (Fraction(2, 3), CENTS, Decimal("0.66")),
     ],
 )
 def test_a_value_in_the_type_of_its_column(value: Any, type_: Type, wanted: object) -> None:
