@@ -93,7 +93,7 @@ EITHER_WAY = [
     *(f"s {sign} t" for sign in ("=", "<>", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")),
     *(f"p {sign} q" for sign in ("AND", "OR", *SIGNS)), "p", "NOT p", "p IS TRUE", "p IS NOT TRUE", "p IS FALSE",
     "p IS NOT FALSE", "NOT (p IS TRUE)", "p IS NULL", "NOT (p OR NOT q)", "NOT (p AND q)",
-    "i IS NULL", "i IS NOT NULL", "s IS NULL", "i NOT IN (1, NULL)", "k IN (1, 3)", "k NOT IN (1, 3)", "s IN ('a', 'c')",
+    "i IS NULL", "i IS NOT NULL", "x IS NULL", "s IS NULL", "i NOT IN (1, NULL)", "k IN (1, 3)", "k NOT IN (1, 3)", "s IN ('a', 'c')",
     "s NOT IN ('a')", "s IN ('a', NULL)", *(f"m {sign} 1.5" for sign in ORDER), *(f"m {sign} 1.55" for sign in SIGNS),
     *(f"a {sign} DATE '2024-01-02'" for sign in ORDER), "x <= 1.5e0", "isnan(x)",
 ]  # fmt: skip
