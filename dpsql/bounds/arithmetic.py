@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from dpsql.bounds.domain import Domain
-from dpsql.bounds.ends import End, ends, magnitude, span
+from dpsql.bounds.ends import End, endless, ends, magnitude, span
 from dpsql.bounds.functions import widened
 from dpsql.bounds.rule import Rule
 from dpsql.expressions.expression import Call
@@ -43,24 +43,25 @@ def _sum(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 
 def _product(call: Call, args: tuple[Domain, ...]) -> Domain:
-    a, b = (ends(d, call.type) for d in args)
+    one, two = args
     if call.args[0] == call.args[1]:
-        return _square(call, args)
+        return _square(call, one)
+    a, b = ends(one, call.type), ends(two, call.type)
     nan = any(_infinite(call, i, args[i]) and _zero(args[1 - i]) for i in (0, 1))
     corners = [_times(x, y) for x in a for y in b]
     return span(min(corners), max(corners), call.type, args, nan=nan)
 
 
-def _square(call: Call, args: tuple[Domain, ...]) -> Domain:
-    low, high = ends(args[0], call.type)
+def _square(call: Call, domain: Domain) -> Domain:
+    low, high = ends(domain, call.type)
     squares = [_times(low, low), _times(high, high)]
-    return span(0 if _zero(args[0]) else min(squares), max(squares), call.type, args[:1])
+    return span(0 if _zero(domain) else min(squares), max(squares), call.type, (domain,))
 
 
 def _quotient(call: Call, args: tuple[Domain, ...]) -> Domain:
     nan = (_zero(args[0]) and _zero(args[1])) or all(_infinite(call, i, d) for i, d in enumerate(args))
     if _zero(args[1]):
-        return span(-math.inf, math.inf, call.type, args, nan=nan)
+        return endless(args, nan=nan)
     a, b = (ends(d, call.type) for d in args)
     corners = [_over(x, y) for x in a for y in b]
     return span(min(corners), max(corners), call.type, args, nan=nan)
@@ -68,7 +69,7 @@ def _quotient(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 def _over(x: End, y: End) -> End:
     if isinstance(y, float) and math.isinf(y):
-        return 0.0 if math.isfinite(x) else math.copysign(math.inf, x) * math.copysign(1, y)
+        return 0.0 if math.isfinite(x) else x * y
     return float(x) / float(y) if isinstance(x, float) or isinstance(y, float) else Fraction(x) / Fraction(y)
 
 
@@ -86,7 +87,8 @@ def _whole_quotient(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 
 def _toward_zero(x: End) -> End:
-    return x if isinstance(x, float) and math.isinf(x) else math.trunc(x)
+    """Of whole numbers only an infinity gives a float: itself, or zero."""
+    return x if isinstance(x, float) else math.trunc(x)
 
 
 def _modulo(call: Call, args: tuple[Domain, ...]) -> Domain:
@@ -124,7 +126,8 @@ def rounded(call: Call, end: End) -> End:
         return end
     if call.op in _WHOLE:
         return _WHOLE[call.op](end)
-    places, whole = call.option if isinstance(call.option, int) else 0, _PLACED[call.op]
+    places, whole = call.option, _PLACED[call.op]
+    assert isinstance(places, int)
     if not isinstance(end, float):
         return Fraction(whole(end * Fraction(10) ** places)) / Fraction(10) ** places
     scale = 10.0 ** abs(places)
@@ -169,17 +172,20 @@ def _signum(end: End) -> int:
 def _power(call: Call, args: tuple[Domain, ...]) -> Domain:
     """A constant exponent, over a base where the function is defined and monotone on each side of zero."""
     (low, high), (exponent, other) = (ends(d, call.type) for d in args)
-    unknown = span(-math.inf, math.inf, call.type, args, nan=True)
+    unknown = endless(args, nan=True)
     if exponent != other or math.isinf(exponent):
         return unknown
-    whole = exponent == int(exponent)
-    if (low < 0 and not whole) or (_zero(args[0]) and exponent < 0) or (math.isinf(low) and exponent < 0):
+    if (
+        (low < 0 and exponent != int(exponent))
+        or (_zero(args[0]) and exponent < 0)
+        or (math.isinf(low) and exponent < 0)
+    ):
         return unknown
     corners = [widened(lambda x: x**exponent, end, side) for end in (low, high) for side in (-SLACK, SLACK)]
     if low < 0 and math.inf in corners:
         return unknown
-    if whole and exponent % 2 == 0 and low < 0:
-        corners = [abs(c) for c in corners] + ([0.0] if _zero(args[0]) else [])
+    if exponent % 2 == 0 and low < 0 and _zero(args[0]):
+        corners.append(0.0)
     return span(min(corners), max(corners), call.type, args)
 
 

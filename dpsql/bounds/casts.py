@@ -17,22 +17,23 @@ _EXACT = (Kind.INTEGER, Kind.DECIMAL)
 
 def widened(domain: Domain, source: Type, target: Type) -> Domain:
     """A domain on the axis of a type that holds all values of its own (branches and sides of a comparison)."""
-    if source == target or source.kind is Kind.NULL or domain.empty:
+    if source == target:
         return domain
     if domain.values is not None:
         values = [as_type(v, target) for v in domain.values]
         made = finite(values, target, nullable=domain.nullable, origin=domain.origin)
         return Domain(made.lower, made.upper, made.values, made.nullable, domain.nan, made.origin)
-    low, high = (_moved(end, source, target) for end in (domain.lower, domain.upper))
+    low, high = (_moved(end, target) for end in (domain.lower, domain.upper))
     return Domain(low, high, None, domain.nullable, domain.nan, domain.origin)
 
 
-def _moved(end: Number | None, source: Type, target: Type) -> Number | None:
-    if end is None or (source.kind is target.kind and target.kind is not Kind.DOUBLE):
-        return end
-    if source.kind is Kind.DATE and target.kind is Kind.TIMESTAMP:
-        return int(end) * DAY
-    return to_float(end) if target.kind is Kind.DOUBLE else end
+def _moved(end: Number | None, target: Type) -> Number | None:
+    """An end of another type: only exact numbers become floats, and only dates moments."""
+    if end is None:
+        return None
+    if target.kind is Kind.DOUBLE:
+        return to_float(end)
+    return int(end) * DAY if target.kind is Kind.TIMESTAMP else end
 
 
 def _cast(call: Call, args: tuple[Domain, ...]) -> Domain:
@@ -60,11 +61,16 @@ def _to_exact(domain: Domain, source: Type, target: Type) -> Domain:
 
 
 def _placed(end: End, source: Type, target: Type, *, up: bool) -> Number | None:
-    """Exact types round half away from zero, floats to an integer half to even, floats to a decimal somehow."""
+    """Exact types round half away from zero, floats to an integer half to even, floats to a decimal somehow.
+
+    A decimal without places counts as an integer, but its range is not that of so many bits: it is the same each way.
+    """
     if math.isinf(end):
         return None
     if source.kind is Kind.DOUBLE:
-        return round(end) if target.kind is Kind.INTEGER else grid(Fraction(end), target.scale, up=up)
+        if target.scale:
+            return grid(Fraction(end), target.scale, up=up)
+        return round(end) if target.lower == -target.upper - 1 else math.ceil(end) if up else math.floor(end)
     scaled = Fraction(end) * 10**target.scale
     steps = math.floor(abs(scaled) + Fraction(1, 2)) * (1 if scaled >= 0 else -1)
     return grid(Fraction(steps, 10**target.scale), target.scale, up=up) if target.scale else steps

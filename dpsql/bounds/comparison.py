@@ -27,7 +27,7 @@ def can(domain: Domain, value: bool) -> bool:
 
 
 def sides(call: Call, args: tuple[Domain, ...]) -> list[tuple[End, End]]:
-    """The intervals on one axis; NaN reaches above every number."""
+    """The intervals on one axis; NaN reaches above every number, and texts, which have no ends, reach everywhere."""
     type_ = common(call.args)[0]
     made = [ends(widened(d, a.type, type_), type_) for d, a in zip(args, call.args, strict=True)]
     return [(low, math.inf if d.nan else high) for (low, high), d in zip(made, args, strict=True)]
@@ -38,8 +38,6 @@ def _order(less: Callable[[End, End], bool], flipped: bool) -> Rule:
 
     def rule(call: Call, args: tuple[Domain, ...]) -> Domain:
         null = any(d.nullable for d in args)
-        if call.args[0].type.kind in (Kind.TEXT, Kind.NULL):
-            return truths(True, True, null, args)
         (al, au), (bl, bu) = sides(call, args)[::-1] if flipped else sides(call, args)
         return truths(less(al, bu), not less(au, bl), null, args)
 
@@ -51,8 +49,6 @@ def _same(call: Call, args: tuple[Domain, ...]) -> tuple[bool, bool]:
     one, two = args
     if one.values is not None and two.values is not None and call.args[0].type.kind in (Kind.TEXT, Kind.BOOLEAN):
         return bool(set(one.values) & set(two.values)), not (len(one.values) == 1 and one.values == two.values)
-    if call.args[0].type.kind in (Kind.TEXT, Kind.NULL):
-        return True, True
     (al, au), (bl, bu) = sides(call, args)
     return al <= bu and bl <= au, not al == au == bl == bu
 
@@ -75,7 +71,7 @@ def _in(call: Call, args: tuple[Domain, ...]) -> Domain:
     """A list that holds NULL never answers FALSE."""
     it, null = args[0], any(d.empty for d in args[1:])
     hit, miss = _hits(call, args)
-    return truths(hit, miss and not null, it.nullable or (null and miss), args[:1])
+    return truths(hit, miss and not null, it.nullable or (null and miss), (it,))
 
 
 def _hits(call: Call, args: tuple[Domain, ...]) -> tuple[bool, bool]:
@@ -84,8 +80,6 @@ def _hits(call: Call, args: tuple[Domain, ...]) -> tuple[bool, bool]:
         listed = [v for d in args[1:] for v in d.values or ()]
         hits = [any(equal(call, v, one) for one in listed) for v in args[0].values or ()]
         return any(hits), not all(hits)
-    if call.args[0].type.kind is Kind.TEXT:
-        return True, True
     (low, high), *places = sides(call, args)
     return any(low <= last and first <= high for first, last in places), True
 

@@ -48,14 +48,19 @@ def _coalesce(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 
 def _nullif(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """A single value that the other side must have goes; where that may be NULL (or NaN), it may stay too."""
     one, two = args
-    if one.values is not None and two.values is not None and len(two.values) == 1:
-        try:
-            kept = tuple(v for v in one.values if not equal(call, v, two.values[0]))
-        except Unsure:
-            return replace(one, nullable=True)
-        return replace(intersect(one, Domain(values=kept, nan=True)), nullable=one.nullable or kept != one.values)
-    return one if two.empty else replace(one, nullable=True)
+    if two.empty:
+        return one
+    if one.values is None or two.values is None or len(two.values) != 1:
+        return replace(one, nullable=True)
+    try:
+        others = tuple(v for v in one.values if not equal(call, v, two.values[0]))
+    except Unsure:
+        return replace(one, nullable=True)
+    sure = not two.nullable and not two.nan
+    left = intersect(one, Domain(values=others, nan=True)) if sure else one
+    return replace(left, nullable=one.nullable or two.nan or others != one.values)
 
 
 def _greatest(call: Call, args: tuple[Domain, ...]) -> Domain:

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from dpsql.bounds import calendar
 from dpsql.bounds.domain import Domain, Number, finite, number, value_at
-from dpsql.bounds.ends import DAY, End, ends, magnitude, span
+from dpsql.bounds.ends import DAY, End, endless, ends, magnitude, span
 from dpsql.bounds.rule import Rule
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import DATE, DOUBLE, TIMESTAMP, Type
@@ -57,7 +57,7 @@ def _part(call: Call, args: tuple[Domain, ...]) -> Domain:
     low, high = _ends(domain, type_)
     if name in calendar.RISING or (low and high and _one_period(low, high, name)):
         return span(*_mapped(calendar.PARTS[name], domain, type_), call.type, args, null=not domain.bounded)
-    return span(-math.inf, math.inf, call.type, args, null=not domain.bounded)
+    return endless(args, null=not domain.bounded)
 
 
 def _one_period(low: datetime, high: datetime, name: str) -> bool:
@@ -102,7 +102,7 @@ def _shift(call: Call, args: tuple[Domain, ...]) -> Domain:
                 lambda t: number(calendar.shifted(t, months, days, micros)), args[0], call.args[0].type  # type: ignore[arg-type, return-value]
             )  # fmt: skip
             return span(*made, call.type, args, null=not args[0].bounded)
-    return span(-math.inf, math.inf, call.type, args, null=True)
+    return endless(args, null=True)
 
 
 _INDEX: dict[str, Callable[[datetime], int]] = {
@@ -162,7 +162,7 @@ def _bucket(call: Call, args: tuple[Domain, ...]) -> Domain:
             if starts is not None:
                 values = [s.date() for s in starts] if call.type == DATE else starts
                 return finite(values, call.type, nullable=args[0].nullable, origin=args[0].origin)
-    return span(-math.inf, math.inf, call.type, args, null=True)
+    return endless(args, null=True)
 
 
 @lru_cache(maxsize=64)

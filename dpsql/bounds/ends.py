@@ -39,16 +39,24 @@ def to_float(number: Number | Fraction) -> float:
 
 def magnitude(*numbers: End) -> End:
     """The largest distance from zero."""
-    return max(-x if x < 0 else x for x in numbers)
+    return max(max(-x, x) for x in numbers)
 
 
 def span(
     low: End, high: End, type_: Type, like: tuple[Domain, ...], *, nan: bool = False, null: bool = False
 ) -> Domain:
     """An interval for a strict operation: NULL if an operand is, with the operands' origins."""
+    return _strict(_number(low, type_, math.ceil), _number(high, type_, math.floor), like, nan, null)
+
+
+def endless(like: tuple[Domain, ...], *, nan: bool = False, null: bool = False) -> Domain:
+    """The same without ends."""
+    return _strict(None, None, like, nan, null)
+
+
+def _strict(low: Number | None, high: Number | None, like: tuple[Domain, ...], nan: bool, null: bool) -> Domain:
     return interval(
-        _number(low, type_, math.ceil), _number(high, type_, math.floor),
-        nullable=null or any(d.nullable for d in like), nan=nan or any(d.nan for d in like),
+        low, high, nullable=null or any(d.nullable for d in like), nan=nan or any(d.nan for d in like),
         origin=[o for d in like for o in d.origin],
     )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 
 from dpsql.bounds import calendar
@@ -35,9 +34,8 @@ def inverted(expression: Expression, domain: Domain) -> tuple[Expression, Domain
 def _between(first: Number | None, after: Number | None, type_: Type, like: Domain) -> Domain:
     """From `first` to just before `after`, both in microseconds, on the axis of the operand."""
     step = DAY if type_.kind is Kind.DATE else 1
-    low = None if first is None else math.ceil(first / step) if step == 1 else -(-int(first) // step)
-    high = None if after is None else -(-int(after) // step) - 1
-    return Domain(low, high, nullable=False, origin=like.origin)
+    low, high = (None if end is None else -(-int(end) // step) for end in (first, after))
+    return Domain(low, None if high is None else high - 1, nullable=False, origin=like.origin)
 
 
 def _new_year(year: Number | None, later: int) -> Number | None:

@@ -24,8 +24,6 @@ MARGIN = Fraction(1, 2**50)
 def limited(op: str, one: Expression, two: Expression, other: Domain) -> Domain:
     """What `one op two` leaves to `one`, where `two` lies in `other`. NaN is above all numbers."""
     nan = op in ("gt", "ge") or (other.nan and op in ("le", "eq"))
-    if one.type.kind in (Kind.TEXT, Kind.NULL):
-        return Domain(values=other.values if op == "eq" else None, nan=nan)
     low = _bound(other.lower, one.type, two.type, up=True, strict=op == "gt") if op in ("eq", "gt", "ge") else None
     high = _bound(other.upper, one.type, two.type, up=False, strict=op == "lt") if op in ("eq", "lt", "le") else None
     if other.nan and op in ("lt", "le"):
@@ -58,8 +56,6 @@ def _bound(end: Number | None, mine: Type, its: Type, *, up: bool, strict: bool)
 
 def _inexact(place: Fraction, mine: Type, its: Type) -> bool:
     """Is an exact number compared as DOUBLE here, where that can round?"""
-    if not mine.numeric or not its.numeric:
-        return False
     return _as_double(mine, its) and (mine.kind is Kind.DECIMAL or abs(place) >= 2**53)
 
 

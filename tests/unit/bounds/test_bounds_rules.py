@@ -671,6 +671,8 @@ def test_so_many_combinations_of_listed_values_are_listed(text: str, values: int
         (integer(-5, 7), Type(Kind.DECIMAL, -499, 700, 2), False),
         (integer(-5, 7), Type(Kind.DECIMAL, -500, 699, 2), False),
         (Type(Kind.DECIMAL, -500, 700, 2), integer(-50, 70), False),
+        (Type(Kind.DECIMAL, -500, 700, 1), Type(Kind.DECIMAL, -5000, 7000, 2), True),
+        (Type(Kind.DECIMAL, -500, 700, 1), Type(Kind.DECIMAL, -4999, 7000, 2), False),
     ],
 )
 def test_a_cast_cannot_fail_where_the_whole_hard_range_fits(source: Type, target: Type, fits: bool) -> None:

@@ -17,11 +17,11 @@ from sqlglot import exp
 from dpsql.bounds import infer
 from dpsql.bounds.domain import finite, interval, number
 from dpsql.bounds.ends import to_float
-from dpsql.bounds.evaluate import Unsure, as_type
+from dpsql.bounds.evaluate import Unsure, as_type, evaluate
 from dpsql.bounds.known import Known
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.expressions.convert import convert
-from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.expression import Call, Column, Expression, Literal, columns_of
 from dpsql.expressions.types import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, from_engine
 
 CENTS = from_engine("DECIMAL(9,2)")
@@ -149,6 +149,8 @@ def test_a_function_of_one_moment_has_its_value_for_both_ends(tables: Any, form:
         (3, CENTS, Decimal("3.00")),
         (Fraction(6, 2), BIGINT, 3),
         (Fraction(3, 2), BIGINT, Decimal("1.5")),
+        (Fraction(2, 3), BIGINT, Decimal("0.666666666666666666")),
+        (Fraction(2, 3), CENTS, Decimal("0.66")),
     ],
 )
 def test_a_value_in_the_type_of_its_column(value: Any, type_: Type, wanted: object) -> None:
@@ -164,3 +166,47 @@ def test_a_number_beyond_the_floats_is_no_float(value: Any) -> None:
     assert to_float(value) == (math.inf if value > 0 else -math.inf)
     with pytest.raises(Unsure):
         as_type(value, DOUBLE)
+
+
+@pytest.mark.parametrize(("op", "sign"), [("add", "+"), ("sub", "-"), ("mul", "*"), ("div", "/")])
+def test_a_whole_number_beside_a_float_is_rounded_before_and_not_after(tables: Any, op: str, sign: str) -> None:
+    whole, real = 2**53 + 1, 3.0
+    call = Call(DOUBLE, op=op, args=(Column(BIGINT, name="w"), Literal(DOUBLE, value=real)))
+    [(said,)] = tables.execute(f"SELECT {whole}::BIGINT {sign} {real}::DOUBLE").fetchall()
+    assert infer(call, Known({"w": finite((whole,), BIGINT, nullable=False)})).values == (said,)
+
+
+@pytest.mark.parametrize(
+    "text", ["m // 2", "x // 2", "x % 2", "CAST(t AS VARCHAR)", "CAST(s AS DATE)", "length_grapheme(s)"]
+)
+def test_what_python_might_do_otherwise_is_not_listed(tables: Any, text: str) -> None:
+    """But the engine's answers lie in the bounds."""
+    asked = convert(sqlglot.parse_one(f"SELECT {text}", dialect="duckdb").selects[0], Row())
+    column = next(name for name in VALUES if name in columns_of(asked))
+    type_, _, values = VALUES[column]
+    made = infer(asked, Known({column: finite(values, type_, nullable=False)}))
+    assert made.values is None
+    said = [v for (v,) in tables.execute(f"SELECT {DUCKDB.sql(asked, DUCKDB.quote)} FROM {column}").fetchall()]
+    places = [number(v) for v in said if v is not None and not isinstance(v, str)]
+    assert all((made.lower is None or made.lower <= p) and (made.upper is None or p <= made.upper) for p in places)
+
+
+def test_a_function_that_the_table_computes_is_listed() -> None:
+    asked = convert(sqlglot.parse_one("SELECT strlen(s)", dialect="duckdb").selects[0], Row())
+    assert infer(asked, Known({"s": finite(("a", "é"), TEXT, nullable=False)})).values == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call(TIMESTAMP, op="shift", args=(Column(DATE, name="d"),), option=None),
+        Call(BIGINT, op="part", args=(Column(DATE, name="d"),), option="no such part"),
+        Call(BIGINT, op="no such operation", args=(Column(DATE, name="d"),)),
+        Call(TEXT, op="substring", args=(Column(TEXT, name="s"),), option=(0,)),
+        Call(TEXT, op="substring", args=(Column(TEXT, name="s"),), option=(1, -1)),
+    ],
+    ids=str,
+)
+def test_nobody_is_sure_of_what_no_rule_computes(call: Call) -> None:
+    with pytest.raises(Unsure):
+        evaluate(call, ("abc" if call.op == "substring" else date(2024, 1, 1),))
