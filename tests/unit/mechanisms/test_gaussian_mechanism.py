@@ -12,7 +12,7 @@ import pytest
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import Gaussian, ShiftedLaw, gaussian_delta, hockey_stick, textbook_sigma
 from dpsql.mechanisms.gaussian import LIMIT, DiscreteGaussian
-from dpsql.mechanisms.gaussian_mechanism import _enough, _noise, _root_up
+from dpsql.mechanisms.gaussian_mechanism import _enough, _meets, _noise, _root_up
 
 
 def _phi(x: Decimal) -> Decimal:
@@ -130,7 +130,7 @@ def test_the_root_of_a_number_of_coordinates_is_rounded_up_by_a_millionth_at_mos
         assert (root - Fraction(1, 2**20)) ** 2 <= value < root**2
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1e-5, 1e-9), (1e-4, 1e-5), (0.001, 1e-6), (1, 1e-6)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-7, 8.5e-7), (1e-7, 1.1e-6), (1e-4, 1e-5), (0.001, 1e-6), (1, 1e-6)])
 @pytest.mark.parametrize("size", [1, 0.1])
 def test_a_large_sigma_has_the_finest_grid_on_which_it_can_be_drawn(epsilon: float, delta: float, size: float) -> None:
     """A quarter of what the sampler draws at most; and at most 1024 steps for a unit where they are counted."""
@@ -173,6 +173,7 @@ def _from(least: Fraction) -> partial[bool]:
     [
         (1.0, 2**20),
         (13421771 / 2**20, 2**20),
+        (13421771.5 / 2**20, 2**20),
         (13421772 / 2**20, 2**19),
         (13421771 / 2**10, 2**10),
         (13421772 / 2**10, 2**9),
@@ -186,6 +187,30 @@ def test_a_sigma_has_as_many_binary_places_as_leave_a_quarter_of_room(wanted: fl
         assert found == Fraction(math.ceil(least * places), places)
         exactly = _noise(wanted, _from(least), exactly=True).scale
         assert exactly == max(found, Fraction(math.ceil(Fraction(wanted) * places), places))
+
+
+def test_the_least_sigma_of_all_is_one_binary_place() -> None:
+    assert _noise(1.0, _from(Fraction(0)), exactly=False).scale == Fraction(1, 2**20)
+
+
+@pytest.mark.parametrize("epsilon", [0, 1])
+def test_a_delta_that_is_met_exactly_is_met(epsilon: int) -> None:
+    noise = DiscreteGaussian(Fraction(3))
+    one = hockey_stick(ShiftedLaw(noise, 2), ShiftedLaw(noise, 0), epsilon).high
+    meets = partial(_enough, Fraction(3), steps=Fraction(2), touched=1, epsilon=Fraction(epsilon))
+    assert meets(delta=one)
+    assert not meets(delta=math.nextafter(one, 0))
+    found = gaussian_delta(1.0, 3.0, epsilon)
+    assert _meets(3.0, rate=epsilon, chance=found)
+    assert not _meets(3.0, rate=epsilon, chance=math.nextafter(found, 0))
+
+
+def test_a_delta_that_several_coordinates_meet_exactly_is_met() -> None:
+    sigma, touched = 2**12, 2
+    added = gaussian_delta(sigma, sigma, 0.0) + math.expm1(2 / 2**27) + math.expm1(36 / 2**24)
+    meets = partial(_enough, Fraction(sigma), steps=Fraction(sigma), touched=touched, epsilon=Fraction(0))
+    assert meets(delta=added + 2e-31)
+    assert not meets(delta=math.nextafter(added + 2e-31, 0))
 
 
 def test_a_sigma_of_half_the_limit_is_more_than_can_be_drawn() -> None:
