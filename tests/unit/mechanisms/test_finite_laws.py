@@ -143,3 +143,10 @@ def test_the_least_epsilon_needs_no_more_than_its_delta(delta: float) -> None:
     assert epsilon_between(one, two, 0.6) < 1e-9
     assert epsilon_between(one, FiniteLaw({0: 1.0}), 0.25) <= math.log(4)
     assert epsilon_between(one, FiniteLaw({0: 1.0}), 0.24) == math.inf
+
+
+def test_a_mass_that_was_rounded_below_nothing_counts_for_the_error_with_its_size() -> None:
+    tiny = 2.0**-31
+    one, two = FiniteLaw({0: 1.0, 1: -tiny}), FiniteLaw({0: 1.0, 1: tiny})
+    for pair, reach in (((one, one), 2 + 2 * tiny), ((two, one), 2 + 2 * tiny), ((one, two), 2 + 2 * tiny)):
+        assert hockey_stick(*pair, 0).error / 2.0**-40 == pytest.approx(reach, rel=1e-14)
