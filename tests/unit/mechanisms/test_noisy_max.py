@@ -174,7 +174,7 @@ def test_a_scale_that_cannot_be_drawn_is_refused() -> None:
 
 
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(7, 4), Fraction(2**40 + 1, 2**20), Fraction(LIMIT - 1)])
-@pytest.mark.parametrize("far", [0, 5, 2**41, 2**42 - 1, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("far", [0, 5, 2**41, 2**42 - 1, 2**50, 2**62, 2**63 - 1])
 def test_a_score_is_so_many_whole_scales_above_the_least_and_a_rest(scale: Fraction, far: int) -> None:
     for lowest in (0, -17) if far < 2**62 else (0,):
         scores = np.array([lowest + far, lowest, lowest + far // 3], dtype=np.int64)

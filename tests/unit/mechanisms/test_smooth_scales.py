@@ -15,7 +15,7 @@ from dpsql.mechanisms import SmoothMedian, smooth_median
 from dpsql.mechanisms.smooth_median import _PARTS, CELLS, local_sensitivity_at
 
 TOP = 6
-LADDERS = [(1.0, 1e-3), (0.3, 0.05), (4.0, 0.5)]
+LADDERS = [(1.0, 1e-3), (0.7, 0.05), (4.0, 0.5)]
 
 
 def brute(rows: list[int], k: int) -> int:
