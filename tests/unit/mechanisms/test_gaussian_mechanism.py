@@ -151,6 +151,25 @@ def test_what_lies_beyond_twelve_sigma_must_be_less_than_delta() -> None:
     assert not meets(delta=2.1e-31)
 
 
+def test_what_lies_beyond_twelve_sigma_adds_to_the_delta() -> None:
+    """Where the law itself needs a delta of about 10**-31, as much as that."""
+    scale, touched, far = Fraction(2**20), 2, 2 * math.e * 1e-31
+    there, back = touched / 2**43, 18 * touched / 2**40
+    steps = Fraction(2**20, 11)
+    moved = math.exp(there) * gaussian_delta(float(steps), 2.0**20, 1 - there - back)
+    assert far / 100 < moved < 10 * far
+    meets = partial(_enough, scale, steps=steps, touched=touched, epsilon=Fraction(1))
+    assert meets(delta=(moved + far) * (1 + 1e-9))
+    assert not meets(delta=(moved + far) * (1 - 1e-9))
+
+
+@pytest.mark.parametrize("epsilon", [-0.001, 500.001, 501])
+def test_an_epsilon_lies_between_0_and_500(epsilon: float) -> None:
+    assert Gaussian(1, 500, 0.1, grid=1).noise.scale > 0
+    with pytest.raises(ProgrammingError, match="between 0 and 500, not at"):
+        Gaussian(1, epsilon, 0.1, grid=1)
+
+
 @pytest.mark.parametrize("touched", [16, 4096])
 def test_an_epsilon_that_the_grid_uses_up_leaves_one_of_nothing(touched: int) -> None:
     """At σ = 2^12 there and back cost 145·k/2^27; with just this ε what is left is 0, which is a guarantee still."""

@@ -227,6 +227,16 @@ def test_each_value_of_the_draw_stands_for_a_run_a_cell_and_a_prefix(monkeypatch
         start += size * top
 
 
+def test_a_prefix_that_decides_nothing_is_decided_by_further_words() -> None:
+    """The prefix that holds 2**32/e is below it as often as is its part below the power."""
+    prefix = math.floor(2**32 / math.e)
+    below = sum(exponential._below(prefix, 1) for _ in range(400))
+    share = 2**32 / math.e - prefix
+    assert abs(below - 400 * share) < 6 * math.sqrt(400 * share * (1 - share))
+    assert exponential._below(prefix - 1, 1) is True
+    assert exponential._below(prefix + 1, 1) is False
+
+
 def test_a_draw_that_is_not_kept_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     draws, kept, coins = iter([0, 2**32, 0]), iter([False, True, True]), iter([False, True])
     monkeypatch.setattr(exponential, "uniform", lambda n, count: [next(draws)])

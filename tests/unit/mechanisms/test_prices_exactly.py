@@ -95,6 +95,24 @@ def test_a_scale_is_the_least_that_costs_no_more(l1: int, epsilon: Fraction) -> 
     assert noise.scale == Fraction(math.ceil(l1 / epsilon * 2**20), 2**20) or l1 / epsilon * 2**20 >= 2**40
 
 
+@pytest.mark.parametrize("scale", [Fraction(1, 4), Fraction(3, 2), Fraction(20)])
+def test_the_variance_of_laplace_noise_is_its_mean_square(scale: Fraction) -> None:
+    with localcontext(prec=50):
+        q = (-Decimal(scale.denominator) / scale.numerator).exp()
+        squares = 2 * sum(z * z * (1 - q) / (1 + q) * q**z for z in range(1, 1200))
+    assert DiscreteLaplace(scale).variance() == pytest.approx(float(squares), rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 2**20), Fraction(1, 2), Fraction(7), Fraction(2**40 - 1)])
+def test_the_tail_of_laplace_noise_is_a_bound_and_tight(scale: Fraction) -> None:
+    noise, reach = DiscreteLaplace(scale), math.ceil(scale)
+    for x in (-40 * reach, -reach, -1, 0, 1, 2, reach, 30 * reach, 600 * reach):
+        with localcontext(prec=60):
+            exact = _tail(scale, x)
+            assert exact <= Decimal(noise.tail(x)) <= exact * (1 + Decimal("1e-12")) + Decimal("1e-321")
+    assert noise.survival(10**9 * reach) == 0.0 < noise.tail(10**9 * reach) == 2.0**-1070
+
+
 @pytest.mark.parametrize(("l1", "epsilon"), [(0, 1), (-1, 1), (1, 0), (1, -1), (0, 0)])
 def test_no_scale_is_for_nothing(l1: int, epsilon: int) -> None:
     with pytest.raises(InternalError, match="positive sensitivity and a positive epsilon"):
