@@ -84,6 +84,10 @@ def test_the_law_of_three_gives_ties_to_the_earlier() -> None:
 
 def test_a_law_is_added_up_over_a_million_steps_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = NoisyMax(1, 2, grid=1)
+    assert mechanism.law("ab", [0, 10**5]).masses == {0: 0.0, 1: pytest.approx(1)}
+    for far in (10**6 - 44, 10**6):
+        with pytest.raises(ProgrammingError, match="too fine"):
+            mechanism.law("ab", [0, far])
     monkeypatch.setattr(noisy_max, "_MOST", 100)
     assert sum(mechanism.law("ab", [0, 55]).masses.values()) == pytest.approx(1)
     for scores in ([0, 56], [56, 0], [-56, 0]):
