@@ -134,6 +134,8 @@ def test_a_curve_gives_the_best_epsilon_of_all_orders_and_the_best_delta(rho: fl
 def test_the_rho_of_a_curve_is_its_steepest_slope() -> None:
     assert curve_rho(lambda order: order * (7 - order) if order < 7 else 0.0) == pytest.approx(7 - ORDERS[0], rel=1e-12)
     assert curve_rho(lambda order: 2.0 * order) == pytest.approx(2)
+    assert curve_rho(lambda order: order * order) == pytest.approx(1 + 2**14, rel=1e-12)
+    assert curve_rho(lambda order: -order * order) == pytest.approx(-1 - 2**-10, rel=1e-12)
 
 
 def test_curves_of_several_releases_add_up() -> None:

@@ -167,6 +167,8 @@ def test_a_fine_grid_is_a_power_of_two_with_a_million_steps_to_the_scale() -> No
         assert math.frexp(float(step))[0] == 0.5
         assert FINE <= scale / float(step) < 2 * FINE
     assert FINE == 2**20
+    assert fine_grid(Fraction(1024), float(FINE), 1) == 1
+    assert fine_grid(Fraction(1023), float(FINE), 1) == 1023
 
 
 @pytest.mark.parametrize("most", [1, 2**11, 2**12, 3000, 2**21, 2**40])
