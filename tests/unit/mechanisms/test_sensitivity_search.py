@@ -107,10 +107,11 @@ def test_other_neighbours_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "universe", "neighbours"), [(1, 999, "add-remove"), (2, 86, "add-remove"), (2, 87, "replace")]
+    ("size", "universe", "neighbours"),
+    [(0, 1_999_999, "replace"), (1, 999, "add-remove"), (2, 86, "add-remove"), (2, 87, "replace")],
 )
 def test_two_million_databases_may_be_tried_and_no_more(size: int, universe: int, neighbours: Any) -> None:
-    """Databases, times rows and one, times the values of a row and one: exactly two million in the first case."""
+    """Databases, times rows and one, times the values of a row and one: exactly two million in the first two cases."""
     with pytest.raises(Tried):
         global_sensitivity(stop, range(universe), size, neighbours)
     with pytest.raises(ProgrammingError, match="too many databases"):
