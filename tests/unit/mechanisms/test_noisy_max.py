@@ -68,7 +68,7 @@ def test_the_law_is_the_sum_over_all_noise(scores: list[int]) -> None:
     assert mechanism.noise.scale == Fraction(1, 2)
     law = mechanism.law(range(len(scores)), scores)
     assert [law.masses[i] for i in range(len(scores))] == pytest.approx(brute(scores, Fraction(1, 2)), abs=1e-13)
-    assert law.missing == pytest.approx(len(scores) * 1e-14)
+    assert law.missing == pytest.approx(len(scores) * 1e-14, abs=0)
 
 
 def test_the_law_of_three_gives_ties_to_the_earlier() -> None:
@@ -169,6 +169,7 @@ def test_a_scale_keeps_its_twenty_binary_places_below_2_to_the_40(spread: int, p
     law = ExponentialLaw.for_epsilon(spread, Fraction(3))
     assert law.scale == Fraction(math.ceil(Fraction(spread, 3) * places), places)
     assert law.epsilon(spread) == spread / law.scale <= 3
+    assert law.rho(spread) == (spread / law.scale) ** 2 / 8
 
 
 def test_a_scale_that_cannot_be_drawn_is_refused() -> None:
