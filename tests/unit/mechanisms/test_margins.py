@@ -87,7 +87,7 @@ def test_a_delta_that_the_margin_does_not_cover_is_a_float_more(
         for part, given in ((0, above), (-COVERED, above), (-NOT_COVERED, told), (COVERED, above)):
             x = order()
             here = x * ((x + 1) * _decimal(rho) - _decimal(epsilon) + (x / (x + 1)).ln()) - (x + 1).ln()
-            whole = (x + 1) * (1 + 1 / x) * (1 + (x + 1) * _decimal(rho) + _decimal(epsilon))
+            whole = 1 + (x + 1) * (1 + 1 / x) * (1 + (x + 1) * _decimal(rho) + _decimal(epsilon))
             epsilon += Fraction((here - Decimal(repr(told)).ln() - part * whole) / x)
             found = convert.delta_for(rho, epsilon)
             if part:  # the first step brings the bound to the float, where the order is another
