@@ -15,6 +15,7 @@ import pytest
 
 from dpsql.mechanisms import convert
 from dpsql.mechanisms.exact import UNIT
+from dpsql.mechanisms.price import laplace_rho
 
 DIGITS = 200
 COVERED, NOT_COVERED = Decimal("0.99e-70"), Decimal("1.01e-70")
@@ -93,3 +94,24 @@ def test_a_delta_that_the_margin_does_not_cover_is_a_float_more(
             if part:  # the first step brings the bound to the float, where the order is another
                 assert order() == x
                 assert found == given
+
+
+def _price(l1: int, scale: Fraction) -> Decimal:
+    rate = Decimal(scale.denominator) / scale.numerator
+    q = (-rate).exp()
+    return (l1 - 2 * q * (1 - (-rate * l1).exp()) / (1 - q * q)) * rate
+
+
+@pytest.mark.parametrize(("l1", "scale"), [(1, Fraction(2)), (7, Fraction(1, 3)), (50, Fraction(100))])
+def test_a_price_within_its_margin_below_a_unit_is_a_unit_more(l1: int, scale: Fraction) -> None:
+    """A margin of 10**-50: what lies nearer to a unit than that is charged the next one."""
+    units = laplace_rho(l1, scale) / UNIT
+    with localcontext(prec=DIGITS):
+        for part, given in (("0.99e-50", units + 1), ("1.01e-50", units), ("-0.5e-50", units + 1)):
+            wanted, moved = units.numerator * _decimal(UNIT) - Decimal(part), scale
+            for _ in range(4):
+                step = moved / 10**60
+                slope = (_price(l1, moved + step) - _price(l1, moved)) / _decimal(step)
+                moved += Fraction((wanted - _price(l1, moved)) / slope)
+            assert abs(_price(l1, moved) - wanted) < Decimal("1e-60")
+            assert laplace_rho(l1, moved) == given * UNIT
