@@ -121,3 +121,11 @@ def test_a_ladder_that_could_not_grow_is_refused() -> None:
     with pytest.raises(ProgrammingError, match="too small for smooth"):
         SmoothMedian(0, 8, 1, 1e-223, grid=1)
     assert len(SmoothMedian(0, 1, 2, 1e-300, grid=1).scales) == 1
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), LADDERS)
+def test_data_that_are_calm_for_long_have_the_least_scale(epsilon: float, delta: float) -> None:
+    mechanism = SmoothMedian(0, TOP, epsilon, delta, grid=1)
+    levels = len(mechanism.scales)
+    assert mechanism.law([3] * (2 * levels + 3)) == (3, Fraction(mechanism.scales[0], _PARTS))
+    assert mechanism.law([3] * 3)[1] > Fraction(mechanism.scales[0], _PARTS)
