@@ -128,4 +128,4 @@ def test_data_that_are_calm_for_long_have_the_least_scale(epsilon: float, delta:
     mechanism = SmoothMedian(0, TOP, epsilon, delta, grid=1)
     levels = len(mechanism.scales)
     assert mechanism.law([3] * (2 * levels + 3)) == (3, Fraction(mechanism.scales[0], _PARTS))
-    assert mechanism.law([3] * 3)[1] > Fraction(mechanism.scales[0], _PARTS)
+    assert mechanism.law([0, 3, TOP])[1] > Fraction(mechanism.scales[0], _PARTS)
