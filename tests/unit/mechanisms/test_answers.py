@@ -17,9 +17,9 @@ from dpsql.mechanisms import CoinResponse, RandomizedResponse, randomized_respon
 @pytest.mark.parametrize("epsilon", [0.01, 1, 7])
 def test_truth_and_lies_are_a_law_with_the_ratio_of_epsilon(epsilon: float, k: int) -> None:
     response = RandomizedResponse(epsilon, values=range(k))
-    assert response.truth + (k - 1) * response.lie == pytest.approx(1, rel=1e-14)
-    assert response.truth / response.lie == pytest.approx(math.exp(epsilon), rel=1e-13)
-    assert response.factor == pytest.approx((math.exp(epsilon) + k - 1) / (math.exp(epsilon) - 1), rel=1e-9)
+    assert response.truth + (k - 1) * response.lie == pytest.approx(1, rel=1e-14, abs=0)
+    assert response.truth / response.lie == pytest.approx(math.exp(epsilon), rel=1e-13, abs=0)
+    assert response.factor == pytest.approx((math.exp(epsilon) + k - 1) / (math.exp(epsilon) - 1), rel=1e-9, abs=0)
     assert response.law(1).masses == {v: response.truth if v == 1 else response.lie for v in range(k)}
 
 
@@ -92,10 +92,10 @@ def test_answers_that_are_none_or_of_other_values_have_no_estimate() -> None:
 def test_the_accuracy_is_hoeffdings_bound_and_has_two_inverses(n: int, beta: float) -> None:
     response = RandomizedResponse(2, values=range(5))
     alpha = response.accuracy(beta, n)
-    assert 2 * math.exp(-2 * n * (alpha / response.factor) ** 2) == pytest.approx(beta, rel=1e-9)
+    assert 2 * math.exp(-2 * n * (alpha / response.factor) ** 2) == pytest.approx(beta, rel=1e-9, abs=0)
     assert response.people_for(alpha * (1 + 1e-9), beta) == n
     assert response.people_for(alpha * (1 - 1e-9), beta) == n + 1
-    assert response.epsilon_for(alpha, beta, n) == pytest.approx(2, rel=1e-9)
+    assert response.epsilon_for(alpha, beta, n) == pytest.approx(2, rel=1e-9, abs=0)
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.0, True, "5"])

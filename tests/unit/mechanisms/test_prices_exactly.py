@@ -100,7 +100,7 @@ def test_the_variance_of_laplace_noise_is_its_mean_square(scale: Fraction) -> No
     with localcontext(prec=50):
         q = (-Decimal(scale.denominator) / scale.numerator).exp()
         squares = 2 * sum(z * z * (1 - q) / (1 + q) * q**z for z in range(1, 1200))
-    assert DiscreteLaplace(scale).variance() == pytest.approx(float(squares), rel=1e-12)
+    assert DiscreteLaplace(scale).variance() == pytest.approx(float(squares), rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 2**20), Fraction(1, 2), Fraction(7), Fraction(2**40 - 1)])
@@ -160,7 +160,7 @@ def test_an_exposure_has_a_slack_for_its_own_rounding() -> None:
     noise = DiscreteLaplace(Fraction(2))
     for gap in (3, 20):
         alone = -math.expm1(5 * math.log1p(-noise.tail(gap)))
-        assert exposure(noise, gap, 5) / alone - 1 == pytest.approx(2.0**-48, rel=0.1)
+        assert exposure(noise, gap, 5) / alone - 1 == pytest.approx(2.0**-48, rel=0.2, abs=0)
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.5, -0.1, 0.7, math.nan])
@@ -210,7 +210,7 @@ def test_the_conversions_are_the_best_order_and_round_to_the_safe_side(rho: Frac
 @pytest.mark.parametrize("crossing", [1e-20, 1e-3, 1.0, 77.0, 1e30])
 def test_a_root_is_found_to_the_last_digits_from_below(crossing: float) -> None:
     found = float(_root(lambda x: math.log(x) - math.log(crossing)))
-    assert found == pytest.approx(crossing, rel=1e-12)
+    assert found == pytest.approx(crossing, rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize("x", ["1e-26", "1e-5", "1", "1e20"])
@@ -232,7 +232,9 @@ def test_a_delta_below_all_floats_is_the_least_that_is_told() -> None:
             exponent = _log_delta(rho, epsilon)
         assert (exponent < -740) is least
         told = delta_for(rho, epsilon)
-        assert told == math.exp(-740) if least else told == pytest.approx(float(exponent.exp()), rel=1e-9)
+        with localcontext(prec=60):
+            bound = (-Decimal(740) if least else exponent).exp()
+            assert bound * Decimal("0.999") <= Decimal(told) <= bound * Decimal("1.01")
 
 
 def test_nothing_is_promised_beyond_a_delta_of_1() -> None:
