@@ -203,3 +203,22 @@ def test_a_laplace_draw_is_put_together_from_its_parts(scale: Fraction, monkeypa
     monkeypatch.setattr(laplace, "random_bits", lambda size: np.array([True, True, False, False])[:size])
     x = (4 + 3 * t) // s
     assert laplace.DiscreteLaplace(scale).propose(5).tolist() == [-x, x, 0]
+
+
+@pytest.mark.parametrize("den", [0, -1, 2**62 + 1])
+@pytest.mark.parametrize("wrap", [int, lambda den: np.array([den])])
+def test_a_denominator_out_of_range_is_refused_before_anything_is_drawn(
+    den: int, wrap: Callable[[int], int], script: Script
+) -> None:
+    asked = script()
+    for num in (0, 1, 2**63 - 1):
+        with pytest.raises(InternalError, match="outside its range"):
+            sampler.bernoulli_exp(num, wrap(den), 1)
+        with pytest.raises(InternalError, match="outside its range"):
+            sampler.bernoulli(min(num, 1), wrap(den), 1)
+    for num in (-1, -(2**62)):
+        with pytest.raises(InternalError, match="outside its range"):
+            sampler.bernoulli_exp(num, 2, 1)
+    with pytest.raises(InternalError, match="outside its range"):
+        sampler.bernoulli(3, 2, 1)
+    assert asked == []
