@@ -110,3 +110,10 @@ def test_the_finest_scale_is_the_least_above_the_wanted_one_that_can_be_drawn(wa
     places = [2**k for k in range(21) if math.ceil(wanted * 2**k) < limit] or [1]
     assert found == min(Fraction(math.ceil(wanted * s), s) for s in places)
     assert MAX_DENOMINATOR == 2**20
+
+
+def test_a_width_that_is_missed_exactly_as_often_as_allowed_is_wide_enough() -> None:
+    noise = DiscreteLaplace(Fraction(3))
+    for w in (0, 1, 7, 40):
+        assert noise.reach(2 * noise.tail(w + 1)) == w
+        assert noise.reach(math.nextafter(2 * noise.tail(w + 1), 0)) == w + 1
