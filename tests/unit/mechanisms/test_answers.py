@@ -108,7 +108,7 @@ def test_an_accuracy_that_the_truth_itself_would_miss_has_no_epsilon() -> None:
     response = RandomizedResponse(1)
     truthful = math.sqrt(math.log(2 / 0.05) / 200)
     assert response.epsilon_for(truthful * (1 + 1e-6), 0.05, 100) > 10
-    for wrong in (truthful * (1 - 1e-9), truthful / 2):
+    for wrong in (response.accuracy(0.05, 100) / response.factor, truthful * (1 - 1e-9), truthful / 2):
         with pytest.raises(ProgrammingError, match="even if all are true"):
             response.epsilon_for(wrong, 0.05, 100)
 

@@ -150,6 +150,12 @@ def test_an_exposure_is_an_upper_bound_and_tight(gap: int, groups: int) -> None:
         assert exact <= Decimal(exposure(noise, gap, groups)) <= exact * (1 + Decimal("1e-11"))
 
 
+def test_an_exposure_of_exactly_delta_is_allowed() -> None:
+    noise = DiscreteLaplace(Fraction(2))
+    for gap in (3, 20):
+        assert threshold(noise, (5,), exposure(noise, gap, 1)) == 5 + gap
+
+
 def test_a_key_that_is_always_shown_is_exposed() -> None:
     noise = DiscreteLaplace(Fraction(2))
     assert noise.tail(-1000) == 1.0
