@@ -43,6 +43,8 @@ def test_the_price_is_the_mean_loss_rounded_up_to_a_unit(l1: int, scale: str) ->
         (10**60, Fraction(10**49)),
         (10**30, Fraction(10**300)),
         (3 * 10**90, Fraction(10**100, 7)),
+        (10**100, Fraction(7 * 10**99, 3)),
+        (10**40, Fraction(7 * 10**40, 3)),
     ],
 )
 def test_the_price_of_extremes_is_the_formula_in_a_thousand_digits(l1: int, scale: Fraction) -> None:
