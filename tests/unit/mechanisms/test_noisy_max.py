@@ -46,6 +46,7 @@ def test_the_best_wins_and_of_equals_in_noisy_scores_the_earlier(mechanism: Any)
     assert mechanism.release("abc", [1, 3, 2]) == "b"
     assert mechanism.release("abc", [-3, -2, -1]) == "c"
     assert mechanism.release(["x"], [0]) == "x"
+    assert mechanism.release("abc", [0, 2**80, -5]) == "b"
     if isinstance(mechanism, NoisyMax):
         assert mechanism.release("abc", [1, 3, 3]) == "b"
 
@@ -240,6 +241,7 @@ def test_a_prefix_that_decides_nothing_is_decided_by_further_words() -> None:
     assert abs(below - 400 * share) < 6 * math.sqrt(400 * share * (1 - share))
     assert exponential._below(prefix - 1, 1) is True
     assert exponential._below(prefix + 1, 1) is False
+    assert (exponential._below(2**32 - 1, 0), exponential._below(2**32, 0)) == (True, False)
 
 
 def test_a_draw_that_is_not_kept_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,7 @@ def test_the_ranges_of_draws_multiply_to_what_64_bits_hold() -> None:
     assert sampler.LIMIT == 2**62 == sampler.MAX_GEOMETRIC * laplace.LIMIT
     assert sampler.MAX_GEOMETRIC == 2**22
     assert gaussian.LIMIT == 2**24
+    assert sampler._refine(2**15, 16) == 0
 
 
 @pytest.mark.parametrize("rounds", range(6))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms import Gaussian, Laplace
+from dpsql.mechanisms import Gaussian, Laplace, histogram
 from dpsql.mechanisms.additive import FINE, coordinates, fine_grid, least, missed_by_each, rational, stored
 from dpsql.mechanisms.laplace_mechanism import laplace_noise
 
@@ -196,3 +196,10 @@ def test_laplace_noise_is_for_the_steps_of_a_sensitivity_and_one_for_each_furthe
     assert mechanism.noise.scale == 2 * steps
     assert mechanism.scale == 2.0 * steps
     assert Laplace(2.5, 0.5, grid=Fraction(1, 4), touched=touched).scale == (10 + (touched or 1) - 1) / 2
+
+
+def test_a_histogram_has_noise_for_one_row_in_one_cell() -> None:
+    """The mean size of discrete Laplace noise of scale 1 is 2q/(1 − q²) with q = 1/e: 0.85."""
+    noisy = np.array(list(histogram([], range(3000), 1).values()))
+    assert np.mean(np.abs(noisy)) == pytest.approx(0.851, abs=0.12)
+    assert set(np.mod(noisy, 2).tolist()) == {0, 1}
