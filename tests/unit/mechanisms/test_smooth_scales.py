@@ -129,3 +129,10 @@ def test_data_that_are_calm_for_long_have_the_least_scale(epsilon: float, delta:
     levels = len(mechanism.scales)
     assert mechanism.law([3] * (2 * levels + 3)) == (3, Fraction(mechanism.scales[0], _PARTS))
     assert mechanism.law([0, 3, TOP])[1] > Fraction(mechanism.scales[0], _PARTS)
+
+
+def test_a_scale_that_is_a_part_too_small_is_not_enough() -> None:
+    """A change of one step needs 2048/0.7 = 2925.7 parts."""
+    mechanism = SmoothMedian(0, TOP, 0.7, 0.05, grid=1)
+    object.__setattr__(mechanism, "scales", (1463, 2925, 2926, 17555))
+    assert [mechanism._needed(change) for change in (0, 1, TOP)] == [0, 2, 3]
