@@ -145,17 +145,23 @@ def _enough(scale: Fraction, *, steps: Fraction, touched: int, epsilon: Fraction
 
 
 def _noise(wanted: float, enough: partial[bool], *, exactly: bool) -> DiscreteGaussian:
-    """The least representable scale that is enough; of a classical form its own scale, if that is."""
+    """The least representable scale that is enough; of a classical form its own scale, if that is.
+
+    On a coarse grid that may be a good deal less than the continuous law needs.
+    """
     if not wanted < LIMIT / 2:
         raise ProgrammingError(
             f"noise with a sigma of {wanted:g} steps of its grid is more than can be drawn",
             hint="declare a coarser grid, or ask for a larger epsilon or delta",
         )
     s = MAX_DENOMINATOR
-    while s > 1 and wanted * 1.25 * s + 1 >= LIMIT:
+    while wanted * 1.25 * s + 1 >= LIMIT:
         s //= 2
-    start = math.ceil(wanted * s * (1 if exactly else 0.999))
-    return DiscreteGaussian(Fraction(smallest(lambda a: enough(Fraction(a, s)), max(1, start)), s))
+    start = math.ceil(wanted * s)
+    if exactly or not enough(Fraction(start, s)):
+        return DiscreteGaussian(Fraction(smallest(lambda a: enough(Fraction(a, s)), start), s))
+    too_much = smallest(lambda less: less >= start or not enough(Fraction(start - less, s)))
+    return DiscreteGaussian(Fraction(start - too_much + 1, s))
 
 
 def _epsilon(value: Number) -> Fraction:

@@ -69,5 +69,9 @@ def laplace_rho(l1: int, scale: Fraction) -> Fraction:
 
 
 def _digits(l1: int, scale: Fraction) -> int:
-    """Enough that cancellation (1−q is about 1/scale) and the factor l1/scale leave far less than 1e-50."""
-    return 80 + 3 * len(str(math.ceil(scale))) + 2 * len(str(l1)) + 2 * len(str(math.ceil(1 / scale)))
+    """Enough that the result is off by far less than 1e-50.
+
+    1 − q² is at least about 1/scale, so a rounding by 10^−d moves the correction by a few 10^−d·scale·(1 + l1), and
+    the price by a few 10^−d·(1/scale + 1)·(1 + l1); l1/scale, an ε, is at most 10^12.
+    """
+    return 100 + len(str(l1)) + len(str(math.ceil(scale)))

@@ -94,13 +94,12 @@ class SmoothMedian:
         return np.sort(np.array(steps, dtype=np.int64))
 
     def _level(self, ordered: NDArray[np.int64]) -> int:
-        """Max over k of L(A_k) − k; no k beyond the highest level can win."""
-        found = self._needed(self.top) - ordered.size
-        for k in range(min(ordered.size, self._needed(self.top)) + 1):
-            if self._needed(self.top) - k <= max(found, 0):
-                break
+        """Max over k of L(A_k) − k, at least 0: A_k is at most the range, so from some k on nothing more can win."""
+        highest, found, k = self._needed(self.top), 0, 0
+        while highest - k > found:
             found = max(found, self._needed(local_sensitivity_at(ordered, k, self.top)) - k)
-        return max(found, 0)
+            k += 1
+        return found
 
     def _needed(self, change: int) -> int:
         """The first level whose scale is at least 2·change/ε."""

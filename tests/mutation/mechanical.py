@@ -320,9 +320,14 @@ def _with(node: ast.AST, **changes: object) -> ast.AST:
 
 
 def _lines(node: ast.AST, statement: ast.stmt | None) -> tuple[int, int]:
-    """The lines of the innermost statement (without its body), on which a test must have been."""
+    """The lines of the innermost statement (without its body), on which a test must have been.
+
+    A default of a function is read at import, and seen by who runs the function: its body counts too.
+    """
     if statement is None or not hasattr(node, "lineno"):
         return 1, 1
+    if isinstance(statement, ast.FunctionDef):
+        return statement.lineno, statement.end_lineno or statement.lineno
     body = getattr(statement, "body", None)
     last = body[0].lineno - 1 if isinstance(body, list) and body else statement.end_lineno or statement.lineno
     return statement.lineno, max(last, statement.lineno)

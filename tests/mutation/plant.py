@@ -18,6 +18,8 @@ from typing import Any
 from modules import ROOT
 
 Pair = tuple[CodeType, CodeType]
+_AT_ONCE = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
+"""In a module or class these have run when it is imported, and no function lives on."""
 
 
 def changed_functions(before: CodeType, after: CodeType) -> list[Pair] | None:
@@ -33,6 +35,8 @@ def _collect(before: CodeType, after: CodeType, pairs: list[Pair], *, importing:
     for old, new in zip(olds, news, strict=False):
         if old == new:
             continue
+        if importing and old.co_name in _AT_ONCE:
+            return False
         if importing and _is_class(before, old):
             if not _collect(old, new, pairs, importing=True):
                 return False

@@ -10,6 +10,7 @@ from hand import bugs
 from killers import Chunk, Killers
 from mechanical import Module
 from modules import ROOT, privacy_modules
+from plant import changed_functions
 from pool import Worker, workers
 from score import interval, read_reasons, read_results, report
 from trial import Trial
@@ -57,6 +58,15 @@ def test_a_package_that_cannot_be_imported_is_caught(warm: Worker, tmp_path: Pat
 def test_what_runs_at_import_is_not_planted_in_living_functions(warm: Worker) -> None:
     verdict = warm.ask(_mutant("3", "4") | {"tests": warm.tests})
     assert (verdict["verdict"], verdict["how"]) == ("broken", "runs at import")
+
+
+def test_what_a_comprehension_of_a_module_made_is_not_planted_in_living_functions() -> None:
+    source = "kept = tuple(i + 1 for i in range(3))\ndef told():\n    return [i * 2 for i in kept]\n"
+    before, made, run = (
+        compile(each, "m", "exec") for each in (source, source.replace("+", "-"), source.replace("*", "+"))
+    )
+    assert changed_functions(before, made) is None
+    assert {old.co_name for old, _ in changed_functions(before, run) or ()} >= {"told"}
 
 
 def test_a_whole_run_catches_a_constant_whoever_read_the_module(warm: Worker, tmp_path: Path) -> None:

@@ -130,3 +130,33 @@ def test_coins_come_in_any_number(count: int) -> None:
 
 def test_coins_are_fair() -> None:
     assert stats.binomtest(int(entropy.random_bits(100_001).sum()), 100_001).pvalue > 1e-12
+
+
+def test_small_requests_share_a_page_and_large_ones_leave_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(os, "urandom", lambda count: (asked.append(count), bytes(count))[1])
+    entropy._buffer.clear()
+    for count, pages in ((1, [4096]), (4095, []), (4095, [4096]), (4096, [4096]), (1, []), (1, [4096]), (5000, [5000])):
+        asked.clear()
+        assert len(entropy.random_bytes(count)) == count
+        assert asked == pages
+    entropy._buffer.clear()
+
+
+@pytest.mark.parametrize("count", range(1, 41))
+def test_each_coin_is_a_bit_of_its_own_and_no_byte_is_wasted(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "urandom", lambda asked: b"\xff" * asked)
+    entropy._buffer.clear()
+    coins = entropy.random_bits(count)
+    assert coins.dtype == np.bool_
+    assert coins.tolist() == [True] * count
+    assert entropy.BUFFER - len(entropy._buffer.unused) == (count + 7) // 8
+    entropy._buffer.clear()
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_a_word_is_so_many_bits(bits: int) -> None:
+    entropy._buffer.clear()
+    words = entropy.random_words(3, bits)
+    assert (words.dtype, words.shape) == (np.dtype(f"u{bits // 8}"), (3,))
+    assert entropy.BUFFER - len(entropy._buffer.unused) == 3 * bits // 8
