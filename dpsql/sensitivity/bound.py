@@ -175,7 +175,7 @@ def _terms(release: Release, layout: Layout, one_group: bool) -> list[Term]:
     COUNT(*) covers everything: with W ≤ m/rows, each row statistic that adds at most M a row stays below m·M.
     """
     rows = release.source.rows_per_unit
-    terms = [Term("groups", None, release.groups_per_unit) for p in layout.parts if p.units and not one_group][:1]
+    terms = [Term("groups", None, release.groups_per_unit) for p in layout.parts if p.units and not one_group]
     plain = [p for p in layout.parts if p.weighed]
     if any(layout.arguments[p.argument].expression is None for p in plain):
         return [*terms, Term("rows", None, rows)]
