@@ -74,13 +74,22 @@ def test_a_rank_is_met_if_it_is_missed_by_a_billionth_and_not_by_more(short: int
     half = 10**10
     leaves = [half - short, half + short, *[0] * 14]
     assert quantile_cells(ONE, 16, np.array([leaves]), Fraction(1, 2)) == [0 if met else 1]
-    leaves = [0, half + short, 0, half - short, *[0] * 12]
+    leaves = [0, half + short, *[0] * 13, half - short]
     nothing = Noised(DiscreteGaussian(Fraction(1, 2**20)), 0, ONE.claim, ONE.claim)
     _, high = quantile_ends(ONE, nothing, 16, np.array([leaves]), Fraction(1, 2), 0.95)
-    assert high == [3 if short < 20 else 1]
-    leaves = [0, half - short, 0, half + short, *[0] * 12]
+    assert high == [15 if short < 20 else 1]
+    leaves = [0, half - short, *[0] * 13, half + short]
     low, _ = quantile_ends(ONE, nothing, 16, np.array([leaves]), Fraction(1, 2), 0.95)
-    assert low == [1 if short < 20 else 3]
+    assert low == [1 if short < 20 else 15]
+
+
+def test_rounding_is_allowed_for_also_where_noise_left_less_than_nothing() -> None:
+    half, nothing = 10**10, Noised(DiscreteGaussian(Fraction(1, 2**20)), 0, ONE.claim, ONE.claim)
+    leaves = [-5 * half, 4 * half, half, *[0] * 12, -2 * half]
+    low, _ = quantile_ends(ONE, nothing, 16, np.array([leaves]), Fraction(1, 2), 0.95)
+    assert low == [1]
+    _, high = quantile_ends(ONE, nothing, 16, np.array([[-half, *[0] * 15]]), Fraction(1), 0.95)
+    assert high == [15]
 
 
 @pytest.mark.parametrize("at", PLACES)
