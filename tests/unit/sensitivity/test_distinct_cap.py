@@ -16,7 +16,12 @@ from dpsql.sensitivity.distinct import distinct_cap
 WHOLE = from_engine("INTEGER")
 assert WHOLE is not None
 SOURCE = Relation(
-    (Field("n", WHOLE, Domain()), Field("a", TEXT, Domain(), attribute=True), Field("x", DOUBLE, Domain()), Field("d", DATE, Domain())),
+    (
+        Field("n", WHOLE, Domain()),
+        Field("a", TEXT, Domain(), attribute=True),
+        Field("x", DOUBLE, Domain()),
+        Field("d", DATE, Domain()),
+    ),
     False,
     50,
     False,
