@@ -27,10 +27,10 @@ SOURCE = Relation(
     False,
 )
 N, A, X, DAY = Column(WHOLE, name="n"), Column(TEXT, name="a"), Column(DOUBLE, name="x"), Column(DATE, name="d")
-CONDITION = Column(BOOLEAN, name="n")
+CONDITION, NULL = Column(BOOLEAN, name="n"), Literal(TEXT, value=None)
 
 
-def case(*branches: Expression, default: Expression = Literal(TEXT, value=None)) -> Expression:
+def case(*branches: Expression, default: Expression = NULL) -> Expression:
     return call("case", TEXT, *(each for branch in branches for each in (CONDITION, branch)), default)
 
 
