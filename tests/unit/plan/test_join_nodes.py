@@ -54,13 +54,13 @@ def part(relation: Relation, alias: str) -> Part:
     return Part(relation, tuple(f"{alias}.{f.name}" for f in relation.fields))
 
 
-P, O, I, V, A, S = (
+PP, OO, II, VV, AA, SS = (
     part(r, n) for r, n in ((PEOPLE, "p"), (ORDERS, "o"), (ITEMS, "i"), (VISITS, "v"), (AREAS, "a"), (STORES, "s"))
 )
 
 
 def column(name: str) -> Column:
-    for each in (P, O, I, V, A, S):
+    for each in (PP, OO, II, VV, AA, SS):
         for field in each.fields:
             if field.name == name:
                 return Column(field.type, name=name)
@@ -108,14 +108,14 @@ TRUE = conjunction([])
 def test_two_rows_have_one_owner_where_columns_that_name_the_owner_are_equal(
     conditions: list[Expression], shared: bool
 ) -> None:
-    assert share_owner(P, O, conditions) == share_owner(O, P, conditions) == shared
+    assert share_owner(PP, OO, conditions) == share_owner(OO, PP, conditions) == shared
 
 
 def test_units_are_compared_in_one_type_or_as_whole_numbers() -> None:
     for type_, shared in ((BIGINT, True), (SMALL, True), (TEXT, False), (DOUBLE, False)):
         other = Part(private("t", unit(type_=type_)), ("t.id",))
         condition = call("eq", BOOLEAN, column("p.id"), Column(type_, name="t.id"))
-        assert share_owner(P, other, [condition]) == shared
+        assert share_owner(PP, other, [condition]) == shared
 
 
 def test_both_sides_of_each_equality_are_told() -> None:
@@ -126,11 +126,11 @@ def test_both_sides_of_each_equality_are_told() -> None:
 
 
 def test_private_parts_are_together_where_a_chain_of_equalities_leads_from_one_to_the_other() -> None:
-    assert owner_groups([P, O, I, A], []) == [[P], [O], [I]]
-    assert owner_groups([P, O, I], [OWNED]) == [[P, O], [I]]
-    [group] = owner_groups([P, I, O], [OWNED, eq("i.oid", "o.oid")])
+    assert owner_groups([PP, OO, II, AA], []) == [[PP], [OO], [II]]
+    assert owner_groups([PP, OO, II], [OWNED]) == [[PP, OO], [II]]
+    [group] = owner_groups([PP, II, OO], [OWNED, eq("i.oid", "o.oid")])
     assert sorted(p.names[0] for p in group) == ["i.oid", "o.id", "p.id"]
-    assert owner_groups([A, S], [eq("a.area", "s.area")]) == []
+    assert owner_groups([AA, SS], [eq("a.area", "s.area")]) == []
 
 
 # parts ------------------------------------------------------------------------------------------------------------------
@@ -140,10 +140,10 @@ def test_a_part_has_a_name_for_each_field() -> None:
     for names in ((), ("a",), ("a", "b", "c", "d")):
         with pytest.raises(InternalError, match="a name for each field"):
             Part(PEOPLE, names)
-    assert [f.name for f in P.fields] == ["p.id", "p.age", "p.place"]
-    assert [replace(f, name=g.name) for f, g in zip(P.fields, PEOPLE.fields, strict=True)] == list(PEOPLE.fields)
-    assert P.own(frozenset({"p.age", "p.id", "o.id"})) == {"age", "id"}
-    assert P.private and not A.private
+    assert [f.name for f in PP.fields] == ["p.id", "p.age", "p.place"]
+    assert [replace(f, name=g.name) for f, g in zip(PP.fields, PEOPLE.fields, strict=True)] == list(PEOPLE.fields)
+    assert PP.own(frozenset({"p.age", "p.id", "o.id"})) == {"age", "id"}
+    assert PP.private and not AA.private
     assert whole(PEOPLE).names == ("id", "age", "place")
 
 
@@ -166,27 +166,27 @@ def inner(parts: Sequence[Part], conditions: Sequence[Expression], **changes: An
 @pytest.mark.parametrize(
     ("parts", "conditions", "changes", "says"),
     [
-        ([P, O], [OWNED], {}, None),
-        ([P, O], [], {}, "across owners"),
-        ([P, O], [eq("p.age", "o.total")], {}, "across owners"),
-        ([P, O, I], [OWNED], {}, "across owners"),
-        ([P, O, I], [OWNED, eq("o.oid", "i.oid")], {}, None),
-        ([P, A], [], {}, None),
-        ([A, S], [], {}, None),
-        ([P, P], [], {}, "each field of a join once"),
-        ([P, Part(AREAS, ("P.ID", "a.country"))], [], {}, "each field of a join once"),
-        ([P, O], [OWNED], {"fields": fields(O, P)}, "each field of a join once"),
-        ([P, O], [OWNED], {"fields": fields(P)}, "each field of a join once"),
-        ([P], [eq("p.id", "o.id")], {}, "reads what is not there"),
-        ([P], [column("p.age")], {}, "reads what is not there"),
-        ([V], [], {"by_row": True}, None),
-        ([V], [], {"by_row": False}, "multiplied"),
-        ([V, A], [], {"by_row": True}, "multiplied"),
-        ([V, A], [], {"by_row": True, "lookups": frozenset({1})}, None),
-        ([V, A], [], {"by_row": True, "lookups": frozenset({0})}, "multiplied"),
-        ([V, A, S], [], {"by_row": True, "lookups": frozenset({1})}, "multiplied"),
-        ([V, A, S], [], {"by_row": True, "lookups": frozenset({1, 2})}, None),
-        ([A, V], [], {"by_row": True, "lookups": frozenset({0})}, None),
+        ([PP, OO], [OWNED], {}, None),
+        ([PP, OO], [], {}, "across owners"),
+        ([PP, OO], [eq("p.age", "o.total")], {}, "across owners"),
+        ([PP, OO, II], [OWNED], {}, "across owners"),
+        ([PP, OO, II], [OWNED, eq("o.oid", "i.oid")], {}, None),
+        ([PP, AA], [], {}, None),
+        ([AA, SS], [], {}, None),
+        ([PP, PP], [], {}, "each field of a join once"),
+        ([PP, Part(AREAS, ("P.ID", "a.country"))], [], {}, "each field of a join once"),
+        ([PP, OO], [OWNED], {"fields": fields(OO, PP)}, "each field of a join once"),
+        ([PP, OO], [OWNED], {"fields": fields(PP)}, "each field of a join once"),
+        ([PP], [eq("p.id", "o.id")], {}, "reads what is not there"),
+        ([PP], [column("p.age")], {}, "reads what is not there"),
+        ([VV], [], {"by_row": True}, None),
+        ([VV], [], {"by_row": False}, "multiplied"),
+        ([VV, AA], [], {"by_row": True}, "multiplied"),
+        ([VV, AA], [], {"by_row": True, "lookups": frozenset({1})}, None),
+        ([VV, AA], [], {"by_row": True, "lookups": frozenset({0})}, "multiplied"),
+        ([VV, AA, SS], [], {"by_row": True, "lookups": frozenset({1})}, "multiplied"),
+        ([VV, AA, SS], [], {"by_row": True, "lookups": frozenset({1, 2})}, None),
+        ([AA, VV], [], {"by_row": True, "lookups": frozenset({0})}, None),
     ],
 )  # fmt: skip
 def test_an_inner_join_is_made_only_of_rows_of_one_owner(
@@ -200,8 +200,8 @@ def test_an_inner_join_is_made_only_of_rows_of_one_owner(
 
 
 def test_a_row_that_is_a_unit_meets_no_other_private_row_even_of_one_owner() -> None:
-    both = [Part(replace(each.relation, by_row=True), each.names) for each in (P, O)]
-    for parts in (both, [both[0], O], [P, both[1]]):
+    both = [Part(replace(each.relation, by_row=True), each.names) for each in (PP, OO)]
+    for parts in (both, [both[0], OO], [PP, both[1]]):
         with pytest.raises(InternalError, match="a row that is a unit joined"):
             inner(parts, [OWNED], by_row=True)
 
@@ -209,16 +209,16 @@ def test_a_row_that_is_a_unit_meets_no_other_private_row_even_of_one_owner() -> 
 @pytest.mark.parametrize(
     ("parts", "conditions", "rows", "single", "lookups"),
     [
-        ([P], [], 1, True, set()),
-        ([O], [], 9, False, set()),
-        ([P, O], [OWNED], 9, False, {0}),
-        ([O, P], [OWNED], 9, False, {1}),
-        ([P, A], [eq("p.place", "a.area")], 1, True, {1}),
-        ([P, S], [eq("p.place", "s.area")], 1, False, set()),
-        ([P, A], [eq("p.place", "a.country")], 1, False, set()),
-        ([O, A], [eq("o.area", "a.area")], 9, False, {1}),
-        ([O, I], [eq("o.oid", "i.oid")], 20, False, {0}),
-        ([O, I], [eq("o.id", "o.id"), eq("o.oid", "i.oid"), above("o.total", 3)], 20, False, {0}),
+        ([PP], [], 1, True, set()),
+        ([OO], [], 9, False, set()),
+        ([PP, OO], [OWNED], 9, False, {0}),
+        ([OO, PP], [OWNED], 9, False, {1}),
+        ([PP, AA], [eq("p.place", "a.area")], 1, True, {1}),
+        ([PP, SS], [eq("p.place", "s.area")], 1, False, set()),
+        ([PP, AA], [eq("p.place", "a.country")], 1, False, set()),
+        ([OO, AA], [eq("o.area", "a.area")], 9, False, {1}),
+        ([OO, II], [eq("o.oid", "i.oid")], 20, False, {0}),
+        ([OO, II], [eq("o.id", "o.id"), eq("o.oid", "i.oid"), above("o.total", 3)], 20, False, {0}),
     ],
 )
 def test_a_unit_has_as_many_rows_as_those_parts_make_that_are_not_looked_up(
@@ -232,26 +232,26 @@ def test_a_unit_has_as_many_rows_as_those_parts_make_that_are_not_looked_up(
 def test_two_tables_of_many_rows_multiply() -> None:
     other = Part(ORDERS, tuple(f"q.{f.name}" for f in ORDERS.fields))
     condition = call("eq", BOOLEAN, column("o.id"), Column(BIGINT, name="q.id"))
-    assert joined([O, other], [condition], unique).rows_per_unit == 81
+    assert joined([OO, other], [condition], unique).rows_per_unit == 81
 
 
 def test_a_row_that_is_a_unit_stays_one_where_it_looks_something_up() -> None:
-    made = joined([V, A], [eq("v.page", "a.area")], unique)
+    made = joined([VV, AA], [eq("v.page", "a.area")], unique)
     assert made.by_row and made.lookups == {1}
     with pytest.raises(InternalError, match="multiplied"):
-        joined([V, S], [eq("v.page", "s.area")], unique)
+        joined([VV, SS], [eq("v.page", "s.area")], unique)
 
 
 @pytest.mark.parametrize(
     ("parts", "conditions", "attributes"),
     [
-        ([O], [], {"o.id", "o.kind"}),
-        ([P, O], [OWNED], {"p.id", "p.age", "p.place", "o.id", "o.kind"}),
-        ([P, A], [eq("p.place", "a.area")], {"p.id", "p.age", "p.place", "a.area", "a.country"}),
-        ([O, A], [eq("o.area", "a.area")], {"o.id", "o.kind"}),
-        ([O, A], [eq("o.kind", "a.area")], {"o.id", "o.kind", "a.area", "a.country"}),
-        ([P, S], [eq("p.place", "s.area")], {"p.id", "p.age", "p.place"}),
-        ([O, A, S], [eq("o.kind", "a.area"), eq("a.country", "s.store")], {"o.id", "o.kind", "a.area", "a.country"}),
+        ([OO], [], {"o.id", "o.kind"}),
+        ([PP, OO], [OWNED], {"p.id", "p.age", "p.place", "o.id", "o.kind"}),
+        ([PP, AA], [eq("p.place", "a.area")], {"p.id", "p.age", "p.place", "a.area", "a.country"}),
+        ([OO, AA], [eq("o.area", "a.area")], {"o.id", "o.kind"}),
+        ([OO, AA], [eq("o.kind", "a.area")], {"o.id", "o.kind", "a.area", "a.country"}),
+        ([PP, SS], [eq("p.place", "s.area")], {"p.id", "p.age", "p.place"}),
+        ([OO, AA, SS], [eq("o.kind", "a.area"), eq("a.country", "s.store")], {"o.id", "o.kind", "a.area", "a.country"}),
     ],
 )
 def test_what_the_owner_decides_is_an_attribute_and_what_is_looked_up_by_it(
@@ -262,7 +262,7 @@ def test_what_the_owner_decides_is_an_attribute_and_what_is_looked_up_by_it(
 
 
 def test_a_chain_of_lookups_is_followed_from_the_owner_to_its_end() -> None:
-    every = [O, A, S]
+    every = [OO, AA, SS]
     conditions = [eq("o.kind", "s.store"), eq("s.area", "a.area")]
     made = joined(every, conditions, lambda table, columns: unique(table, columns) or "store" in columns)
     assert {f.name for f in made.fields if f.attribute} >= {"a.area", "a.country", "s.store", "s.area"}
@@ -272,10 +272,10 @@ def test_a_chain_of_lookups_is_followed_from_the_owner_to_its_end() -> None:
 def test_equalities_narrow_both_of_their_sides() -> None:
     link = eq("o.oid", "i.oid")
     for conditions, total in (([link, eq("i.qty", "o.total")], (1, 3)), ([link], (0, 10))):
-        made = joined([O, I], conditions, unique)
+        made = joined([OO, II], conditions, unique)
         assert (made.field("o.total").domain.lower, made.field("o.total").domain.upper) == total
         assert (made.field("i.qty").domain.lower, made.field("i.qty").domain.upper) == (1, 3)
-        known = known_of(replace(made, fields=fields(O, I))).columns["o.total"]
+        known = known_of(replace(made, fields=fields(OO, II))).columns["o.total"]
         assert (known.lower, known.upper) == total
 
 
@@ -294,28 +294,28 @@ AREA = eq("o.area", "a.area")
 @pytest.mark.parametrize(
     ("left", "right", "condition", "changes", "says"),
     [
-        (P, O, OWNED, {}, None),
-        (P, O, OWNED, {"full": True}, None),
-        (P, O, TRUE, {}, "across owners"),
-        (P, O, TRUE, {"full": True}, "across owners"),
-        (P, O, eq("p.age", "o.total"), {}, "across owners"),
-        (O, A, AREA, {}, None),
-        (O, A, AREA, {"full": True}, "rows without owner kept"),
-        (A, O, AREA, {}, "rows without owner kept"),
-        (A, O, AREA, {"full": True}, "rows without owner kept"),
-        (A, S, TRUE, {}, None),
-        (A, S, TRUE, {"full": True}, None),
-        (None, O, TRUE, {}, "outer join"),
-        (P, None, TRUE, {}, "outer join"),
-        (P, O, None, {}, "outer join"),
-        (P, Part(ORDERS, ("P.ID", *O.names[1:])), TRUE, {}, "each field of a join once"),
-        (P, O, OWNED, {"fields": fields(O, P)}, "each field of a join once"),
-        (P, O, OWNED, {"fields": fields(P)}, "each field of a join once"),
-        (P, O, OWNED, {"merged": (("id", "p.id", "o.id"),)}, "each field of a join once"),
-        (P, O, OWNED, {"merged": (("id", "p.id", "o.id"),), "fields": (*fields(P, O), unit())}, None),
-        (P, O, eq("p.id", "i.oid"), {}, "reads what is not there"),
-        (V, A, TRUE, {"by_row": True}, "multiplied"),
-        (V, A, TRUE, {"by_row": True, "once": True}, None),
+        (PP, OO, OWNED, {}, None),
+        (PP, OO, OWNED, {"full": True}, None),
+        (PP, OO, TRUE, {}, "across owners"),
+        (PP, OO, TRUE, {"full": True}, "across owners"),
+        (PP, OO, eq("p.age", "o.total"), {}, "across owners"),
+        (OO, AA, AREA, {}, None),
+        (OO, AA, AREA, {"full": True}, "rows without owner kept"),
+        (AA, OO, AREA, {}, "rows without owner kept"),
+        (AA, OO, AREA, {"full": True}, "rows without owner kept"),
+        (AA, SS, TRUE, {}, None),
+        (AA, SS, TRUE, {"full": True}, None),
+        (None, OO, TRUE, {}, "outer join"),
+        (PP, None, TRUE, {}, "outer join"),
+        (PP, OO, None, {}, "outer join"),
+        (PP, Part(ORDERS, ("P.ID", *OO.names[1:])), TRUE, {}, "each field of a join once"),
+        (PP, OO, OWNED, {"fields": fields(OO, PP)}, "each field of a join once"),
+        (PP, OO, OWNED, {"fields": fields(PP)}, "each field of a join once"),
+        (PP, OO, OWNED, {"merged": (("id", "p.id", "o.id"),)}, "each field of a join once"),
+        (PP, OO, OWNED, {"merged": (("id", "p.id", "o.id"),), "fields": (*fields(PP, OO), unit())}, None),
+        (PP, OO, eq("p.id", "i.oid"), {}, "reads what is not there"),
+        (VV, AA, TRUE, {"by_row": True}, "multiplied"),
+        (VV, AA, TRUE, {"by_row": True, "once": True}, None),
     ],
 )  # fmt: skip
 def test_an_outer_join_keeps_no_row_without_an_owner(
@@ -338,24 +338,24 @@ MORE = call("and", BOOLEAN, IS_ONE, call("gt", BOOLEAN, Column(BIGINT, name="r.n
 @pytest.mark.parametrize(
     ("left", "right", "condition", "full", "rows", "single", "once"),
     [
-        (P, A, eq("p.place", "a.area"), False, 1, True, True),
-        (P, S, eq("p.place", "s.area"), False, 1, False, False),
-        (O, A, AREA, False, 9, False, True),
-        (O, S, eq("o.area", "s.area"), False, 9, False, False),
-        (P, O, OWNED, False, 9, False, False),
-        (O, P, OWNED, False, 9, False, True),
-        (P, O, OWNED, True, 10, False, False),
-        (O, P, OWNED, True, 10, False, True),
-        (P, ONE, IS_ONE, False, 1, True, True),
-        (P, ONE, IS_ONE, True, 1, True, True),
-        (P, ONE, MORE, False, 1, True, True),
-        (P, ONE, MORE, True, 2, False, True),
-        (O, ONE, MANY_ONE, False, 9, False, True),
-        (O, ONE, MANY_ONE, True, 10, False, True),
-        (I, O, eq("i.oid", "o.oid"), False, 20, False, True),
-        (O, I, eq("i.oid", "o.oid"), False, 180, False, False),
-        (O, I, eq("i.oid", "o.oid"), True, 180, False, False),
-        (I, O, eq("i.oid", "o.oid"), True, 29, False, True),
+        (PP, AA, eq("p.place", "a.area"), False, 1, True, True),
+        (PP, SS, eq("p.place", "s.area"), False, 1, False, False),
+        (OO, AA, AREA, False, 9, False, True),
+        (OO, SS, eq("o.area", "s.area"), False, 9, False, False),
+        (PP, OO, OWNED, False, 9, False, False),
+        (OO, PP, OWNED, False, 9, False, True),
+        (PP, OO, OWNED, True, 10, False, False),
+        (OO, PP, OWNED, True, 10, False, True),
+        (PP, ONE, IS_ONE, False, 1, True, True),
+        (PP, ONE, IS_ONE, True, 1, True, True),
+        (PP, ONE, MORE, False, 1, True, True),
+        (PP, ONE, MORE, True, 2, False, True),
+        (OO, ONE, MANY_ONE, False, 9, False, True),
+        (OO, ONE, MANY_ONE, True, 10, False, True),
+        (II, OO, eq("i.oid", "o.oid"), False, 20, False, True),
+        (OO, II, eq("i.oid", "o.oid"), False, 180, False, False),
+        (OO, II, eq("i.oid", "o.oid"), True, 180, False, False),
+        (II, OO, eq("i.oid", "o.oid"), True, 29, False, True),
     ],
 )  # fmt: skip
 def test_how_many_rows_a_unit_has_in_an_outer_join(
@@ -369,8 +369,8 @@ def test_how_many_rows_a_unit_has_in_an_outer_join(
 
 def test_the_side_that_may_be_missing_is_padded_and_the_other_is_as_it_was() -> None:
     for full in (False, True):
-        made = outer_joined(P, O, full, call("and", BOOLEAN, OWNED, above("o.total", 3)), (), unique)
-        for field, before in zip(made.fields, fields(P, O), strict=True):
+        made = outer_joined(PP, OO, full, call("and", BOOLEAN, OWNED, above("o.total", 3)), (), unique)
+        for field, before in zip(made.fields, fields(PP, OO), strict=True):
             padded = full or field.name.startswith("o.")
             assert (field.padded, field.domain.nullable) == (padded, padded or before.domain.nullable)
             assert field.attribute == (not padded)
@@ -425,18 +425,18 @@ IN_AREA = call("eq", BOOLEAN, Column(TEXT, name="place"), column("a.area"))
 @pytest.mark.parametrize(
     ("source", "inner", "condition", "says"),
     [
-        (PEOPLE, O, PERSON, None),
-        (PEOPLE, A, IN_AREA, None),
-        (PEOPLE, A, TRUE, None),
-        (AREAS, S, TRUE, None),
-        (PEOPLE, O, TRUE, "across owners"),
-        (PEOPLE, O, call("eq", BOOLEAN, Column(BIGINT, name="age"), column("o.total")), "across owners"),
-        (AREAS, O, call("eq", BOOLEAN, Column(TEXT, name="area"), column("o.area")), "across owners"),
-        (PEOPLE, A, call("eq", BOOLEAN, Column(TEXT, name="nowhere"), column("a.area")), "reads what is not there"),
+        (PEOPLE, OO, PERSON, None),
+        (PEOPLE, AA, IN_AREA, None),
+        (PEOPLE, AA, TRUE, None),
+        (AREAS, SS, TRUE, None),
+        (PEOPLE, OO, TRUE, "across owners"),
+        (PEOPLE, OO, call("eq", BOOLEAN, Column(BIGINT, name="age"), column("o.total")), "across owners"),
+        (AREAS, OO, call("eq", BOOLEAN, Column(TEXT, name="area"), column("o.area")), "across owners"),
+        (PEOPLE, AA, call("eq", BOOLEAN, Column(TEXT, name="nowhere"), column("a.area")), "reads what is not there"),
         (PEOPLE, Part(AREAS, ("ID", "a.country")), TRUE, "reads what is not there"),
-        (None, A, TRUE, "EXISTS"),
+        (None, AA, TRUE, "EXISTS"),
         (PEOPLE, None, TRUE, "EXISTS"),
-        (PEOPLE, A, None, "EXISTS"),
+        (PEOPLE, AA, None, "EXISTS"),
     ],
 )
 def test_exists_reads_the_row_public_rows_and_those_of_the_same_owner(
@@ -456,23 +456,23 @@ def test_exists_reads_the_row_public_rows_and_those_of_the_same_owner(
 def test_what_exists_says_of_a_row_holds_where_it_was_met(negated: bool) -> None:
     older = call("gt", BOOLEAN, Column(BIGINT, name="age"), literal(30))
     source = filtered(PEOPLE, call("lt", BOOLEAN, Column(BIGINT, name="age"), literal(60)))
-    made = existing(source, O, call("and", BOOLEAN, PERSON, older), negated=negated)
+    made = existing(source, OO, call("and", BOOLEAN, PERSON, older), negated=negated)
     age = made.field("age").domain
     assert (age.lower, age.upper) == ((18, 59) if negated else (31, 59))
     assert (made.negated, made.single, made.rows_per_unit, made.by_row) == (negated, True, 1, False)
     assert [f.name for f in made.fields] == ["id", "age", "place"]
-    assert (made.source, made.inner) == (source, O)
+    assert (made.source, made.inner) == (source, OO)
 
 
 def test_a_part_whose_fields_keep_their_names_is_its_relation() -> None:
     assert renamed(whole(PEOPLE), unique) is PEOPLE
-    made = renamed(P, unique)
-    assert isinstance(made, Inner) and made.parts == (P,) and made.single and made.conditions == ()
+    made = renamed(PP, unique)
+    assert isinstance(made, Inner) and made.parts == (PP,) and made.single and made.conditions == ()
 
 
 @pytest.mark.parametrize("values", [("n",), ("n", "s")])
 def test_a_domain_that_is_listed_is_narrowed_to_what_both_sides_list(values: tuple[str, ...]) -> None:
     listed = PublicScan((Field("area", TEXT, finite(values, TEXT, nullable=False)),), False, 1, False, "areas")
     other = Part(listed, ("a.area",))
-    made = joined([O, other], [call("eq", BOOLEAN, column("o.area"), Column(TEXT, name="a.area"))], unique)
+    made = joined([OO, other], [call("eq", BOOLEAN, column("o.area"), Column(TEXT, name="a.area"))], unique)
     assert made.field("o.area").domain.values == values and not made.field("o.area").domain.nullable
