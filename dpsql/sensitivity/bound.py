@@ -93,8 +93,6 @@ def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
 def _with_choices(bounded: Bounded, asked: Sequence[tuple[Aggregate, Domain | None]], mechanism: str) -> Bounded:
     """The release with the choices and trees of what is asked beside its statistics."""
     choosing = [(a, d) for a, d in asked if d is not None and chooses(a)]
-    if not choosing:
-        return bounded
     groups = _size(bounded.keys) if bounded.public else None
     made = lay_out_choices(bounded.release, choosing, bounded.rule, groups, mechanism)
     added, chosen = iter(bounded.sources), iter(made.sources)

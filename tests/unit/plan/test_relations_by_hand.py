@@ -354,7 +354,7 @@ def test_a_frame_counts_rows_and_never_values(kind: Any, start: int | None, end:
     else:
         with pytest.raises(InternalError, match="a frame by values"):
             Frame(kind, start, end)
-    assert WHOLE == Frame("ROWS", None, None)
+    assert Frame("ROWS", None, None) == WHOLE
 
 
 # unions -----------------------------------------------------------------------------------------------------------------

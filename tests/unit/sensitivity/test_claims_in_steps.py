@@ -15,16 +15,20 @@ from dpsql.expressions.typing import call, literal
 from dpsql.plan.plan import Release
 from dpsql.plan.relation import UNIT, Aggregate, Copy, Field, Item, Scan
 from dpsql.sensitivity.at_rest import apart_at_rest
-from dpsql.sensitivity.bound import MAX_RELEASED, Bounded, Statistic, bound
+from dpsql.sensitivity.bound import Bounded, Statistic, bound
 from dpsql.sensitivity.claim import Claim
 from dpsql.sensitivity.weight import Term
 
 ROWS, GROUPS, ONE = 5, 3, 2**30
+MAX_RELEASED = 2**20
 FIELDS = (
     Field("u", BIGINT, Domain(), attribute=True, owner=UNIT),
     Field("n", BIGINT, interval(-1000, 10)),
     Field("zero", BIGINT, interval(0, 0)),
     Field("wide", BIGINT, interval(0, 2**40)),
+    Field("above", BIGINT, interval(0, 10)),
+    Field("below", BIGINT, interval(-10, 0)),
+    Field("around", BIGINT, interval(-10, 10)),
     Field("x", DOUBLE, interval(0.0, 1.0)),
     Field("k", TEXT, finite(("a", "b"), TEXT, nullable=False)),
     Field("few", BIGINT, interval(1, 7, nullable=False)),
@@ -98,6 +102,7 @@ def clip(size: int, reach: int) -> Claim:
         (TABLE, "free", asked("count", "own", distinct=True), "clip", clip(ROWS, ROWS), 1),
         (TABLE, "k", asked("count", "own", distinct=True), "clip", clip(2, 2), 1),
         (TABLE, "of", asked("count", "own", distinct=True), "one_group", one(1), 1),
+        (TABLE, "of k", asked("count", "own", distinct=True), "clip", clip(ROWS, ROWS), 1),
         (BOUNDED, "", COUNT, "at_rest", one(ROWS), 1),
         (BOUNDED, "of", SUM, "at_rest", one(1000 * ROWS), 1),
         (BOUNDED, "k", SUM, "at_rest", Claim(2, *[1000 * ROWS] * 3, 2), 1),
@@ -181,6 +186,26 @@ def test_a_units_weight_has_one_term_for_whatever_it_bounds(
     for source in (BY_ROW, SINGLE):
         assert made(source, keys, *aggregates).weight is None
     assert made(TABLE, keys).weight is None
+
+
+@pytest.mark.parametrize("name", ["above", "below", "around"])
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_rows_are_counted_for_an_average_wherever_zero_lies(name: str, mechanism: str) -> None:
+    weight = made(TABLE, "k", asked("avg", name), mechanism=mechanism).weight
+    assert weight is not None and weight.terms == (Term("count", 0, ROWS),)
+
+
+def test_each_count_of_different_values_has_its_own_cap() -> None:
+    of_k = asked("count", "k", distinct=True)
+    found = made(TABLE, "k", SUM, of_k, asked("count", "n"), UNITS, DIFFERENT)
+    rows = {s.part.name: s.part.row for s in found.statistics if s.part.distinct}
+    assert list(rows.values()) == [4, ROWS]
+
+
+@pytest.mark.parametrize("more", [UNITS, DIFFERENT, asked("max", "n"), asked("min", "n")])
+def test_what_is_asked_by_unit_beside_rows_does_not_read_the_copy(more: Aggregate) -> None:
+    assert made(BOUNDED, "", COUNT, more).rule == made(BOUNDED, "", more, COUNT).rule == "one_group"
+    assert made(BOUNDED, "k", COUNT, more).rule == "clip"
 
 
 @pytest.mark.parametrize(("rows", "refused"), [(2**40 - 1, False), (2**40, True), (2**40 + 1, True)])
