@@ -106,6 +106,17 @@ def test_a_count_of_different_values_is_none_of_rows() -> None:
     assert forms(made) == [("distinct", 0), ("pair", 1), ("pair", 1)]
     made = lay_out([Aggregate("count", X, True), Aggregate("sum", X)], [MAYBE, MAYBE], "laplace", [9])
     assert forms(made) == [("distinct", 0), ("sum", 1)]
+    made = lay_out([Aggregate("count", PART, True), Aggregate("count", X)], [MAYBE, MAYBE], "laplace", [9])
+    assert forms(made) == [("distinct", 0), ("count", 1)]
+
+
+def test_an_argument_that_is_counted_keeps_its_domain() -> None:
+    assert [a.domain for a in laid(("count", X, MAYBE), COUNT).arguments] == [MAYBE, Domain()]
+
+
+@pytest.mark.parametrize(("width", "form"), [(0, "centred"), (1, "pair"), (2, "pair")])
+def test_an_average_of_one_value_has_no_two_sides(width: int, form: str) -> None:
+    assert forms(laid(("avg", X, interval(3, 3 + width)))) == [(form, 0)]
 
 
 PART, REST = call("case", BIGINT, C, X, literal(None)), call("case", BIGINT, C, literal(None), X)
@@ -125,6 +136,7 @@ ONES = call("case", literal(1).type, C, literal(1), literal(None))
         ((("sum", PART, MAYBE), ("sum", X, MAYBE), ("count", X, MAYBE)), [("sum", 0), ("pair", 1), ("pair", 1)]),
         ((("sum", PART, MAYBE), ("sum", X, MAYBE), ("count", PART, MAYBE)), [("pair", 0), ("sum", 2), ("pair", 0)]),
         ((("sum", PART, MAYBE), ("sum", X, MAYBE), COUNT), [("sum", 0), ("nested", 0), ("count", 2)]),
+        ((("sum", PART, MAYBE), ("sum", X, MAYBE), ("avg", Y, MAYBE)), [("sum", 0), ("nested", 0), ("pair", 2)]),
     ],
 )  # fmt: skip
 def test_a_part_stands_beside_its_whole_where_nothing_else_is_asked_of_either(asked: tuple, expected: list) -> None:
