@@ -206,6 +206,14 @@ def test_a_row_that_is_a_unit_meets_no_other_private_row_even_of_one_owner() -> 
             inner(parts, [OWNED], by_row=True)
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_a_row_that_is_a_unit_stands_on_neither_side_of_an_outer_join_with_private_rows(full: bool) -> None:
+    left, right = (Part(replace(each.relation, by_row=True), each.names) for each in (PP, OO))
+    for sides in ((left, OO), (PP, right), (left, right)):
+        with pytest.raises(InternalError, match="a row that is a unit joined"):
+            outer(*sides, OWNED, full=full, once=True)
+
+
 @pytest.mark.parametrize(
     ("parts", "conditions", "rows", "single", "lookups"),
     [
@@ -350,6 +358,7 @@ MORE = call("and", BOOLEAN, IS_ONE, call("gt", BOOLEAN, Column(BIGINT, name="r.n
         (PP, ONE, IS_ONE, True, 1, True, True),
         (PP, ONE, MORE, False, 1, True, True),
         (PP, ONE, MORE, True, 2, False, True),
+        (PP, ONE, call("and", BOOLEAN, IS_ONE, above("p.id", 5)), True, 2, False, True),
         (OO, ONE, MANY_ONE, False, 9, False, True),
         (OO, ONE, MANY_ONE, True, 10, False, True),
         (II, OO, eq("i.oid", "o.oid"), False, 20, False, True),
@@ -428,6 +437,7 @@ IN_AREA = call("eq", BOOLEAN, Column(TEXT, name="place"), column("a.area"))
         (PEOPLE, OO, PERSON, None),
         (PEOPLE, AA, IN_AREA, None),
         (PEOPLE, AA, TRUE, None),
+        (private("one", unit()), Part(private("two", unit()), ("o.id",)), PERSON, None),
         (AREAS, SS, TRUE, None),
         (PEOPLE, OO, TRUE, "across owners"),
         (PEOPLE, OO, call("eq", BOOLEAN, Column(BIGINT, name="age"), column("o.total")), "across owners"),
@@ -446,7 +456,7 @@ def test_exists_reads_the_row_public_rows_and_those_of_the_same_owner(
         return Exists(() if source is None else source.fields, False, 1, True, source, inner, condition)
 
     if says is None:
-        assert source is not None and made().public == source.public
+        assert source is not None and made().public == source.public and not made().negated
     else:
         with pytest.raises(InternalError, match=says):
             made()
