@@ -486,3 +486,18 @@ def test_a_domain_that_is_listed_is_narrowed_to_what_both_sides_list(values: tup
     other = Part(listed, ("a.area",))
     made = joined([OO, other], [call("eq", BOOLEAN, column("o.area"), Column(TEXT, name="a.area"))], unique)
     assert made.field("o.area").domain.values == values and not made.field("o.area").domain.nullable
+
+
+def test_what_is_said_of_an_expression_is_known_of_a_side_that_keeps_its_names_and_its_rows() -> None:
+    double = call("mul", BIGINT, Column(BIGINT, name="total"), Column(BIGINT, name="oid"))
+    said = filtered(ORDERS, call("le", BOOLEAN, double, literal(8)))
+    told = known_of(said).refinements
+    assert told
+    owned = call("eq", BOOLEAN, Column(BIGINT, name="id"), column("p.id"))
+    assert known_of(joined([whole(said), PP], [owned], unique)).refinements == told
+    assert known_of(joined([PP, whole(said)], [owned], unique)).refinements == told
+    assert known_of(joined([part(said, "o"), PP], [OWNED], unique)).refinements == {}
+    assert known_of(outer_joined(whole(said), PP, False, owned, (), unique)).refinements == told
+    assert known_of(outer_joined(whole(said), PP, True, owned, (), unique)).refinements == {}
+    assert known_of(outer_joined(PP, whole(said), False, owned, (), unique)).refinements == {}
+    assert known_of(outer_joined(part(said, "o"), PP, False, OWNED, (), unique)).refinements == {}

@@ -29,7 +29,7 @@ from dpsql.expressions.typing import call, literal
 from dpsql.plan.join import Exists, Part
 from dpsql.plan.membership import conjuncts_of, in_conditions, membership, split_where
 from dpsql.plan.relate import aggregate_type, filtered, known_of, projected, unit_grouped
-from dpsql.plan.relate_sets import owns, set_operation, united
+from dpsql.plan.relate_sets import owns, set_operation, united, without_people
 from dpsql.plan.relate_windows import windowed
 from dpsql.plan.relation import UNIT, Aggregate, Field, Item, Project, PublicScan, Relation, Scan, UnitGroup
 from dpsql.plan.set_operations import UnionAll, one_id_space, owner_types, scans, shared_rows
@@ -502,8 +502,8 @@ def test_sides_by_name_have_the_columns_of_either() -> None:
         ("UNION ALL", ID_N, replace(ID_N, by_row=True), dpsql.UnsupportedQuery, "units of their own"),
         ("UNION ALL", BY_ROW, BY_ROW, dpsql.UnsupportedQuery, "same rows twice"),
         ("UNION ALL", replace(ID_N, fields=FIELDS[1:2]), replace(ID_N, fields=FIELDS[1:2], unit_type=TEXT), dpsql.UnsupportedQuery, "different types"),
-        ("UNION", replace(ID_N, fields=FIELDS[1:3]), replace(ID_N, fields=FIELDS[1:3]), dpsql.UnsupportedQuery, "needs the unit"),
-        ("EXCEPT ALL", replace(ID_N, fields=FIELDS[1:3]), ID_N, dpsql.UnsupportedQuery, "needs the unit"),
+        ("UNION", replace(ID_N, fields=FIELDS[1:3]), replace(ID_N, fields=FIELDS[1:3]), dpsql.UnsupportedQuery, "^UNION of private rows needs the unit"),
+        ("EXCEPT ALL", replace(ID_N, fields=FIELDS[1:3]), ID_N, dpsql.UnsupportedQuery, "^EXCEPT ALL of private rows needs the unit"),
         ("INTERSECT", ID_N, replace(ID_N, fields=(FIELDS[5], FIELDS[1])), dpsql.UnsupportedQuery, "needs the unit"),
     ],
 )  # fmt: skip
@@ -512,6 +512,38 @@ def test_sides_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(kind, match=says):
         combined(operation, left, right)
+
+
+@pytest.mark.parametrize(
+    ("sql", "part", "says"),
+    [
+        ("SELECT 1 UNION ALL SELECT 2 LIMIT 3", None, "LIMIT on private rows"),
+        ("SELECT 1 UNION ALL SELECT 2 OFFSET 3", None, "OFFSET on private rows"),
+        ("SELECT 1 UNION ALL SELECT 2", "kind", "KIND with UNION ALL is not supported"),
+        ("SELECT 1 EXCEPT SELECT 2", "side", "SIDE with EXCEPT is not supported"),
+        ("SELECT 1 UNION ALL SELECT 2 ORDER BY 1", None, None),
+        ("WITH c AS (SELECT 1) SELECT 1 UNION ALL SELECT 2", None, None),
+    ],
+)
+def test_a_clause_that_would_choose_rows_or_is_not_known_is_refused(
+    sql: str, part: str | None, says: str | None
+) -> None:
+    node = parse_one(sql, dialect="duckdb")
+    assert isinstance(node, exp.SetOperation)
+    if part is not None:
+        node.set(part, "x")
+    if says is None:
+        assert isinstance(set_operation(node, ID_N, AS_X), UnionAll)
+    else:
+        with pytest.raises(dpsql.UnsupportedQuery, match=says):
+            set_operation(node, ID_N, AS_X)
+
+
+def test_a_side_without_people_is_told_from_one_with_noise() -> None:
+    node = parse_one("SELECT 1 UNION ALL SELECT 2", dialect="duckdb")
+    assert isinstance(node, exp.SetOperation)
+    assert "UNION ALL of private rows with public ones" in str(without_people(node, node, public=True))
+    assert "UNION ALL of a result with noise" in str(without_people(node, node, public=False))
 
 
 def test_a_union_of_all_rows_needs_no_unit_among_its_columns() -> None:
