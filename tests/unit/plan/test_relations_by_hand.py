@@ -357,6 +357,11 @@ def test_a_frame_counts_rows_and_never_values(kind: Any, start: int | None, end:
     assert Frame("ROWS", None, None) == WHOLE
 
 
+def test_an_order_goes_up_and_ends_with_null_unless_it_is_said_otherwise() -> None:
+    assert Ordering(col("n")) == Ordering(col("n"), descending=False, nulls_first=False)
+    assert Ordering(col("n")) != Ordering(col("n"), descending=True)
+
+
 # unions -----------------------------------------------------------------------------------------------------------------
 
 OTHER = replace(ORDERS, table="other", rows_per_unit=4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.budget import Cost, Ledger, open_ledger
+from dpsql.budget import ledger as clock
 from dpsql.budget.account import Request
 from dpsql.budget.accountant import Caps
 from dpsql.budget.allocate import Portion, Priced, charge_of, price_release
@@ -181,6 +183,21 @@ def test_a_release_that_would_be_made_otherwise_now_is_not_given(ledger: Ledger)
     kept(ledger, priced(1, 1, asks=(COUNT, SUM)), 7)
     other = archive(ledger, emit=lambda asked: f"another dialect: {emitted(asked)}")
     assert other.find(ONE, other.mark(ONE)) is None
+
+
+def test_a_release_that_grows_too_old_while_it_is_looked_up_is_no_answer(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(ledger, priced(1, 1, asks=(COUNT, SUM)), 7)
+    mark, later = archive(ledger).mark(ONE), clock.now() + timedelta(hours=2)
+
+    def slow(asked: Priced) -> str:
+        monkeypatch.setattr(clock, "now", lambda: later)
+        return emitted(asked)
+
+    young = archive(ledger, keep=timedelta(hours=1))
+    assert young.find(ONE, mark) is not None
+    assert replace(young, emit=slow).find(ONE, mark) is None
 
 
 @pytest.mark.parametrize(("key", "value", "notes"), [("k", "a", (OF_MORE_GROUPS,)), ("of", "p", ())])
