@@ -244,6 +244,7 @@ def test_a_chosen_cell_is_shown_in_the_type_of_the_aggregate() -> None:
         [3.5 * step, 3.5 * step, 7.5 * step], rel=1e-4
     )
     assert shown[3].dtype == object and shown[3].tolist() == [3, 3, 7]
+    assert {type(value) for value in shown[3]} == {int}
     assert shown[4].tolist() == [date(1970, 1, 4), date(1970, 1, 4), date(1970, 1, 8)]
     assert shown[5].tolist() == ["c", "a", "b"]
 
