@@ -598,7 +598,7 @@ def test_a_condition_that_asks_for_rows_of_a_subquery(condition: str, negated: b
 @pytest.mark.parametrize(
     "condition",
     ["x = 1", "x IN (1, 2)", "NOT (x = ANY (SELECT y FROM u))", "x = ANY ([1, 2])", "x > ANY (SELECT y FROM u)", "NOT x",
-     "EXISTS (SELECT 1 FROM u) OR x = 1", "x = (SELECT y FROM u)"],
+     "EXISTS (SELECT 1 FROM u) OR x = 1", "x = (SELECT y FROM u)", "(SELECT b FROM u)", "NOT (SELECT b FROM u)"],
 )  # fmt: skip
 def test_any_other_condition_is_none(condition: str) -> None:
     assert membership(where(condition)) is None
