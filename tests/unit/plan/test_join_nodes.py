@@ -501,3 +501,9 @@ def test_what_is_said_of_an_expression_is_known_of_a_side_that_keeps_its_names_a
     assert known_of(outer_joined(whole(said), PP, True, owned, (), unique)).refinements == {}
     assert known_of(outer_joined(PP, whole(said), False, owned, (), unique)).refinements == {}
     assert known_of(outer_joined(part(said, "o"), PP, False, OWNED, (), unique)).refinements == {}
+
+
+def test_a_table_of_one_column_looks_up_by_it() -> None:
+    assert matches_once(VV, AA, eq("v.page", "a.area"), unique)
+    assert not matches_once(VV, SS, eq("v.page", "s.area"), unique)
+    assert outer_joined(VV, AA, False, eq("v.page", "a.area"), (), unique).by_row
