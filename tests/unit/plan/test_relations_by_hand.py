@@ -391,6 +391,12 @@ def test_a_column_of_a_union_has_the_values_of_both_and_the_owner_only_if_both_t
         assert (united(parts).field("id").padded, united(parts).field("id").attribute) == (True, False)
 
 
+def test_a_union_has_the_names_of_its_first_part() -> None:
+    other = replace(OTHER, fields=tuple(replace(f, name=f"other {f.name}") for f in FIELDS))
+    assert [f.name for f in united([ORDERS, other]).fields] == [f.name for f in FIELDS]
+    assert [f.name for f in united([other, ORDERS]).fields] == [f"other {f.name}" for f in FIELDS]
+
+
 def test_unions_of_one_type_are_read_part_by_part() -> None:
     third = replace(ORDERS, table="third")
     inner = united([ORDERS, OTHER])
