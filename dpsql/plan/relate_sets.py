@@ -88,7 +88,7 @@ def _merged(column: Sequence[Field], by_row: bool) -> Field:
     owner = first.owner if all(same_owner(first, f) for f in column) else None
     padded = any(f.padded for f in column)
     domain = union(widened(f.domain, f.type, type_) for f in column)
-    made = Field(first.name, type_, domain, False, owner, padded)
+    made = Field(first.name, type_, domain, owner=owner, padded=padded)
     return replace(made, attribute=made.unit or by_row)
 
 

@@ -71,7 +71,7 @@ def _values(grid: Grid, cells: NDArray[np.int64], aggregate: Aggregate) -> NDArr
 def _as(value: Value, type_: Type) -> Value:
     if type_ == TIMESTAMP and isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day)
-    return float(value) if type_ == DOUBLE and isinstance(value, int) else value
+    return value
 
 
 def rank_error(priced: Priced, number: int, missed: float = MISSED) -> float:

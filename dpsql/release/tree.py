@@ -67,7 +67,7 @@ def quantile_ends(
         last = np.flatnonzero(above < far + ROUNDING * abs(sums[-1]))
         low, high = first[0] if len(first) else 0, last[-1] + 1 if len(last) else 0
         ends.append([min(int(low), cells - 1), min(int(high), cells - 1)])
-    low, high = np.array(ends, dtype=np.int64).reshape(-1, 2).T
+    low, high = np.array(ends, dtype=np.int64).reshape(len(nodes), 2).T
     return low, high
 
 
@@ -89,19 +89,25 @@ def cumulated(tree: Tree, nodes: NDArray[Any]) -> Floats:
     """F̂: the least-squares estimates of the leaves, added up."""
     levels = [level.astype(np.float64) for level in np.split(nodes, np.cumsum(tree.sizes)[:-1])]
     variances = _variances(tree.height)
-    for level in range(tree.height - 2, -1, -1):
-        below = levels[level + 1].reshape(-1, BRANCHES).sum(axis=1)
+    for level in reversed(range(tree.height - 1)):
+        below = _below(levels[level + 1])
         levels[level] = below + variances[level] * (levels[level] - below)
     for level in range(1, tree.height):
-        missing = levels[level - 1] - levels[level].reshape(-1, BRANCHES).sum(axis=1)
+        missing = levels[level - 1] - _below(levels[level])
         levels[level] = levels[level] + np.repeat(missing / BRANCHES, BRANCHES)
     sums: Floats = np.cumsum(levels[-1])
     return sums
 
 
+def _below(children: Floats) -> Floats:
+    """What the children of each node have together."""
+    sums: Floats = children.reshape(len(children) // BRANCHES, BRANCHES).sum(axis=1)
+    return sums
+
+
 def _under(rank: float) -> float:
-    """A rank that is met in spite of rounding."""
-    return rank - ROUNDING * abs(rank)
+    """A rank, of no less than zero, that is met in spite of rounding."""
+    return rank * (1 - ROUNDING)
 
 
 @cache

@@ -40,7 +40,7 @@ class Argument:
     @property
     def magnitude(self) -> int:
         """The most that one row can add, either way."""
-        return max(abs(self.lower), abs(self.upper))
+        return max(-self.lower, self.upper)
 
     @property
     def width(self) -> int:
@@ -72,13 +72,14 @@ def summed(expression: Expression, domain: Domain) -> Argument:
     """
     assert domain.lower is not None and domain.upper is not None
     low, high = Fraction(domain.lower), Fraction(domain.upper)
-    if expression.type.kind is Kind.INTEGER and max(abs(low), abs(high)) < 2**50:
+    largest = max(-low, high)
+    if expression.type.kind is Kind.INTEGER and largest < 2**50:
         return Argument(expression, domain, ceil(low), max(ceil(low), floor(high)), Fraction(1))
     scale = 10**expression.type.scale
-    if expression.type.kind is Kind.DECIMAL and max(abs(low), abs(high)) * scale < 2**50:
+    if expression.type.kind is Kind.DECIMAL and largest * scale < 2**50:
         first = ceil(low * scale)
         return Argument(expression, domain, first, max(first, floor(high * scale)), Fraction(1, scale))
-    grid = _power_of_two(max(abs(low), abs(high)))
+    grid = _power_of_two(largest)
     return Argument(expression, domain, round(low / grid), round(high / grid), grid)
 
 

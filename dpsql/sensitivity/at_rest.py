@@ -21,7 +21,7 @@ from dpsql.sensitivity.bound import Bounded
 def apart_at_rest(bounded: Bounded) -> tuple[Relation, Relation] | None:
     """The source over the units within their bound and over the others, where a copy has them apart."""
     source, terms = bounded.release.source, bounded.weight.terms if bounded.weight is not None else ()
-    copy = bounded_at_rest(source) if terms and all(term.kind != "groups" for term in terms) else None
+    copy = bounded_at_rest(source) if terms else None
     if copy is None or not copy.over or copy.rows > source.rows_per_unit or bounded.selection is not None:
         return None
     counted = any(s.part.units for s in bounded.statistics)

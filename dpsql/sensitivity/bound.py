@@ -93,8 +93,6 @@ def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
 def _with_choices(bounded: Bounded, asked: Sequence[tuple[Aggregate, Domain | None]], mechanism: str) -> Bounded:
     """The release with the choices and trees of what is asked beside its statistics."""
     choosing = [(a, d) for a, d in asked if d is not None and chooses(a)]
-    if not choosing:
-        return bounded
     groups = _size(bounded.keys) if bounded.public else None
     made = lay_out_choices(bounded.release, choosing, bounded.rule, groups, mechanism)
     added, chosen = iter(bounded.sources), iter(made.sources)
@@ -175,7 +173,7 @@ def _terms(release: Release, layout: Layout, one_group: bool) -> list[Term]:
     COUNT(*) covers everything: with W ≤ m/rows, each row statistic that adds at most M a row stays below m·M.
     """
     rows = release.source.rows_per_unit
-    terms = [Term("groups", None, release.groups_per_unit) for p in layout.parts if p.units and not one_group][:1]
+    terms = [Term("groups", None, release.groups_per_unit) for p in layout.parts if p.units and not one_group]
     plain = [p for p in layout.parts if p.weighed]
     if any(layout.arguments[p.argument].expression is None for p in plain):
         return [*terms, Term("rows", None, rows)]

@@ -74,13 +74,13 @@ def height_of(cells: int) -> int:
 
 def plant(histograms: Sequence[Histogram], choices: Sequence[Choice], groups: int | None, mechanism: str) -> list[Tree]:
     """The trees that stand in place of choices: of histograms with so many quantiles that a tree errs less."""
-    made: list[Tree] = []
+    if groups is None:
+        return []
+    made = []
     for number, each in enumerate(histograms):
         places = [c.at for c in choices if c.histogram == number and c.kind == "quantile"]
-        tree = Tree(
-            f"tree of {each.grid.expression}", number, height_of(each.grid.cells), groups or 0, each.one, each.most
-        )
-        small = groups is not None and tree.nodes * groups <= MOST_NODES
+        tree = Tree(f"tree of {each.grid.expression}", number, height_of(each.grid.cells), groups, each.one, each.most)
+        small = tree.nodes * groups <= MOST_NODES
         if small and len(places) >= FEWEST and errs_less(places, tree.height, mechanism):
             made.append(tree)
     return made

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import dpsql
-from dpsql.plan.ownership import labels_of, one_to_one, path_to_unit, unverified
+from dpsql.expressions.types import BIGINT
+from dpsql.plan.ownership import labels_of, one_to_one, path_to_unit, stored_column, unverified
 from dpsql.plan.relation import UNIT, Step
 from dpsql.policy import Policy, load_policy
 
@@ -85,3 +86,21 @@ def test_a_column_is_a_key_only_where_the_link_to_it_is_verified(policy: Policy)
         {"person": UNIT}, frozenset({"person"}),
     )  # fmt: skip
     assert labels_of("cards", policy, frozenset(), SCHEMA["cards"]) == ({"owner": UNIT}, frozenset())
+
+
+def test_a_column_is_found_in_any_case_as_it_is_stored() -> None:
+    stored = {"Other": "VARCHAR", "Oid": "BIGINT"}
+    assert stored_column("t", "oID", stored) == ("Oid", BIGINT)
+    with pytest.raises(dpsql.PolicyError, match=r"tables\.t\.columns\.odi: the table has no column odi") as caught:
+        stored_column("t", "odi", stored)
+    assert caught.value.hint == "did you mean Oid? columns: Other, Oid"
+    with pytest.raises(dpsql.PolicyError, match=r"tables\.t\.unit: the table has no column nothing") as caught:
+        stored_column("t", "nothing", stored, unit=True)
+    assert caught.value.hint == "columns: Other, Oid"
+    with pytest.raises(dpsql.PolicyError, match=r"tables\.t\.columns\.b: a column of type BLOB cannot be queried"):
+        stored_column("t", "b", {"b": "BLOB"})
+
+
+def test_a_unit_column_that_is_not_there_is_said_to_be_the_unit(policy: Policy) -> None:
+    with pytest.raises(dpsql.PolicyError, match=r"tables\.people\.unit: the table has no column person"):
+        path_to_unit("people", policy, {"people": {"household": "BIGINT"}})

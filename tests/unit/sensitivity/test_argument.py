@@ -11,7 +11,7 @@ from dpsql.bounds.domain import interval
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import DOUBLE, from_engine
-from dpsql.sensitivity.argument import ROW_BITS, Argument, summed
+from dpsql.sensitivity.argument import ROW_BITS, Argument, counted, summed
 from dpsql.sensitivity.weight import WEIGHT_BITS
 
 
@@ -32,6 +32,10 @@ def _column(type_: str) -> Column:
         ("DECIMAL(9,2)", Decimal("-1.50"), Decimal("99.99"), (-150, 9999, Fraction(1, 100))),
         ("DECIMAL(18,2)", 0, Decimal(2**50 - 1) / 100, (0, 2**50 - 1, Fraction(1, 100))),
         ("DECIMAL(9,2)", 0.001, 0.009, (1, 1, Fraction(1, 100))),
+        ("DECIMAL(9,2)", -1.509, 7.999, (-150, 799, Fraction(1, 100))),
+        ("INTEGER", -9, -2, (-9, -2, 1)),
+        ("DECIMAL(9,2)", -9, -2, (-900, -200, Fraction(1, 100))),
+        ("DOUBLE", -8.0, -2.0, (-(2**29), -(2**27), Fraction(1, 2**26))),
     ],
 )
 def test_whole_numbers_and_decimals_are_exact(type_: str, low: object, high: object, expected: tuple) -> None:
@@ -84,3 +88,55 @@ def test_a_column_that_may_only_be_zero_adds_nothing(type_: str) -> None:
     made = summed(_column(type_), interval(0, 0))
     assert (made.lower, made.upper, made.magnitude) == (0, 0, 0)
     assert made.grid == (Fraction(1, 100) if type_.startswith("DECIMAL") else 1)
+
+
+@pytest.mark.parametrize(
+    ("largest", "exponent"),
+    [(1.0, -29), (1.5, -29), (0.75, -30), (2.0, -28), (500.0, -21), (2.0**29, 0), (2.0**30, 1), (2.0**100, 71),
+     (2.0**-869, -898), (2.0**-870, -899), (2.0**-871, -900), (2.0**-872, -900), (2.0**-1000, -900)],
+)  # fmt: skip
+def test_the_grid_of_doubles_leaves_thirty_bits_and_is_never_finer_than_floats_bear(
+    largest: float, exponent: int
+) -> None:
+    for bounds in ((0.0, largest), (-largest, 0.0), (-largest, largest / 2)):
+        assert summed(Column(DOUBLE, name="x"), interval(*bounds)).grid == Fraction(2) ** exponent
+
+
+@pytest.mark.parametrize(("bound", "exact"), [(2**50 - 1, True), (2**50, False), (2**50 + 1, False)])
+@pytest.mark.parametrize("negative", [False, True])
+def test_whole_numbers_and_cents_are_exact_below_fifty_bits(bound: int, exact: bool, negative: bool) -> None:
+    ends = (-bound, 3) if negative else (-3, bound)
+    assert summed(_column("BIGINT"), interval(*ends)).grid == (1 if exact else 2**21)
+    cents = interval(*(Decimal(end) / 100 for end in ends))
+    grid = summed(_column("DECIMAL(18,2)"), cents).grid
+    assert grid == Fraction(1, 100) if exact else grid > 1000
+
+
+def test_a_count_adds_one_for_each_row_whatever_its_value() -> None:
+    made = counted(_column("INTEGER"), interval(-7, 9))
+    assert (made.lower, made.upper, made.grid, made.magnitude, made.width) == (1, 1, 1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("origin", "declared"),
+    [
+        ((), False),
+        (("type integer",), False),
+        (("declared for t.x",), True),
+        (("found for t.x",), True),
+        (("type integer", "declared for t.x"), True),
+        (("not declared for t.x",), False),
+    ],
+)
+def test_a_value_may_lie_outside_bounds_that_somebody_declared_or_found(
+    origin: tuple[str, ...], declared: bool
+) -> None:
+    assert summed(_column("INTEGER"), interval(0, 9, origin=origin)).declared == declared
+
+
+@pytest.mark.parametrize(
+    ("type_", "low", "high", "middle"),
+    [("INTEGER", -1000, 10, -495.0), ("INTEGER", 3, 4, 3.5), ("DECIMAL(9,2)", 1, 2, 1.5), ("DOUBLE", 0.5, 2.0, 1.25)],
+)
+def test_the_middle_is_in_the_unit_of_the_argument(type_: str, low: float, high: float, middle: float) -> None:
+    assert summed(_column(type_), interval(low, high)).middle == middle

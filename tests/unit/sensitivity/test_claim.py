@@ -45,3 +45,7 @@ def test_many_small_moves_may_each_cross_an_edge() -> None:
     moved = [(16 >> 4) - (15 >> 4)] * 4
     assert sum(moved) == 4 <= claim.l1
     assert sqrt(sum(m * m for m in moved)) == 2 <= claim.l2
+
+
+def test_one_coordinate_moves_by_its_size_in_every_norm() -> None:
+    assert one_coordinate(7) == Claim(1, 7, 7, 7, 1)

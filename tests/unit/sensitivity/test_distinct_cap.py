@@ -7,20 +7,31 @@ from dataclasses import replace
 import pytest
 
 from dpsql.bounds.domain import Domain, finite, interval
-from dpsql.expressions.expression import Column, Literal
-from dpsql.expressions.types import DOUBLE, TEXT, from_engine
+from dpsql.expressions.expression import Column, Expression, Literal
+from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, TEXT, from_engine
+from dpsql.expressions.typing import call
 from dpsql.plan.relation import Field, Relation
 from dpsql.sensitivity.distinct import distinct_cap
 
 WHOLE = from_engine("INTEGER")
 assert WHOLE is not None
 SOURCE = Relation(
-    (Field("n", WHOLE, Domain()), Field("a", TEXT, Domain(), attribute=True), Field("x", DOUBLE, Domain())),
+    (
+        Field("n", WHOLE, Domain()),
+        Field("a", TEXT, Domain(), attribute=True),
+        Field("x", DOUBLE, Domain()),
+        Field("d", DATE, Domain()),
+    ),
     False,
     50,
     False,
 )
-N, A, X = Column(WHOLE, name="n"), Column(TEXT, name="a"), Column(DOUBLE, name="x")
+N, A, X, DAY = Column(WHOLE, name="n"), Column(TEXT, name="a"), Column(DOUBLE, name="x"), Column(DATE, name="d")
+CONDITION, NULL = Column(BOOLEAN, name="n"), Literal(TEXT, value=None)
+
+
+def case(*branches: Expression, default: Expression = NULL) -> Expression:
+    return call("case", TEXT, *(each for branch in branches for each in (CONDITION, branch)), default)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +50,26 @@ N, A, X = Column(WHOLE, name="n"), Column(TEXT, name="a"), Column(DOUBLE, name="
         (A, Domain(), 3, 3),
         (Literal(TEXT, value="q"), Domain(), 3, 3),
         (Literal(TEXT, value=None), Domain(), 3, 1),
+        (N, interval(0.2, 0.8), 3, 1),
+        (N, interval(5, 5), 1, 1),
+        (N, interval(1, 50), 1, 50),
+        (N, interval(1, 49), 1, 49),
+        (N, interval(1, 4), 0, 1),
+        (N, Domain(1, 2, (1, 2, None)), 3, 6),
+        (N, finite((), WHOLE, nullable=True), 3, 1),
+        (N, replace(interval(1, 4), nan=True), 3, 50),
+        (X, finite((1.5, 2.5), DOUBLE, nullable=True), 3, 6),
+        (DAY, interval(0, 4), 3, 15),
+        (A, finite(("p", "q"), TEXT, nullable=True), 3, 3),
+        (A, interval(1, None), 3, 3),
+        (case(A), Domain(), 3, 3),
+        (case(A, A), Domain(), 3, 6),
+        (case(A, Literal(TEXT, value="q"), Literal(TEXT, value=None)), Domain(), 3, 6),
+        (case(A, case(A, A)), Domain(), 3, 9),
+        (case(A, N), Domain(), 3, 50),
+        (case(N, default=A), Domain(), 3, 50),
+        (case(A, A, A), finite(("p", "q"), TEXT, nullable=True), 3, 6),
+        (call("upper", TEXT, Column(TEXT, name="n")), Domain(), 3, 50),
     ],
 )
 def test_the_cap(argument: object, domain: Domain, groups: int | None, cap: int) -> None:

@@ -52,6 +52,7 @@ def test_whole_numbers_share_as_few_cells_as_needed(span: int, width: int) -> No
         (CENTS, interval(Decimal("-0.02"), Decimal("1.00")), Decimal("-0.02"), Decimal("1.00"), 103, True),
         (DATE, interval(number(date(2024, 2, 28)), number(date(2024, 3, 1))), date(2024, 2, 28), date(2024, 3, 1), 3, True),
         (DATE, interval(1.5, 1.9), date(1970, 1, 3), date(1970, 1, 3), 1, True),
+        (DATE, interval(1.5, 3.5), date(1970, 1, 3), date(1970, 1, 4), 2, True),
         (DOUBLE, interval(0.0, 0.0), 0.0, 0.0, 1, False),
     ],
 )  # fmt: skip
@@ -82,3 +83,9 @@ def test_a_double_has_as_many_cells_as_there_may_be_and_each_is_shown_by_its_mid
 )
 def test_without_values_and_without_both_bounds_of_a_calendar_there_is_no_grid(type_: Type, domain: Domain) -> None:
     assert made(type_, domain) is None
+
+
+@pytest.mark.parametrize(("days", "step"), [(0, 1), (MOST - 1, 1), (MOST, 2)])
+def test_the_step_of_dates_is_counted_in_days(days: int, step: int) -> None:
+    grid = made(DATE, interval(0, days))
+    assert grid is not None and grid.step == step

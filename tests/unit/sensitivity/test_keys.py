@@ -21,7 +21,7 @@ assert DECIMAL is not None and WHOLE is not None
     ("value", "type_", "held"),
     [
         (True, BOOLEAN, True), (1, BOOLEAN, None), (5, WHOLE, 5), (5.0, WHOLE, 5), (Decimal(5), WHOLE, 5), (5.5, WHOLE, None),
-        (True, WHOLE, None), (1, DECIMAL, Decimal("1.00")), (1.25, DECIMAL, Decimal("1.25")), (-3, DECIMAL, Decimal(-3)),
+        (True, WHOLE, None), (1, DECIMAL, Decimal("1.00")), (1.25, DECIMAL, Decimal("1.25")), (Decimal("1.01"), DECIMAL, Decimal("1.01")), (-3, DECIMAL, Decimal(-3)),
         (Decimal("1.255"), DECIMAL, None), (True, DECIMAL, None), (3, DOUBLE, 3.0), (-0.0, DOUBLE, 0.0), (True, DOUBLE, None),
         ("a", TEXT, "a"), (1, TEXT, None), (date(2020, 1, 2), TIMESTAMP, datetime(2020, 1, 2)),
         (datetime(2020, 1, 2, 3), TIMESTAMP, datetime(2020, 1, 2, 3)), (datetime(2020, 1, 2), DATE, date(2020, 1, 2)),

@@ -35,3 +35,8 @@ def test_laplace_noise_has_the_l1_norm_of_one_group_whatever_the_number() -> Non
 def test_a_unit_with_one_group_gives_one(mechanism: str) -> None:
     assert select_keys(1, mechanism).claim == Claim(1, 1, 1, 1, 1)
     assert select_keys(1, mechanism).weights == (1,)
+
+
+def test_the_weight_of_one_has_twelve_bits_to_be_divided() -> None:
+    assert select_keys(3, "laplace").weights == (4096, 2048, 1365)
+    assert select_keys(3, "gaussian").weights == (4096, 2896, 2364)
