@@ -1,15 +1,18 @@
 """Tables of Spark that are files: their types, and whether they are still what they were when they were opened.
 
 **Theorem.** Each scan of a named table gives the same rows, also the two scans of one statement (a unit's weight is
-computed from one, and applied to the other). **Proof.** What is read is either a copy, which Spark reads or fails to
-read and never computes again (`dpsql.engines.spark.open`), or the files that were listed once: whoever writes to a file
-changes its length or its time, which are compared before and after each statement, and the answer is dropped if they
-differ. Files that are added are not read. **Requires** of a catalogue's tables that nobody writes to them in the middle
-of a statement otherwise than by adding and removing files: Spark lists them once for each statement, and a file that is
-gone fails it. (Where the catalogue knows a table's partitions each scan may ask for them anew, so it is no table here.)
-A row is the same whichever of its columns a scan needs, for its format keeps each column by itself, and no option has
-a say in how rows are read: text that drops or marks malformed rows does so by the columns that it was asked for, and an
-option may leave out what cannot be read. Of such files the rows are copied.
+computed from one, and applied to the other), and which rows of a unit it gives depends on no other unit. **Proof.**
+What is read is either a copy (`dpsql.engines.spark.open`) or the files that dpsql's own session listed once: whoever
+writes to a file changes its length or its time, which are compared before and after each statement, and the answer is
+dropped if they differ. Files that are added are not read. The session believes neither the statistics of a file, by
+which Spark would leave out groups of rows in which it expects none (NaN, -0.0 and rounded ends deceive it), nor its
+buckets (`dpsql.engines.spark.settings`). A row is the same whichever of its columns a scan needs, for its format keeps
+each column by itself, and no option has a say in how rows are read: text that drops or marks malformed rows does so by
+the columns that it was asked for, and an option may leave out what cannot be read.
+**Requires** of a catalogue's tables that nobody writes to them in the middle of a statement otherwise than by adding
+and removing files (Spark lists them once for each statement, and a file that is gone fails it), and that files which
+come after a connection was opened hold no moments and no decimals that Spark cannot read: it writes none itself.
+(Where the catalogue knows a table's partitions each scan may ask for them anew, so it is no table here.)
 **Checked by** `tests/engines/test_spark.py`.
 """
 
@@ -19,6 +22,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from dpsql.engines.spark.types import spark_type
 from dpsql.errors import InterfaceError
@@ -32,8 +36,12 @@ if TYPE_CHECKING:
 
 _FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 _BY_COLUMN = ("ParquetFileFormat", "OrcFileFormat")
+_BY_ROWS = ("JsonFileFormat", "XmlFileFormat")
+_OWN = "dpsql"
+"""An option that nobody else gives: what the caller's session cached of the same files is not taken for them."""
+
 _WHERE = {"path", "paths", "basepath", "pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter",
-          "mergeschema", "compression", "serialization.format"}  # fmt: skip
+          "mergeschema", "compression", "serialization.format", _OWN}  # fmt: skip
 """Options that say which files are listed or how they are written, and nothing of how their rows are read."""
 _STATUS = re.compile(r"path=(.*?); isDirectory=\w+; length=(\d+);.*? modification_time=(\d+);")
 
@@ -57,8 +65,11 @@ class Watched:
             raise FilesChanged
 
     def _listed(self) -> frozenset[tuple[str, ...]]:
-        said: str = self._index.allFiles().mkString("\n")
-        return frozenset(_STATUS.findall(said))
+        files = self._index.allFiles()
+        found = _STATUS.findall(files.mkString("\n"))
+        if len(found) != files.size():
+            raise FilesChanged
+        return frozenset(found)
 
 
 @contextmanager
@@ -110,14 +121,14 @@ def read_parquet(session: SparkSession, table: str, path: str, policy: Policy | 
     analysts.
     """
     try:
-        found = session.read.option("mergeSchema", "true").parquet(path)
+        found = session.read.option("mergeSchema", "true").option(_OWN, uuid4().hex).parquet(path)
         if not roots_of(relation := relation_of(found)):
             raise InterfaceError("the files are listed by something else, or not read by column")
         names = list(relation.partitionSchema().fieldNames())
         types = (None if policy is None else column_types(policy, table, names)) or {}
         read = [_read(name, types.get(fold(name), "VARCHAR") if name in names else None) for name in found.columns]
         made = found.selectExpr(*read)
-        read_moments(made)
+        read_fragile(made)
     except Exception as problem:
         failed("the data cannot be opened", problem)
         made, gone = None, _is_gone(problem)
@@ -138,11 +149,22 @@ def _is_gone(problem: Exception) -> bool:
     return callable(condition) and condition() == "PATH_NOT_FOUND"
 
 
-def read_moments(frame: DataFrame) -> None:
-    """Those in milliseconds overflow microseconds: they fail now, in the steward's sight, and not in some queries."""
-    moments = [_quoted(f.name) for f in frame.schema.fields if f.dataType.simpleString().startswith("timestamp")]
-    if moments:
-        frame.where(f"xxhash64({', '.join(moments)}) = 0").count()
+def infers_types(relation: Any) -> bool:
+    """Were the types of text files chosen by looking at their rows? (Of JSON and XML nobody can tell.)"""
+    options, format_ = relation.options().mkString("\n").lower(), relation.fileFormat().getClass().getSimpleName()
+    return format_ in _BY_ROWS or "inferschema -> true" in options
+
+
+def read_fragile(frame: DataFrame) -> None:
+    """Moments and wide decimals need not fit Spark's: they fail now, before the steward, and not in some queries."""
+    fragile = [_quoted(f.name) for f in frame.schema.fields if _is_fragile(f.dataType.simpleString())]
+    if fragile:
+        frame.where(f"xxhash64({', '.join(fragile)}) = 0").count()
+
+
+def _is_fragile(type_: str) -> bool:
+    wide = re.match(r"decimal\((\d+)", type_)
+    return type_.startswith("timestamp") or (wide is not None and int(wide[1]) > 18)
 
 
 def _read(name: str, type_: str | None) -> str:

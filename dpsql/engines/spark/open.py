@@ -7,7 +7,15 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dpsql.engines.spark.files import Watched, read_moments, read_parquet, relation_of, roots_of, source_of
+from dpsql.engines.spark.files import (
+    Watched,
+    infers_types,
+    read_fragile,
+    read_parquet,
+    relation_of,
+    roots_of,
+    source_of,
+)
 from dpsql.engines.spark.settings import forget_the_dead, own_session, require_running, runs
 from dpsql.engines.spark.source import of_pyspark
 from dpsql.engines.spark.types import stored_type
@@ -23,6 +31,8 @@ _PLAIN = {"LocalRelation", "LogicalRDD", "LogicalRelation", "HiveTableRelation",
           "SubqueryAlias", "ResolvedHint"}  # fmt: skip
 T = TypeVar("T")
 _CONSTANT = {"LocalRelation", "Range"}
+"""What is written in a plan itself."""
+
 _TURN = threading.Lock()
 _STARTED: dict[str, int] = {}
 """How many connections use the context that dpsql started, by the identifier of its application."""
@@ -38,6 +48,7 @@ class Opened:
         require_running(session)
         self.session = own_session(session)
         self.files: list[Watched] = []
+        self._readable: dict[tuple[str, ...], bool] = {}
         self.tables = None if tables is None else [self._place(name, table, policy) for name, table in tables.items()]
 
     def schema(self) -> dict[str, dict[str, str]]:
@@ -50,12 +61,18 @@ class Opened:
         if names is None:
             listed = self.session.catalog.listTables()
             names = [t.name for t in listed if not t.isTemporary and t.tableType in ("MANAGED", "EXTERNAL")]
-            names = [name for name in names if self._lists_files_once(name)]
+            names = [name for name in names if self._is_table(name)]
         return {fold(name): _columns(self.session, name) for name in names}
 
-    def _lists_files_once(self, name: str) -> bool:
-        found = relation_of(self.session.table(_called(name)))
-        return found is not None and bool(roots_of(found))
+    def _is_table(self, name: str) -> bool:
+        """Does a table of the catalogue list its files once, and can all that it has be read? (That is tried once.)"""
+        table = self.session.table(_called(name))
+        found = relation_of(table)
+        roots = [] if found is None else roots_of(found)
+        tried = (name, *roots, table.schema.simpleString())
+        if roots and tried not in self._readable:
+            self._readable[tried] = _reads(table)
+        return bool(roots) and self._readable[tried]
 
     def _place(self, name: str, table: Any, policy: Policy | None) -> str:
         """A DataFrame, or the Parquet files of a path, as a temporary view of dpsql's own session."""
@@ -66,27 +83,39 @@ class Opened:
         if not of_pyspark(table):
             raise InterfaceError(f"{name} is no Spark DataFrame and no path", hint="give either, for every table")
         _require_plain(name, _classic(table))
-        table = self._lasting(name, table)
-        jvm = self.session.sparkContext._jvm
-        assert jvm is not None
-        plan = table._jdf.queryExecution().analyzed()
-        made = jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.session._jsparkSession, plan)
-        made.createOrReplaceTempView(_called(name))
-        return name
-
-    def _lasting(self, name: str, frame: DataFrame) -> DataFrame:
-        """A frame of which each scan gives the same rows: constants, files that are watched, or else a copy."""
-        relation = relation_of(frame)
+        relation = relation_of(table)
         if relation is not None and relation.partitionSchema().size():
             raise InterfaceError(
                 f"the files of the DataFrame {name} are partitioned, and Spark chose types by the names of directories",
                 hint="give the path: the policy says which types its partitions have",
             )
-        if relation is not None and (roots := roots_of(relation)):
-            self.files.append(Watched(self.session, roots))
-            _tried(name, lambda: read_moments(frame))
-            return frame
-        return frame if source_of(frame).getClass().getSimpleName() in _CONSTANT else _copied(name, frame)
+        if relation is not None and infers_types(relation) and not _is_public(name, policy):
+            raise InterfaceError(
+                f"Spark chose the types of the DataFrame {name} by its rows, which analysts would see",
+                hint="name them, session.read.schema('person INT, amount DOUBLE').csv(…), or write Parquet",
+            )
+        self._copy(name, table).createOrReplaceTempView(_called(name))
+        return name
+
+    def _copy(self, name: str, frame: DataFrame) -> Any:
+        """The rows of a frame as they are now, in dpsql's own session: a program or a server could give others later.
+
+        What is constant need not be copied.
+
+        **Theorem.** Each scan of it gives the same rows, whatever the caller's session says or does afterwards.
+        **Proof.** The executors keep the rows; a part that was lost with its executor is an error, and never computed
+        again. The plan over them is new and knows their types only: it has no files, whose statistics or buckets could
+        be believed, no list of files that the caller's session refreshes, nothing that the caller cached, and none of
+        the caller's settings. **Checked by** `tests/engines/test_spark.py`.
+        """
+        own = self.session._jsparkSession
+        if source_of(frame).getClass().getSimpleName() in _CONSTANT:
+            jvm = self.session.sparkContext._jvm
+            assert jvm is not None
+            return jvm.org.apache.spark.sql.classic.Dataset.ofRows(own, frame._jdf.queryExecution().analyzed())
+        kept = _tried(name, lambda: frame.localCheckpoint(eager=True))._jdf
+        rows = kept.queryExecution().analyzed().rdd()
+        return own.internalCreateDataFrame(rows, kept.schema().asNullable(), False)
 
     def close(self) -> None:
         """Stop the context if dpsql started it and nobody else uses it."""
@@ -179,12 +208,18 @@ def _called(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _copied(name: str, frame: DataFrame) -> DataFrame:
-    """The rows of a frame that is no list of files, as they are now: a program or a server could give others later.
+def _is_public(name: str, policy: Policy | None) -> bool:
+    tables = {} if policy is None else {fold(each): table for each, table in policy.tables.items()}
+    return fold(name) in tables and tables[fold(name)].public
 
-    A copy is kept by the executors. One that was lost with its executor is an error, and never computed again.
-    """
-    return _tried(name, lambda: frame.localCheckpoint(eager=True))
+
+def _reads(table: DataFrame) -> bool:
+    try:
+        read_fragile(table)
+    except Exception as problem:
+        failed("the data cannot be opened", problem)
+        return False
+    return True
 
 
 def _tried(name: str, work: Callable[[], T]) -> T:
@@ -202,7 +237,7 @@ def _require_plain(name: str, frame: DataFrame) -> None:
     **Theorem.** Reading a plain frame gives the rows of its source, each once, and evaluates no expression of Spark.
     **Proof.** Its plan has only sources and, above them, choices of columns: `Project` whose expressions are columns or
     columns under another name. What a source does to give its rows (an RDD of a program's own, a database behind JDBC)
-    is the steward's, and is done once (`_copied`). **Checked by** `tests/engines/test_spark.py`.
+    is the steward's, and is done once (`Opened._copy`). **Checked by** `tests/engines/test_spark.py`.
     """
     node = frame._jdf.queryExecution().analyzed()
     while True:

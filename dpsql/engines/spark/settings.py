@@ -24,6 +24,16 @@ SETTINGS = {
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.sources.bucketing.enabled": "false",
+    "spark.sql.sources.v2.bucketing.enabled": "false",
+    "spark.sql.parquet.filterPushdown": "false",
+    "spark.sql.parquet.aggregatePushdown": "false",
+    "spark.sql.parquet.enableVectorizedReader": "true",
+    "spark.sql.orc.filterPushdown": "false",
+    "spark.sql.orc.aggregatePushdown": "false",
+    "spark.sql.inMemoryColumnarStorage.partitionPruning": "false",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    "spark.sql.optimizer.runtimeFilter.semiJoinReduction.enabled": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.variable.substitute": "false",
@@ -43,8 +53,10 @@ SETTINGS = {
     "spark.sql.adaptive.optimizer.excludedRules": "",
 }
 """What the emitted SQL relies on, whatever the caller's session says: arithmetic that does not raise, moments in UTC,
-ancient dates that are read as they stand, and one way to read its words. (Programs that do not have the number of their
-stage in their name are compiled once, and not anew whenever the stages of a query are done in another order.)"""
+ancient dates that are read as they stand, rows that are looked at and not left out by what a file's statistics,
+buckets or a filter of hashes say about many of them (one unit's row would decide about another's), and one way to
+read its words. (Programs that do not have the number of their stage in their name are compiled once, and not anew
+whenever the stages of a query are done in another order.)"""
 
 CARRIED = (
     "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled", "spark.sql.autoBroadcastJoinThreshold",
