@@ -16,6 +16,9 @@ from dpsql.policy.names import nearest
 ORDER = ("neighbours", "blackbox", "floating", "totality", "doors", "timing", "fuzz")
 """How they are run and reported; others come last."""
 
+OF_YOURS = ("neighbours", "blackbox")
+"""Those that attack the steward's own policy and data; the others attack dpsql itself, over data that they make."""
+
 
 def names() -> tuple[str, ...]:
     """The names of all checks."""

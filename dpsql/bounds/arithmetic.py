@@ -182,7 +182,7 @@ def _power(call: Call, args: tuple[Domain, ...]) -> Domain:
     ):
         return unknown
     corners = [widened(lambda x: x**exponent, end, side) for end in (low, high) for side in (-SLACK, SLACK)]
-    if low < 0 and math.inf in corners:
+    if low < 0 and (math.inf in corners or (exponent % 2 == 0 and -math.inf in corners)):
         return unknown
     if exponent % 2 == 0 and low < 0 and _zero(args[0]):
         corners.append(0.0)

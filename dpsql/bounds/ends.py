@@ -9,7 +9,7 @@ import math
 from decimal import Context, Decimal
 from fractions import Fraction
 
-from dpsql.bounds.domain import Domain, Number, interval
+from dpsql.bounds.domain import LARGEST, Domain, Number, interval
 from dpsql.expressions.types import Kind, Type
 
 End = int | float | Fraction
@@ -19,10 +19,12 @@ _WIDE = Context(prec=150)
 
 
 def ends(domain: Domain, type_: Type) -> tuple[End, End]:
-    """Both ends on the axis of `type_`'s kind, ±inf where unbounded."""
+    """Both ends on the axis of `type_`'s kind, ±inf where unbounded: exact numbers beyond `LARGEST` are no ends."""
     low = -math.inf if domain.lower is None else _end(domain.lower, type_)
     high = math.inf if domain.upper is None else _end(domain.upper, type_)
-    return low, high
+    if type_.kind is Kind.DOUBLE:
+        return low, high
+    return -math.inf if low < -LARGEST else min(low, LARGEST), math.inf if high > LARGEST else max(high, -LARGEST)
 
 
 def _end(number: Number, type_: Type) -> End:
@@ -39,7 +41,7 @@ def to_float(number: Number | Fraction) -> float:
 
 def magnitude(*numbers: End) -> End:
     """The largest distance from zero."""
-    return max(max(-x, x) for x in numbers)
+    return max(-x if x < 0 else x for x in numbers)
 
 
 def span(
@@ -67,6 +69,8 @@ def _number(end: End, type_: Type, inwards: object) -> Number | None:
         return None
     if type_.kind is Kind.DOUBLE:
         return to_float(end)
+    if not -LARGEST <= end <= LARGEST:
+        return None
     if type_.kind is Kind.DECIMAL and Fraction(end).denominator != 1:
         return grid(Fraction(end), type_.scale, up=inwards is math.ceil)
     return math.ceil(end) if inwards is math.ceil else math.floor(end)

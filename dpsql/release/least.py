@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from functools import partial
+from shlex import quote
 
 from dpsql.budget.allocate import Bill, Funds, Portion, Portions, parts_of, price_release, spend
 from dpsql.errors import BudgetExceeded, UnsupportedQuery
@@ -162,7 +163,7 @@ def _refusal(
     needed = "" if total >= funds.price * BEYOND else f" takes epsilon {float(funds.epsilon(total)):.3g}, which"
     loose = [(g.name, f"{max(g.within.size, width):g}") for g, width in zip(goals, reached, strict=True)]
     keyword = ", ".join(f"{name!r}: {size}" for name, size in loose)
-    option = " ".join(f"--within {name}={size}" for name, size in loose)
+    option = " ".join(f"--within {quote(f'{name}={size}')}" for name, size in loose)
     return BudgetExceeded(
         f"{asked}{needed} is beyond what this query may cost: epsilon {limit:.6g} gives {given}",
         hint=f"{', '.join(f'{name} ± {size}' for name, size in loose)} would fit: accuracy={{{keyword}}},"

@@ -69,7 +69,7 @@ def make_grid(expression: Expression, domain: Domain) -> Grid | None:
         held = {v for v in (on_type(v, type_) for v in domain.values if v is not None) if v is not None}
         listed = sorted(held, key=_place)
         return Grid(expression, domain, tuple(listed)) if 0 < len(listed) <= MOST_CELLS else None
-    if domain.lower is None or domain.upper is None:
+    if domain.lower is None or domain.upper is None or not domain.bounded:
         return None
     if type_.temporal:
         low = ceil(domain.lower)

@@ -78,7 +78,7 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=Path("black_box.jsonl"))
     parser.add_argument("--correct", action="store_true")
     parser.add_argument("--planted", action="store_true")
-    parser.add_argument("--table", type=Path)
+    parser.add_argument("--table", type=Path, nargs="?", const=Path("black_box.jsonl"))
     given = parser.parse_args()
     if given.table:
         table(given.table)

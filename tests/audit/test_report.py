@@ -7,6 +7,7 @@ from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
+import duckdb
 import pytest
 from typer.testing import CliRunner
 
@@ -111,6 +112,8 @@ def test_a_door_that_is_not_installed_is_named_and_not_opened(monkeypatch: pytes
         (["--html", "no/such/r.html"], "there is no folder no/such"),
         (["--check", "neighbours", "--resume", "no/such/state"], "there is no folder no/such"),
         (["--html", "."], "is a folder"),
+        (["one.json", "two.json"], "dpsql audit merge one.json two.json"),
+        (["one.duckdb", "two.duckdb"], "one database is audited at a time"),
         (["postgresql://reader@host/shop"], "only a database file of DuckDB can be audited"),
         (["local[2]"], "only a database file of DuckDB can be audited"),
         (["."], "only a database file of DuckDB can be audited"),
@@ -133,3 +136,15 @@ def test_figures_have_few_digits() -> None:
         "1,235",
         "all",
     ]
+
+
+def test_a_check_of_dpsql_itself_says_that_it_looked_at_none_of_your_data(tmp_path: Path) -> None:
+    database = tmp_path / "own.duckdb"
+    with duckdb.connect(str(database)) as own:
+        own.execute("CREATE TABLE t AS SELECT range AS u FROM range(9)")
+    (tmp_path / "policy.yaml").write_text("dataset: d\nbudget: {epsilon: 1}\ntables: {t: {unit: u}}\n")
+    done = CliRunner().invoke(app, ["audit", str(database), "--check", "timing", "--json", str(tmp_path / "r.json")])
+    assert done.exit_code == 0 and "nothing of your database was looked at" in " ".join(done.output.split())
+    assert "measured, not judged" in done.output and "nothing was found" not in done.output
+    made = Report.read((tmp_path / "r.json").read_text())
+    assert made.verdict == "measured" and "pairs" not in made.how

@@ -281,3 +281,34 @@ def test_the_p_value_is_no_less_than_the_worst_case_by_brute_force(epsilon: floa
         least = [next((k for k in range(n + 1) if k - slope * j >= t - 1e-9), n + 1) for j in range(n + 1)]
         worst = max(worst, sum(b * above[need] for b, need in zip(two, least, strict=True)))
     assert worst + BETA <= p_value(Counts(hits, n, misses, n), limit, q0) <= 1.1 * worst + 1.1 * BETA
+
+
+LARGE = "1.7976931348623157e308"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) FROM t WHERE i BETWEEN -1e300 AND 1e300 AND i * (i + 1) > 3",
+        f"SELECT count(*) FROM t WHERE i < {LARGE} AND -i < 3",
+        f"SELECT count(*) FROM t WHERE length(x) < {LARGE} AND length(x) * length(x) > 2",
+        f"SELECT sum(least(CAST(x AS INT) // i, 5)) FROM t WHERE i BETWEEN 1 AND {LARGE}",
+        f"SELECT count(*) FROM t WHERE i BETWEEN -{LARGE} AND {LARGE} AND CAST(i AS TINYINT) > 1",
+        f"SELECT median(f) FROM t WHERE f BETWEEN -{LARGE} AND {LARGE}",
+        f"SELECT max(f) FROM t WHERE f BETWEEN -{LARGE} AND {LARGE}",
+        "SELECT sum(far * (far + 1)) FROM t",
+    ],
+)
+def test_bounds_beyond_the_floats_are_none(sql: str) -> None:
+    """They overflowed in the planner, which is an internal error where a refusal or an answer is due."""
+    columns = {"i": {}, "x": {}, "f": {}, "far": {"min": -(10**300), "max": 10**300}}
+    made = {"dataset": "d", "budget": {"epsilon": 9, "delta": 1e-6}, "tables": {"t": {"unit": "u", "columns": columns}}}
+    with duckdb.connect() as own:
+        own.execute(
+            "CREATE TABLE t AS SELECT range AS u, 3::INT AS i, 'ab' AS x, 1.5::DOUBLE AS f, 2::INT AS far FROM range(9)"
+        )
+        with dpsql.connect(own, policy=made, ledger=":memory:") as db:
+            try:
+                db.query(sql)
+            except dpsql.Error as refusal:
+                assert not isinstance(refusal, dpsql.InternalError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import dpsql
@@ -111,3 +112,9 @@ def test_importing_dpsql_is_light() -> None:
     code = "import sys, dpsql; print([m for m in ('pandas', 'numpy', 'sqlglot', 'pydantic', 'duckdb') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_each_file_of_tests_has_a_name_of_its_own() -> None:
+    """pytest takes two of one name in different folders for one module, and runs nothing."""
+    names = Counter(path.name for path in Path(__file__).parents[1].rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []

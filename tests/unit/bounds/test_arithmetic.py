@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal
 
+import duckdb
 import pytest
 from small_worlds import FAR, Axis, World, axis, has_nan, hull, inside, some
 
@@ -190,3 +191,17 @@ def test_whole_numbers_in_bounds_are_listed_for_one_operand_only(world: World) -
     listed = Known({"i": finite((1, 3), BIGINT, nullable=False), "j": finite((2, 5), BIGINT, nullable=False)})
     assert infer(world.expression("i * j"), listed).values == (2, 5, 6, 15)
     assert infer(world.expression("i * j"), listed.with_column("j", few)).values is None
+
+
+@pytest.mark.parametrize("far", [1e150, 1e200, 1e308])
+@pytest.mark.parametrize(("low", "high"), [(-1, 1), (-1, 0), (-1, -0.5), (0, 1), (0.5, 1)])
+@pytest.mark.parametrize("exponent", [-3, -2, -1, 1, 2, 3])
+def test_a_power_beyond_the_floats_has_no_bound_on_its_own_side(
+    far: float, low: float, high: float, exponent: int
+) -> None:
+    """Held against what DuckDB computes, also near zero: what overflows is above all bounds, or below them."""
+    for scale in (far, 1 / far):
+        made = _of("power", interval(low * scale, high * scale), interval(float(exponent), float(exponent)))
+        bases = [each * scale for each in (low, high, (low + high) / 2) if each or exponent > 0]
+        for [value] in duckdb.sql(f"SELECT power(x::DOUBLE, {exponent}) FROM unnest({bases}) AS t(x)").fetchall():
+            assert inside(value, made)
