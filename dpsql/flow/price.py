@@ -19,8 +19,9 @@ def price_of(keywords: Asked, accounts: Accounts, *, accurate: bool = False) -> 
     asked = Fraction(_number(epsilon, "epsilon")) if epsilon is not None else Fraction(most)
     slack = Fraction(_number(delta, "delta")) if delta is not None else Fraction(accounts.default_delta)
     if asked <= 0 or not 0 <= slack < 1:
+        said = {"epsilon": epsilon, "delta": delta}
         raise PolicyError(
-            f"epsilon = {epsilon} and delta = {delta} are not a price",
+            " and ".join(f"{name} = {value}" for name, value in said.items() if value is not None) + " is no price",
             hint="epsilon is above 0, delta at least 0 and below 1",
         )
     for name, value, limit in (("epsilon", asked, limits.epsilon), ("delta", slack, limits.delta)):

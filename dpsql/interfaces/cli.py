@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from dpsql.errors import Error
 from dpsql.interfaces import audit_command, ledger_commands, server_commands
-from dpsql.interfaces.places import policy_beside
+from dpsql.interfaces.places import other_ledger, policy_beside
 from dpsql.interfaces.terminal import complain, problems, screen, survive_any_encoding, waiting
 
 if TYPE_CHECKING:
@@ -273,6 +273,11 @@ def check(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> Non
     screen().print(findings_table(checked.findings))
     screen().print(f"the ledger: {checked.ledger}", soft_wrap=True, highlight=False)
     screen().print(f"verified facts in the ledger for this version of the data: {checked.recorded}")
+    if (other := other_ledger(db, session.policy.dataset, checked.ledger)) is not None:
+        said = f"beside the database is another ledger of {session.policy.dataset}, {other}: one dataset has one ledger"
+        problems().print(
+            f"{said}, or each has a budget of its own", style="bold yellow", soft_wrap=True, highlight=False
+        )
     if not checked.ok:
         problems().print("mend what is marked ✗: in the policy or in the data", style="bold red")
         raise typer.Exit(1)
@@ -334,6 +339,8 @@ def _text(sql: str | None, file: Path | None) -> str:
     if file is not None:
         try:
             return file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise typer.BadParameter(f"there is no file {file}", param_hint="--file") from None
         except (OSError, UnicodeDecodeError):
             raise typer.BadParameter(f"{file} cannot be read as text", param_hint="--file") from None
     return sys.stdin.read() if sql == "-" else str(sql)

@@ -108,7 +108,8 @@ def found(db: Connection, *, search: bool) -> Iterator[str]:
     """A line for each `auto` of the policy: what was found in this version of the data, if it was searched for."""
     subjects = db.policy.searched()
     if not subjects:
-        yield "# the policy leaves nothing to a search: write `bounds: auto` for a column, `max_rows_per_unit: auto`"
+        yield "# the policy leaves nothing to a search: write `bounds: auto` for a column, or"
+        yield "# `max_rows_per_unit: auto` for a table, to have one"
     for subject in subjects:
         made = db.search(subject) if search else db.searches.read(subject)
         where = f"tables.{subject.table}" + (f".columns.{subject.column}" if subject.column else "")

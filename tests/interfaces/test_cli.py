@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import subprocess
 import sys
 import termios
@@ -353,6 +354,19 @@ def test_a_fact_counts_only_once_check_has_verified_it(town: Path) -> None:
     assert re.search(r"✓ +people +unique", done.stdout) and "for this version of the data: 1" in done.stdout
     after = run("explain", town, COUNT, "--analyst", "ana").stdout
     assert "(verified)" in after and "(verified)" not in before
+
+
+def test_a_missing_file_of_a_query_is_named(town: Path) -> None:
+    done = run("query", town, "--file", "nowhere.sql", "--analyst", "ana")
+    assert done.exit_code == 2 and "there is no file nowhere.sql" in " ".join(done.output.split())
+
+
+def test_a_second_ledger_of_a_dataset_is_pointed_out(town: Path, tmp_path: Path) -> None:
+    """With a policy in another folder the ledger is there too, and has a budget of its own."""
+    assert "another ledger" not in run("check", town).stderr
+    (tmp_path / "elsewhere").mkdir()
+    copy = shutil.copy(town.parent / "policy.yaml", tmp_path / "elsewhere")
+    assert "is another ledger of town" in " ".join(run("check", town, "--policy", copy).stderr.split())
 
 
 def test_a_violated_fact_is_not_recorded(town: Path) -> None:

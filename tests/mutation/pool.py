@@ -37,7 +37,9 @@ class Worker:
     def _read(self) -> dict[str, Any]:
         line = self._back.readline()
         if not line:
-            raise RuntimeError("a worker ended: run `worker.py` by hand to see why")
+            raise SystemExit(
+                "a worker ended: the tests need `pip install -e '.[test]'`, and each --tests path must be one"
+            )
         return json.loads(line)
 
     def close(self) -> None:

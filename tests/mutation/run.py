@@ -41,6 +41,8 @@ def main() -> int:
             if each["verdict"] == "killed" and each["killer"] in killers.seconds:
                 killers.kills[each["killer"]] += 1
                 killers.near[each["module"]][each["killer"]] += 1
+        if not chosen:
+            raise SystemExit(f"no mutant has {arguments.module!r} in its module's path: see tests/mutation/modules.py")
         asked = [m for m in chosen if _asked(known.get(_id(m)), arguments.again)]
         until = None if arguments.minutes is None else time.time() + 60 * arguments.minutes
         Trial(killers, arguments.resume, arguments.patience, arguments.jobs, until).run(asked)

@@ -66,12 +66,12 @@ def test_a_price_is_what_was_asked_else_the_default(ledger: Ledger, asked: Asked
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (Asked(epsilon=0), "are not a price"),
-        (Asked(epsilon=-1), "are not a price"),
-        (Asked(delta=-1e-9), "are not a price"),
-        (Asked(delta=1), "are not a price"),
-        (Asked(delta=1.5), "are not a price"),
-        (Asked(epsilon=0, delta=1), "are not a price"),
+        (Asked(epsilon=0), "is no price"),
+        (Asked(epsilon=-1), "is no price"),
+        (Asked(delta=-1e-9), "is no price"),
+        (Asked(delta=1), "is no price"),
+        (Asked(delta=1.5), "is no price"),
+        (Asked(epsilon=0, delta=1), "is no price"),
         (Asked(epsilon=3.001), r"epsilon up to 3, not 3\.001"),
         (Asked(delta=1.01e-7), "delta up to 1E-7, not 1.01e-07"),
         (Asked(delta=0.999), "delta up to"),
