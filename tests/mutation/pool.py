@@ -101,9 +101,11 @@ def in_threads(count: int, items: Iterable[Any], serve: Callable[[Iterator[Any]]
 def record(jobs: int, path: Path, suite: tuple[str, ...] = SUITE) -> Killers:
     """Run the tests once, a few of one function at a time, and note what they reach.
 
-    Each gives a line of JSON, so that it can be stopped and taken up again.
+    Each gives a line of JSON, so that it can be stopped and taken up again; of which none passed, on a busy machine
+    perhaps, are asked once more.
     """
-    known = {each["tests"][0]: each for each in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    known = {each["tests"][0]: each for each in lines if each["passed"]}
     lock = threading.Lock()
     with workers(jobs, "warm", *suite) as made:
         free, chunks = list(made), list(chunked(made[0].tests))

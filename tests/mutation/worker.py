@@ -47,7 +47,7 @@ RECORDED = 3
 SLOW = 15.0
 """What such a test is taken to need."""
 
-STUCK = 120.0
+STUCK = 600.0
 """Seconds after which a test that cannot be stopped is given up."""
 
 Job = dict[str, Any]

@@ -67,3 +67,20 @@ def test_rows_outside_the_lists_change_nothing(what: str, keys: str) -> None:
     inside = [row for row in OUTSIDE if not (set(keys) & {"a"}) or row[1] in ("x", "y")]
     inside = [row for row in inside if not (set(keys) & {"b"}) or row[2] in range(1, 7)]
     assert traced(INSIDE + OUTSIDE, sql) == traced(INSIDE + inside, sql)
+
+
+def test_values_outside_the_list_are_one_group_in_which_a_value_counts_once() -> None:
+    """A unit's rows with different unlisted keys meet in the group of NULL: its values there use up its cap once."""
+    said = {
+        "unit": "u",
+        "max_rows_per_unit": 40,
+        "columns": {"k": {"values": list("abcdef")}, "x": {"min": 0, "max": 99}},
+    }
+    policy = {"dataset": "d", "budget": {"epsilon": 9, "delta": 1e-6}, "tables": {"t": said}}
+    with duckdb.connect() as own:
+        own.execute("CREATE TABLE t AS SELECT 1 AS u, k, x FROM range(30) AS r(x), (VALUES ('y'), ('z')) AS v(k)")
+        with dpsql.connect(own, policy=policy, ledger=":memory:", steward=True) as db:
+            [release] = trace(db, "SELECT k, count(DISTINCT x) AS n FROM t GROUP BY k", salt=b"s")
+    [statistic] = release.statistics
+    found = {key: value * statistic.grid for (key,), value in zip(release.keys, statistic.values, strict=True)}
+    assert found == {**dict.fromkeys("abcdef", 0), None: 30}
