@@ -14,6 +14,7 @@ from typing import Any
 from hand import Bug
 from killers import Killers
 from mechanical import Module, Mutant
+from modules import ROOT
 from pool import Worker, in_threads, workers
 
 
@@ -66,7 +67,9 @@ class Trial:
         return self.sound.get(test, True)
 
     def _files(self) -> list[str]:
-        return list(dict.fromkeys(name.split("::")[0] for name in self.killers.seconds))
+        """The files of the killers, without those that are gone since they were recorded."""
+        named = dict.fromkeys(name.split("::")[0] for name in self.killers.seconds)
+        return [name for name in named if (ROOT / name).exists()]
 
     def _module(self, name: str) -> Module:
         if name not in self._modules:
