@@ -253,6 +253,5 @@ def _show(report: Report) -> None:
     broken = "THE PROMISE WAS BROKEN: see ✗ above" if report.broken else "NOT ALL WAS LOOKED AT: see ✗ above"
     if report.unasked:
         out.print(Text(f"not run: {', '.join(report.unasked)}", style="dim"))
-    judged = any(outcome.judged for outcome in report.outcomes)
-    verdict = broken if not report.passed else "nothing was found" if judged else "measured, not judged"
+    verdict = {"failed": broken, "passed": "nothing was found", "measured": "measured, not judged"}[report.verdict]
     out.print(Text(verdict, style="bold green" if report.passed else "bold red"))
