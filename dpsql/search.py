@@ -89,7 +89,7 @@ class Searches:
         """The search as a plan at the policy's price for one; the same for every query and every analyst."""
         plan, catalog = search_plan(subject, self.whole()), self.whole()
         mechanism = choose_mechanism(self.policy.defaults.mechanism, self.delta)
-        bounded = [bound(release, mechanism, catalog.max_public_keys) for release in plan.releases]
+        bounded = [bound(release, mechanism, catalog) for release in plan.releases]
         return plan, allocate(bounded, Fraction(self.policy.defaults.search), self.delta, mechanism)
 
     def read(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
@@ -142,7 +142,7 @@ class Searches:
     def _planned(self, tree: exp.Query, catalog: Catalog, mechanism: str) -> Plan:
         plan = build(tree, catalog, self.describe)
         for release in plan.releases:
-            bound(release, mechanism, catalog.max_public_keys)
+            bound(release, mechanism, catalog)
         return plan
 
     def _type(self, subject: Subject) -> Type:

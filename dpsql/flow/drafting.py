@@ -58,7 +58,7 @@ class Drafter:
         chosen = choose_mechanism(self._mechanism(asked), delta)
         known = self.searcher.searches.knowledge(tree, self.dataset.catalog, chosen)
         plan = build(tree, known.catalog, self.dataset.finisher.check)
-        bounded = tuple(bound(release, chosen, self.dataset.catalog.max_public_keys) for release in plan.releases)
+        bounded = tuple(bound(release, chosen, known.catalog) for release in plan.releases)
         checks = checks_of(bounded, chosen) if question.clipped else ()
         types = self.dataset.finisher.check(plan)
         draft = Draft(said, plan, bounded, epsilon, delta, chosen, types, checks)

@@ -52,7 +52,7 @@ class Releaser:
             lambda priced: self.dataset.engine.emit(priced, salt),
             policy.dataset,
             self.dataset.version(),
-            self.dataset.catalog.max_public_keys,
+            self.dataset.catalog,
             self.accounts.analyst,
             policy.keep,
             self.accounts.purpose,

@@ -42,6 +42,7 @@ from dpsql.expressions.expression import Call, Column, Expression, columns_of
 from dpsql.expressions.types import BOOLEAN, Kind
 from dpsql.expressions.write import order, read, write
 from dpsql.plan.canonical import describe_relation, split, without, write_aggregate
+from dpsql.plan.catalog import Catalog
 from dpsql.plan.choosing import chooses
 from dpsql.plan.plan import Release
 from dpsql.plan.relation import Aggregate, Item, Relation
@@ -116,7 +117,7 @@ def readable(relation: Relation, recipe: Recipe) -> bool:
     return all(relation.offers(read(each)) for each in written)
 
 
-def made_again(asked: Priced, relation: Relation, recipe: Recipe, max_public_keys: int) -> Priced:
+def made_again(asked: Priced, relation: Relation, recipe: Recipe, catalog: Catalog) -> Priced:
     """The earlier release, as it was planned and priced."""
     release, portion = asked.bounded.release, portion_of(recipe)
     names = {order(key.expression): key.name for key in release.keys}
@@ -127,7 +128,7 @@ def made_again(asked: Priced, relation: Relation, recipe: Recipe, max_public_key
         keys=tuple(Item(names[order(key)], key) for key in keys),
         aggregates=tuple(map(_read_aggregate, recipe["aggregates"])),
     )
-    return price_release(bound(earlier, portion.mechanism, max_public_keys), portion)
+    return price_release(bound(earlier, portion.mechanism, catalog), portion)
 
 
 def _read_aggregate(written: Sequence[Any]) -> Aggregate:

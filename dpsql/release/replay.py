@@ -9,6 +9,7 @@ from datetime import timedelta
 from dpsql.budget import About, Ledger, Relative, Stored
 from dpsql.budget.allocate import Priced, charge_of
 from dpsql.errors import Error, InternalError
+from dpsql.plan.catalog import Catalog
 from dpsql.plan.released import released_in
 from dpsql.release.cover import (
     Wider,
@@ -53,7 +54,7 @@ class Archive:
     emit: Callable[[Priced], str]
     dataset: str
     version: str
-    max_public_keys: int
+    catalog: Catalog
     analyst: str | None
     keep: timedelta | None
     purpose: str | None = None
@@ -119,7 +120,7 @@ class Archive:
         if not readable(way.relation, relative.recipe):
             return None
         try:
-            made = made_again(asked, way.relation, relative.recipe, self.max_public_keys)
+            made = made_again(asked, way.relation, relative.recipe, self.catalog)
             return made if self.mark(made) == relative.fingerprint else None
         except (Error, LookupError, ValueError):
             return None

@@ -10,7 +10,9 @@ from dpsql.bounds import infer
 from dpsql.bounds.domain import Domain, intersect
 from dpsql.errors import PolicyError
 from dpsql.plan.at_rest import bounded_at_rest
+from dpsql.plan.catalog import Catalog
 from dpsql.plan.choosing import chooses
+from dpsql.plan.invariants import check_facts
 from dpsql.plan.plan import Release
 from dpsql.plan.relate import known_of, unbounded
 from dpsql.plan.relation import Aggregate
@@ -62,8 +64,9 @@ class Bounded:
         return self.selection is None
 
 
-def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
-    """Infer domains, lay out the statistics, and choose the rule that bounds them."""
+def bound(release: Release, mechanism: str, catalog: Catalog) -> Bounded:
+    """Infer domains, lay out the statistics, and choose the rule that bounds them, by facts that were checked again."""
+    check_facts(release.source, catalog)
     known = known_of(release.source)
     named = [
         (
@@ -74,7 +77,7 @@ def bound(release: Release, mechanism: str, max_public_keys: int) -> Bounded:
         )
         for k in release.keys
     ]
-    keys = make_keys(named, max_public_keys)
+    keys = make_keys(named, catalog.max_public_keys)
     domains: list[Domain | None] = []
     for aggregate in release.aggregates:
         domain = None if aggregate.argument is None else infer(aggregate.argument, known)

@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from hand_made_catalog import catalog_of
 
 import dpsql
 from dpsql.audit.traces import trace
@@ -145,5 +146,5 @@ def test_a_copy_for_more_rows_than_may_count_is_not_read(shop: Path, over: bool)
     assert isinstance(release.source, Scan) and release.source.rows_per_unit == 5
     for rows, read in ((5, True), (6, False)):
         source = replace(release.source, copy=Copy(rows, over))
-        bounded = bound(replace(release, source=source), "laplace", 100)
+        bounded = bound(replace(release, source=source), "laplace", catalog_of(source))
         assert (apart_at_rest(bounded) is not None if over else bounded.rule == "at_rest") is read

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hand_made_catalog import catalog_of
 
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.budget import Cost, Ledger, open_ledger
@@ -58,7 +59,7 @@ def priced(
 ) -> Priced:
     """A release at these prices, one for each aggregate."""
     prices = tuple(Fraction(str(part)) for part in parts)
-    made = bound(Release("r", "t", source, (Item("_k0", column(key)),), asks, 3), "laplace", 100)
+    made = bound(Release("r", "t", source, (Item("_k0", column(key)),), asks, 3), "laplace", catalog_of(TABLE))
     return price_release(made, Portion("laplace", sum(prices, Fraction(0)), prices, exact=exact))
 
 
@@ -74,7 +75,7 @@ def ledger() -> Iterator[Ledger]:
 
 
 def archive(ledger: Ledger, analyst: str = "ana", version: str = "v", **more: object) -> Archive:
-    return replace(Archive(ledger, emitted, "d", version, 100, analyst, None), **more)  # type: ignore[arg-type]
+    return replace(Archive(ledger, emitted, "d", version, catalog_of(TABLE), analyst, None), **more)  # type: ignore[arg-type]
 
 
 def kept(ledger: Ledger, made: Priced, value: int, analyst: str = "ana", *, alone: bool = False) -> bytes:

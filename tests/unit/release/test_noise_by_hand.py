@@ -9,6 +9,7 @@ from math import ceil, log
 
 import numpy as np
 import pytest
+from hand_made_catalog import catalog_of
 from scipy import stats
 
 from dpsql.bounds.domain import Domain, finite, interval
@@ -69,7 +70,7 @@ def priced(
     shift: int = 0,
 ) -> Priced:
     items = tuple(Item(f"_k{i}", column(name)) for i, name in enumerate(keys.split()))
-    made = bound(Release("r", "t", TABLE, items, aggregates, 3), law, 1_000)
+    made = bound(Release("r", "t", TABLE, items, aggregates, 3), law, catalog_of(TABLE, 1_000))
     noise = DiscreteLaplace(scale) if law == "laplace" else DiscreteGaussian(scale)
 
     def noised(claim: object) -> Noised:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from hand_made_catalog import catalog_of
 
 import dpsql
 from dpsql.bounds.domain import interval
@@ -156,7 +157,8 @@ def test_a_copy_bounds_what_is_added_up_over_rows_if_it_keeps_no_more_than_may_c
 ) -> None:
     release = bounded(db, sql).release
     assert isinstance(release.source, Scan)
-    made = bound(replace(release, source=replace(release.source, copy=copy)), "laplace", 100)
+    source = replace(release.source, copy=copy)
+    made = bound(replace(release, source=source), "laplace", catalog_of(source))
     assert made.rule == rule
     assert made.weight is None or rule in ("clip", "one_group")
     if rule == "at_rest":

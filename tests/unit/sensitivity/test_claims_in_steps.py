@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from hand_made_catalog import catalog_of
 
 import dpsql
 from dpsql.bounds.domain import Domain, finite, interval
@@ -57,7 +58,7 @@ def release(source: Scan, keys: str, *aggregates: Aggregate, **more: object) -> 
 
 
 def made(source: Scan, keys: str, *aggregates: Aggregate, mechanism: str = "laplace") -> Bounded:
-    return bound(release(source, keys, *aggregates), mechanism, 100)
+    return bound(release(source, keys, *aggregates), mechanism, catalog_of(source))
 
 
 COUNT, SUM, UNITS = asked("count"), asked("sum", "n"), asked("count", "u", distinct=True)
@@ -230,16 +231,20 @@ def test_what_is_added_up_needs_bounds_and_what_is_counted_does_not(function: st
 def test_a_key_has_the_values_that_public_tables_list_and_no_others() -> None:
     for values, reach in ((("b",), 1), (("a", "b"), 2), (("b", "z"), 1), ((), 1)):
         listed = (("_k0", finite(values, TEXT, nullable=False)),)
-        found = bound(release(TABLE, "k", COUNT, listed=listed), "laplace", 100)
+        found = bound(release(TABLE, "k", COUNT, listed=listed), "laplace", catalog_of(TABLE))
         assert found.keys[0].values == tuple(v for v in values if v != "z")
         assert found.statistics[0].claim.reach == reach
-    other = bound(release(TABLE, "k", COUNT, listed=(("_k1", finite(("a",), TEXT, nullable=False)),)), "laplace", 100)
+    other = bound(
+        release(TABLE, "k", COUNT, listed=(("_k1", finite(("a",), TEXT, nullable=False)),)),
+        "laplace",
+        catalog_of(TABLE),
+    )
     assert other.keys[0].values == ("a", "b")
 
 
 def test_more_keys_than_may_be_public_are_private() -> None:
     for limit, public in ((14, True), (13, False)):
-        found = bound(release(TABLE, "k few", COUNT), "laplace", limit)
+        found = bound(release(TABLE, "k few", COUNT), "laplace", catalog_of(TABLE, limit))
         assert found.public == public
         assert found.statistics[0].claim.reach == (14 if public else MAX_RELEASED)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hand_made_catalog import catalog_of
 
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.expressions.expression import Column, Expression
@@ -37,7 +38,7 @@ def asked(function: str, name: str | None = None, *, distinct: bool = False) -> 
 
 def checks(source: Scan, keys: str, *aggregates: Aggregate, groups: int = 3, mechanism: str = "laplace") -> list[Check]:
     items = tuple(Item(f"_k{i}", column(name)) for i, name in enumerate(keys.split()))
-    made = bound(Release("r", "t", source, items, aggregates, groups), mechanism, 100)
+    made = bound(Release("r", "t", source, items, aggregates, groups), mechanism, catalog_of(source))
     return list(checks_of([made], mechanism))
 
 
@@ -174,7 +175,7 @@ def test_what_is_only_counted_or_bounded_by_its_type_is_not_clamped() -> None:
 
 
 def test_checks_of_several_releases_are_numbered_in_each() -> None:
-    made = bound(Release("r", "t", TABLE, (), (SUM,), 3), "laplace", 100)
-    other = bound(Release("s", "t", TABLE, (), (COUNT,), 3), "laplace", 100)
+    made = bound(Release("r", "t", TABLE, (), (SUM,), 3), "laplace", catalog_of(TABLE))
+    other = bound(Release("s", "t", TABLE, (), (COUNT,), 3), "laplace", catalog_of(TABLE))
     names = [c.bounded.release.name for c in checks_of([made, other], "laplace")]
     assert names == ["r_check0", "r_check1", "s_check0"]
