@@ -73,7 +73,7 @@ def _create(
     stored: Mapping[str, str],
     ranges: Ranges,
 ) -> None:
-    told = ", ".join(f"{DUCKDB.text(name)}: {_statistics(ranges.get(name))}" for name in stored)
+    told = ", ".join(f"{DUCKDB.text(DUCKDB.quote(name))}: {_statistics(ranges.get(name))}" for name in stored)
     never = _never(files, stored)
     listed = [f"{_screened(name, never, ranges.get(name))} AS {DUCKDB.quote(name)}" for name in stored]
     listed += partitions_sql(files, types)
