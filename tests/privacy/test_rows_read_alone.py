@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 import pytest
+from false_parquet import write_false
 
 import dpsql
 from dpsql.audit.traces import ReleaseTrace, StatisticTrace, traced
@@ -214,24 +214,6 @@ LIES: dict[str, tuple[pa.DataType, list[Any], list[Any], str]] = {
 """A type, the values that a file has, those that its statistics are about, and a condition that only the former meet."""
 
 
-def false_file(path: Path, stored: pa.Array, claimed: pa.Array) -> Path:
-    """The pages of one file under the footer of another, whose pages are as long."""
-    parts = []
-    for column in (stored, claimed):
-        file = io.BytesIO()
-        table = pa.table({"id": list(range(ROWS)), "c": column})
-        pyarrow.parquet.write_table(
-            table, file, use_dictionary=False, compression="none", row_group_size=1000, write_page_index=True
-        )
-        content = file.getvalue()
-        footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-        parts.append((content[:footer], content[footer:]))
-    (pages, _), (other, footer_) = parts
-    assert len(pages) == len(other)
-    path.write_bytes(pages + footer_)
-    return path
-
-
 QUESTIONS = (
     "SELECT count(*) FROM t WHERE {}",
     "SELECT count(*) FILTER (WHERE {}) FROM t",
@@ -252,10 +234,11 @@ QUESTIONS = (
 def test_what_a_file_says_of_its_rows_does_not_matter(tmp_path: Path, kind: str) -> None:
     type_, values, claimed, condition = LIES[kind]
     stored, other = (pa.array([each[i % len(each)] for i in range(ROWS)], type_) for each in (values, claimed))
-    path = false_file(tmp_path / "t.parquet", stored, other)
+    stored_rows, claimed_rows = (pa.table({"id": list(range(ROWS)), "c": column}) for column in (stored, other))
+    path = write_false(tmp_path / "t.parquet", stored_rows, claimed_rows)
     with duckdb.connect() as files, duckdb.connect() as rows:
         place_files(files, list_files("t", path), None)
-        rows.register("given", pa.table({"id": list(range(ROWS)), "c": stored}))
+        rows.register("given", stored_rows)
         rows.execute("CREATE TABLE t AS FROM given")
         for each in (files, rows):
             each.execute(f"CREATE TEMP TABLE few AS SELECT DISTINCT c FROM t WHERE {condition}")
