@@ -459,3 +459,52 @@ def test_one_plan_runs_twice(shop: tuple[str, dpsql.Connection]) -> None:
     _, db = shop
     prepared = db.prepare("SELECT note, count(*) FROM orders GROUP BY note")
     assert repr(traced(db, prepared, salt=b"a")) == repr(traced(db, prepared, salt=b"a"))
+
+
+# whether a row is read ------------------------------------------------------------------------------------------------
+
+INDEXES = {
+    "btree": "CREATE INDEX ON orders (amount); CREATE INDEX ON orders (customer_id)",
+    "hash": "CREATE INDEX ON orders USING hash (amount)",
+    "brin": "CREATE INDEX ON orders USING brin (amount) WITH (pages_per_range = 1)",
+    "brin, several ranges": "CREATE INDEX ON orders USING brin (amount float8_minmax_multi_ops) WITH (pages_per_range = 1)",
+    "brin, Bloom filter": "CREATE INDEX ON orders USING brin (amount float8_bloom_ops) WITH (pages_per_range = 1)",
+    "partial": "CREATE INDEX ON orders (customer_id) WHERE amount > 10",
+    "check": "ALTER TABLE orders ADD CHECK (amount >= 0 OR amount IS NULL)",
+    "statistics": "CREATE STATISTICS pair (dependencies, mcv) ON customer_id, amount FROM orders; ANALYZE orders",
+}
+READ = (
+    "SELECT count(*) FROM orders WHERE amount > 10",
+    "SELECT count(*) FROM orders WHERE amount = 0",
+    "SELECT count(*) FROM orders WHERE amount <> 5",
+    "SELECT count(*) FROM orders WHERE amount BETWEEN 0 AND 9",
+    "SELECT count(*) FROM (SELECT customer_id, max(amount) AS m FROM orders GROUP BY customer_id) AS u WHERE m > 10",
+    "SELECT count(*) FROM orders JOIN customers ON customers.id = orders.customer_id WHERE amount >= 11",
+)
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_no_index_and_no_statistics_decide_whether_the_rows_of_others_are_read(index: str) -> None:
+    """PostgreSQL puts NaN above all numbers in every index, takes 0 and -0 for equal, and looks at each row again."""
+    address = database(
+        "CREATE TABLE customers (id integer PRIMARY KEY);"
+        "CREATE TABLE orders (customer_id integer, amount double precision);"
+        "INSERT INTO customers SELECT i FROM generate_series(1, 1002) AS g(i);"
+        "INSERT INTO orders SELECT i, CASE i % 4 WHEN 0 THEN 'NaN' WHEN 1 THEN '-0' ELSE (i % 10)::float8 END "
+        f"FROM generate_series(1, 1000) AS g(i); {INDEXES[index]}"
+    )
+    for setting in ("enable_seqscan = off", "constraint_exclusion = on"):
+        asked(
+            address, f"ALTER ROLE CURRENT_USER IN DATABASE {address.rpartition('/')[2].partition('?')[0]} SET {setting}"
+        )
+    orders = {"unit": "customer_id", "max_rows_per_unit": 1, "columns": {"amount": {"min": 0, "max": 100}}}
+    tables = {"orders": orders, "customers": {"unit": "id", "unique": True}}
+    exact = []
+    with dpsql.connect(address, policy={**POLICY, "tables": tables}, ledger=":memory:", steward=True) as db:
+        for more in ("SELECT", "INSERT INTO orders VALUES (1001, 11)", "INSERT INTO orders VALUES (1002, 0)"):
+            asked(address, more)
+            found = [trace(db, sql, salt=b"s")[0].statistics[0] for sql in READ]
+            exact.append([round(each.values[0] * each.grid) for each in found])
+    assert exact[0] == [250, 300, 950, 750, 250, 250]
+    assert exact[1] == [251, 300, 951, 750, 251, 251]
+    assert exact[2] == [251, 301, 952, 751, 251, 251]

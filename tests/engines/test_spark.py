@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import spark_session
+from false_parquet import write_false
 
 import dpsql
 from dpsql.audit.traces import trace, traced
@@ -446,6 +447,18 @@ def test_no_row_decides_whether_the_rows_of_others_are_read(
     finally:
         frame.unpersist()
         session.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_what_a_file_says_of_its_rows_does_not_matter(session: Any, tmp_path: Path) -> None:
+    """The caller's own session believes it, and finds none."""
+    stored, claimed = (
+        pa.table({"person": pa.array(range(300), pa.int32()), "amount": [1.0, 2.0, third] * 100, "kind": ["a"] * 300})
+        for third in (60.0, 3.0)
+    )
+    path = write_false(tmp_path / "files" / "one.parquet", stored, claimed).parent
+    assert session.read.parquet(str(path)).where("amount > 50").count() == 0
+    found, _ = total((session, {"sales": str(path)}), "SELECT count(*) AS n FROM sales WHERE amount > 50")
+    assert found == 100
 
 
 @pytest.mark.parametrize("door", ["frame", "catalogue"])

@@ -21,6 +21,7 @@ import duckdb
 
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.lake import NOTHING, Files
+from dpsql.engines.duckdb.parquet import create_view, hive_sql, partitions_sql, paths_sql
 from dpsql.errors import InterfaceError
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.policy.names import fold
@@ -55,39 +56,25 @@ def place_files(connection: duckdb.DuckDBPyConnection, files: Files, types: Mapp
         return _csv(connection, files, types)
     if not files.remote:
         _same_columns(connection, files)
-    read = f"read_parquet({_paths(files)}{_hive(files)})"
-    connection.execute(f"CREATE TEMP VIEW {DUCKDB.quote(files.table)} AS {_cast(files, types, read)}")
+    create_view(connection, files, types)
     kinds = [Kind.TEXT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP]
     _once(files, lambda: _decode(connection, files.table, kinds))
     return None
-
-
-def _paths(files: Files) -> str:
-    return f"[{', '.join(map(DUCKDB.text, files.paths))}]"
-
-
-def _hive(files: Files) -> str:
-    return f", hive_partitioning = {str(bool(files.partitions)).lower()}, hive_types_autocast = false"
 
 
 def _cast(files: Files, types: Mapping[str, str] | None, read: str) -> str:
     """The columns of the files, and those in the names of their directories in the types that the policy says."""
     if not files.partitions:
         return f"SELECT * FROM {read}"
-    quoted = [DUCKDB.quote(name) for name in files.partitions]
-    wanted = [(types or {}).get(fold(name), "VARCHAR") for name in files.partitions]
-    made = [
-        f"TRY_CAST(nullif({name}, {DUCKDB.text(NOTHING)}) AS {type_}) AS {name}"
-        for name, type_ in zip(quoted, wanted, strict=True)
-    ]
-    return f"SELECT * EXCLUDE ({', '.join(quoted)}), {', '.join(made)} FROM {read}"
+    quoted = ", ".join(map(DUCKDB.quote, files.partitions))
+    return f"SELECT * EXCLUDE ({quoted}), {', '.join(partitions_sql(files, types))} FROM {read}"
 
 
 def _same_columns(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
     """Refuse files of one table that have other columns than the first, or other types."""
     rows = connection.execute(
         "SELECT file_name, list((name, type, converted_type, logical_type, scale, precision, num_children)::VARCHAR "
-        f"ORDER BY name) FROM parquet_schema({_paths(files)}) WHERE column_id > 0 GROUP BY file_name"
+        f"ORDER BY name) FROM parquet_schema({paths_sql(files)}) WHERE column_id > 0 GROUP BY file_name"
     ).fetchall()
     by_name: dict[str, list[str]] = dict(rows)
     first = by_name.get(files.paths[0], [])
@@ -135,12 +122,12 @@ def _csv(connection: duckdb.DuckDBPyConnection, files: Files, types: Mapping[str
     delimiter = "\t" if any(".tsv" in Path(path).suffixes for path in files.paths) else ","
     settled = f"header = true, delim = {DUCKDB.text(delimiter)}, quote = '\"', escape = '\"', strict_mode = true"
     if types is None:
-        read = f"read_csv({_paths(files)}, {settled}, sample_size = -1{_hive(files)})"
+        read = f"read_csv({paths_sql(files)}, {settled}, sample_size = -1{hive_sql(files)})"
         connection.execute(f"CREATE TABLE {name} AS {_cast(files, types, read)}")
         return
     header = _header(files, delimiter)
     columns = ", ".join(f"{DUCKDB.text(column)}: 'VARCHAR'" for column in header)
-    read = f"read_csv({_paths(files)}, {settled}, auto_detect = false, columns = {{{columns}}}{_hive(files)})"
+    read = f"read_csv({paths_sql(files)}, {settled}, auto_detect = false, columns = {{{columns}}}{hive_sql(files)})"
     kept = [
         f"{_told(column, types[fold(column)], files)} AS {DUCKDB.quote(column)}"
         for column in dict.fromkeys((*header, *files.partitions))
