@@ -20,6 +20,7 @@ from false_parquet import write_false
 import dpsql
 from dpsql.audit.traces import ReleaseTrace, StatisticTrace, traced
 from dpsql.engines.duckdb import parquet
+from dpsql.engines.duckdb.engine import DuckDBEngine, require_own_storage
 from dpsql.engines.duckdb.lake import list_files
 from dpsql.engines.duckdb.place import place_files
 from dpsql.errors import InterfaceError, InternalError
@@ -300,3 +301,12 @@ def test_partitions_still_leave_out_whole_files(tmp_path: Path) -> None:
         place_files(data, list_files("t", tmp_path), {"year": "BIGINT"})
         [(_, plan)] = data.execute("EXPLAIN ANALYZE SELECT sum(x) FROM t WHERE year = 2021").fetchall()
         assert "Total Files Read: 1" in plan
+
+
+@pytest.mark.parametrize("kind", ["ducklake", "iceberg", "sqlite", "postgres"])
+def test_a_database_that_another_system_stores_is_refused(kind: str) -> None:
+    """Its extension is not installed where these tests run: the answer that DuckDB gives for one is judged."""
+    with pytest.raises(InterfaceError, match="not stored by DuckDB"):
+        require_own_storage([(kind,)])
+    with duckdb.connect() as own:
+        assert DuckDBEngine(own).schema() == {}

@@ -248,6 +248,22 @@ def _is_text(type_: str) -> bool:
     return known is not None and known.kind is Kind.TEXT
 
 
+_STORAGE = "SELECT type FROM duckdb_databases() WHERE database_name = current_database()"
+
+
+def require_own_storage(found: list[Any]) -> None:
+    """Refuse a current database that is another system's: a catalogue of files reads them by their statistics.
+
+    DuckDB's own tables have statistics that DuckDB computes, in its own order of values; those of Parquet files behind
+    DuckLake or Iceberg are their writers' (see `dpsql.engines.duckdb.parquet`).
+    """
+    if found != [("duckdb",)]:
+        raise InterfaceError(
+            "the connection's current database is not stored by DuckDB itself",
+            hint="USE a DuckDB database, or give the files: dpsql.connect({'orders': 'orders/*.parquet'}, …)",
+        )
+
+
 def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str, dict[str, str]]:
     """Columns and types of the tables that a bare name means here.
 
@@ -255,6 +271,7 @@ def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str
     generated column is computed when it is read: it may raise on some rows (DuckDB does not look when rows are
     updated), and by `random()` it gives each scan other values. So it is no column.
     """
+    require_own_storage(connection.execute(_STORAGE).fetchall())
     kinds = "('BASE TABLE', 'LOCAL TEMPORARY', 'VIEW')" if views else "('BASE TABLE', 'LOCAL TEMPORARY')"
     rows = connection.execute(
         "SELECT c.table_catalog = 'temp', c.table_name, c.column_name, c.data_type FROM information_schema.columns c "
