@@ -69,9 +69,7 @@ def _on_files(world: World, files: Mapping[str, Files]) -> World:
         tables = {name: world.tables[name] for name, each in files.items() if each.format == format_}
         wrong = {writer: unable(tables, world.policy, writer) for writer in installed_writers(format_)}
         able += (good := [writer for writer, reason in wrong.items() if not reason])
-        notes += [
-            f"{writer} changes the types of {reason}: not tried" for writer, reason in wrong.items() if reason
-        ]
+        notes += [f"{writer} changes the types of {reason}: not tried" for writer, reason in wrong.items() if reason]
         if not good:
             raise InterfaceError(
                 f"no writer here can write {', '.join(tables)} again", hint="pip install 'dpsql[arrow,polars]'"

@@ -225,7 +225,7 @@ def _selected(name: str, stored: Stored) -> str:
 
 def _copy(rows: str, path: Path, layout: Layout) -> str:
     options = ["FORMAT parquet", f"ROW_GROUP_SIZE {layout.rows_per_group}"]
-    options += [] if layout.dictionary else ["DICTIONARY_SIZE_LIMIT 1"]
+    options += [f"DICTIONARY_SIZE_LIMIT {10_000 if layout.dictionary else 0}"]
     options += [f"WRITE_BLOOM_FILTER {str(layout.bloom).lower()}"]
     return f"COPY ({rows}) TO '{path}' ({', '.join(options)})"
 

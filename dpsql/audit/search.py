@@ -45,7 +45,7 @@ LOOKED_AT = 0.15
 """The share of queries whose plan, text and answer are compared as well."""
 
 
-PRUNED = 0.6
+PRUNED = 0.75
 """The share of blocks over files whose world and queries are made for an engine that reads by statistics."""
 
 
@@ -160,10 +160,10 @@ def _compare(query: Query, prepared: Prepared, where: Neighbourhood, tally: Tall
         made = compare(whole, vectors(database, prepared, inner)[0], price)
         tally.add(rules, constructs, made)
         if made.violations:
-            tally.findings.append(finding_of(Case(MOVED, query, where.world, gone)))
+            tally.findings.append(finding_of(Case(MOVED, query, where.world, gone), made.violations[0]))
             return
-    if compare_equal(whole, vectors(where.same, prepared, inner)[0]):
-        tally.findings.append(finding_of(Case(ORDER, query, where.world, ())))
+    if found := compare_equal(whole, vectors(where.same, prepared, inner)[0]):
+        tally.findings.append(finding_of(Case(ORDER, query, where.world, ()), found[0]))
         return
     if rng.random() < LOOKED_AT and where.neighbours:
         _look(query, where, *rng.choice(where.neighbours), tally)
@@ -173,6 +173,6 @@ def _look(query: Query, where: Neighbourhood, gone: tuple[Unit, ...], database: 
     for kind, look in ((SEEN, visible), (ANSWERED, answered)):
         one, two = look(where.whole, query), look(database, query)
         tally.counted["pairs refused" if refused(one) else f"pairs {kind}"] += 1
-        if differences(one, two):
-            tally.findings.append(finding_of(Case(kind, query, where.world, gone)))
+        if found := differences(one, two):
+            tally.findings.append(finding_of(Case(kind, query, where.world, gone), found[0]))
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +68,9 @@ def _turn(writer: str) -> int:
 def test_reading_by_statistics_is_found(writer: str, monkeypatch: Patch) -> None:
     _unprotected(monkeypatch)
     tally = Tally()
-    for number in count(_turn(writer), len(WRITERS)):
-        tally = tally.plus(run_file_block(0, number))
-        if tally.findings or tally.pairs["all"] > 3_000:
+    for number in range(_turn(writer), 10 * len(WRITERS), len(WRITERS)):
+        tally = tally.plus(run_file_block(2, number, queries=15))
+        if tally.findings:
             break
     assert tally.findings
     assert f"as {writer}" in tally.findings[0].again or f", {writer}" in tally.findings[0].again
@@ -82,15 +81,15 @@ def test_reading_by_statistics_is_found(writer: str, monkeypatch: Patch) -> None
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_no_unit_moves_anything_on_files_further_than_claimed(writer: str, request: pytest.FixtureRequest) -> None:
-    """Two blocks of each writer; `dpsql audit --check files` for thousands of pairs."""
+    """Some blocks of each writer; `dpsql audit --check files` for thousands of pairs."""
     if writer in SHOWS_NAN:
         reason = "files are read by their statistics: remove this when whether a row is read depends on that row alone"
         request.node.add_marker(pytest.mark.xfail(reason=reason, strict=True))
-    tally, blocks = Tally(), range(_turn(writer), len(WRITERS) * 3, len(WRITERS))
+    tally, blocks = Tally(), range(_turn(writer), len(WRITERS) * 2, len(WRITERS))
     for number in blocks:
-        tally = tally.plus(run_file_block(2, number, queries=15))
+        tally = tally.plus(run_file_block(2, number, queries=12))
     assert tally.findings == [], f"{tally.findings[0].what}\n{tally.findings[0].again}"
-    assert tally.pairs["all"] >= 200
+    assert tally.pairs["all"] >= 120
     assert tally.touched["all"] > tally.pairs["all"] / 3
     assert [row[0] for row in files.outcome(tally).table.rows] == [writer]  # type: ignore[union-attr]
 
@@ -209,12 +208,11 @@ def test_what_a_folder_lacks_is_said(lake: Path) -> None:
 
 
 def test_a_writer_that_changes_a_type_is_named_and_not_tried(tmp_path: Path) -> None:
-    raw = duckdb.connect()
-    raw.execute(f"COPY (SELECT range AS id, range::UBIGINT::HUGEINT AS h FROM range(9)) TO '{tmp_path}/t.parquet'")
-    raw.execute(f"COPY (SELECT range AS id, range::TIME AS h FROM range(9)) TO '{tmp_path}/t.parquet'") if 0 else None
-    policy = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"t": {"unit": "id", "columns": {"h": {}}}}}
+    duckdb.execute(f"COPY (SELECT range AS id, uuid() AS key FROM range(9)) TO '{tmp_path}/t.parquet'")
+    policy = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"t": {"unit": "id", "columns": {"key": {}}}}}
     world = World.of(tmp_path / "t.parquet", policy)
-    print(world.notes, world.tables["t"].columns)
+    assert "Parquet by polars changes the types of t.key: not tried" in world.notes
+    assert world.notes[-1] == "t: copies are written as Parquet by DuckDB"
 
 
 @pytest.mark.parametrize("what", ["lake", "lake/weights.parquet"])
@@ -224,7 +222,8 @@ def test_the_command_takes_folders_and_says_what_it_saw_by_writer(lake: Path, wh
         (lake / "calls.arrow").unlink()
         parquet.write_table(pa.table({"customer": ["1", "2", "3"], "minutes": [1, 2, 3]}), lake / "calls.parquet")
         policy = lake.parent / "calls.yaml"
-        policy.write_text("dataset: d\nbudget: {epsilon: 1}\ntables: {calls: {unit: customer, columns: {minutes: {min: 0, max: 9}}}}")
+        told = "{calls: {unit: customer, columns: {minutes: {min: 0, max: 9}}}}"
+        policy.write_text(f"dataset: d\nbudget: {{epsilon: 1}}\ntables: {told}\n")
         what = "lake/calls.parquet"
     words = ["audit", str(lake.parent / what), "--policy", str(policy), "--check", "neighbours", "--pairs", "1"]
     done = CliRunner().invoke(app, [*words, "--html", str(lake.parent / "a.html")], env={"COLUMNS": "160"})
