@@ -115,12 +115,13 @@ def test_a_writer_s_files_hold_the_rows_and_types_of_the_world(writer: str, make
 
 
 @pytest.mark.parametrize("writer", [name for name, each in WRITERS.items() if each.ending == "parquet"])
-def test_a_layout_is_seen_in_the_files(writer: str, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_layout_is_seen_in_the_files(writer: str) -> None:
     found = {}
     world = on_files(readings(random.Random(5)), writer, random.Random(1))
+    assert isinstance(world.engine, FileTables)
     for layout in (Layout(1, 4, True, True, True), Layout(1, 1_000, False, False, False)):
         with replace(world, engine=replace(world.engine, layout=layout)).open(steward=True) as db:
-            path = db._engine._files[0][0].paths[0]
+            path = db._engine._files[0][0].paths[0]  # type: ignore[attr-defined]
             rows = duckdb.execute(
                 "SELECT max(row_group_id) > 0, bool_or(stats_max_value IS NOT NULL), bool_or(bloom_filter_offset IS NOT"
                 " NULL), bool_or(encodings LIKE '%DICT%') FROM parquet_metadata(?)",

@@ -79,7 +79,7 @@ def test_what_cannot_be_done_is_said(words: list[str]) -> None:
 
 def test_what_only_measures_says_so_and_what_was_not_run_is_named() -> None:
     made = Report("a", "p", (Outcome("timing", (("x", 1),), judged=False),))
-    assert "measured" in made.html() and "neighbours, blackbox, floating, totality, doors, fuzz" in made.html()
+    assert "measured" in made.html() and "neighbours, files, blackbox, floating, totality, doors, fuzz" in made.html()
     assert Report.read(made.json()) == made and made.passed
 
 
