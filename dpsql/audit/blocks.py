@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dpsql.audit.outcome import Progress
 from dpsql.audit.private_file import write_for_the_steward
-from dpsql.audit.search import run_block
+from dpsql.audit.search import run_block, run_file_block
 from dpsql.audit.settings import Settings
 from dpsql.audit.tally import Tally
 from dpsql.audit.world import World
@@ -27,7 +27,8 @@ from dpsql.errors import InterfaceError, OperationalError
 ENOUGH_FINDINGS = 3
 BARREN = 20
 """After so many blocks in a row without a pair there are none to be had: no unit, or nothing that is not refused."""
-Blocks = Iterable[tuple[int, Tally]]
+Block = tuple[int, Tally]
+Blocks = Iterable[Block]
 
 
 @dataclass(slots=True)
@@ -63,17 +64,19 @@ class State:
             beside.replace(path)
 
 
-def search(worlds: Sequence[World], settings: Settings, progress: Progress) -> Tally:
-    """Blocks until this part has its share of the pairs, or has found enough."""
-    own = tuple(worlds) if settings.own else ()
-    named = ", ".join(f"{world.name} ({_fingerprint(world)})" for world in own) or "built-in worlds"
+def search(worlds: Sequence[World], settings: Settings, progress: Progress, *, files: bool = False) -> Tally:
+    """Blocks until this part has its share of the pairs, or has found enough; with `files`, over built-in files."""
+    own = tuple(worlds) if settings.own and not files else ()
+    named = ", ".join(f"{world.name} ({_fingerprint(world)})" for world in own)
+    named = named or ("built-in worlds as files" if files else "built-in worlds")
     about = f"dpsql {version('dpsql')}, {named}, seed {settings.seed}, part {settings.part}/{settings.parts}"
     state, wanted, barren = State.read(settings.resume, about), share_of(settings), 0
     numbers = (n for n in count(settings.part - 1, settings.parts) if n not in state.done)
     progress(min(state.tally.pairs["all"], wanted), wanted)
     if state.tally.pairs["all"] >= wanted:
         return state.tally
-    with _running(settings, own, numbers) as blocks:
+    work = partial(_file_block, settings.seed) if files else partial(_block, settings.seed, own)
+    with _running(settings, work, numbers) as blocks:
         for number, tally in blocks:
             state.done.add(number)
             state.tally = state.tally.plus(tally)
@@ -97,9 +100,8 @@ def _fingerprint(world: World) -> str:
 
 
 @contextmanager
-def _running(settings: Settings, own: tuple[World, ...], numbers: Iterator[int]) -> Iterator[Blocks]:
+def _running(settings: Settings, work: Callable[[int], Block], numbers: Iterator[int]) -> Iterator[Blocks]:
     """Blocks as they are done, by this process or by several."""
-    work = partial(_block, settings.seed, own)
     if settings.jobs <= 1:
         yield map(work, numbers)
         return
@@ -119,5 +121,9 @@ def _few(numbers: Iterator[int], settings: Settings) -> Iterator[int]:
     return (next(numbers) for _ in range(settings.pairs // settings.parts // least + settings.jobs))
 
 
-def _block(seed: int, own: tuple[World, ...], number: int) -> tuple[int, Tally]:
+def _block(seed: int, own: tuple[World, ...], number: int) -> Block:
     return number, run_block(seed, number, own)
+
+
+def _file_block(seed: int, number: int) -> Block:
+    return number, run_file_block(seed, number)

@@ -1,11 +1,22 @@
-"""The steward's own database as a world: its tables copied into memory, of a large one the rows of some units."""
+"""The steward's own data as a world: a database's tables copied into memory, of a large one the rows of some units.
+
+A folder of files, or one file, becomes a world on files: what was copied is written again for each neighbour.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.audit.database import Raw, Stored, reading
+from dpsql.audit.file_writers import FileTables, installed_writers, unable
 from dpsql.audit.world import World
+from dpsql.engines.base import Resources
+from dpsql.engines.duckdb.lake import Files, is_lake, tables_in
+from dpsql.engines.duckdb.open import open_tables
+from dpsql.errors import InterfaceError, PolicyError
 from dpsql.expressions.types import from_engine
 from dpsql.policy import Policy, fold
 from dpsql.policy.catalog import quote, read_catalog
@@ -21,11 +32,61 @@ UNITS, ROWS, PUBLIC_ROWS = 60, 60, 10_000
 
 def copied(database: Source, policy: Policy) -> World:
     """Tables and columns of the policy; what was verified of them holds in the copy by constraints."""
+    if is_lake(database):
+        return _copied_files(Path(database), policy)
     with reading(database) as raw:  # type: ignore[arg-type]
-        reader = _Reader(raw, policy)
-        names = reader.order()
-        tables = {name: reader.table(name) for name in names}
+        return _read(raw, policy)
+
+
+def _read(raw: Raw, policy: Policy) -> World:
+    reader = _Reader(raw, policy)
+    tables = {name: reader.table(name) for name in reader.order()}
     return World(policy.dataset, policy, tables, tuple(reader.notes))
+
+
+# files ----------------------------------------------------------------------------------------------------------------
+
+
+def _copied_files(where: Path, policy: Policy) -> World:
+    """Opened as for a query; what cannot be written again in the same way is noted."""
+    found = tables_in(where, policy.tables)
+    if not found:
+        raise InterfaceError(
+            f"{where} has no files of the policy's tables",
+            hint=f"a table is a file or a folder of its name: {', '.join(policy.tables)}",
+        )
+    placed = open_tables(found, Resources(policy.limits.memory, policy.limits.spill), policy)
+    with placed.connection as raw:
+        world = _read(raw, policy)
+    files = {each.table: each for each, _ in placed.files}
+    return _on_files(world, {name: files[name] for name in world.tables})
+
+
+def _on_files(world: World, files: Mapping[str, Files]) -> World:
+    """The world with its tables in the formats that they had; Parquet by every writer that can hold its columns."""
+    notes, able = list(world.notes), list[str]()
+    for format_ in sorted({each.format for each in files.values()}):
+        tables = {name: world.tables[name] for name, each in files.items() if each.format == format_}
+        wrong = {writer: unable(tables, world.policy, writer) for writer in installed_writers(format_)}
+        able += (good := [writer for writer, reason in wrong.items() if not reason])
+        notes += [f"{writer} changes the types of {reason}: not tried" for writer, reason in wrong.items() if reason]
+        if not good:
+            raise InterfaceError(
+                f"no writer here can write {', '.join(tables)} again", hint="pip install 'dpsql[arrow,polars]'"
+            )
+        notes.append(f"{_listed(tables)}: copies are written as {_listed(good)}")
+    for name, each in files.items():
+        if each.partitions:
+            notes.append(f"{name}: partitions ({_listed(each.partitions)}) are columns of the copies, not folders")
+    first = {name: next(iter(installed_writers(each.format, able))) for name, each in files.items()}
+    return replace(world, notes=tuple(notes), engine=FileTables(world.policy, first, able=tuple(able)))
+
+
+def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+# rows -----------------------------------------------------------------------------------------------------------------
 
 
 class _Reader:
@@ -51,8 +112,10 @@ class _Reader:
                 made.append(self.catalog[name].name)
 
         for name in self.policy.tables:
-            if name in self.catalog and not self.catalog[name].view:
-                add(name)
+            if name not in self.catalog or self.catalog[name].view:
+                there = ", ".join(self.catalog)
+                raise PolicyError(f"there is no table {name} to audit", hint=f"tables: {there}; a view does not count")
+            add(name)
         return made
 
     def table(self, name: str) -> Stored:
@@ -60,7 +123,7 @@ class _Reader:
         declared, relation = self.policy.tables[name], self.catalog[name]
         columns = {c: t for c, t in relation.columns.items() if self._wanted(declared, name, c, t)}
         listed = ", ".join(f"CAST({quote(c)} AS VARCHAR)" for c in columns)
-        rows = self.raw.execute(f"SELECT {listed} FROM {quote(name)} WHERE {self._chosen(name)}").fetchall()
+        rows = self.raw.execute(f"SELECT {listed} FROM {quote(name)} AS t {self._chosen(name)}").fetchall()
         return Stored(columns, tuple(rows), tuple(self._constraints(name, columns)))
 
     def _wanted(self, declared: Table, name: str, column: str, type_: str) -> bool:
@@ -117,6 +180,7 @@ class _Reader:
         return [u for (u,) in chosen.fetchall()]
 
     def _chosen(self, name: str) -> str:
+        """The clauses that choose them; rows of files have no number, so those that are chosen hang on their values."""
         declared, (many,) = (
             self.policy.tables[name],
             self.raw.execute(f"SELECT count(*) FROM {quote(name)}").fetchall()[0],
@@ -124,10 +188,10 @@ class _Reader:
         cap = PUBLIC_ROWS if declared.public else ROWS
         if declared.public or declared.by_row:
             if many <= cap:
-                return "true"
+                return ""
             self.notes.append(f"{cap:,} of {many:,} rows of {name} were copied")
-            return f"rowid IN (SELECT rowid FROM {quote(name)} ORDER BY hash(rowid) LIMIT {cap})"
-        return "true" if self.units is None else self._owned(name, self.units)
+            return f"ORDER BY hash(t) LIMIT {cap}"
+        return "" if self.units is None else f"WHERE {self._owned(name, self.units)}"
 
     def _owned(self, name: str, units: list[str]) -> str:
         declared = self.policy.tables[name]

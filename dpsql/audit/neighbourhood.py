@@ -131,14 +131,16 @@ class _Extreme:
         return tuple(row)
 
     def _fresh_unit(self) -> Cell:
+        """A unit that there is not yet, as all unit columns can hold it: text holds what other types do."""
+        types = []
         for name, stored in self.world.tables.items():
             declared = self.world.policy.tables.get(name)
             if declared is not None and declared.unit_column and not isinstance(declared.unit, ForeignKey):
-                place = stored.place(declared.unit_column)
-                type_ = list(stored.columns.values())[place]
-                taken: list[Cell] = [u for u in self.world.units() if isinstance(u, str)]
-                return _fresh(type_, taken, 0)
-        raise _CannotBeMade
+                types.append(list(stored.columns.values())[stored.place(declared.unit_column)])
+        if not types:
+            raise _CannotBeMade
+        taken: list[Cell] = [u for u in self.world.units() if isinstance(u, str)]
+        return _fresh(min(types, key=lambda type_: type_.upper() == "VARCHAR"), taken, 0)
 
 
 def _unique(stored: Stored) -> set[int]:

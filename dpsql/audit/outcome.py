@@ -31,6 +31,14 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures of several things side by side: a row for each, under the names of the columns."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Figure, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of one check. It passes if it found nothing where there was something to find.
 
@@ -48,6 +56,7 @@ class Outcome:
     saved: Mapping[str, Any] = field(default_factory=dict)
     incomplete: str = ""
     judged: bool = True
+    table: Figures | None = None
 
     @property
     def passed(self) -> bool:

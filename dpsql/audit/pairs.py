@@ -80,19 +80,23 @@ def _fixed(released: object, query: Query) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A query, a world, the units that its neighbour lacks, and the way in which the two are compared."""
+    """A query, a world, the units that its neighbour lacks, and the way in which the two are compared.
+
+    `order` names the order of the neighbour's rows.
+    """
 
     kind: str
     query: Query
     world: World
     gone: tuple[Unit, ...]
+    order: int = 1
 
     @property
     def other(self) -> World:
         """The other database of the pair."""
         if self.kind == ORDER:
-            return self.world.without_unowned().reordered(random.Random(1))
-        return self.world.lacking(self.gone).reordered(random.Random(1))
+            return self.world.without_unowned().reordered(random.Random(self.order))
+        return self.world.lacking(self.gone).reordered(random.Random(self.order))
 
 
 MOVED, ORDER, SEEN, ANSWERED = "moved", "order", "seen", "answered"

@@ -13,7 +13,7 @@ from dpsql.audit.settings import Check
 from dpsql.errors import InterfaceError
 from dpsql.policy.names import nearest
 
-ORDER = ("neighbours", "blackbox", "floating", "totality", "doors", "timing", "fuzz")
+ORDER = ("neighbours", "files", "blackbox", "floating", "totality", "doors", "timing", "fuzz")
 """How they are run and reported; others come last."""
 
 OF_YOURS = ("neighbours", "blackbox")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpsql.audit.outcome import Finding, Outcome, Series
+from dpsql.audit.outcome import Figures, Finding, Outcome, Series
 from dpsql.audit.plots import plot
 from dpsql.audit.registry import about, names
 from dpsql.errors import InterfaceError
@@ -132,7 +132,12 @@ def _outcome(read: Mapping[str, Any]) -> Outcome:
         read["saved"],
         read["incomplete"],
         read["judged"],
+        _figures(read.get("table")),
     )
+
+
+def _figures(read: Mapping[str, Any] | None) -> Figures | None:
+    return None if read is None else Figures(tuple(read["columns"]), tuple(map(tuple, read["rows"])))
 
 
 def _verdict(verdict: str) -> str:
@@ -149,9 +154,20 @@ def _section(outcome: Outcome) -> str:
     made += element("p", text(about(outcome.check)), "dim")
     made += element("div", element("p", text(outcome.incomplete)), "found") if outcome.incomplete else ""
     made += element("table", element("tbody", "".join(figures)))
+    made += _side_by_side(outcome.table) if outcome.table is not None else ""
     made += "".join(map(_found, outcome.findings))
     made += "".join(map(_folded, outcome.series))
     return made + listed([text(note) for note in outcome.notes])
+
+
+def _side_by_side(table: Figures) -> str:
+    head = "".join(element("th", text(name)) for name in table.columns)
+    rows = [
+        "".join(element("td", text(shown(value)), "n" if i else "") for i, value in enumerate(row))
+        for row in table.rows
+    ]
+    body = "".join(element("tr", row) for row in rows)
+    return element("table", element("thead", element("tr", head)) + element("tbody", body))
 
 
 def _found(finding: Finding) -> str:

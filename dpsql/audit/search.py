@@ -6,13 +6,14 @@ A block depends on nothing but its number and the seed, so blocks can be done in
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
 from dpsql.audit.compare import compare, compare_equal, rules_of
 from dpsql.audit.constructs import constructs_of, shapes_of
+from dpsql.audit.file_writers import installed_writers, on_files, writers_of, written_again
 from dpsql.audit.grammar.query import Query
 from dpsql.audit.grammar.writer import Writer
 from dpsql.audit.neighbourhood import drawn, neighbours_of, part_of, settled
@@ -31,6 +32,7 @@ from dpsql.audit.pairs import (
     vectors,
     visible,
 )
+from dpsql.audit.pruning import PruningQueries, readings
 from dpsql.audit.shrink import finding_of
 from dpsql.audit.tally import Tally
 from dpsql.audit.world import Unit, World
@@ -41,6 +43,20 @@ from dpsql.session import Connection
 NEIGHBOURS, QUERIES, SEARCHED = 6, 40, 2
 LOOKED_AT = 0.15
 """The share of queries whose plan, text and answer are compared as well."""
+
+
+PRUNED = 0.75
+"""The share of blocks over files whose world and queries are made for an engine that reads by statistics."""
+
+
+class Draws(Protocol):
+    """What draws queries."""
+
+    def any(self) -> Query:
+        """The next one."""
+
+
+Drawing = Callable[[World, random.Random], Draws]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +72,25 @@ class Neighbourhood:
 def run_block(seed: int, number: int, own: Sequence[World] = (), queries: int = QUERIES) -> Tally:
     """One block: over the built-in worlds, or over parts of the steward's own."""
     rng = random.Random(f"{seed} {number}")
-    world = part_of(rng.choice(own), rng) if own else drawn(rng)
+    world = written_again(part_of(rng.choice(own), rng), rng) if own else drawn(rng)
+    return _examined(world, rng, queries)
+
+
+def run_file_block(seed: int, number: int, queries: int = QUERIES) -> Tally:
+    """One block over files of one writer: the writers take turns, and most worlds show what is read by statistics."""
+    rng, writers = random.Random(f"{seed} {number} files"), installed_writers()
+    pruned = rng.random() < PRUNED
+    world = on_files(readings(rng) if pruned else drawn(rng), writers[number % len(writers)], rng)
+    return _examined(world, rng, queries, PruningQueries if pruned else Writer.over)
+
+
+def _examined(world: World, rng: random.Random, queries: int, draws: Drawing = Writer.over) -> Tally:
+    """The searches of the policy, then queries; counted for the writers of its files, if it has any."""
     tally = examine_searches(world, rng) if world.policy.searched() else Tally()
-    return tally if tally.findings else tally.plus(examine(settled(world, rng), rng, queries))
-
-
-class Draws(Protocol):
-    """What draws queries."""
-
-    def any(self) -> Query:
-        """The next one."""
+    if not tally.findings:
+        world = settled(world, rng)
+        tally = tally.plus(examine(world, rng, queries, writer=draws(world, rng)))
+    return tally.counted_for(writers_of(world))
 
 
 def examine(
@@ -135,10 +160,10 @@ def _compare(query: Query, prepared: Prepared, where: Neighbourhood, tally: Tall
         made = compare(whole, vectors(database, prepared, inner)[0], price)
         tally.add(rules, constructs, made)
         if made.violations:
-            tally.findings.append(finding_of(Case(MOVED, query, where.world, gone)))
+            tally.findings.append(finding_of(Case(MOVED, query, where.world, gone), made.violations[0]))
             return
-    if compare_equal(whole, vectors(where.same, prepared, inner)[0]):
-        tally.findings.append(finding_of(Case(ORDER, query, where.world, ())))
+    if found := compare_equal(whole, vectors(where.same, prepared, inner)[0]):
+        tally.findings.append(finding_of(Case(ORDER, query, where.world, ()), found[0]))
         return
     if rng.random() < LOOKED_AT and where.neighbours:
         _look(query, where, *rng.choice(where.neighbours), tally)
@@ -148,6 +173,6 @@ def _look(query: Query, where: Neighbourhood, gone: tuple[Unit, ...], database: 
     for kind, look in ((SEEN, visible), (ANSWERED, answered)):
         one, two = look(where.whole, query), look(database, query)
         tally.counted["pairs refused" if refused(one) else f"pairs {kind}"] += 1
-        if differences(one, two):
-            tally.findings.append(finding_of(Case(kind, query, where.world, gone)))
+        if found := differences(one, two):
+            tally.findings.append(finding_of(Case(kind, query, where.world, gone), found[0]))
             return

@@ -41,6 +41,14 @@ class Tally:
         for name in constructs:
             self.reached[name] = max(comparison.most, self.reached.get(name, 0.0))
 
+    def counted_for(self, writers: Iterable[str]) -> Tally:
+        """The same, all of it on files of these writers."""
+        most = max(self.ratios.values(), default=0.0)
+        for name in writers:
+            self.tried[name], self.mattered[name] = self.pairs["all"], self.touched["all"]
+            self.reached[name], self.counted[f"violations, {name}"] = most, len(self.findings)
+        return self
+
     def plus(self, other: Tally) -> Tally:
         """Both together."""
         return Tally(

@@ -64,7 +64,7 @@ class World:
 
     @classmethod
     def of(cls, database: Source, policy: str | Path | Mapping[str, Any] | Policy) -> World:
-        """The steward's own database, copied into memory; of a large one some units (a note says so)."""
+        """The steward's own database, copied into memory, or files; of a large one some units (a note says so)."""
         from dpsql.audit.copying import copied
 
         return copied(database, load_policy(policy))

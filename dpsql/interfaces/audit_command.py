@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from dpsql.errors import Error, InterfaceError
+from dpsql.interfaces.places import policy_beside
 from dpsql.interfaces.terminal import complain, printable, problems, screen
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from dpsql.audit import Outcome, Settings, World
-    from dpsql.audit.outcome import Progress
+    from dpsql.audit.outcome import Figures, Progress
     from dpsql.audit.report import Report
 
 D = TypeVar("D")
@@ -30,7 +33,7 @@ NEEDS: dict[str, dict[str, str]] = {
 """Packages without which a door does not open, and the extra that installs each."""
 SHORT, LONG = 5_000, 1_000_000
 ITSELF = "this attacks dpsql itself, over data of its own: nothing of your database was looked at"
-CHECKS = "neighbours, blackbox, floating, totality, doors, timing or fuzz"
+CHECKS = "neighbours, files, blackbox, floating, totality, doors, timing or fuzz"
 
 
 def audit(
@@ -38,7 +41,8 @@ def audit(
         list[str] | None,
         typer.Argument(
             metavar="[DB | merge REPORT…]",
-            help="Your own database; default: the built-in worlds. Or `merge`, and the JSON reports of parts.",
+            help="Your own database file, folder of files or file; default: the built-in worlds. Or `merge`, and the"
+            " JSON reports of parts.",
         ),
     ] = None,
     policy: Annotated[
@@ -77,7 +81,7 @@ def audit(
         else:
             _require_one(given or ())
             settings = Settings(seed, amount, long, number, parts, jobs, bool(given), resume)
-            report = _run(_database_file(given[0]) if given else None, policy, _with_doors(settings), check)
+            report = _run(_data(given[0]) if given else None, policy, _with_doors(settings), check)
     except Error as wrong:
         complain(wrong)
         raise typer.Exit(2) from None
@@ -107,19 +111,17 @@ def _require_folders(*files: Path | None) -> None:
             raise InterfaceError(f"{file} is a folder", hint=f"name a file in it: {file / 'audit'}")
 
 
-def _database_file(db: str) -> Path:
-    """An audit copies tables of a DuckDB file; files and servers have none that it could copy."""
-    from dpsql.engines.duckdb.lake import is_lake
+def _data(db: str) -> Path:
+    """An audit copies tables of a DuckDB file, or files; a server has none that it could copy."""
     from dpsql.engines.open import is_address
 
-    if is_address(db) or is_lake(db):
+    if is_address(db):
         raise InterfaceError(
-            "only a database file of DuckDB can be audited",
-            hint="leave DB out: the built-in worlds are attacked; or copy the tables into such a file:"
-            " CREATE TABLE visits AS FROM 'lake/visits/**/*.parquet'",
+            "only a database file of DuckDB, a folder of files or a file can be audited",
+            hint="leave DB out: the built-in worlds are attacked; or copy the tables into Parquet files",
         )
     if not Path(db).exists():
-        raise InterfaceError(f"there is no database file {db}", hint="check the path; it is never created here")
+        raise InterfaceError(f"there is no file or folder {db}", hint="check the path; it is never created here")
     return Path(db)
 
 
@@ -137,14 +139,14 @@ def _run(db: Path | None, policy: Path | None, settings: Settings, checks: Seque
     from dpsql.audit.report import Report
 
     worlds: Sequence[World] = (
-        builtin_worlds(settings.seed) if db is None else [World.of(db, policy or db.parent / "policy.yaml")]
+        builtin_worlds(settings.seed) if db is None else [World.of(db, policy or policy_beside(str(db)))]
     )
     outcomes = run(worlds, settings, checks or names())
     if db is not None:
         outcomes = [e if e.check in OF_YOURS else replace(e, notes=(ITSELF, *e.notes)) for e in outcomes]
     subject = "the built-in worlds" if db is None else worlds[0].policy.dataset
     part = f", part {settings.part} of {settings.parts}" if settings.parts > 1 else ""
-    asked = f"{settings.pairs:,} pairs asked for, " if any(e.check == "neighbours" for e in outcomes) else ""
+    asked = f"{settings.pairs:,} pairs asked for, " if any(e.check in ("neighbours", "files") for e in outcomes) else ""
     how = f"{asked}seed {settings.seed}{part}"
     return Report(subject, how, tuple(outcomes), settings.part, settings.parts)
 
@@ -227,6 +229,19 @@ def _missing(door: str) -> str | None:
     return next((extra for module, extra in needed.items() if find_spec(module) is None), None)
 
 
+def _side_by_side(figures: Figures) -> Table:
+    """A row for each thing, numbers to the right."""
+    from dpsql.audit.report import shown
+    from dpsql.interfaces.show import cell, new_table
+
+    table = new_table()
+    for i, name in enumerate(figures.columns):
+        table.add_column(cell(f"  {name}" if i == 0 else name), justify="right" if i else "left")
+    for first, *others in figures.rows:
+        table.add_row(cell(f"  {first}"), *(cell(shown(value)) for value in others))
+    return table
+
+
 def _show(report: Report) -> None:
     """Verdicts and figures, then what was found with what shows it again."""
     from rich.text import Text
@@ -243,6 +258,8 @@ def _show(report: Report) -> None:
         for name, value in outcome.figures:
             table.add_row(cell(f"  {name}"), cell(shown(value)))
         out.print(table)
+        if outcome.table is not None:
+            out.print(_side_by_side(outcome.table))
         if outcome.incomplete:
             out.print(Text(f"✗ {printable(outcome.incomplete)}", style="red"), soft_wrap=True)
         for note in outcome.notes:

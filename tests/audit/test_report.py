@@ -79,7 +79,7 @@ def test_what_cannot_be_done_is_said(words: list[str]) -> None:
 
 def test_what_only_measures_says_so_and_what_was_not_run_is_named() -> None:
     made = Report("a", "p", (Outcome("timing", (("x", 1),), judged=False),))
-    assert "measured" in made.html() and "neighbours, blackbox, floating, totality, doors, fuzz" in made.html()
+    assert "measured" in made.html() and "neighbours, files, blackbox, floating, totality, doors, fuzz" in made.html()
     assert Report.read(made.json()) == made and made.passed
 
 
@@ -114,10 +114,9 @@ def test_a_door_that_is_not_installed_is_named_and_not_opened(monkeypatch: pytes
         (["--html", "."], "is a folder"),
         (["one.json", "two.json"], "dpsql audit merge one.json two.json"),
         (["one.duckdb", "two.duckdb"], "one database is audited at a time"),
-        (["postgresql://reader@host/shop"], "only a database file of DuckDB can be audited"),
-        (["local[2]"], "only a database file of DuckDB can be audited"),
-        (["."], "only a database file of DuckDB can be audited"),
-        (["nothing.duckdb"], "there is no database file nothing.duckdb"),
+        (["postgresql://reader@host/shop"], "only a database file of DuckDB, a folder of files or a file can be"),
+        (["local[2]"], "only a database file of DuckDB, a folder of files or a file can be"),
+        (["nothing.duckdb"], "there is no file or folder nothing.duckdb"),
     ],
 )
 def test_what_cannot_be_audited_or_written_is_said_before_the_work(

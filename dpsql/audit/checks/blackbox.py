@@ -10,11 +10,13 @@ from time import perf_counter
 from dpsql.audit.blackbox.audit import LEVEL, Audited, Case, Verdict, audit, refuted
 from dpsql.audit.blackbox.cases import cases
 from dpsql.audit.blackbox.own import own_cases
+from dpsql.audit.file_writers import writers_of
 from dpsql.audit.outcome import Finding, Outcome, Progress, Series
 from dpsql.audit.settings import Settings
 from dpsql.audit.world import World
 
 RUNS, LONG_RUNS = 600, 4_000
+ON_FILES = ("the rows of your files were asked as a database: how files are read is looked at by neighbours",)
 SHORT = ("count, Laplace", "average, Laplace", "private keys, Laplace", "median")
 
 
@@ -31,7 +33,8 @@ def check(worlds: Sequence[World], settings: Settings, progress: Progress) -> Ou
         through = Case(f"{case.name}, through {name}", case.world, case.unit, case.sql)
         made.append(audit(through, min(runs, RUNS), lambda _: None, door))
     progress(len(asked) * runs, len(asked) * runs)
-    return replace(report(made, perf_counter() - started), notes=settings.door_notes)
+    copied = ON_FILES if settings.own and any(map(writers_of, worlds)) else ()
+    return replace(report(made, perf_counter() - started), notes=(*settings.door_notes, *copied))
 
 
 def report(made: Sequence[Audited], seconds: float) -> Outcome:

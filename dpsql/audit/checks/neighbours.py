@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dpsql.audit.blocks import search, share_of
-from dpsql.audit.outcome import Figure, Outcome, Progress, Series
+from dpsql.audit.file_writers import WRITERS
+from dpsql.audit.outcome import Figure, Figures, Outcome, Progress, Series
 from dpsql.audit.settings import Settings
 from dpsql.audit.tally import Tally
 from dpsql.audit.world import World
@@ -20,7 +21,11 @@ def check(worlds: Sequence[World], settings: Settings, progress: Progress) -> Ou
     """Random queries over random neighbours."""
     notes = tuple(f"{world.name}: {note}" for world in worlds for note in world.notes) if settings.own else ()
     tally, wanted = search(worlds, settings, progress), share_of(settings)
-    made = outcome(tally, notes)
+    return complete(outcome(tally, notes), tally, wanted)
+
+
+def complete(made: Outcome, tally: Tally, wanted: int) -> Outcome:
+    """The outcome; where fewer pairs were compared than were wanted, it says so."""
     if not tally.findings and tally.pairs["all"] < wanted:
         return replace(made, incomplete=f"{tally.pairs['all']:,} of {wanted:,} pairs were compared: no more were found")
     return made
@@ -40,8 +45,19 @@ def outcome(tally: Tally, notes: tuple[str, ...] = ()) -> Outcome:
     unmoved = "" if tally.touched["all"] else "no unit moved anything: nothing was put to the test"
     return Outcome(
         "neighbours", _figures(tally), tuple(tally.findings), _series(tally), notes, saved=tally.saved(),
-        incomplete=unmoved,
+        incomplete=unmoved, table=by_writer(tally),
     )  # fmt: skip
+
+
+def by_writer(tally: Tally) -> Figures | None:
+    """What was seen of each writer's files, if there were any."""
+    rows = tuple(
+        (name, tally.tried[name], tally.mattered[name], tally.counted[f"violations, {name}"],
+         f"{tally.reached[name]:.1%}")
+        for name in WRITERS if tally.tried[name]
+    )  # fmt: skip
+    columns = ("files", "pairs", "moved something", "violations", "largest moved / claimed")
+    return Figures(columns, rows) if rows else None
 
 
 def _figures(tally: Tally) -> tuple[tuple[str, Figure], ...]:
@@ -54,14 +70,14 @@ def _figures(tally: Tally) -> tuple[tuple[str, Figure], ...]:
         ("pairs whose plan, text and cost were compared", counted["pairs seen"]),
         ("pairs whose answers were compared", counted["pairs answered"]),
         ("pairs that were refused alike", counted["pairs refused"]),
-        ("constructs and functions tried", len(tally.tried)),
+        ("constructs and functions tried", len(tally.tried.keys() - WRITERS)),
         ("largest part of a claim that was reached", f"{max(tally.ratios.values(), default=0.0):.1%}"),
     )
 
 
 def _series(tally: Tally) -> tuple[Series, ...]:
     claims = sorted(tally.ratios.items())
-    clauses = [name for name in tally.tried if not name.endswith("()")]
+    clauses = [name for name in tally.tried if not name.endswith("()") and name not in WRITERS]
     functions = [name for name in tally.tried if name.endswith("()")]
     return (
         Series("Largest part of each claim that was reached, by rule and norm", "rule and norm", "part",

@@ -1,0 +1,39 @@
+"""Over files, by every writer: whether a row is read hangs on that row alone, and no unit moves more than is claimed.
+
+The neighbour search, with the tables of both neighbours written as Parquet (by pyarrow, polars, pandas and DuckDB), as
+Arrow and as CSV: row groups of a few rows, several files, dictionaries, statistics and Bloom filters on and off. Most
+worlds hold NaN, infinities and a unit whose values lie beyond everybody else's, and most queries are those that an
+engine would answer by statistics. What is resumed is noted beside the file of `neighbours`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dpsql.audit.blocks import search, share_of
+from dpsql.audit.checks import neighbours
+from dpsql.audit.file_writers import absent_writers
+from dpsql.audit.outcome import Outcome, Progress
+from dpsql.audit.settings import Settings
+from dpsql.audit.tally import Tally
+from dpsql.audit.world import World
+
+
+def check(__: Sequence[World], settings: Settings, progress: Progress) -> Outcome:
+    """Random queries over random neighbours on files; the writers take turns, block by block."""
+    if settings.resume is not None:
+        settings = replace(settings, resume=settings.resume.with_name(f"{settings.resume.name}.files"))
+    tally = search((), settings, progress, files=True)
+    notes = tuple(f"not installed here, so not tried: {each}" for each in absent_writers())
+    return neighbours.complete(outcome(tally, notes), tally, share_of(settings))
+
+
+def merged(outcomes: Sequence[Outcome]) -> Outcome:
+    """The parts of a search together."""
+    return replace(neighbours.merged(outcomes), check="files")
+
+
+def outcome(tally: Tally, notes: tuple[str, ...] = ()) -> Outcome:
+    """What a tally shows."""
+    return replace(neighbours.outcome(tally, notes), check="files")
