@@ -80,6 +80,7 @@ class ChainedLedger(Ledger):
     def reserve(self, request: Request) -> int:
         """See `Ledger`. The transaction that checks the caps is the one that records the charge."""
         body = {
+            "id": os.urandom(8).hex(),  # of two branches, two charges are two, also when all else is equal
             "cost": [repr(request.cost.epsilon), repr(request.cost.delta), repr(request.cost.rho)],
             "fingerprints": [fingerprint.hex() for fingerprint in request.fingerprints],
             "sql": request.sql,
@@ -338,7 +339,7 @@ class ChainedLedger(Ledger):
             raise self._storage.damaged("its last entries are missing")
 
     def _mark(self) -> Mark:
-        return Mark(self._book.number, self._book.head, self._book.spent(EVERYONE))
+        return self._book.mark()
 
     def _confirm(self, mark: Mark) -> None:
         """The marked entry is one of the ledger's."""
