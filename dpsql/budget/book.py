@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from fractions import Fraction
@@ -175,7 +175,7 @@ class Book:
 
     def payer(self, entry: int) -> Whose:
         """For whom and for which purpose a charge was made; no analyst for the steward."""
-        analyst, _, _, _, *purpose = _scan(self.charges[entry][0], 0)[0]
+        analyst, _, _, _, *purpose = _scan(self.charges[entry][0], 0)[0]  # replays may come after the purpose
         return analyst, purpose[0] if purpose else None
 
     def charge(self, entry: int, release: int | None = None) -> Charge:
@@ -227,17 +227,22 @@ class Book:
         """An unknown kind is refused, never skipped: it may change what is left."""
         if kind == "charge":
             analyst, rho, delta, epsilon = gist[:4]
+            purpose = gist[4] if len(gist) > 4 else None
             self.charges[number] = text, body
             self.total.add(rho, delta, epsilon)
             if analyst is not None:
                 self.shown.add(rho, delta, epsilon)
                 self.days[analyst, None][body[_AT:_DAY]].add(rho, delta, epsilon)
-            if len(gist) > 4:
-                self.days[analyst, gist[4]][body[_AT:_DAY]].add(rho, delta, epsilon)
+            if purpose is not None:
+                self.days[analyst, purpose][body[_AT:_DAY]].add(rho, delta, epsilon)
+            for each in gist[5] if len(gist) > 5 else ():
+                self._replay(body, analyst, each[0], each[1], purpose)
         elif kind == "release":
             self._release(number, body, *gist)
         elif kind == "replay":
-            self._replay(body, *gist)
+            self._replay(body, *gist[:4])
+            for each in gist[4] if len(gist) > 4 else ():
+                self._replay(body, gist[0], each[0], each[1], gist[3])
         else:
             self._read_act(number, kind, gist, body)
 
@@ -304,10 +309,20 @@ def write_sums(sums: Charge | Spent) -> list[int | None]:
     return [sums.rho, sums.delta, sums.epsilon]
 
 
-def write_charge(whose: Whose, charge: Charge) -> list[Any]:
-    """Who pays and how much, for a gist; a purpose comes last, where there is one."""
+def write_charge(whose: Whose, charge: Charge, replays: Sequence[tuple[int, int]] = ()) -> list[Any]:
+    """Who pays and how much, for a gist; then the purpose and the replays that are counted with it, where there are."""
     analyst, purpose = whose
-    return [analyst, *write_sums(charge), *([purpose] if purpose is not None else [])]
+    more = [purpose, [*map(list, replays)]] if replays else [purpose] if purpose is not None else []
+    return [analyst, *write_sums(charge), *more]
+
+
+def write_replays(whose: Whose, replays: Sequence[tuple[int, int | None]]) -> list[Any]:
+    """To whom which releases were shown, for a gist: the first, the purpose, and all the others."""
+    analyst, purpose = whose
+    gist: list[Any] = [analyst, *replays[0], purpose, [*map(list, replays[1:])] or None]
+    while gist[-1] is None:
+        gist.pop()
+    return gist
 
 
 def write_caps(whose: Whose, caps: Caps) -> list[str | None]:

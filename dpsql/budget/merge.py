@@ -168,15 +168,17 @@ def _intact(row: Row, kept: dict[int, bytes]) -> bool:
 
 def _renumbered(kind: str, gist: list[Any], places: dict[int, int]) -> list[Any]:
     """The same gist, with the numbers that entries have now; a replay of a release that is gone is one of its entry."""
+
+    def replay(entry: int, release: int | None = None) -> list[int | None]:
+        return [places[entry], None if release is None else places.get(release)]
+
     if kind == "release":
         return [places[gist[0]], *gist[1:]]
+    if kind == "charge" and len(gist) > 5:
+        return [*gist[:5], [replay(*each) for each in gist[5]]]
     if kind == "replay":
-        return [
-            gist[0],
-            places[gist[1]],
-            *([None if gist[2] is None else places.get(gist[2])] if gist[2:] else []),
-            *gist[3:],
-        ]
+        more = [[replay(*each) for each in gist[4]]] if len(gist) > 4 else []
+        return [gist[0], *replay(*gist[1:3]), *gist[3:4], *more]
     return gist
 
 
