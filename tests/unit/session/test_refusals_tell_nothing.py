@@ -78,13 +78,12 @@ def test_a_refused_query_does_not_count_the_part_that_another_released(database:
     price = {"epsilon": 1.2, "mechanism": "laplace"}
     with connect(database, "one", "ana") as db:
         db.query(COUNT, epsilon=0.6, mechanism="laplace")
-    with connect(database, "one", "bob") as db:
-        with open_ledger(database.parent / "one.ledger", "d") as ledger:
-            entries = len(ledger.rows())
-            refusal(db, BOTH, **price)
-            refusal(db, BOTH, **price)
-            assert [row[1] for row in ledger.rows()[entries:]].count("replay") == 0
-            assert ledger.spent("bob") == ledger.spent("nobody")
+    with connect(database, "one", "bob") as db, open_ledger(database.parent / "one.ledger", "d") as ledger:
+        entries = len(ledger.rows())
+        refusal(db, BOTH, **price)
+        refusal(db, BOTH, **price)
+        assert [row[1] for row in ledger.rows()[entries:]].count("replay") == 0
+        assert ledger.spent("bob") == ledger.spent("nobody")
 
 
 def test_a_query_that_is_answered_counts_charge_and_replays_in_one_entry(database: Path) -> None:
