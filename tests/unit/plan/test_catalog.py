@@ -112,7 +112,7 @@ def test_a_hint_of_a_broken_policy_names_what_is_stored_to_the_steward_only() ->
     policy = {"dataset": "d", "budget": budget, "tables": {"visits": {"unit": "person", **columns}}}
     told = {}
     for who in ({"analyst": "ana"}, {"steward": True}):
-        with dpsql.connect(own, policy=policy, ledger=":memory:", **who) as db:  # type: ignore[arg-type]
+        with dpsql.connect(own, policy=policy, ledger=":memory:", **who) as db:
             with pytest.raises(dpsql.PolicyError) as wrong:
                 db.query("SELECT count(*) FROM visits")
             told[next(iter(who))] = str(wrong.value)
