@@ -61,6 +61,7 @@ class Connection(Pep249Errors):
         self.policy, self.analyst, self.purpose, self.steward = policy, analyst, purpose, steward
         self._engine, self._ledger, self.dialect = engine, ledger, known_dialect(dialect)
         self.asked, self._turn, self._closed = Asked(), threading.RLock(), False
+        self._committed = self.asked
         self._dataset = Dataset(engine, policy, ledger, analyst)
         self._accounts = Accounts(policy, ledger, analyst, purpose)
         self._releaser = Releaser(self._dataset, self._accounts)
@@ -187,18 +188,25 @@ class Connection(Pep249Errors):
     @in_turn
     def ask(self, asked: Asked) -> None:
         """What queries ask for from now on, unless they say it themselves; never above the policy's limits."""
-        self._open()
-        price_of(asked, self._accounts)
-        known_mechanism(asked.mechanism or "auto")
-        self.asked = asked
+        self._check(asked)
+        self.asked = self._committed = asked
 
     @in_turn
     def settle(self, sql: str) -> bool:
-        """Take in `SET dpsql.epsilon = 0.2` (also delta, mechanism) or `RESET`; whether the text was one of them."""
+        """Take in `SET dpsql.epsilon = 0.2` (also delta, mechanism) or `RESET`; whether the text was one of them.
+
+        As in PostgreSQL, a `rollback` undoes it, unless a `commit` came first.
+        """
         asked = read_setting(sql, self.asked)
         if asked is not None:
-            self.ask(asked)
+            self._check(asked)
+            self.asked = asked
         return asked is not None
+
+    def _check(self, asked: Asked) -> None:
+        self._open()
+        price_of(asked, self._accounts)
+        known_mechanism(asked.mechanism or "auto")
 
     # the account, the data -----------------------------------------------------------------------------------------
 
@@ -232,12 +240,14 @@ class Connection(Pep249Errors):
         return Cursor(self)
 
     def commit(self) -> None:
-        """Nothing to do: every charge is durable by itself."""
+        """Keep what was `SET`. Every charge is durable by itself."""
         self._open()
+        self._committed = self.asked
 
     def rollback(self) -> None:
-        """Nothing can be undone: what was released was released."""
+        """Undo what was `SET` since the last commit. Nothing else can be: what was released was released."""
         self._open()
+        self.asked = self._committed
 
     @in_turn
     def close(self) -> None:

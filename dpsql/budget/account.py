@@ -47,10 +47,14 @@ class Request:
     """What a query asks of the budget before it may touch the data. `analyst` is None for the steward.
 
     `error` tells how far off the first statistic will be at this price: a function of query, policy and price.
+
+    `replays` are others' releases (entry and number) that the query shows too, which count against the analyst's own
+    accounts; `charge` is for what is released now, and None if that is nothing. `asked` is what the query would cost
+    had nobody else released a part of it: the analyst's accounts must hold that much, and a refusal speaks of it alone.
     """
 
     analyst: str | None
-    charge: Charge
+    charge: Charge | None
     cost: Cost
     dataset_caps: Caps
     analyst_caps: Caps | None
@@ -59,10 +63,21 @@ class Request:
     purpose: str | None = None
     purpose_caps: Caps | None = None
     error: ErrorBar | None = None
+    replays: tuple[tuple[int, int], ...] = ()
+    asked: tuple[Charge, Cost] | None = None
 
     def __post_init__(self) -> None:
-        if not isfinite(self.cost.epsilon) or not isinstance(self.charge, Charge):
-            raise ProgrammingError(f"not the cost of a query: {self.cost!r}, {self.charge!r}")
+        charge = self.charge if self.asked is None else self.asked[0]
+        if not isfinite(self.cost.epsilon) or not isinstance(charge, Charge):
+            raise ProgrammingError(f"not the cost of a query: {self.cost!r}, {charge!r}")
+
+    @property
+    def whole(self) -> tuple[Charge, Cost]:
+        """What the query costs if nobody else released a part of it before."""
+        if self.asked is not None:
+            return self.asked
+        assert self.charge is not None
+        return self.charge, self.cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +139,21 @@ class Ledger(ABC):
 
     @abstractmethod
     def reserve(self, request: Request) -> int:
-        """Charge analyst and dataset at once, or raise BudgetExceeded; the number of the new entry."""
+        """Charge analyst and dataset at once, and count the replays, or raise BudgetExceeded and do neither.
+
+        The number of the new entry.
+
+        **Theorem.** A refusal of the analyst's own budget, its text, figures and hint, is a function of the query, the
+        policy and the sums of the accounts shown in it: it does not tell what others released.
+        **Proof.** The analyst's accounts are asked for `request.whole`, in which a release of another's is priced as a
+        new one, and on any refusal the text is made of `request.whole` and all accounts. What others released lowers
+        only what the dataset's account is asked for; where that refuses, it refuses the whole too.
+        **Checked by** `tests/unit/session/test_refusals_tell_nothing.py`.
+        """
+
+    @abstractmethod
+    def count(self, request: Request) -> None:
+        """Only count the replays of a request, all or none: there is nothing new to charge for."""
 
     @abstractmethod
     def afford(self, request: Request) -> None:

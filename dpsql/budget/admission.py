@@ -24,15 +24,19 @@ class Account(NamedTuple):
 
 def admit(charge: Charge, cost: Cost, accounts: list[Account]) -> None:
     """Raise BudgetExceeded unless every account admits the charge."""
-    refusing = [account for account in accounts if not admits(account.caps, account.spent, charge)]
-    if not refusing:
-        return
+    if not all(admits(account.caps, account.spent, charge) for account in accounts):
+        raise refusal_of(charge, cost, accounts)
+
+
+def refusal_of(charge: Charge, cost: Cost, accounts: list[Account]) -> BudgetExceeded:
+    """What is left in all accounts, and what would help those that do not admit the charge."""
+    refusing = [account for account in accounts if not admits(account.caps, account.spent, charge)] or accounts
     left = "; ".join(f"left for {account.name}: {_left(charge, cost, account)}" for account in accounts)
     refusal = BudgetExceeded(
         f"over the privacy budget: this query costs {cost}; {left}", hint=_hint(charge, cost, refusing)
     )
     refusal.fits = _fits(charge, cost, refusing)
-    raise refusal
+    return refusal
 
 
 def raise_hint(hint: str | None) -> str:

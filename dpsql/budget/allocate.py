@@ -16,7 +16,7 @@ from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw, Noise, threshold
 from dpsql.mechanisms.convert import epsilon_for, rho_for
-from dpsql.mechanisms.exact import exact, float_down
+from dpsql.mechanisms.exact import UNIT, exact, float_down, float_up
 from dpsql.mechanisms.price import laplace_rho
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.choice import Choice
@@ -135,7 +135,7 @@ class Funds:
         """Two charges out of these funds as one cost: ε under Laplace noise and ρ elsewhere add up."""
         if FREE in (one, two):
             return two if one == FREE else one
-        rho = one.rho + two.rho
+        rho = float_up(exact(one.rho) + exact(two.rho))
         if self.mechanism == "laplace":
             return Cost(one.epsilon + two.epsilon, one.delta + two.delta, rho)
         return Cost(epsilon_for(rho, self.conversion), float(self.conversion + self.slack), rho)
@@ -271,18 +271,22 @@ def charge_of(priced: Sequence[Priced]) -> Charge | None:
 
 
 def cost_of(bill: Bill, priced: Sequence[Priced]) -> Cost:
-    """The same for people: the asked (ε, δ) for the whole query, or that of the part which is not replayed."""
-    losses = _losses(priced)
-    if not losses:
+    """The same for people: the asked (ε, δ) for the whole query, or that of the part which is not replayed.
+
+    ρ is that of the charge, in its whole units, rounded up; a part never has a larger ε than the whole.
+    """
+    losses, charge = _losses(priced), charge_of(priced)
+    if charge is None:
         return FREE
-    rho, pure = float(_rho(losses)), _pure(losses)
+    rho, pure = float_up(charge.rho * UNIT), _pure(losses)
     slack = sum((p.tail for p in priced), Fraction(0))
     whole = len(losses) == len(_losses(bill.releases))
     if bill.mechanism == "laplace" and pure is not None:
         return Cost(float(bill.epsilon if whole else pure), float(slack), rho)
-    if whole:
+    part = epsilon_for(rho, bill.delta / 2)
+    if whole or part > bill.epsilon:
         return Cost(float(bill.epsilon), float(bill.delta), rho)
-    return Cost(epsilon_for(rho, bill.delta / 2), float(bill.delta / 2 + slack), rho)
+    return Cost(part, float(bill.delta / 2 + slack), rho)
 
 
 @dataclass(frozen=True, slots=True)

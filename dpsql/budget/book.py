@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from fractions import Fraction
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from dpsql.budget.accountant import Caps, Spent
 from dpsql.budget.chain import ROOT, Row, link
 from dpsql.budget.event import Charge
+from dpsql.budget.head import Mark
 from dpsql.budget.window import begins, stricter
 from dpsql.errors import LedgerError
 from dpsql.mechanisms.exact import exact
@@ -74,6 +75,18 @@ class Kept(NamedTuple):
         return body
 
 
+class Gap(NamedTuple):
+    """What a restore charged for entries that nobody has: to the dataset, and to every analyst, as nobody knows whose.
+
+    `mark` is the hash at which the lost chain ended; it is empty where the steward stated the loss.
+    """
+
+    day: str
+    mark: str
+    spent: Spent
+    shown: Spent
+
+
 @dataclass(slots=True)
 class Book:
     """A fold over the entries, in order. It holds nothing but what they say, so it can be made again.
@@ -89,6 +102,9 @@ class Book:
     label: str = ""
     last: str = ""
     total: Sums = field(default_factory=Sums)
+    shown: Sums = field(default_factory=Sums)
+    gaps: dict[str | int, Gap] = field(default_factory=dict)
+    found: set[str] = field(default_factory=set)
     days: defaultdict[Whose, Days] = field(default_factory=lambda: defaultdict(Days))
     caps: dict[Whose, Caps] = field(default_factory=dict)
     charges: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -122,13 +138,31 @@ class Book:
         Each entry has the day that is written in it. One from a clock that was ahead is of a day to come: until that
         day is over it counts in every window.
         """
+        gaps = self.open_gaps()
         if whose == EVERYONE:
-            return self.total.spent()
+            return self._with(self.total, (gap.spent for gap in gaps))
         first, sums = "" if since is None else since.isoformat(), Sums()
         for day, spent in self.days.get(whose, {}).items():
             if day >= first:
                 sums.add(spent.rho, spent.delta, spent.epsilon)
-        return sums.spent()
+        return self._with(sums, (gap.shown for gap in gaps if gap.day >= first))
+
+    def open_gaps(self) -> list[Gap]:
+        """What was charged for lost entries that are lost still."""
+        return [gap for gap in self.gaps.values() if gap.mark not in self.found]
+
+    def mark(self) -> Mark:
+        """Where the entries end, and all that was ever charged by them: what was found again counts here twice."""
+        every = self.gaps.values()
+        spent, shown = (gap.spent for gap in every), (gap.shown for gap in every)
+        return Mark(self.number, self.head, self._with(self.total, spent), self._with(self.shown, shown))
+
+    @staticmethod
+    def _with(sums: Sums, more: Iterable[Spent]) -> Spent:
+        whole = Sums(sums.rho, sums.delta, sums.epsilon)
+        for each in more:
+            whole.add(each.rho, each.delta, each.epsilon)
+        return whole.spent()
 
     def spent_in(self, whose: Whose, caps: Caps, today: date) -> Spent:
         """The sums of an account in its window of that day, or for ever where it has none."""
@@ -141,7 +175,7 @@ class Book:
 
     def payer(self, entry: int) -> Whose:
         """For whom and for which purpose a charge was made; no analyst for the steward."""
-        analyst, _, _, _, *purpose = _scan(self.charges[entry][0], 0)[0]
+        analyst, _, _, _, *purpose = _scan(self.charges[entry][0], 0)[0]  # replays may come after the purpose
         return analyst, purpose[0] if purpose else None
 
     def charge(self, entry: int, release: int | None = None) -> Charge:
@@ -193,29 +227,37 @@ class Book:
         """An unknown kind is refused, never skipped: it may change what is left."""
         if kind == "charge":
             analyst, rho, delta, epsilon = gist[:4]
+            purpose = gist[4] if len(gist) > 4 else None
             self.charges[number] = text, body
             self.total.add(rho, delta, epsilon)
             if analyst is not None:
+                self.shown.add(rho, delta, epsilon)
                 self.days[analyst, None][body[_AT:_DAY]].add(rho, delta, epsilon)
-            if len(gist) > 4:
-                self.days[analyst, gist[4]][body[_AT:_DAY]].add(rho, delta, epsilon)
+            if purpose is not None:
+                self.days[analyst, purpose][body[_AT:_DAY]].add(rho, delta, epsilon)
+            for each in gist[5] if len(gist) > 5 else ():
+                self._replay(body, analyst, each[0], each[1], purpose)
         elif kind == "release":
             self._release(number, body, *gist)
         elif kind == "replay":
-            self._replay(body, *gist)
+            self._replay(body, *gist[:4])
+            for each in gist[4] if len(gist) > 4 else ():
+                self._replay(body, gist[0], each[0], each[1], gist[3])
         else:
-            self._read_act(number, kind, gist)
+            self._read_act(number, kind, gist, body)
 
     def _replay(
         self, body: str, analyst: str, entry: int, release: int | None = None, purpose: str | None = None
     ) -> None:
         """It counts on the day of the replay, for whoever has not paid for the release yet."""
-        charge = self.charge(entry, release)
-        for whose in self.owes(entry, (analyst, purpose), release):
+        charge, owing = self.charge(entry, release), self.owes(entry, (analyst, purpose), release)
+        if owing:
+            self.shown.add(charge.rho, charge.delta, charge.epsilon)
+        for whose in owing:
             self.replays.add((whose, entry, release))
             self.days[whose][body[_AT:_DAY]].add(charge.rho, charge.delta, charge.epsilon)
 
-    def _read_act(self, number: int, kind: str, gist: list[Any]) -> None:
+    def _read_act(self, number: int, kind: str, gist: list[Any], body: str) -> None:
         """The kinds that are the steward's."""
         if kind == "fact":
             table, fact, version = gist
@@ -225,13 +267,26 @@ class Book:
             purpose, every = rest or (None, None)
             self.caps[who, purpose] = Caps(Fraction(epsilon), Fraction(delta), every)
         elif kind == "restore":
-            self.total.add(*gist)
+            self._restore(number, body[_AT:_DAY], *gist)
         elif kind == "version":
             (self.label,) = gist
         elif kind == "account" and number == 1:
             self.dataset, self.salt = gist[0], bytes.fromhex(gist[1])
         elif kind not in ("clock", "migrate"):
             raise LedgerError(f"entry {number} is of a kind that this dpsql does not know")
+
+    def _restore(self, number: int, day: str, *gist: Any) -> None:
+        """The charges for what is lost, each lost chain once, and the lost chains that are there again.
+
+        An older dpsql wrote three sums, for the dataset alone.
+        """
+        if len(gist) == 3:
+            self.total.add(*gist)
+            return
+        gaps, found = gist
+        for mark, spent, shown in gaps:
+            self.gaps.setdefault(mark or number, Gap(day, mark, Spent(*spent), Spent(*shown)))
+        self.found.update(found)
 
     def _release(
         self, number: int, body: str, entry: int, fingerprint: str, digest: str, family: str = "", *charge: int | None
@@ -254,10 +309,20 @@ def write_sums(sums: Charge | Spent) -> list[int | None]:
     return [sums.rho, sums.delta, sums.epsilon]
 
 
-def write_charge(whose: Whose, charge: Charge) -> list[Any]:
-    """Who pays and how much, for a gist; a purpose comes last, where there is one."""
+def write_charge(whose: Whose, charge: Charge, replays: Sequence[tuple[int, int]] = ()) -> list[Any]:
+    """Who pays and how much, for a gist; then the purpose and the replays that are counted with it, where there are."""
     analyst, purpose = whose
-    return [analyst, *write_sums(charge), *([purpose] if purpose is not None else [])]
+    more = [purpose, [*map(list, replays)]] if replays else [purpose] if purpose is not None else []
+    return [analyst, *write_sums(charge), *more]
+
+
+def write_replays(whose: Whose, replays: Sequence[tuple[int, int | None]]) -> list[Any]:
+    """To whom which releases were shown, for a gist: the first, the purpose, and all the others."""
+    analyst, purpose = whose
+    gist: list[Any] = [analyst, *replays[0], purpose, [*map(list, replays[1:])] or None]
+    while gist[-1] is None:
+        gist.pop()
+    return gist
 
 
 def write_caps(whose: Whose, caps: Caps) -> list[str | None]:

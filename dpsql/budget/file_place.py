@@ -14,7 +14,7 @@ from dpsql.budget.clock import now
 from dpsql.budget.durable import refuse_network, sync_file
 from dpsql.budget.handle import Handle, hold
 from dpsql.budget.head import Head, Mark
-from dpsql.budget.storage import Payloads, Place, Storage
+from dpsql.budget.storage import Payloads, Place, Storage, Whole
 from dpsql.budget.store import damaged, explained
 from dpsql.budget.whole import end_of
 from dpsql.errors import LedgerError
@@ -176,7 +176,7 @@ class MemoryPlace(Place):
         """See `Place`."""
         return None
 
-    def replace(self, dataset: str, made: Callable[[], list[Row]], payloads: Payloads) -> str | None:
+    def replace(self, dataset: str, made: Callable[[], Whole]) -> str | None:
         """See `Place`."""
         raise LedgerError("a ledger in memory is not restored", hint="name a file")
 
@@ -228,14 +228,14 @@ class FilePlace(Place):
         """See `Place`."""
         return self._head.read() if self._head.exists() else None
 
-    def replace(self, dataset: str, made: Callable[[], list[Row]], payloads: Payloads) -> str | None:
+    def replace(self, dataset: str, made: Callable[[], Whole]) -> str | None:
         """See `Place`. The head is written last: what was cut short is a refused ledger, and can be run again."""
         with explained(self.name):
             refuse_network(self.name)
             if self._head.exists():
                 with self._head.locked(storage.PATIENCE):
-                    return put_in_place(self.name, self._head, made(), payloads)
-            rows = made()
+                    return put_in_place(self.name, self._head, *made())
+            rows, payloads = made()
             self._head.create(end_of(self.name, rows))
             with self._head.locked(storage.PATIENCE):
                 return put_in_place(self.name, self._head, rows, payloads)

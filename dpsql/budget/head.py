@@ -12,6 +12,9 @@ call return. So on opening
 * there is a mark of a first or later entry and no ledger: the ledger was deleted: refused, never recreated;
 * there is a ledger and no mark: refused; a mark of no entry and no ledger: a creation that was cut short.
 
+A mark also tells a few of the marks before it on its chain, its **trail**: from the head alone one can tell how far a
+copy goes along with the ledger that is gone, and so what the copy lacks.
+
 The file has two slots, each with its own checksum and in its own block, written in turn and in place: a torn
 write spoils the slot that was being written and leaves the other, and a full disk cannot stop it. Its lock
 orders the writers of all processes, before SQLite's own.
@@ -24,7 +27,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -34,17 +37,41 @@ from dpsql.budget.durable import place_new, sync_data
 from dpsql.errors import LedgerError
 
 SLOT = 4096
+TRAIL = 11
+HASH = 16
 NOTHING = Spent()
 _WAIT = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The last entry that was marked: its number, its hash, and what the dataset had spent by then."""
+    """The last entry that was marked: its number, its hash, and what all entries up to it add up to.
+
+    `spent` is what the dataset was charged and `shown` what all analysts were, replays too: both count every entry, so
+    between two marks of a chain they grow by what the entries between them hold. `trail` has a few earlier marks of
+    the chain, thinner the further back; their hashes are cut to `HASH` bytes.
+    """
 
     number: int = 0
     hash: bytes = ROOT
     spent: Spent = NOTHING
+    shown: Spent = field(default=NOTHING, compare=False)
+    trail: tuple[Mark, ...] = field(default=(), compare=False)
+
+    def after(self, last: Mark) -> Mark:
+        """The same mark with the trail that leads to it, where `last` was the mark before it."""
+        if not 0 < last.number < self.number:
+            return replace(self, trail=last.trail)
+        step = replace(last, hash=last.hash[:HASH], trail=())
+        return replace(self, trail=_thinned([*last.trail, step], self.number))
+
+
+def _thinned(trail: list[Mark], number: int) -> tuple[Mark, ...]:
+    """At most `TRAIL` marks: the first and the last, and those between at distances that grow by about one factor."""
+    while len(trail) > TRAIL:
+        gaps = [(number - trail[at - 1].number) / (number - trail[at + 1].number) for at in range(1, len(trail) - 1)]
+        del trail[1 + gaps.index(min(gaps))]
+    return tuple(trail)
 
 
 class Head:
@@ -69,8 +96,9 @@ class Head:
 
     def write(self, mark: Mark) -> None:
         """Replace the older slot, durably. Needs the lock."""
-        turn = self._newest()[0] + 1
-        os.pwrite(self._handle, _write(turn, mark), turn % 2 * SLOT)
+        before, last = self._newest()
+        turn = before + 1
+        os.pwrite(self._handle, _write(turn, mark.after(last)), turn % 2 * SLOT)
         sync_data(self._handle)
 
     def rewrite(self, mark: Mark) -> None:
@@ -127,9 +155,19 @@ def _missing(path: Path) -> LedgerError:
 
 
 def _write(turn: int, mark: Mark) -> bytes:
-    spent = [mark.spent.rho, mark.spent.delta, mark.spent.epsilon]
-    text = json.dumps({"turn": turn, "number": mark.number, "hash": mark.hash.hex(), "spent": spent}).encode()
-    return (text + b"\n" + sha256(text).hexdigest().encode()).ljust(SLOT - 1) + b"\n"
+    """A slot; where the trail does not fit, what is furthest back is left out."""
+    told = {"turn": turn, "number": mark.number, "hash": mark.hash.hex(), "spent": _sums(mark.spent)}
+    trail = [[each.number, each.hash.hex(), _sums(each.spent), _sums(each.shown)] for each in mark.trail]
+    while True:
+        text = json.dumps({**told, "shown": _sums(mark.shown), "trail": trail}).encode()
+        slot = text + b"\n" + sha256(text).hexdigest().encode()
+        if len(slot) < SLOT or not trail:
+            return slot.ljust(SLOT - 1) + b"\n"
+        del trail[0]
+
+
+def _sums(spent: Spent) -> list[int | None]:
+    return [spent.rho, spent.delta, spent.epsilon]
 
 
 def _read(slot: bytes) -> tuple[int, Mark] | None:
@@ -137,7 +175,12 @@ def _read(slot: bytes) -> tuple[int, Mark] | None:
     if rest.rstrip() != sha256(text).hexdigest().encode():
         return None
     told = json.loads(text)
-    return told["turn"], Mark(told["number"], bytes.fromhex(told["hash"]), Spent(*told["spent"]))
+    trail = tuple(
+        Mark(number, bytes.fromhex(digest), Spent(*spent), Spent(*shown))
+        for number, digest, spent, shown in told.get("trail", ())
+    )
+    spent, shown = Spent(*told["spent"]), Spent(*told.get("shown", told["spent"]))
+    return told["turn"], Mark(told["number"], bytes.fromhex(told["hash"]), spent, shown, trail)
 
 
 def _lock(handle: int, path: Path, patience: float) -> None:

@@ -13,21 +13,24 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
 from dpsql.budget.account import About, Charged, Ledger, LogEntry, Relative, Request, Standing, Stored
-from dpsql.budget.accountant import Caps, Spent
-from dpsql.budget.admission import Account, admit, raise_hint
-from dpsql.budget.book import EVERYONE, Book, Kept, Whose, exactly, write_caps, write_charge, write_sums
+from dpsql.budget.accountant import Caps, Spent, admits
+from dpsql.budget.admission import Account, admit, raise_hint, refusal_of
+from dpsql.budget.book import EVERYONE, Book, Kept, Whose, exactly, write_caps, write_charge, write_replays, write_sums
 from dpsql.budget.chain import ROOT, Row, following
 from dpsql.budget.clock import now, stamp
+from dpsql.budget.event import Charge
 from dpsql.budget.head import Mark
 from dpsql.budget.line import read_cost, read_error, read_line, write_error
 from dpsql.budget.places import place_of
 from dpsql.budget.storage import Payloads, Storage
 from dpsql.budget.window import renews
-from dpsql.errors import BudgetExceeded, LedgerError
+from dpsql.errors import LedgerError
 
 __all__ = ["About", "ChainedLedger", "Ledger", "LogEntry", "Relative", "Request", "Stored", "open_ledger"]
 
@@ -78,8 +81,13 @@ class ChainedLedger(Ledger):
             raise
 
     def reserve(self, request: Request) -> int:
-        """See `Ledger`. The transaction that checks the caps is the one that records the charge."""
+        """See `Ledger`. The transaction that checks the caps is the one that records the charge, and it is one entry:
+        a query that is refused, or cut short, leaves nothing of itself.
+        """
+        if request.charge is None:
+            raise LedgerError("there is nothing to charge for")
         body = {
+            "id": os.urandom(8).hex(),  # of two branches, two charges are two, also when all else is equal
             "cost": [repr(request.cost.epsilon), repr(request.cost.delta), repr(request.cost.rho)],
             "fingerprints": [fingerprint.hex() for fingerprint in request.fingerprints],
             "sql": request.sql,
@@ -88,7 +96,21 @@ class ChainedLedger(Ledger):
         self._note_caps(_asked(request))
         with self._writing():
             self._admit(request)
-            return self._append("charge", write_charge((request.analyst, request.purpose), request.charge), body)
+            gist = write_charge((request.analyst, request.purpose), request.charge, self._owing(request))
+            return self._append("charge", gist, body)
+
+    def count(self, request: Request) -> None:
+        """See `Ledger`."""
+        self._note_caps(_asked(request))
+        with self._writing():
+            if owing := self._owing(request):
+                self._admit(request)
+                self._append("replay", write_replays((request.analyst, request.purpose), owing), {})
+
+    def _owing(self, request: Request) -> list[tuple[int, int]]:
+        """The replays that are yet to be counted."""
+        whose = request.analyst, request.purpose
+        return [each for each in request.replays if self._owes(each[0], whose, each[1])]
 
     def afford(self, request: Request) -> None:
         """See `Ledger`."""
@@ -184,10 +206,7 @@ class ChainedLedger(Ledger):
             limited = [(whose, limit) for whose in owing if (limit := self._book.in_force(whose, asked[whose]))]
             cost = read_cost(self._book.details(entry))
             admit(self._book.charge(entry, release), cost, [self._account(*each) for each in limited])
-            gist: list[Any] = [analyst, entry, release, purpose]
-            while gist[-1] is None:
-                gist.pop()
-            self._append("replay", gist, {})
+            self._append("replay", write_replays((analyst, purpose), [(entry, release)]), {})
             return True
 
     def salt(self) -> bytes:
@@ -338,7 +357,7 @@ class ChainedLedger(Ledger):
             raise self._storage.damaged("its last entries are missing")
 
     def _mark(self) -> Mark:
-        return Mark(self._book.number, self._book.head, self._book.spent(EVERYONE))
+        return self._book.mark()
 
     def _confirm(self, mark: Mark) -> None:
         """The marked entry is one of the ledger's."""
@@ -394,12 +413,24 @@ class ChainedLedger(Ledger):
 
     def _admit(self, request: Request) -> None:
         asked = _asked(request)
-        try:
-            admit(request.charge, request.cost, [self._account(*each) for each in self._limited(request).items()])
-        except BudgetExceeded as refusal:
-            if any(self._book.in_force(whose, caps) != exactly(caps) for whose, caps in asked.items()):
-                refusal.hint = raise_hint(refusal.hint)
-            raise
+        accounts = {whose: self._account(whose, caps) for whose, caps in self._limited(request).items()}
+        if all(admits(a.caps, a.spent, due) for whose, a in accounts.items() for due in self._due(request, whose)):
+            return
+        refusal = refusal_of(*request.whole, list(accounts.values()))
+        if any(self._book.in_force(whose, caps) != exactly(caps) for whose, caps in asked.items()):
+            refusal.hint = raise_hint(refusal.hint)
+        raise refusal
+
+    def _due(self, request: Request, whose: Whose) -> list[Charge]:
+        """What an account must be able to hold: the dataset's what is new; an analyst's the whole, and the replays."""
+        new = [] if request.charge is None else [request.charge]
+        if whose == EVERYONE:
+            return new
+        own = request.analyst, request.purpose
+        replays = [
+            self._book.charge(*each) for each in request.replays if whose in self._book.owes(each[0], own, each[1])
+        ]
+        return [request.whole[0], *([reduce(add, [*new, *replays])] if new or replays else [])]
 
     def _limited(self, request: Request) -> dict[Whose, Caps]:
         """The accounts that must admit a request, the innermost first: those with caps, now or recorded."""

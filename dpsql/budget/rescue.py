@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
+import os
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 
 from dpsql.budget import store
-from dpsql.budget.accountant import Spent
-from dpsql.budget.book import EVERYONE, Book, write_sums
+from dpsql.budget.book import Book
 from dpsql.budget.chain import Row, following
 from dpsql.budget.clock import now
 from dpsql.budget.durable import link_new
-from dpsql.budget.head import Mark
-from dpsql.budget.ledger import named, open_ledger
+from dpsql.budget.head import Head, Mark
+from dpsql.budget.ledger import ChainedLedger, named, open_ledger
+from dpsql.budget.merge import found, merge, missing, stated_gap
 from dpsql.budget.places import place_of
-from dpsql.budget.storage import Payloads, Place
+from dpsql.budget.storage import Place, Whole
 from dpsql.budget.store import explained
 from dpsql.budget.whole import end_of, read_whole
 from dpsql.errors import LedgerError
@@ -36,11 +38,15 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did: the ledger's new end, the entries that are gone, and the name that the refused one got."""
+    """What a restore did: the ledger's new end, the entries that are gone, and the name that the refused one got.
+
+    `lost` is at most how many entries a head knows of and no file has, `added` how many one of the two files lacked.
+    """
 
     mark: Mark
     lost: int | None
     aside: str | None
+    added: int = 0
 
 
 def verify(path: str | Path) -> Verified:
@@ -64,76 +70,126 @@ def backup(path: str | Path, target: str | Path) -> Mark:
         return end_of(str(place), rows)
 
 
-def restore(path: str | Path, source: str | Path, by: str, *, accept_loss: bool = False) -> Restored:
-    """Continue an account from a copy, as an entry of its own; the ledger that is there is put aside, never deleted.
-
-    What the dataset had spent by the head, or by the ledger where that is whole, stays spent: what the copy does not
-    know of it is charged in the new entry. Only `accept_loss` gives that up, and the entry then says who did.
-    Analysts' own sums are those of the copy.
-    """
+def restore(
+    path: str | Path, source: str | Path, by: str, *, accept_loss: bool = False, lost: Fraction | None = None
+) -> Restored:
+    """Merge a copy into the account at a place, as an entry that says who did; see `merge_into`."""
     named(by)
-    copy, place = str(Path(source).expanduser().resolve()), place_of(path)
-    rows, payloads = _load(copy)
-    book, known, made = read_whole(copy, rows), list[Mark | None](), list[Row]()
-
-    def continued() -> list[Row]:
-        known.append(_known(path, place, book.dataset))
-        made[:] = [*rows, _entry(book, known[-1], copy, by, accept_loss=accept_loss)]
-        return made
-
-    aside = place.replace(book.dataset, continued, payloads)
-    lost = None if known[-1] is None else _lost(rows, known[-1])
-    return Restored(end_of(copy, made), lost, aside)
+    return merge_into(place_of(path), load_copy(source), by, lost=Fraction(0) if accept_loss and lost is None else lost)
 
 
-def _load(copy: str) -> tuple[list[Row], Payloads]:
-    """The entries and releases of a copy, whose own head is not asked for."""
-    if not Path(copy).is_file():
-        raise LedgerError(f"there is no backup at {copy}", hint="name the file that `dpsql ledger backup` wrote")
-    with explained(copy):
-        with Path(copy).open("rb") as file:
-            store.check_header(copy, file.read(100))
-        db = store.connect(copy)
-        try:
-            store.check(db, copy)
-            store.check_pages(db, copy)
-            return list(store.entries(db, 1)), list(store.payloads(db))
-        finally:
-            db.close()
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A backup, or any whole ledger that was found, with what the head beside it says, if there is one."""
+
+    name: str
+    whole: Whole
+    mark: Mark | None = None
 
 
-def _known(path: str | Path, place: Place, dataset: str) -> Mark | None:
-    """The furthest end of the account that anything still tells: the ledger's, if it is whole, or its head's."""
-    with suppress(LedgerError), open_ledger(path, dataset, create=False) as ledger:
-        return ledger.mark()
+def load_copy(source: str | Path) -> Copy:
+    """The entries and releases of a copy; it may have a head, and need not."""
+    name = str(Path(source).expanduser().resolve())
+    if not Path(name).is_file():
+        raise LedgerError(f"there is no backup at {name}", hint="name the file that `dpsql ledger backup` wrote")
+    with explained(name):
+        with Path(name).open("rb") as file:
+            store.check_header(name, file.read(100))
+        with closing(store.connect(name)) as db:
+            store.check(db, name)
+            store.check_pages(db, name)
+            whole = list(store.entries(db, 1)), list(store.payloads(db))
     with suppress(LedgerError, OSError):
-        return place.mark()
+        return Copy(name, whole, Head(name).read())
+    return Copy(name, whole)
+
+
+def merge_into(place: Place, copy: Copy, by: str, *, lost: Fraction | None = None) -> Restored:
+    """Unite the ledger at a place with a copy; what was there is put aside, never deleted.
+
+    Every entry of both counts from now on, once, also where they went separate ways; so does what the heads beside them
+    know of and neither has (see `dpsql.budget.merge`). Where nothing tells how far the account went, the steward states
+    what may be `lost`, as a share of the dataset's cap; 0 accepts that it is not counted.
+    """
+    dataset, result = read_whole(copy.name, copy.whole[0]).dataset, list[Restored]()
+
+    def united() -> Whole:
+        here = _readable(place, dataset)
+        heads = _heads(place, dataset)
+        if heads is None and lost is None:
+            raise _unknown()
+        at = max(now(), *(_last(rows) for rows in (here[0], copy.whole[0]))).isoformat()
+        rows, payloads = merge(here, copy.whole, by, at)
+        marks = [*(heads or ()), *([] if copy.mark is None else [copy.mark])]
+        gaps = [gap for mark in marks if (gap := missing(mark, rows)) is not None]
+        stated = [stated_gap(rows, lost)] if lost else []
+        gist = [[gap.gist() for gap in (*gaps, *stated)], found(rows)]
+        body = {
+            "at": at,
+            "id": os.urandom(8).hex(),
+            "by": by,
+            "source": Path(copy.name).name,
+            "told": _told(by, lost),
+        }
+        rows = [*rows, following(rows[-1][4], rows[-1][0], "restore", gist, body)]
+        unknown = None if heads is None else max((gap.entries for gap in gaps), default=0)
+        result[:] = [Restored(end_of(copy.name, rows), unknown, None, len(rows) - 1 - len(here[0] or copy.whole[0]))]
+        return rows, payloads
+
+    aside = place.replace(dataset, united)
+    return replace(result[0], aside=aside)
+
+
+def _readable(place: Place, dataset: str) -> Whole:
+    """What can be read of the ledger that is there: entries up to the first broken one, releases as they are."""
+    rows, book = list[Row](), Book()
+    try:
+        storage = place.open(dataset, None)
+    except LedgerError:
+        return [], []
+    with closing(storage):
+        with suppress(LedgerError, LookupError, TypeError, ValueError), storage.reading():
+            for row in storage.entries(1):
+                book.extend([row])
+                rows.append(row)
+        if rows and book.dataset != dataset:
+            raise LedgerError(
+                f"the ledger {place.name} is the account of '{book.dataset}', the copy is that of '{dataset}'",
+                hint="name the ledger that the copy is of",
+            )
+        with suppress(LedgerError), storage.reading():
+            return rows, storage.payloads()
+    return rows, []
+
+
+def _heads(place: Place, dataset: str) -> list[Mark] | None:
+    """What the second place says, if anything; None where neither it nor a whole ledger tells where it ends."""
+    with suppress(LedgerError, OSError):
+        if (mark := place.mark()) is not None:
+            return [mark]
+    with suppress(LedgerError), ChainedLedger(place.open(dataset, None), dataset):
+        return []
     return None
 
 
-def _holds(rows: list[Row], known: Mark) -> bool:
-    return known.number == 0 or (known.number <= len(rows) and rows[known.number - 1][4] == known.hash)
+def _unknown() -> LedgerError:
+    return LedgerError(
+        "neither the ledger nor its head tells what was spent, so a restore may forget some of it",
+        hint="find the .head file or a newer copy. Otherwise state by name how much of the budget may have been spent"
+        " since the copy: `--lost 20%` (100% is the worst case and closes the account), or `--accept-loss` to count"
+        " nothing for it; what is found later is added by another restore",
+    )
 
 
-def _entry(book: Book, known: Mark | None, copy: str, by: str, *, accept_loss: bool) -> Row:
-    """The entry that says so, with what it charges to make up for what the copy does not know."""
-    if known is None and not accept_loss:
-        raise LedgerError(
-            "neither the ledger nor its head tells what was spent, so a restore may forget some of it",
-            hint="find the .head file; or accept the loss by name: `--accept-loss --by NAME`",
-        )
-    missing = Spent(0, 0, 0) if known is None or accept_loss else _missing(book.spent(EVERYONE), known.spent)
-    told = f"{by} accepted the loss of what came later" if accept_loss else "nothing that was spent is forgotten"
-    body = {"at": now().isoformat(), "by": by, "source": Path(copy).name, "told": told}
-    return following(book.head, book.number, "restore", [*write_sums(missing)], body)
+def _told(by: str, lost: Fraction | None) -> str:
+    if lost:
+        return f"{by} stated that {float(lost * 100):g}% of the budget may have been spent and is lost"
+    if lost is not None:
+        return f"{by} accepted the loss of what no file tells"
+    return "nothing that was spent is forgotten"
 
 
-def _missing(have: Spent, known: Spent) -> Spent:
-    """What must be added so that no sum is below what is known; purity that was lost stays lost."""
-    epsilon = None if known.epsilon is None else max(0, known.epsilon - (have.epsilon or 0))
-    return Spent(max(0, known.rho - have.rho), max(0, known.delta - have.delta), epsilon)
-
-
-def _lost(rows: list[Row], known: Mark) -> int:
-    """How many entries the copy does not have; at least one where it took another way."""
-    return 0 if _holds(rows, known) else max(1, known.number - len(rows))
+def _last(rows: list[Row]) -> datetime:
+    """When the last entry was written."""
+    book = Book(last=rows[-1][3]) if rows else Book()
+    return book.at or datetime.min.replace(tzinfo=UTC)

@@ -22,6 +22,10 @@ Payloads = list[tuple[int, bytes]]
 """Noisy tables, with the numbers of their entries."""
 
 
+Whole = tuple[list[Row], Payloads]
+"""A ledger given as its entries, and the noisy tables that are kept with them."""
+
+
 class Storage(ABC):
     """The entries of one account, opened."""
 
@@ -114,7 +118,7 @@ class Place(ABC):
         """What the second place says, also of a ledger that is refused; None where nothing does."""
 
     @abstractmethod
-    def replace(self, dataset: str, made: Callable[[], list[Row]], payloads: Payloads) -> str | None:
+    def replace(self, dataset: str, made: Callable[[], Whole]) -> str | None:
         """Put an account in the place of what is there, which is kept under another name: the name it got.
 
         `made` is called while nobody else can write.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpsql.budget.book import EVERYONE, Book
+from dpsql.budget.book import Book
 from dpsql.budget.chain import Row
 from dpsql.budget.head import Mark
 from dpsql.budget.store import damaged
@@ -22,6 +22,10 @@ def read_whole(name: str, rows: list[Row]) -> Book:
 
 
 def end_of(name: str, rows: list[Row]) -> Mark:
-    """The mark of a whole ledger with these entries."""
-    book = read_whole(name, rows)
-    return Mark(book.number, book.head, book.spent(EVERYONE))
+    """The mark of a whole ledger with these entries, and the trail that leads to it."""
+    read_whole(name, rows)
+    book, mark = Book(), Mark()
+    for row in rows:
+        book.extend([row])
+        mark = book.mark().after(mark)
+    return mark

@@ -21,19 +21,34 @@ class Accounts:
     analyst: str | None
     purpose: str | None
 
-    def request(self, sql: str, charge: Charge, cost: Cost, marks: tuple[bytes, ...] = ()) -> Request:
+    def request(
+        self,
+        sql: str,
+        charge: Charge | None,
+        cost: Cost,
+        marks: tuple[bytes, ...] = (),
+        asked: tuple[Charge, Cost] | None = None,
+    ) -> Request:
         """A charge against every account that this session has."""
         everyone, own, purpose = self._caps(None), self._analyst_caps, self._purpose_caps
-        return Request(self.analyst, charge, cost, everyone, own, sql, marks, self.purpose, purpose)
+        return Request(self.analyst, charge, cost, everyone, own, sql, marks, self.purpose, purpose, asked=asked)
+
+    def owes(self, stored: Stored) -> bool:
+        """Is another's release yet to be counted against this analyst?"""
+        return self.ledger.owed(stored, self.analyst, self.purpose)
 
     def counted(self, stored: Stored) -> tuple[str, ...]:
         """Count another analyst's release against this one's cap, once, and say so."""
-        caps = self._caps(self.analyst)
         if not self.ledger.replayed(
             stored.entry, self.analyst, self._analyst_caps, stored.number, self.purpose, self._purpose_caps
         ):
             return ()
-        return (f"{REPLAYED} ({spent_as(caps, Spent().after(stored.charge), self._conversion())})",)
+        return (self.told(stored),)
+
+    def told(self, stored: Stored) -> str:
+        """What is said of a release that was counted."""
+        caps = self._caps(self.analyst)
+        return f"{REPLAYED} ({spent_as(caps, Spent().after(stored.charge), self._conversion())})"
 
     def budget(self) -> BudgetStatus:
         """Caps, spent and remaining, for this analyst (and purpose) and for everyone, and what the rest would buy."""

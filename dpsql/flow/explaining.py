@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
+from dpsql.budget import Cost
 from dpsql.errors import BudgetExceeded
 from dpsql.flow.accounts import Accounts
 from dpsql.flow.afford import fitted
 from dpsql.flow.dataset import Dataset
 from dpsql.flow.draft import Draft, Prepared
 from dpsql.flow.searching import Searcher
+from dpsql.mechanisms.exact import float_up
+from dpsql.mechanisms.price import pure_rho
 from dpsql.release.explain import Explanation, inner_notes, notes_of, release_plan, staged
 from dpsql.release.finish import finishing_sql
 from dpsql.release.least import foreseeable
@@ -35,14 +39,24 @@ class Explainer:
                 draft = fitted(draft, self.accounts)
         if draft.missing:
             prepared, search = draft.priced(), self.searcher.cost(draft, draft.missing)
-            total = draft.funds.plus(prepared.bill.cost, search)
+            parts = [part for priced in prepared.bill.releases for part in priced.portion.parts]
+            total = draft.funds.plus(self._most(draft, parts), search)
             return replace(prepared, total=total), before(draft.missing, search)
         said = ", ".join(map(str, goals))
         if foreseeable(draft.plan, goals):
             return draft.priced(goals), f"the least that gives {said}" if goals else None
         pilot = draft.stages.pilots[0].cost
         remark = f"at most: a pilot ({pilot}, or more), or an earlier release, shows what {said} takes"
-        return draft.priced(), remark
+        return replace(draft.priced(), total=self._most(draft, [draft.funds.price])), remark
+
+    def _most(self, draft: Draft, parts: Sequence[Fraction]) -> Cost:
+        """What may be charged for these parts of the price, whatever bounds or stages they will have.
+
+        Each part's noise is rounded by its own bounds, so one bill may cost a little less than another at its price.
+        """
+        price = pure_rho if draft.funds.mechanism == "laplace" else Fraction
+        cost, most = draft.split.bill.cost, sum((price(part) for part in parts), Fraction(0))
+        return replace(cost, rho=max(cost.rho, float_up(most)))
 
     def explanation(
         self, prepared: Prepared, remark: str | None, alternatives: Mapping[str, Explanation]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dpsql.budget import Stored
 from dpsql.budget.allocate import Priced, charge_of, cost_of
 from dpsql.flow.accounts import Accounts
 from dpsql.flow.dataset import Dataset
@@ -30,19 +31,19 @@ class Releaser:
             self.dataset.finisher,
             salt,
             bool(policy.replay),
-            self.accounts.counted,
-            lambda missing: self._reserve(prepared, missing),
+            lambda missing, replayed: self._reserve(prepared, missing, replayed),
             policy.limits.seconds,
         )
         alone = frozenset(check.bounded.release.name for check in prepared.checks)
         return maker.make(prepared.bill, prepared.plan.nested, alone)
 
     def kept(self, prepared: Prepared) -> bool:
-        """Does the ledger have all of it?"""
+        """Does the ledger have all of it, as releases that the analyst paid for or was shown?"""
         ledger, policy = self.accounts.ledger, self.accounts.policy
         archive = self.archive(ledger.salt())
         paid = [priced for priced in prepared.bill.releases if not priced.free]
-        return bool(policy.replay) and all(ledger.find(archive.mark(p), policy.keep) for p in paid)
+        found = [ledger.find(archive.mark(p), policy.keep) for p in paid] if policy.replay else [None]
+        return all(each is not None and not self.accounts.owes(each) for each in found)
 
     def archive(self, salt: bytes) -> Archive:
         """The ledger's releases of this version of the data, as the analyst may see them."""
@@ -58,11 +59,22 @@ class Releaser:
             self.accounts.purpose,
         )
 
-    def _reserve(self, prepared: Prepared, missing: Mapping[bytes, Priced]) -> int | None:
-        releases = list(missing.values())
-        charge = charge_of(releases)
-        if charge is None:
-            return None
-        request = self.accounts.request(prepared.sql, charge, cost_of(prepared.bill, releases), tuple(missing))
-        error = first_error(releases, prepared.bill.mechanism)
-        return self.accounts.ledger.reserve(replace(request, error=error))
+    def _reserve(
+        self, prepared: Prepared, missing: Mapping[bytes, Priced], replayed: Sequence[tuple[Priced, Stored]]
+    ) -> tuple[int | None, tuple[str, ...]]:
+        """Charge for what is missing and count what others released, in one step; the entry, and what was counted."""
+        bill, releases = prepared.bill, list(missing.values())
+        owed = [(priced, stored) for priced, stored in replayed if self.accounts.owes(stored)]
+        whole = [*releases, *(priced for priced, _ in owed)]
+        asked = charge_of(whole)
+        if asked is None:
+            return None, ()
+        costs = charge_of(releases), cost_of(bill, releases)
+        request = replace(
+            self.accounts.request(prepared.sql, *costs, tuple(missing), (asked, cost_of(bill, whole))),
+            error=first_error(releases, bill.mechanism) if releases else None,
+            replays=tuple(dict.fromkeys((stored.entry, stored.number) for _, stored in owed)),
+        )
+        ledger = self.accounts.ledger
+        entry = ledger.reserve(request) if releases else ledger.count(request)
+        return entry, tuple(self.accounts.told(stored) for _, stored in owed)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property, reduce
 from operator import add
 
-from dpsql.budget import FREE, Cost, Stored
+from dpsql.budget import FREE, Charge, Cost, Stored
 from dpsql.budget.allocate import charge_of
 from dpsql.flow.accounts import Accounts
 from dpsql.flow.dataset import Dataset
@@ -34,7 +34,7 @@ class Searcher:
             self._dataset.catalog_of,
             lambda: self._dataset.whole_catalog,
             lambda: self._releaser.archive(ledger.salt()),
-            lambda stored: ledger.owed(stored, accounts.analyst, accounts.purpose),
+            accounts.owes,
             self._dataset.finisher.check,
         )
 
@@ -44,16 +44,20 @@ class Searcher:
         What somebody else searched for is shown, like any other release, only after it was counted.
         """
         new = [subject for subject in draft.missing if self.searches.read(subject) is None]
-        if new:
+        if draft.missing:
             for priced in draft.split.bill.releases:
                 self._dataset.engine.emit(priced, None)
-            bills = [draft.split.bill, *(self.searches.search(subject)[1] for subject in new)]
-            charges = [charge for bill in bills if (charge := charge_of(bill.releases)) is not None]
-            request = self._accounts.request(draft.sql, reduce(add, charges), self.cost(draft, new))
-            self._accounts.ledger.afford(request)
+            asked, now = (self._charges(draft, subjects) for subjects in (draft.missing, new))
+            self._accounts.ledger.afford(self._accounts.request(draft.sql, *now, asked=asked))
         made = [made for subject in draft.missing if (made := self.search(subject)) is not None]
         counted = [note for _, stored in made for each in stored for note in self._accounts.counted(each)]
         return self.cost(draft, new), counted
+
+    def _charges(self, draft: Draft, subjects: Sequence[Subject]) -> tuple[Charge, Cost]:
+        """What the query and these searches before it cost together."""
+        bills = [draft.split.bill, *(self.searches.search(subject)[1] for subject in subjects)]
+        charges = [charge for bill in bills if (charge := charge_of(bill.releases)) is not None]
+        return reduce(add, charges), draft.funds.plus(draft.split.bill.cost, self.cost(draft, subjects))
 
     def search(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
         """Search for the bounds of one subject, unless somebody did: charged as any release is."""

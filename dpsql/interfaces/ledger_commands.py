@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -110,18 +111,32 @@ def restore(
     by: By = None,
     accept_loss: Annotated[
         bool,
-        typer.Option("--accept-loss", help="Forget what was spent after the backup was made; your name stays with it."),
+        typer.Option(
+            "--accept-loss", help="Where nothing tells what was spent after the backup: do not count it, on your name."
+        ),
     ] = False,
+    lost: Annotated[
+        str | None,
+        typer.Option(
+            "--lost", metavar="SHARE", help="The same, but count this much of the dataset's budget for it: 20%."
+        ),
+    ] = None,
 ) -> None:
-    """Continue the account from a backup. What the head knows to be spent stays spent."""
+    """Merge a backup, or a ledger that was found, into the account: all that either knows to be spent stays spent."""
     from dpsql.budget.rescue import restore as run
 
     with waiting("restoring"):
-        done = run(ledger, source, _steward(by), accept_loss=accept_loss)
+        done = run(ledger, source, _steward(by), accept_loss=accept_loss, lost=_share(lost))
     typer.echo(f"{_name(ledger)}: restored, {done.mark.number} entries.")
+    if done.added:
+        typer.echo(f"entries that were taken over from the backup: {done.added}; what they cost counts now.")
     if done.lost:
-        what = "is forgotten" if accept_loss else "stays spent, charged to the dataset as a whole"
-        typer.echo(f"entries that the backup does not have: {done.lost}; what they cost {what}.")
+        typer.echo(
+            f"entries that only the head knows of: at most {done.lost}; what they cost stays spent, charged to the"
+            " dataset and, as nobody knows whose they were, to every analyst."
+        )
+    if done.lost is None and not lost:
+        typer.echo("what was spent and stands in no file is not counted; restore it when it is found.")
     if done.aside is not None:
         typer.echo(f"{done.aside}: what was there. Keep it until you know what happened.")
 
@@ -185,6 +200,19 @@ def bump(
     with open_ledger(ledger, None, create=False) as opened:
         opened.bump(label, name)
     typer.echo(f"{_name(ledger)}: data version {label}. Facts verified for earlier versions need `dpsql check` again.")
+
+
+def _share(text: str | None) -> Fraction | None:
+    """A share of the budget, as people write it."""
+    if text is None:
+        return None
+    try:
+        share = Fraction(text.strip().removesuffix("%").strip()) / 100
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(-1)
+    if share < 0 or not text.strip().endswith("%"):
+        raise LedgerError(f"--lost must be a share of the budget, got '{text}'", hint="write for instance --lost 20%")
+    return share
 
 
 def _many(number: int, what: str) -> str:

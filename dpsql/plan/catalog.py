@@ -124,6 +124,9 @@ def make_catalog(
 ) -> Catalog:
     """The catalogue of an analyst (None: the steward): columns that they may not see are not in it.
 
+    Where the policy does not fit the database, an analyst is told what the policy says, as far as they may see it, and
+    never what is stored: the hints that list stored tables and columns are for the steward.
+
     `schema` gives the engine's columns and type names by folded table name; `facts` are the *verified* facts, the
     only ones that let a rule skip enforcement, or an owner be found through another table. `copies` are the tables that
     are bounded at rest: a copy that is refused takes its table with it.
@@ -135,12 +138,13 @@ def make_catalog(
         try:
             table = _table(name, policy, schema, facts, policy.columns_for(analyst, name), known)
             tables[fold(name)] = table if copy is None else _copied(table, copy)
-        except PolicyError:
-            if policy.sees_all(analyst):
+        except PolicyError as mistake:
+            if analyst is None:
                 raise
-            raise PolicyError(
-                f"the policy does not fit the database: table {name}", hint="ask the steward to run `dpsql check`"
-            ) from None
+            said = (
+                mistake.message if policy.sees_all(analyst) else f"the policy does not fit the database: table {name}"
+            )
+            raise PolicyError(said, hint="ask the steward to run `dpsql check`") from None
     return Catalog(_unnamed(tables), policy.limits.max_public_keys, known)
 
 

@@ -1,4 +1,4 @@
-"""Make the releases of a query: replay what was made before, charge for all the rest at once, and only then run it.
+"""Make the releases of a query: replay what was made before, charge for all of it at once, and only then run the rest.
 
 Releases are made in the order of the plan, so that what one of them reads is there before it. One charge covers every
 stage: after it nothing can run out, and before it nothing was touched.
@@ -35,15 +35,14 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """All that making releases takes. `counted` counts a replay against the analyst; `reserve` charges, durably."""
+    """All that making releases takes. `reserve` charges for what is missing and counts what is replayed, durably."""
 
     engine: Engine
     archive: Archive
     finisher: Finisher
     salt: bytes
     replay: bool
-    counted: Callable[[Stored], Sequence[str]]
-    reserve: Callable[[Mapping[bytes, Priced]], int | None]
+    reserve: Callable[[Mapping[bytes, Priced], Sequence[tuple[Priced, Stored]]], tuple[int | None, Sequence[str]]]
     seconds: int | None = None
 
     def make(self, bill: Bill, nested: Sequence[Nested], alone: frozenset[str]) -> Made:
@@ -51,7 +50,7 @@ class Maker:
         work = _Work(Contents(self.finisher, nested))
         for priced in bill.releases:
             self._look_up(priced, work)
-        entry = self.reserve(work.missing)
+        entry, counted = self.reserve(work.missing, work.replayed)
         with self.engine.together():
             for priced in bill.releases:
                 if priced.bounded.release.name not in work.done:
@@ -62,7 +61,7 @@ class Maker:
             cost_of(bill, list(work.missing.values())),
             replayed,
             tuple(dict.fromkeys(work.notes)),
-            tuple(dict.fromkeys(work.counted)),
+            tuple(dict.fromkeys(counted)),
             work.origins,
             self.archive.version,
         )
@@ -85,7 +84,7 @@ class Maker:
             return
         work.done[name] = found.released
         work.notes += found.notes
-        work.counted += self.counted(found.stored)
+        work.replayed.append((priced, found.stored))
         work.origins[found.mark] = found.stored.entry
 
     def _run(self, priced: Priced, work: _Work, entry: int | None, alone: frozenset[str]) -> None:
@@ -119,4 +118,4 @@ class _Work:
     made: dict[bytes, str] = field(default_factory=dict)
     origins: dict[bytes, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    counted: list[str] = field(default_factory=list)
+    replayed: list[tuple[Priced, Stored]] = field(default_factory=list)

@@ -278,3 +278,13 @@ def test_no_other_thread_uses_the_connection_meanwhile(
     with pytest.raises(dpsql.InterfaceError, match="enough"):
         getattr(db, door)("SELECT count(*) FROM t")
     assert taken == [False]
+
+
+def test_a_rollback_undoes_what_was_set_since_the_last_commit(db: dpsql.Connection) -> None:
+    cursor = db.cursor()
+    cursor.execute("SET dpsql.epsilon = 0.2")
+    db.commit()
+    cursor.execute("SET dpsql.epsilon = 0.4")
+    assert float(db.asked.epsilon or 0) == 0.4
+    db.rollback()
+    assert float(db.asked.epsilon or 0) == 0.2

@@ -87,3 +87,14 @@ def test_a_missing_file_is_never_made(tmp_path: Path) -> None:
     for command in ("verify", "log", "export"):
         assert "no ledger" in run("ledger", command, tmp_path / "none", code=1)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_loss_is_stated_as_a_share_of_the_budget(ledger: Path, tmp_path: Path) -> None:
+    run("ledger", "backup", ledger, tmp_path / "copy")
+    ledger.unlink()
+    ledger.with_name(ledger.name + ".head").unlink()
+    restoring = ("ledger", "restore", ledger, "--from", tmp_path / "copy", "--by", "ste")
+    assert "--lost 20%" in run(*restoring, code=1)
+    assert "must be a share" in run(*restoring, "--lost", "20", code=1)
+    assert "restored" in run(*restoring, "--lost", "20%")
+    assert "ste stated that 20% of the budget" in " ".join(run("ledger", "export", ledger).split())

@@ -240,3 +240,61 @@ def test_health_and_metrics(served: Served) -> None:
     time.sleep(0.1)
     text = urllib.request.urlopen(f"{base}/metrics", timeout=10).read().decode()
     assert "dpsql_connections_total" in text and "# TYPE" in text
+
+
+def _setting(raw: Raw, name: str = "dpsql.epsilon") -> str:
+    return raw.ask(query(f"SHOW {name}"))[1][1][6:].decode()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        ["BEGIN", "SET dpsql.epsilon = 0.25", "ROLLBACK"],
+        ["BEGIN", "SET dpsql.epsilon = 0.25", "SELECT nothing FROM nowhere", "COMMIT"],
+        ["BEGIN", "RESET ALL", "SET dpsql.epsilon = 0.25", "ABORT"],
+        ["BEGIN; SET dpsql.epsilon = 0.25; ROLLBACK"],
+        ["SET dpsql.epsilon = 0.25; SELECT nothing FROM nowhere"],
+        ["BEGIN", "SAVEPOINT a", "SET dpsql.epsilon = 0.25", "ROLLBACK TO a", "COMMIT"],
+        ["BEGIN", "SAVEPOINT a", "SET dpsql.epsilon = 0.25", "ROLLBACK TO SAVEPOINT b", "ROLLBACK TO A", "COMMIT"],
+        ["BEGIN", "SAVEPOINT a", "SET dpsql.epsilon = 0.25", "RELEASE a", "ROLLBACK"],
+    ],
+)
+def test_what_was_set_in_a_transaction_that_is_rolled_back_is_undone(raw: Raw, sent: list[str]) -> None:
+    raw.ask(query("SET dpsql.epsilon = 0.125"))
+    for each in sent:
+        raw.ask(query(each))
+    assert _setting(raw) == "0.125"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        ["BEGIN", "SET dpsql.epsilon = 0.25", "COMMIT", "ROLLBACK"],
+        ["BEGIN", "SET dpsql.epsilon = 0.25", "SAVEPOINT a", "SET dpsql.epsilon = 0.5", "ROLLBACK TO a", "COMMIT"],
+        ["BEGIN; SET dpsql.epsilon = 0.25; COMMIT; SELECT nothing FROM nowhere"],
+        ["SET dpsql.epsilon = 0.25", "BEGIN", "ROLLBACK"],
+    ],
+)
+def test_what_was_set_and_committed_stays(raw: Raw, sent: list[str]) -> None:
+    for each in sent:
+        raw.ask(query(each))
+    assert _setting(raw) == "0.25"
+
+
+def test_an_error_before_a_sync_undoes_what_was_set_with_it(raw: Raw) -> None:
+    raw.ask(query("SET dpsql.epsilon = 0.125"))
+    raw.ask(
+        parse("SET dpsql.epsilon = 0.25"),
+        bind(),
+        execute(),
+        parse("SELECT nothing FROM nowhere"),
+        bind(),
+        execute(),
+        SYNC,
+    )
+    assert _setting(raw) == "0.125"
+    raw.ask(query("SET application_name = 'one'"))
+    raw.ask(query("BEGIN"))
+    raw.ask(query("SET application_name = 'two'"))
+    told = [body for kind, body in raw.ask(query("ROLLBACK")) if kind == b"S"]
+    assert told == [b"application_name\0one\0"] and _setting(raw, "application_name") == "one"

@@ -14,7 +14,7 @@ from dpsql.budget.postgres import schema
 from dpsql.budget.postgres.address import read_address
 from dpsql.budget.postgres.session import Session
 from dpsql.budget.postgres.storage import INSERT, KEEP, PostgresStorage, damaged
-from dpsql.budget.storage import Payloads, Place, Storage
+from dpsql.budget.storage import Place, Storage, Whole
 from dpsql.budget.store import explained
 from dpsql.budget.whole import end_of, read_whole
 from dpsql.errors import LedgerError
@@ -95,10 +95,10 @@ class PostgresPlace(Place):
         mark = self._witness.read()
         return mark if mark.number else None
 
-    def replace(self, dataset: str, made: Callable[[], list[Row]], payloads: Payloads) -> str | None:
+    def replace(self, dataset: str, made: Callable[[], Whole]) -> str | None:
         """See `Place`. One transaction of the tables' owner, who alone may open the guards to rename the old one."""
         with closing(Session(self._address, dataset)) as session, session.writing():
-            rows = made()
+            rows, payloads = made()
             _make_schema(session)
             aside = _put_aside(session)
             for number, row in enumerate(rows):

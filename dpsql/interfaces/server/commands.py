@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,12 +21,20 @@ if TYPE_CHECKING:
     from dpsql.session import Connection
 
 MOST_SETTINGS = 200
+MOST_SAVEPOINTS = 100
 _TRACKED = {"application_name": "application_name", "datestyle": "DateStyle", "timezone": "TimeZone"}
 _SET = re.compile(r"\s*SET\s+(?:(?:SESSION|LOCAL)\s+)?(?P<name>[\w.]+)\s*(?:=|\bTO\b)(?P<value>.*)", re.I | re.S)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s*(?P<options>\([^)]*\)|(?:(?:ANALYZE|VERBOSE)\b\s*)*)", re.I)
-_BACK = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\b", re.I)
+_BACK = re.compile(
+    r"\s*(?:ROLLBACK|ABORT)\s+(?:WORK\s+|TRANSACTION\s+)?TO\s+(?:SAVEPOINT\s+)?(?P<name>.+)", re.I | re.S
+)
+_POINT = re.compile(r"\s*(?P<word>SAVEPOINT|RELEASE)\s+(?:SAVEPOINT\s+)?(?P<name>.+)", re.I | re.S)
 _TAGS = {"begin": "BEGIN", "set": "SET", "reset": "RESET", "discard": "DISCARD ALL", "deallocate": "DEALLOCATE",
          "listen": "LISTEN", "close": "CLOSE CURSOR"}  # fmt: skip
+
+
+Said = tuple[Asked, dict[str, str]]
+"""All that a client has set; a dictionary that a transaction began with is never changed, only replaced."""
 
 
 @dataclass(slots=True)
@@ -36,10 +44,45 @@ class Session:
     status: str = "I"
     asked: Asked = field(default_factory=Asked)
     settings: dict[str, str] = field(default_factory=dict)
+    _before: Said | None = None
+    _points: list[tuple[str, Said]] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """A statement comes: the first one begins a transaction, whether or not it says so."""
+        if self._before is None:
+            self._before = self.asked, self.settings
 
     def failed(self) -> None:
-        """A statement did not succeed."""
-        self.status = "E" if self.status in "TE" else "I"
+        """A statement did not succeed; outside a transaction block, all that was sent with it is undone."""
+        if self.status in "TE":
+            self.status = "E"
+        else:
+            self.undo()
+
+    def undo(self) -> None:
+        """The transaction is rolled back: what was set in it never was."""
+        self.asked, self.settings = self._before or (self.asked, self.settings)
+        self.end()
+
+    def end(self) -> None:
+        """The transaction is over: what was set in it stays."""
+        self.status, self._before = "I", None
+        self._points.clear()
+
+    def mark(self, name: str) -> None:
+        """A savepoint."""
+        if len(self._points) >= MOST_SAVEPOINTS:
+            raise Stop(faults.TOO_MUCH)
+        self._points.append((name, (self.asked, self.settings)))
+
+    def release(self, name: str, *, back: bool) -> None:
+        """Forget a savepoint and those after it; going `back` to it undoes what was set since, and keeps it."""
+        at = max((at for at, (each, _) in enumerate(self._points) if each == name), default=None)
+        if at is None:
+            raise Stop(Fault(f"there is no savepoint {name}", "3B001", "set it first: SAVEPOINT name"))
+        if back:
+            self.asked, self.settings = self._points[at][1]
+        del self._points[at + back :]
 
 
 @dataclass(slots=True)
@@ -55,7 +98,8 @@ class Commands:
         """Do what a command says."""
         match statement.word:
             case "begin" | "commit" | "rollback" | "savepoint":
-                return Reply(wire.complete(self._transaction(statement)))
+                known = self.session.settings
+                return Reply(wire.complete(self._transaction(statement)), tail=self._restored(known))
             case "set":
                 return Reply(wire.complete("SET"), tail=await self._set(statement))
             case "reset":
@@ -72,18 +116,40 @@ class Commands:
         return Reply(wire.complete(_TAGS[statement.word]))
 
     def _transaction(self, statement: Statement) -> str:
-        """Nothing can be undone, so a transaction is only a state of the conversation; its tag."""
+        """No release can be undone: a transaction is a state of the conversation and of what was set in it. Its tag."""
         session, word = self.session, statement.word
         if word == "savepoint":
-            return statement.text.split()[0].upper()
+            return self._savepoint(statement.text)
         if word == "begin":
             session.status = "T"
             return "BEGIN"
         if word == "rollback":
-            session.status = "T" if _BACK.match(statement.text) and session.status in "TE" else "I"
+            if (back := _BACK.match(statement.text)) and session.status in "TE":
+                session.release(_name(back["name"]), back=True)
+                session.status = "T"
+            else:
+                session.undo()
             return "ROLLBACK"
-        failed, session.status = session.status == "E", "I"
+        failed = session.status == "E"
+        (session.undo if failed else session.end)()
         return "ROLLBACK" if failed else "COMMIT"
+
+    def _savepoint(self, text: str) -> str:
+        """SAVEPOINT or RELEASE, which mean something in a transaction only."""
+        found = _POINT.match(text)
+        if found is not None and self.session.status == "T":
+            name = _name(found["name"])
+            if found["word"].upper() == "SAVEPOINT":
+                self.session.mark(name)
+            else:
+                self.session.release(name, back=False)
+        return text.split(maxsplit=1)[0].upper()
+
+    def _restored(self, before: Mapping[str, str]) -> bytes:
+        """What a client must hear again of settings that a rollback brought back."""
+        now = self.session.settings
+        changed = [(name, now[name]) for name in _TRACKED if name in now and now[name] != before.get(name)]
+        return b"".join(wire.parameter_status(_TRACKED[name], value) for name, value in changed)
 
     async def _set(self, statement: Statement) -> bytes:
         """Take in `SET`: what dpsql knows, what clients need; the rest is taken for a setting of theirs, and kept."""
@@ -99,7 +165,7 @@ class Commands:
         settings = self.session.settings
         if len(value) > 1000 or (name not in settings and len(settings) >= MOST_SETTINGS):
             raise Stop(faults.TOO_MUCH)
-        settings[name] = value
+        self.session.settings = {**settings, name: value}
         tracked = _TRACKED.get(name)
         return b"" if tracked is None else wire.parameter_status(tracked, value)
 
@@ -138,3 +204,9 @@ class Commands:
         """Lines of text under a name."""
         rows = self.asking.room.rows(self.asking.user.analyst, [wire.data_row([line.encode()]) for line in lines])
         return Reply(wire.complete(tag), one_text(name), rows)
+
+
+def _name(text: str) -> str:
+    """A savepoint's name: in quotes it is taken as it is."""
+    word = text.strip()
+    return word[1:-1] if word[:1] == word[-1:] == '"' else word.lower()

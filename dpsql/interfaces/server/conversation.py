@@ -66,6 +66,7 @@ class Conversation:
     async def _sync(self) -> None:
         """Outside a transaction, portals end with it."""
         if self.session.status == "I":
+            self.session.end()
             self.shelf.close_portals()
 
     # simple queries -------------------------------------------------------------------------------------------------
@@ -75,6 +76,7 @@ class Conversation:
         body.done()
         try:
             for statement in self._statements(text):
+                self.session.begin()
                 await self._send_all(Portal(Prepared(statement)))
         except Stop as stop:
             self.session.failed()
@@ -167,6 +169,7 @@ class Conversation:
         body.done()
         portal = self.shelf.portal(name)
         if portal.reply is None:
+            self.session.begin()
             portal.reply = await self.answers.answer(portal)
         reply, count = portal.reply, 0
         if reply.rows is not None:

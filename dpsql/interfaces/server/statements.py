@@ -6,10 +6,10 @@ there if it names the catalogue, or no table at all; one that names a table of t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
 
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
@@ -26,6 +26,8 @@ _WORDS = {
     "SHOW": "show", "DISCARD": "discard", "DEALLOCATE": "deallocate", "LISTEN": "listen", "UNLISTEN": "listen",
     "CLOSE": "close", "EXPLAIN": "explain", "COPY": "copy",
 }  # fmt: skip
+_RUNS = re.compile(r"(?:query|cursor|table|schema|database)_to_xml\w*|ts_stat|ts_rewrite|dblink\w*")
+"""Functions that read tables which are named in a text."""
 _READING = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 """What may go to the catalogue; anything else is for dpsql to refuse."""
 
@@ -107,17 +109,34 @@ def _kind(tokens: list[Token], tables: Collection[str]) -> tuple[Kind, str]:
     if tokens[0].text.upper() not in _READING:
         return Kind.QUERY, ""
     names = {t.text.lower() for t in tokens if t.token_type not in (TokenType.STRING, TokenType.NUMBER)}
+    if any(_RUNS.fullmatch(name) for name in names):
+        return Kind.BOTH, ""
     catalogue = any(name in _CATALOGUE or name.startswith("pg_") for name in names)
-    own = not names.isdisjoint(tables)
+    own = not names.isdisjoint(tables) or _escaped(tokens)
     if catalogue:
         return (Kind.BOTH if own and _reads(tokens, tables) else Kind.CATALOGUE), ""
     return (Kind.QUERY if own or "from" in names or tokens[0].text.upper() == "TABLE" else Kind.CATALOGUE), ""
 
 
 def _reads(tokens: list[Token], tables: Collection[str]) -> bool:
-    """Does a table of the policy stand after FROM, JOIN or a comma?"""
-    before = {"FROM", "JOIN", ",", "."}
+    """Does a table of the policy stand where a relation can, behind any number of parentheses?
+
+    That is after FROM, JOIN, a comma, the dot of a schema, ONLY, or TABLE, which is a query of its own. A name in
+    Unicode escapes could be any.
+    """
+    before = ""
+    for token in tokens:
+        named = token.token_type is not TokenType.STRING and token.text.lower() in tables
+        if named and before in ("FROM", "JOIN", ",", ".", "ONLY", "TABLE"):
+            return True
+        if token.text != "(":
+            before = token.text.upper()
+    return _escaped(tokens)
+
+
+def _escaped(tokens: list[Token]) -> bool:
+    """Is there a name in Unicode escapes, as U&"…"?"""
     return any(
-        b.text.lower() in tables and a.text.upper() in before and b.token_type is not TokenType.STRING
-        for a, b in pairwise(tokens)
+        a.text.upper() == "U" and b.text == "&" and c.token_type is TokenType.IDENTIFIER and a.end + 1 == b.start
+        for a, b, c in zip(tokens, tokens[1:], tokens[2:], strict=False)
     )

@@ -27,7 +27,7 @@ from dpsql.budget.allocate import (
 )
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpsql.mechanisms.exact import exact
+from dpsql.mechanisms.exact import UNIT, exact, float_up
 from dpsql.mechanisms.price import laplace_rho
 from dpsql.sensitivity.bound import Bounded, Statistic
 from dpsql.sensitivity.claim import Claim, one_coordinate
@@ -163,11 +163,11 @@ def test_the_charge_and_the_cost_of_a_part_are_those_of_its_own_noise(mechanism:
         slack = fund(releases, EPSILON, DELTA, mechanism).slack if priced.selection else Fraction(0)
         charge: Charge = pure_charge(pure, rho) if pure is not None and not slack else zcdp_charge(rho, slack)
         assert charge_of(part) == charge
-        told = cost_of(bill, part)
+        told, up = cost_of(bill, part), float_up(charge.rho * UNIT)
         if pure is None:
-            assert told == Cost(epsilon_for(float(rho), DELTA / 2), float(DELTA / 2 + slack), float(rho))
+            assert told == Cost(epsilon_for(up, DELTA / 2), float(DELTA / 2 + slack), up)
         else:
-            assert told == Cost(float(pure), float(slack), float(rho))
+            assert told == Cost(float(pure), float(slack), up)
     whole = cost_of(bill, bill.releases)
     spent = fund(releases, EPSILON, DELTA, mechanism).slack
     assert (whole.epsilon, whole.delta) == (float(EPSILON), float(spent if mechanism == "laplace" else DELTA))

@@ -98,6 +98,24 @@ def test_a_view_of_the_database_is_no_table_and_the_hint_says_so() -> None:
     own = duckdb.connect()
     own.execute("CREATE TABLE visits AS SELECT 1 AS person; CREATE VIEW recent AS SELECT * FROM visits")
     policy = {"dataset": "d", "budget": BUDGET, "tables": {"recent": {"unit": "person", "columns": {}}}}
-    with dpsql.connect(own, policy=policy, ledger=":memory:") as db, pytest.raises(dpsql.PolicyError) as wrong:
+    steward = dpsql.connect(own, policy=policy, ledger=":memory:", steward=True)
+    with steward as db, pytest.raises(dpsql.PolicyError) as wrong:
         db.query("SELECT count(*) FROM recent")
     assert wrong.value.hint == "tables in the database: visits; a view does not count: name the tables behind it"
+
+
+def test_a_hint_of_a_broken_policy_names_what_is_stored_to_the_steward_only() -> None:
+    own = duckdb.connect()
+    own.execute("CREATE TABLE visits AS SELECT 1 AS person, 2 AS secret, 3 AS amount")
+    columns = {"columns": {"amuont": {"min": 0, "max": 5}}}
+    budget = {**BUDGET, "analysts": {"ana": {"epsilon": 1}}}
+    policy = {"dataset": "d", "budget": budget, "tables": {"visits": {"unit": "person", **columns}}}
+    told = {}
+    for who in ({"analyst": "ana"}, {"steward": True}):
+        with dpsql.connect(own, policy=policy, ledger=":memory:", **who) as db:
+            with pytest.raises(dpsql.PolicyError) as wrong:
+                db.query("SELECT count(*) FROM visits")
+            told[next(iter(who))] = str(wrong.value)
+    assert "secret" in told["steward"] and "amount" in told["steward"]
+    assert "amuont" in told["analyst"] and "dpsql check" in told["analyst"]
+    assert "secret" not in told["analyst"] and "amount" not in told["analyst"]

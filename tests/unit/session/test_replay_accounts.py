@@ -51,9 +51,10 @@ def spent(db: dpsql.Connection) -> float:
 
 
 def test_a_replay_counts_the_release_and_not_the_whole_query_that_paid(database: Path) -> None:
-    with connect(database) as db:
+    more = {"budget": {"epsilon": 10, "delta": 0, "analysts": {"ana": {"epsilon": 9}, "bob": {"epsilon": 2}}}}
+    with connect(database, **more) as db:
         db.query(BOTH, epsilon=0.8)
-    with connect(database, "bob") as db:
+    with connect(database, "bob", **more) as db:
         first = db.query(COUNT, epsilon=0.8)
         assert first.replayed and spent(db) == pytest.approx(0.4)
         [note] = [note for note in first.notes if "your own cap" in note]
@@ -63,7 +64,7 @@ def test_a_replay_counts_the_release_and_not_the_whole_query_that_paid(database:
         assert db.query(SUM, epsilon=0.8).replayed and spent(db) == pytest.approx(0.8)
         assert db.query(BOTH, epsilon=0.8).replayed and spent(db) == pytest.approx(0.8)
         assert db.budget().dataset.spent.epsilon == pytest.approx(0.8)
-    with connect(database, "bob") as db:
+    with connect(database, "bob", **more) as db:
         assert spent(db) == pytest.approx(0.8), "the ledger says the same when it is read again"
         assert db.query(COUNT, epsilon=0.8).replayed
 
