@@ -83,8 +83,8 @@ class Server:
     # life -----------------------------------------------------------------------------------------------------------
 
     async def start(self, host: str, port: int, steward_port: int | None = None) -> tuple[int, int | None]:
-        """Make the catalogues, then listen; the ports that were taken."""
-        await self._views.renew(self._door.users.values())
+        """Prepare the catalogues, then listen; the ports that were taken."""
+        await self._views.open()
         listener = await asyncio.start_server(self._meet, host, port, limit=2**16, backlog=512)
         self._listeners.append(listener)
         if steward_port is None:
