@@ -6,7 +6,8 @@ the empty databases is left. **Proof.** The server starts this process and nothi
 in which they live and is the parent of their processes, orphans included (it is their subreaper). The end of the
 server, of whatever kind, closes the pipe; the caretaker then ends each of its children, waits until it has none, and
 removes the folder. **Requires** that nobody kills the caretaker itself: then its children get SIGKILL from the kernel,
-and the folder is removed by the next start, as nobody holds its lock. **Checked by** `tests/server/test_start_and_end.py`.
+and the folder is removed by the next start, as nobody holds its lock.
+**Checked by** `tests/server/test_start_and_end.py`.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ class Caretaker:
 
         def limited() -> None:
             _prctl(_PDEATHSIG, signal.SIGKILL)
-            for number in _IGNORED:
-                signal.signal(number, signal.SIG_DFL)
+            for ignored in _IGNORED:
+                signal.signal(ignored, signal.SIG_DFL)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             os.nice(NICENESS)
             if memory is not None:
@@ -95,7 +96,8 @@ class Caretaker:
         with Path(given or os.devnull).open("rb") as source:
             child = subprocess.Popen(  # noqa: S603  (the server's own words)
                 words, stdin=source, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder,
-                env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8", "TZ": "UTC"}, preexec_fn=limited, **user,
+                env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8", "TZ": "UTC"}, preexec_fn=limited,  # noqa: PLW1509  (there is one thread)
+                **user,
             )  # fmt: skip
         self._children[child.pid] = number, child
 

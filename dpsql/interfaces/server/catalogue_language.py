@@ -2,11 +2,11 @@
 
 **Theorem.** Text that `check` lets pass calls no function and reads no catalogue relation that is not listed here.
 **Proof.** The text is cut as PostgreSQL cuts it: ASCII white space, strings, quoted and bare names; what could be read
-in two ways (`U&"…"`, nested comments, strings in pieces, a stray backslash) is refused. A function is called by its name before a
-parenthesis, so each such name is listed, or is a word of the grammar, or names columns (`AS t(a)`, `WITH t(a)`), where
-PostgreSQL takes no call. All relations of `pg_catalog` begin with `pg_`, so each such name is listed, or a label. **Requires**
-nothing of the clients; and should this fail, `privileges` has taken the same rights away in the database itself, of
-which each analyst has one. **Checked by** `tests/server/test_catalogue.py`.
+in two ways (`U&"…"`, nested comments, strings in pieces, a stray backslash) is refused. A function is called by its
+name before a parenthesis, so each such name is listed, or is a word of the grammar, or names columns (`AS t(a)`,
+`WITH t(a)`), where PostgreSQL takes no call. All relations of `pg_catalog` begin with `pg_`, so each such name is
+listed, or a label. **Requires** nothing of the clients; and should this fail, `privileges` has taken the same rights
+away in the database itself, of which each analyst has one. **Checked by** `tests/server/test_catalogue.py`.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ RELATIONS = frozenset(
 )
 """Of `pg_catalog`. Planner statistics and counters of tables are there, and always empty: nothing is counted."""
 
-SETTINGS = frozenset(
-    "application_name bytea_output client_encoding client_min_messages datestyle extra_float_digits intervalstyle jit "
-    "search_path timezone".split()  # noqa: SIM905
-)
+SETTINGS = frozenset({
+    "application_name", "bytea_output", "client_encoding", "client_min_messages", "datestyle", "extra_float_digits",
+    "intervalstyle", "jit", "search_path", "timezone",
+})  # fmt: skip
 """What `set_config` may set: nothing that limits a statement."""
 
 _OTHER = frozenset({"pg_catalog", "pg_toast", "pg_temp", "pg_node_tree", "pg_lsn", "pg_ndistinct", "pg_dependencies"})
@@ -197,7 +197,8 @@ DO $do$ DECLARE each regprocedure; part regclass; BEGIN
       AND p.proname <> ALL ({_listed(FUNCTIONS)})
       AND p.oid NOT IN (SELECT oprcode FROM pg_operator) AND p.oid NOT IN (SELECT castfunc FROM pg_cast)
       AND p.oid NOT IN (SELECT amproc FROM pg_amproc)
-      AND p.oid NOT IN (SELECT unnest(ARRAY[typinput, typoutput, typreceive, typsend, typmodin, typmodout]) FROM pg_type)
+      AND p.oid NOT IN (
+          SELECT unnest(ARRAY[typinput, typoutput, typreceive, typsend, typmodin, typmodout]) FROM pg_type)
       AND p.oid NOT IN (SELECT unnest(ARRAY[aggtransfn, aggfinalfn, aggcombinefn, aggserialfn, aggdeserialfn,
           aggmtransfn, aggminvtransfn, aggmfinalfn]) FROM pg_aggregate)
   LOOP EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', each); END LOOP;

@@ -17,7 +17,6 @@ time by `statement_timeout`, processes by `relay.CONNECTIONS`.
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -48,7 +47,8 @@ _SETTINGS = {
     "max_parallel_workers_per_gather": "0", "dynamic_shared_memory_type": "mmap",
     "track_activities": "off", "track_counts": "off", "log_min_messages": "panic",
     "default_transaction_read_only": "on", "statement_timeout": "5s", "lock_timeout": "1s", "work_mem": "4MB",
-    "temp_file_limit": "16MB", "idle_in_transaction_session_timeout": "30s", "client_connection_check_interval": "250ms",
+    "temp_file_limit": "16MB", "idle_in_transaction_session_timeout": "30s",
+    "client_connection_check_interval": "250ms",
 }  # fmt: skip
 
 
@@ -141,8 +141,8 @@ class Shadows:
         try:
             folder = self._caretaken.folder
             self._programs, self._template = programs(folder), folder / "template"
-            said = subprocess.run([self._programs / "postgres", "--version"], capture_output=True, text=True, check=True)
-            self._version = said.stdout.split()[-1]
+            about = [str(self._programs / "postgres"), "--version"]
+            self._version = subprocess.check_output(about, text=True).split()[-1]  # noqa: S603  (the wheel's own)
             self._initialize()
         except BaseException:
             self._caretaken.close()
@@ -167,18 +167,18 @@ class Shadows:
         self._caretaken.run(["cp", "-R", self._template, folder])
         self._alone(folder, self._dataset, _tables(tables))
         words = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
-        server = [self._programs / "postgres", "-D", folder, "-k", folder, *words]
+        server: list[str | Path] = [self._programs / "postgres", "-D", folder, "-k", folder, *words]
         number = self._caretaken.start(server, memory=MEMORY)
+        self._await(folder, number)
         place = str(folder / ".s.PGSQL.5432")
-        self._await(place, number)
         return Shadow(place, self._dataset, number, folder, {"server_version": self._version})
 
-    def _await(self, place: str, number: int) -> None:
-        deadline = time.monotonic() + PATIENCE
+    def _await(self, folder: Path, number: int) -> None:
+        """Until the server has written down that it is ready, in the last line of its file."""
+        deadline, written = time.monotonic() + PATIENCE, folder / "postmaster.pid"
         while time.monotonic() < deadline and not self._caretaken.ended(number):
-            with socket.socket(socket.AF_UNIX) as line:
-                if line.connect_ex(place) == 0:
-                    return
+            if written.exists() and written.read_text().split()[-1:] == ["ready"]:
+                return
             time.sleep(0.01)
         raise InterfaceError("the catalogue did not start", hint="is there room in the temporary folder?")
 
@@ -186,7 +186,7 @@ class Shadows:
         """Run statements before anybody can connect."""
         given = folder.with_suffix(".sql")
         given.write_text(sql)
-        words = ["--single", "-j", "-c", "exit_on_error=on", "-c", "fsync=off", "-D", folder, database]
+        words = ["--single", "-j", "-c", "exit_on_error=on", "-c", "fsync=off", "-D", str(folder), database]
         self._caretaken.run([self._programs / "postgres", *words], given)
         given.unlink()
 
@@ -202,7 +202,11 @@ class Shadows:
 
 def _rights(dataset: str) -> str:
     statements = [
-        f"REVOKE ALL ON DATABASE {_quote(dataset)}, template1 FROM PUBLIC",
+        "ALTER DATABASE template0 IS_TEMPLATE false",
+        "ALTER DATABASE template1 IS_TEMPLATE false",
+        "DROP DATABASE template0",
+        "DROP DATABASE template1",
+        f"REVOKE ALL ON DATABASE {_quote(dataset)} FROM PUBLIC",
         f"GRANT CONNECT ON DATABASE {_quote(dataset)} TO {READER}",
         f"GRANT USAGE ON SCHEMA public TO {READER}",
         f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO {READER}",
