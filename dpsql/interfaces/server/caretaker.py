@@ -32,6 +32,8 @@ PREFIX, LOCK = "dpsql-catalogue-", "lock"
 PATIENCE = 5.0
 """Seconds in which a database may end by itself."""
 NICENESS = 5
+LONGEST = 60
+"""Characters of the folder in which the databases' own is made."""
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 _PDEATHSIG, _SUBREAPER = 1, 36
 
@@ -66,11 +68,20 @@ def _unprivileged() -> tuple[int, ...]:
     return next((names[name] for name in ("pgserver", "postgres", "nobody") if name in names), ())
 
 
+def _temporary() -> Path:
+    """Where folders are made: a short name, as sockets have short names only, and within the databases' reach."""
+    for place in (Path(tempfile.gettempdir()), Path("/tmp")):  # noqa: S108
+        reached = os.geteuid() != 0 or all(each.stat().st_mode & 0o001 for each in (place, *place.parents))
+        if len(str(place)) <= LONGEST and reached:
+            return place
+    return Path("/tmp")  # noqa: S108
+
+
 class Caretaker:
     """The folder, the processes in it, and their end."""
 
     def __init__(self) -> None:
-        parent = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())  # noqa: S108  (short for sockets)
+        parent = _temporary()
         sweep(parent)
         self._user = _unprivileged()
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
