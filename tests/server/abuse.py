@@ -294,9 +294,9 @@ def main() -> None:
             abused.append(abuse(served, count, crowd=300))
             starvation.ended.set()
 
-        calm = starvation.measured(None, 10)
+        calm = starvation.measured(None, 5)
         waits = starvation.while_it_lasts(way)
-        found, wrong = starve(served, 10)
+        found, wrong = starve(served, float(sys.argv[2]) if len(sys.argv) > 2 else 10)
         status = stop(served)
     done = abused[0]
     done.wrong += [*waits.wrong, *wrong]

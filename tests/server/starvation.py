@@ -22,10 +22,14 @@ import dpsql
 
 GREEDY = "SELECT string_agg(a.attname || b.attname, '') FROM pg_attribute a, pg_attribute b"
 SLOW = "SELECT count(*) FROM pg_attribute a, pg_attribute b, pg_attribute c"
-HEAVY = (
-    "SELECT count(*) FROM stores a, stores b, stores c, stores d, stores e, stores f WHERE a.store_id < f.store_id + {}"
+_NUMBERS = (
+    "WITH v AS (SELECT a.id + 4 * b.id + 16 * c.id + 64 * d.id AS i FROM stores a, stores b, stores c, stores d) "
 )
-MANY = "SELECT a.* FROM stores a, stores b, stores c, stores d WHERE a.store_id <> {}"
+HEAVY = _NUMBERS + "SELECT count(*) FROM v a, v b, v c, v d, stores s WHERE sin(a.i + b.i * c.i) < d.i + {}"
+MANY = (
+    _NUMBERS
+    + "SELECT a.i AS a, b.i AS b, 'some text ' || b.i AS c FROM v a, v b, stores s WHERE s.id = 1 AND a.i <> {}"
+)
 REFUSED = (
     "SELECT length(repeat(repeat('x', 10000), 10000))", "SELECT pg_logical_emit_message(false, 'a', 'b')",
     "SELECT pg_advisory_lock(1)", "SELECT pg_sleep(5)",
