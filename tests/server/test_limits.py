@@ -301,11 +301,13 @@ def test_answers_that_are_kept_for_their_error_bars_count_and_give_way(small: In
             stack.enter_context(dpsql.connect(address, password=PASSWORD, certificate=small.folder / "server.crt"))
             for _ in range(3)
         ]
+        kinds_of = doors[0].query("SELECT kind, count(*) AS n FROM people GROUP BY kind")
+        assert len(kinds_of.intervals()) == 4 and gauge(small, "dpsql_held_bytes") > 0
         for door in doors:
-            assert len(door.query("SELECT kind, count(*) AS n FROM people GROUP BY kind").intervals()) == 4
-            assert gauge(small, "dpsql_held_bytes") > 0
-            for number in range(4):
-                assert len(door.query(f"{sql} WHERE n >= {number}")) == 2000 - number
-            assert 0 < gauge(small, "dpsql_held_bytes") <= SMALL.answers // 8
-            assert len(door.query("SELECT count(*) FROM people").intervals()) == 1
+            for number in range(10):
+                assert len(door.query(f"{sql} WHERE n >= {1800 + number}")) == 200 - number
+                assert 0 < gauge(small, "dpsql_held_bytes") <= SMALL.answers // 8
+        assert len(doors[0].query("SELECT count(*) FROM people").intervals()) == 1
+        with pytest.raises(dpsql.InterfaceError, match="has let go of this answer"):
+            kinds_of.intervals(0.5)
     assert until(lambda: gauge(small, "dpsql_held_bytes") == 0)
