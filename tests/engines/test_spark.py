@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -17,6 +18,7 @@ import spark_session
 from false_parquet import write_false
 
 import dpsql
+from dpsql.abandoned import Errand
 from dpsql.audit.traces import trace, traced
 from dpsql.engines.spark.files import FilesChanged, Watched
 from dpsql.engines.spark.open import _begun
@@ -172,6 +174,20 @@ def test_a_query_that_takes_too_long_is_stopped_and_paid_for(session: Any, caplo
             db.query("SELECT sum(id % 5) FROM numbers", epsilon=1)
         assert db.budget().dataset.spent.epsilon > spent
     assert not any("SQLQueryContext" in record.name for record in caplog.records)
+
+
+def test_a_query_that_nobody_waits_for_is_stopped_and_paid_for(session: Any) -> None:
+    frame = session.range(0, 10**11, 1, 4)
+    policy = {"dataset": "d", "budget": {"epsilon": 10, "delta": "1e-6"},
+              "tables": {"numbers": {"unit": "row", "columns": {"id": {"min": 0, "max": 9}}}}}  # fmt: skip
+    errand = Errand()
+    with dpsql.connect({"numbers": frame}, policy=policy, ledger=":memory:") as db:
+        threading.Timer(2, errand.leave).start()
+        with errand.underway(), pytest.raises(EngineError):
+            db.query("SELECT sum(id % 7) FROM numbers WHERE sqrt(id) <> 3", epsilon=1)
+        assert db.budget().dataset.spent.epsilon > 0.99
+        [state] = {*session.sparkContext.statusTracker().getActiveJobsIds(), None}
+        assert state is None
 
 
 def test_a_table_that_changed_or_is_gone(session: Any, table: str) -> None:

@@ -3,11 +3,12 @@
 Mutated and random messages in every state of the protocol, bytes before TLS, wrong passwords, 65,535 parameters, 100,000
 statements in one message, pipelines, slow writers, clients that never read, cancellations while a query is charged, and as many
 connections as the server takes. It asserts that the server lives, keeps its memory, serves a healthy client all the time, and
-that no answer came without its charge.
+that no answer came without its charge. Then one analyst tries to starve another (`starvation.py`).
 """
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import struct
@@ -16,14 +17,15 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
 from conftest import PASSWORD, Served, run, start, stop
 from raw import SYNC, Raw, bind, describe, execute, faults, frame, parse, query, startup
+from starvation import Starvation, starve
 
 import dpsql
 from dpsql.interfaces.demo_data import make_shop
@@ -259,21 +261,49 @@ def abuse(served: Served, count: int, crowd: int, seed: int = 1) -> Abuse:
     return done
 
 
-def main() -> None:
-    """The whole of it, on a server of its own."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+@contextmanager
+def prepared() -> Iterator[Served]:
+    """A server of its own, with two analysts."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_shop(folder)
         policy = folder / "policy.yaml"
-        text = policy.read_text().replace("analysts: {demo: {epsilon: 5}, ana: {epsilon: 5}}", "analysts: {ana: {}}")
+        text = policy.read_text().replace(
+            "analysts: {demo: {epsilon: 5}, ana: {epsilon: 5}}", "analysts: {ana: {}, bob: {}}"
+        )
         policy.write_text(text.replace("epsilon: 10 ", "epsilon: 10000 "))
-        run(folder, "user", "add", "ana", "--password-stdin", stdin=PASSWORD + "\n")
-        served, begun = start(folder), time.time()
-        done = abuse(served, count, crowd=299)
+        for user in ("ana", "bob"):
+            run(folder, "user", "add", user, "--password-stdin", stdin=PASSWORD + "\n")
+        served = start(folder, "--max-connections", "700")
+        try:
+            yield served
+        finally:
+            if served.process.poll() is None:
+                stop(served)
+
+
+def main() -> None:
+    """The whole of it, on a server of its own."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    with prepared() as served:
+        begun = time.time()
+        starvation = Starvation(served)
+        abused: list[Abuse] = []
+
+        def way() -> None:
+            abused.append(abuse(served, count, crowd=300))
+            starvation.ended.set()
+
+        calm = starvation.measured(None, 5)
+        waits = starvation.while_it_lasts(way)
+        found, wrong = starve(served, float(sys.argv[2]) if len(sys.argv) > 2 else 10)
         status = stop(served)
+    done = abused[0]
+    done.wrong += [*waits.wrong, *wrong]
     print("\n".join(f"{value:>9,}  {what}" for what, value in done.seen.items()))
-    print(f"{time.time() - begun:,.0f} s; the server ended with {status}")
+    print(f"{time.time() - begun:,.0f} s; the server ended with {status}; load {os.getloadavg()[0]:.1f}")
+    shown = {"before": calm, "while the messages come": waits, **found}
+    print("\n".join(f"{name:<32}{each}" for name, each in shown.items()))
     print("\n".join(dict.fromkeys(done.wrong)) or "nothing went wrong")
     sys.exit(bool(done.wrong) or status != 0)
 

@@ -83,10 +83,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_shop(folder)
     policy = folder / "policy.yaml"
     text = policy.read_text().replace(
-        "analysts: {demo: {epsilon: 5}, ana: {epsilon: 5}}", "analysts: {ana: {}, bob: {epsilon: 0.9}}"
+        "analysts: {demo: {epsilon: 5}, ana: {epsilon: 5}}", "analysts: {ana: {}, bob: {epsilon: 0.9}, carl: {}}"
     )
     policy.write_text(text.replace("epsilon: 10 ", "epsilon: 10000 "))
-    for name in ("ana", "bob"):
+    for name in ("ana", "bob", "carl"):
         run(folder, "user", "add", name, "--password-stdin", stdin=PASSWORD + "\n")
     return folder
 

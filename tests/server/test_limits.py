@@ -5,17 +5,23 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
+import duckdb
 import pytest
 from conftest import PASSWORD
-from inside import Inside, held, held_at_the_charge, inside, until
+from inside import POLICY, Inside, held, held_at_the_charge, inside, make, until
 from raw import SYNC, Raw, bind, execute, faults, frame, kinds, parse, query
 
+import dpsql
 from dpsql.interfaces.server.desk import MOST_PER_ACCOUNT
 from dpsql.interfaces.server.limits import Limits
+from dpsql.interfaces.server.serve import PATIENCE
 
 SMALL = Limits(texts=20_000, answers=800_000, write=1, failures=0.05)
 
@@ -225,3 +231,83 @@ def test_guesses_of_one_name_wait_for_each_other_and_others_do_not(small: Inside
         assert tries.failures == 5
     assert kinds(Raw(small).login("bob", PASSWORD)).endswith("Z")  # type: ignore[arg-type]
     assert ("127.0.0.1", "bob") not in small.server._door.throttle._tries
+
+
+# who has not logged in, who left, and what is kept -----------------------------------------------------------------------
+
+
+def test_silent_sockets_lock_nobody_out(small: Inside) -> None:
+    """As many as the server has connections, from the same address: they push each other out."""
+    silent = [socket.create_connection(("127.0.0.1", small.port), timeout=30) for _ in range(310)]
+    try:
+        for user in ("ana", "bob"):
+            client(small, user).close()
+        assert until(lambda: gauge(small, "dpsql_strangers") > 0)
+        time.sleep(PATIENCE)
+        client(small).close()
+        assert until(lambda: gauge(small, "dpsql_strangers") <= SMALL.strangers_of_address + 1)
+        assert gauge(small, "dpsql_evicted_total") >= 310 - SMALL.strangers_of_address - 1
+    finally:
+        for each in silent:
+            each.close()
+    assert until(lambda: gauge(small, "dpsql_strangers") == 0)
+
+
+def test_one_account_leaves_connections_for_others(tmp_path: Path) -> None:
+    with inside(tmp_path, replace(SMALL, connections=12)) as server:
+        ana = [client(server) for _ in range(6)]
+        assert faults(Raw(server).login()) == ["53300"]  # type: ignore[arg-type]
+        bob = [client(server, "bob") for _ in range(3)]
+        assert faults(Raw(server).login("bob")) == ["53300"]  # type: ignore[arg-type]
+        ana.pop().close()
+        assert until(lambda: gauge(server, "dpsql_connections") == 8)
+        bob.append(client(server, "bob"))
+        for one in (*ana, *bob):
+            one.close()
+
+
+def test_the_work_of_a_client_that_left_is_stopped_and_stays_charged(tmp_path: Path) -> None:
+    """With statements still unread behind it; the thread is free again, and nothing is answered."""
+    endless = "SELECT sum(a.age) FROM crowd a JOIN crowd b ON a.id = b.id AND a.age + b.age <> 1.5"
+    policy = POLICY.replace("tables:", "tables:\n  crowd: {unit: id, columns: {age: {min: 0, max: 1}}}")
+    place = make(tmp_path)
+    with duckdb.connect(str(place.database)) as data:
+        data.execute("CREATE TABLE crowd AS SELECT 1 AS id, i / 2e6 AS age FROM range(1000000) r(i)")
+    place.policy.write_text(policy)
+    server = Inside(place)
+    try:
+        crowd = [client(server) for _ in range(MOST_PER_ACCOUNT)]
+        for number, one in enumerate(crowd):
+            one.send(parse(f"{endless} AND a.age <> {number}") + bind() + execute() + SYNC + query("SELECT 1"))
+        assert until(lambda: server.spent() > 0)
+        time.sleep(0.5)
+        for one in crowd:
+            one.close()
+        assert until(lambda: gauge(server, "dpsql_abandoned_total") == MOST_PER_ACCOUNT)
+        last = client(server)
+        assert kinds(last.ask(query("SELECT count(*) FROM people"))).endswith("CZ")
+        assert server.spent() > 0 and gauge(server, "dpsql_connections") == 1
+        last.close()
+    finally:
+        server.end()
+
+
+def test_answers_that_are_kept_for_their_error_bars_count_and_give_way(small: Inside) -> None:
+    """Calls of the Python door, from several connections: half of what an account may hold, and queries go on."""
+    address = f"dpsql://ana@127.0.0.1:{small.port}/shop"
+    sql = "SELECT * FROM numbers a"
+    with ExitStack() as stack:
+        doors = [
+            stack.enter_context(dpsql.connect(address, password=PASSWORD, certificate=small.folder / "server.crt"))
+            for _ in range(3)
+        ]
+        kinds_of = doors[0].query("SELECT kind, count(*) AS n FROM people GROUP BY kind")
+        assert len(kinds_of.intervals()) == 4 and gauge(small, "dpsql_held_bytes") > 0
+        for door in doors:
+            for number in range(10):
+                assert len(door.query(f"{sql} WHERE n >= {1800 + number}")) == 200 - number
+                assert 0 < gauge(small, "dpsql_held_bytes") <= SMALL.answers // 8
+        assert len(doors[0].query("SELECT count(*) FROM people").intervals()) == 1
+        with pytest.raises(dpsql.InterfaceError, match="has let go of this answer"):
+            kinds_of.intervals(0.5)
+    assert until(lambda: gauge(small, "dpsql_held_bytes") == 0)

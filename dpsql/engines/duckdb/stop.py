@@ -1,4 +1,4 @@
-"""A query that takes too long is stopped."""
+"""A query that takes too long, or that nobody waits for, is stopped."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 
 import duckdb
 
+from dpsql.abandoned import stopped_when_abandoned
 from dpsql.later import later
 
 
@@ -18,5 +19,6 @@ def stopped_after(seconds: float | None, cursor: duckdb.DuckDBPyConnection) -> I
     failure that data can cause. It is paid for all the same (the charge comes first, and is kept), has the constant
     text of every failure of the engine, and tells no more than a clock would.
     """
-    with nullcontext() if seconds is None else later(seconds, cursor.interrupt):
+    late = nullcontext() if seconds is None else later(seconds, cursor.interrupt)
+    with stopped_when_abandoned(cursor.interrupt), late:
         yield

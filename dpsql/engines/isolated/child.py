@@ -7,6 +7,7 @@ public. It reads plans, never SQL, and says of a failure which kind it was, and 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -16,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from dpsql.abandoned import Errand
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.open import remove_spills
@@ -68,7 +70,7 @@ def _no(what: object) -> object:
     raise LookupError(what)
 
 
-def main(number: int) -> None:
+def main(number: int, folder: str) -> None:
     """Open, be confined, and answer until the other side is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe, turn = Connection(number), threading.Lock()
@@ -78,11 +80,26 @@ def main(number: int) -> None:
         with turn:
             pipe.send_bytes(data)
 
-    def work(asked: int, verb: str, args: tuple[Any, ...]) -> None:
+    def work(asked: int, errand: Errand, verb: str, args: tuple[Any, ...]) -> None:
         try:
-            reply(asked, "done", desk.answer(verb, args))
+            with errand.underway():
+                made = desk.answer(verb, args)
+            reply(asked, "done", made)
         except Exception as problem:
             reply(asked, "failed", type(problem).__name__)
+        finally:
+            errands.pop(asked, None)
+
+    errands: dict[int, Errand] = {}
+
+    def take(asked: int, verb: str, args: tuple[Any, ...]) -> None:
+        """Begin with a question; or stop one that nobody waits for, if it is still there."""
+        if verb == "stop":
+            if (found := errands.get(args[0])) is not None:
+                found.leave()
+            return
+        errands[asked] = errand = Errand()
+        threads.submit(work, asked, errand, verb, args)
 
     try:
         source, memory, spill, policy, copies = unpack(pipe.recv_bytes())
@@ -96,18 +113,25 @@ def main(number: int) -> None:
     with ThreadPoolExecutor(THREADS) as threads:
         try:
             while True:
-                threads.submit(work, *unpack(pipe.recv_bytes()))
+                take(*unpack(pipe.recv_bytes()))
         except (EOFError, OSError):
-            _leave(0)
+            _leave(0, folder)
         except BaseException:
-            _leave(1)
+            _leave(1, folder)
 
 
-def _leave(code: int) -> None:
-    """Nobody listens any more: what still runs is not waited for, and what it spilled is not left behind."""
+def _leave(code: int, folder: str) -> None:
+    """Nobody listens any more: what still runs is not waited for, and what it spilled is not left behind.
+
+    Neither is the folder that was made for this process: who made it may have been killed.
+    """
     remove_spills()
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(code)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    try:
+        main(int(sys.argv[1]), sys.argv[2])
+    except (EOFError, OSError):
+        _leave(1, sys.argv[2])

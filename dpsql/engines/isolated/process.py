@@ -19,6 +19,7 @@ from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any
 
+from dpsql.abandoned import stopped_when_abandoned
 from dpsql.engines.isolated.codec import pack, unpack
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.steward_log import VALUES, log
@@ -40,7 +41,7 @@ class Life:
         quiet = None if os.environ.get(VALUES) == "yes" else subprocess.DEVNULL
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603  (our own module, no word of anybody's)
-                [sys.executable, "-m", "dpsql.engines.isolated.child", str(theirs.fileno())],
+                [sys.executable, "-m", "dpsql.engines.isolated.child", str(theirs.fileno()), self._folder.name],
                 pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=quiet, stderr=quiet,
                 start_new_session=True, cwd=self._folder.name,
                 env={**os.environ, "PYTHONPATH": paths, "TMPDIR": self._folder.name, "OPENBLAS_NUM_THREADS": "1"},
@@ -75,8 +76,9 @@ class Life:
         with self._turn:
             number = next(self._numbers)
             self._waiting[number] = reply
-        self._send(pack((number, verb, args)))
-        return self._result(reply, seconds)
+        with stopped_when_abandoned(lambda: self._send(pack((0, "stop", (number,))))):
+            self._send(pack((number, verb, args)))
+            return self._result(reply, seconds)
 
     def end(self) -> None:
         """End the process, whatever it does."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg.adapt import Loader
 
+from dpsql.abandoned import stopped_when_abandoned
 from dpsql.engines.base import Resources
 from dpsql.engines.postgres.total import statements
 from dpsql.errors import InterfaceError
@@ -106,14 +108,17 @@ def _attempt(cursor: Any, text: str) -> None:
 def stopped_after(seconds: float | None, session: Session) -> Iterator[None]:
     """What runs in the transaction is stopped after so many seconds: by the server, and if it does not, from here.
 
+    So it is, from here, once nobody waits for it.
+
     Whether a query is answered then depends on how long it takes; see `dpsql.engines.duckdb.stop`, which holds here.
     """
-    if seconds is None:
-        yield
-        return
-    session.execute(f"SET LOCAL statement_timeout = {max(int(seconds * 1000), 1)}")
-    with later(seconds + 0.2, lambda: _cancel(session)):
-        yield
+    with stopped_when_abandoned(partial(_cancel, session)):
+        if seconds is None:
+            yield
+            return
+        session.execute(f"SET LOCAL statement_timeout = {max(int(seconds * 1000), 1)}")
+        with later(seconds + 0.2, partial(_cancel, session)):
+            yield
 
 
 def _cancel(session: Session) -> None:

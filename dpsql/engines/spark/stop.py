@@ -1,11 +1,13 @@
-"""A query that takes too long is stopped."""
+"""A query that takes too long, or that nobody waits for, is stopped."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
+
+from dpsql.abandoned import stopped_when_abandoned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,9 +24,12 @@ def stopped_after(seconds: float | None, session: SparkSession) -> Iterator[None
     results are handed over as Arrow.) As on DuckDB, this is the one failure that data can cause: it is paid for, and
     has the constant text.
     """
-    if seconds is None:
+    with stopped_when_abandoned(session.interruptAll), nullcontext() if seconds is None else _watched(seconds, session):
         yield
-        return
+
+
+@contextmanager
+def _watched(seconds: float, session: SparkSession) -> Iterator[None]:
     done = threading.Event()
 
     def watch() -> None:

@@ -8,7 +8,7 @@ reaches once; `describe` calls `Connection.describe` or asks the empty database.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpsql.budget import FREE
@@ -36,7 +36,7 @@ class Answers:
     asking: Asking
     catalogue: Catalogue
     commands: Commands
-    results: Results = field(default_factory=Results)
+    results: Results
 
     async def answer(self, portal: Portal) -> Reply:
         """Run a statement: the only place where dpsql is asked."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from dpsql.abandoned import Errand
 from dpsql.errors import Error
 from dpsql.interfaces.server import faults
 from dpsql.interfaces.server.faults import Stop, fault_of
@@ -44,16 +45,18 @@ class Asking:
         """Do a task for a statement that begins at `start`. Nobody waits for one that goes on too long.
 
         One that is given up before its turn came is not begun, so it charges nothing; one that has begun ends by
-        itself, and what it charged is stored for a replay. Tasks that are the `same` wait for each other.
+        itself, and what it charged is stored for a replay; but if the client is gone (this is cancelled), the engine is
+        stopped. Tasks that are the `same` wait for each other.
         """
         self.cancelled.clear()
-        begun, given_up = time.monotonic(), Event()
+        begun, given_up, errand = time.monotonic(), Event(), Errand()
 
         def turn(db: Connection) -> T:
             if given_up.is_set():
                 raise Full
             self.room.check(self.user.analyst)
-            return task(db)
+            with errand.underway():
+                return task(db)
 
         working: asyncio.Future[T] = asyncio.ensure_future(self.work(self.user, turn, same))
         stopping = asyncio.ensure_future(self.cancelled.wait())
@@ -67,6 +70,11 @@ class Asking:
         except Stop as stop:
             outcome = stop.state
             self.counters.count("dpsql_refusals_total")
+            raise
+        except asyncio.CancelledError:
+            outcome = "left"
+            self.counters.count("dpsql_abandoned_total")
+            errand.leave()
             raise
         finally:
             given_up.set()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.server.packed import pack, unpack
 from dpsql.interfaces.server.packed_plans import tell
+from dpsql.interfaces.server.room import Room, size_of
 from dpsql.parse import Asked
 
 if TYPE_CHECKING:
@@ -22,31 +23,49 @@ if TYPE_CHECKING:
     from dpsql.release.result import Result
     from dpsql.session import Connection
 
-MOST_RESULTS, MOST_ROWS = 8, 20_000
+MOST_RESULTS = 8
 NAMES = ("query", "explain", "expected_error", "rank_error", "intervals", "settle", "budget", "tables")
 _ASKING = {"epsilon", "delta", "mechanism", "dialect", "accuracy", "clipped", "nonnegative"}
 
 
 @dataclass(slots=True)
 class Results:
-    """The last answers of one client; of large ones the last only."""
+    """The last answers of one client, as far as its account has room for them."""
 
-    kept: dict[int, Result] = field(default_factory=dict)
+    room: Room
+    account: str
+    kept: dict[int, tuple[Result, int]] = field(default_factory=dict)
     numbers: count[int] = field(default_factory=lambda: count(1))
 
     def keep(self, result: Result) -> int:
-        """Remember an answer; its number."""
-        number = next(self.numbers)
-        self.kept[number] = result
-        while len(self.kept) > MOST_RESULTS or (len(self.kept) > 1 and sum(map(len, self.kept.values())) > MOST_ROWS):
-            self.kept.pop(next(iter(self.kept)))
+        """Remember an answer, if it fits, in place of the oldest; its number."""
+        number, size = next(self.numbers), size_of((result._table.rows, result._released, result._bars))
+        while len(self.kept) >= MOST_RESULTS:
+            self._drop()
+        while not (fits := self.room.keep(self.account, size)) and self.kept:
+            self._drop()
+        if fits:
+            self.kept[number] = result, size
         return number
+
+    def _drop(self) -> None:
+        """The oldest goes."""
+        _, size = self.kept.pop(next(iter(self.kept)))
+        self.room.drop(self.account, size)
+
+    def close(self) -> None:
+        """All go."""
+        while self.kept:
+            self._drop()
 
     def find(self, number: object) -> Result:
         """An answer by its number, while it is kept."""
-        found = self.kept.get(number) if isinstance(number, int) else None
+        found, _ = self.kept.get(number, (None, 0)) if isinstance(number, int) else (None, 0)
         if found is None:
-            raise InterfaceError("the server has let go of this answer", hint="ask the query again: it is replayed")
+            raise InterfaceError(
+                "the server has let go of this answer",
+                hint="ask the query again, it is replayed; or ask for fewer rows",
+            )
         return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpsql.interfaces.server import faults, wire
+from dpsql.interfaces.server.catalogue_language import check
 from dpsql.interfaces.server.columns import with_formats
 from dpsql.interfaces.server.faults import Stop
 from dpsql.interfaces.server.portal import Portal, Reply
@@ -30,23 +31,27 @@ class Catalogue:
 
     async def answer(self, sql: str, portal: Portal) -> Reply:
         """Run a statement there."""
+        check(sql)
         answer = await self._ask(sql, portal.prepared.types, portal.bound)
         tag = wire.message(b"C", answer.tag) if answer.tag else wire.EMPTY_QUERY
         return Reply(tag, answer.description, self.room.rows(self.account, answer.rows))
 
     async def columns(self, sql: str, types: Sequence[int], bound: Bound) -> bytes | None:
         """The columns of a statement that is not run."""
+        check(sql)
         answer = await self._ask(sql, types, None)
         return None if answer.description is None else with_formats(answer.description, bound.results)
 
     async def types(self, statement: Statement, declared: Sequence[int]) -> tuple[int, ...]:
-        """The types of the parameters: as declared, or as PostgreSQL infers them, else text."""
+        """The types of the parameters: as declared, or as PostgreSQL infers them, else text. Nothing is run."""
         wanted = max((int(number) for number in _PARAMETER.findall(statement.text)), default=0)
         if wanted == 0 or statement.kind is Kind.SESSION:
             return tuple(declared)
         listed = [declared[i] if i < len(declared) else 0 for i in range(few(max(wanted, len(declared))))]
         if all(listed):
             return tuple(listed)
+        if statement.kind is Kind.CATALOGUE:
+            check(statement.text)
         try:
             return (await self._ask(statement.text, listed, None)).parameters
         except Stop:

@@ -43,6 +43,7 @@ class Conversation:
     def close(self) -> None:
         """Let go of everything."""
         self.shelf.close_portals()
+        self.answers.results.close()
 
     async def handle(self, kind: bytes, body: Body) -> bool:
         """Answer one message; False at the end of the conversation."""

@@ -68,7 +68,10 @@ CANCELLED = Fault("the query was cancelled; what it had charged stays charged", 
 TIMED_OUT = Fault("the query took longer than the steward allows", "57014", "ask for less at a time")
 SHUTTING_DOWN = Fault("the server is shutting down", "57P01", severity="FATAL")
 CHANGED = Fault("the steward changed or removed this user", "57P01", "connect again", severity="FATAL")
-TOO_MANY = Fault("too many connections", "53300", "close some, or ask the steward for more", severity="FATAL")
+TOO_MANY = Fault(
+    "too many connections of this account", "53300", "close some, or ask the steward for more", severity="FATAL"
+)
+EVICTED = Fault("too many clients are logging in", "53300", "connect again", severity="FATAL")
 IDLE = Fault("the connection was idle for too long", "57P05", "connect again", severity="FATAL")
 NEEDS_TLS = Fault("this server talks over TLS only", "28000", "connect with sslmode=require", severity="FATAL")
 IN_FAILED = Fault("the transaction failed, commands are ignored until it ends", "25P02", "send ROLLBACK")

@@ -10,6 +10,10 @@ class Limits:
     """Times are in seconds, sizes in bytes."""
 
     connections: int = 300
+    """Clients that have logged in, of all accounts together."""
+    strangers: int = 512
+    strangers_of_address: int = 32
+    """Clients that have not logged in yet, all together and from one address: slots of their own."""
     message: int = 2**20
     login: float = 10
     idle: float = 3600

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import ipaddress
 import secrets
+import select
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from dpsql.interfaces.server.scram import Exchange, Refused, nobody
 from dpsql.interfaces.server.throttle import Throttle
 from dpsql.interfaces.server.users import User
 from dpsql.interfaces.server.wire import Body, Fault, Malformed
+
+_HANGUP = getattr(select, "POLLRDHUP", select.POLLHUP)
 
 
 class SentAway(Exception):
@@ -57,6 +60,16 @@ class Line:
         return str(peer[0]) if isinstance(peer, tuple) and peer else ""
 
     @property
+    def left(self) -> bool:
+        """Has the client closed its side, whatever it sent before?"""
+        number: int = self.writer.get_extra_info("socket").fileno()
+        if number < 0:
+            return True
+        asked = select.poll()
+        asked.register(number, _HANGUP)
+        return bool(asked.poll(0))
+
+    @property
     def local(self) -> bool:
         """From this machine?"""
         try:
@@ -80,7 +93,7 @@ class Door:
     limits: Limits
     throttle: Throttle
     cancel: Callable[[int, bytes], None]
-    full: Callable[[], bool]
+    full: Callable[[User], bool]
     refused: Callable[[str], None]
     pepper: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
@@ -125,8 +138,6 @@ class Door:
         return said
 
     async def _login(self, line: Line, said: Mapping[str, str]) -> User:
-        if self.full():
-            raise SentAway(faults.TOO_MANY)
         if not (line.secure or line.local):
             raise SentAway(faults.NEEDS_TLS)
         name = said.get("user", "")
@@ -144,6 +155,8 @@ class Door:
         self.throttle.succeeded(line.address, name)
         if (asked := said.get("database", name)) != self.dataset:
             raise SentAway(faults.no_database(asked, self.dataset))
+        if self.full(user):
+            raise SentAway(faults.TOO_MANY)
         return user
 
     async def _authenticate(self, line: Line, exchange: Exchange) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 COUNTED = (
     "dpsql_connections_total", "dpsql_queries_total", "dpsql_replays_total", "dpsql_refusals_total",
     "dpsql_calls_total", "dpsql_wrong_passwords_total", "dpsql_malformed_total", "dpsql_lost_total",
+    "dpsql_abandoned_total", "dpsql_evicted_total",
 )  # fmt: skip
 """They begin at zero, so that the first of each is seen as a change."""
 

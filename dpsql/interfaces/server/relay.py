@@ -1,4 +1,4 @@
-"""Questions to the catalogue: one at a time over a few connections, relayed as the bytes that PostgreSQL sends."""
+"""Questions to an analyst's catalogue: over a few connections, relayed as the bytes that PostgreSQL sends."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpsql.interfaces.server.shadow import READER
+from dpsql.interfaces.server.shadow import CONNECTIONS, READER
 from dpsql.interfaces.server.wire import PROTOCOL, Malformed, message, read_message, zero
 
 MOST_ANSWER = 16 * 2**20
-CONNECTIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,11 @@ class Answer:
 
 
 class Relay:
-    """A few connections to one catalogue; each is used by one question at a time, and replaced when it breaks."""
+    """A few connections to one catalogue; each is used by one question at a time, and replaced when it breaks.
+
+    Who asks no longer (the client left, or takes no more time) closes the connection, which ends the question there:
+    PostgreSQL looks for that four times a second.
+    """
 
     def __init__(self, socket: str, database: str) -> None:
         self._socket, self._database = socket, database

@@ -2,17 +2,25 @@
 
 An answer is held from when it is made until it is sent, or let go of. Whoever holds too much is refused before the next
 query is planned, so before anything is charged: what was paid for is never thrown away for its size.
+
+Answers that were sent, and are kept only for their error bars, count as well. They take no more than half of what an
+account may hold, and give way to newer ones, so that they never keep a query from being asked.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from itertools import islice
+
+import numpy as np
 
 OVERHEAD = 48
 """Bytes that Python adds to each row."""
+SAMPLED = 100
 
 
 class Full(Exception):
@@ -25,6 +33,7 @@ class Room:
     def __init__(self, total: int) -> None:
         self.total, self.share = total, total // 4
         self._held: Counter[str] = Counter()
+        self._kept: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def check(self, account: str) -> None:
@@ -40,6 +49,21 @@ class Room:
             self._held[account] += size
         return Rows(self, account, rows, size)
 
+    def keep(self, account: str, size: int) -> bool:
+        """Hold what may be thrown away at any time, if there is room for it."""
+        with self._lock:
+            fits = self._kept[account] + size <= self.share // 2 and self._held.total() + size <= self.total
+            if fits:
+                self._kept[account] += size
+                self._held[account] += size
+            return fits
+
+    def drop(self, account: str, size: int) -> None:
+        """So much is kept no longer."""
+        with self._lock:
+            self._kept[account] -= size
+            self._held[account] -= size
+
     def leave(self, account: str, size: int) -> None:
         """So much is held no longer."""
         with self._lock:
@@ -50,6 +74,20 @@ class Room:
         """Bytes that are held now."""
         with self._lock:
             return self._held.total()
+
+
+def size_of(part: object) -> int:
+    """About how many bytes a part of an answer takes; of long lists a sample is weighed."""
+    if isinstance(part, np.ndarray):
+        return part.nbytes + (size_of(part.ravel().tolist()) if part.dtype == object else 0)
+    if isinstance(part, Mapping):
+        return OVERHEAD + sum(OVERHEAD + size_of(each) for each in part.values())
+    if isinstance(part, list | tuple):
+        sample = part[:: max(1, len(part) // SAMPLED)]
+        return OVERHEAD + 8 * len(part) + sum(map(size_of, sample)) * len(part) // max(1, len(sample))
+    if is_dataclass(part):
+        return OVERHEAD + sum(size_of(getattr(part, each.name)) for each in fields(part))
+    return sys.getsizeof(part)
 
 
 class Rows:

@@ -64,14 +64,18 @@ class Place:
 
 async def serve_at(place: Place, limits: Limits) -> None:
     """Serve until SIGINT or SIGTERM; read policy and users anew on SIGHUP."""
+    loop, ended, reloads = asyncio.get_running_loop(), asyncio.Event(), set[asyncio.Task[None]]()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)  # before anything is opened: what a start began, the end closes
     dataset, way, users = await asyncio.to_thread(place.read)
     certificate, key = place.pem or own_certificate(folder_of(place.users), place.host)
     tls = tls_context(certificate, key)
     server = Server(dataset, way, users, tls, limits, key.read_bytes())
-    taken, health = await server.start(place.host, place.port, place.steward_port)
-    loop, ended, reloads = asyncio.get_running_loop(), asyncio.Event(), set[asyncio.Task[None]]()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
+    try:
+        taken, health = await server.start(place.host, place.port, place.steward_port)
+    except BaseException:
+        await server.stop(0)
+        raise
 
     def hang_up() -> None:
         task = loop.create_task(_reload(place, server))
@@ -79,7 +83,8 @@ async def serve_at(place: Place, limits: Limits) -> None:
         task.add_done_callback(reloads.discard)
 
     loop.add_signal_handler(signal.SIGHUP, hang_up)
-    _welcome(place, server, list(users), taken, health)
+    if not ended.is_set():
+        _welcome(place, server, list(users), taken, health)
     await ended.wait()
     screen().print("shutting down: waiting for queries under way")
     await server.stop()

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import Error
 from dpsql.interfaces.server import faults, wire
 from dpsql.interfaces.server.answers import Answers
 from dpsql.interfaces.server.asking import Asking
+from dpsql.interfaces.server.calls import Results
 from dpsql.interfaces.server.catalogue import Catalogue
 from dpsql.interfaces.server.commands import Commands, Session
 from dpsql.interfaces.server.conversation import Conversation
@@ -33,6 +35,10 @@ from dpsql.interfaces.tables import visible_tables
 if TYPE_CHECKING:
     from dpsql.session import Connection
 
+LOOK = 0.25
+"""Seconds between two looks whether a client that waits is still there."""
+PATIENCE = 2.0
+"""Seconds that a stranger surely has, if there are not too many altogether."""
 Connect = Callable[[str, str | None], "Connection"]
 
 
@@ -43,6 +49,8 @@ class Seat:
     number: int
     secret: bytes
     task: asyncio.Task[None]
+    address: str
+    since: float = field(default_factory=time.monotonic)
     conversation: Conversation | None = None
     busy: bool = False
     reason: Fault = faults.SHUTTING_DOWN
@@ -69,7 +77,10 @@ class Server:
         self._desk, self._room = Desk(connect), Room(self.limits.answers)
         self._views = Views(dataset, self._desk)
         self._seats: dict[int, Seat] = {}
-        gauges = {"dpsql_connections": lambda: len(self._seats), "dpsql_held_bytes": lambda: self._room.held}
+        gauges: dict[str, Callable[[], float]] = {
+            "dpsql_connections": lambda: len(self._seats), "dpsql_held_bytes": lambda: self._room.held,
+            "dpsql_strangers": lambda: len(self._strangers()),
+        }  # fmt: skip
         self.metrics = Metrics(gauges)
         self._door = Door(
             dataset, dict(users), tls, self.limits, Throttle(self.limits.failures), self._cancel, self._full,
@@ -83,8 +94,8 @@ class Server:
     # life -----------------------------------------------------------------------------------------------------------
 
     async def start(self, host: str, port: int, steward_port: int | None = None) -> tuple[int, int | None]:
-        """Make the catalogues, then listen; the ports that were taken."""
-        await self._views.renew(self._door.users.values())
+        """Prepare the catalogues, then listen; the ports that were taken."""
+        await self._views.open()
         listener = await asyncio.start_server(self._meet, host, port, limit=2**16, backlog=512)
         self._listeners.append(listener)
         if steward_port is None:
@@ -132,13 +143,13 @@ class Server:
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task, line = asyncio.current_task(), Line(reader, writer)
         assert task is not None
-        seat = Seat(secrets.randbelow(2**31 - 1) + 1, secrets.token_bytes(4), task)
+        seat = Seat(secrets.randbelow(2**31 - 1) + 1, secrets.token_bytes(4), task, line.address)
         self._seats[seat.number] = seat
         self.metrics.count("dpsql_connections_total")
         lost = False
         try:
-            if len(self._seats) <= 2 * self.limits.connections:  # more strangers than could ever log in hear nothing
-                await self._serve(seat, line)
+            self._evict(line.address)
+            await self._serve(seat, line)
         except asyncio.CancelledError:
             await line.farewell(seat.reason)
         except SentAway as away:
@@ -188,7 +199,7 @@ class Server:
             except TimeoutError:
                 raise SentAway(faults.IDLE) from None
             seat.busy = True
-            if got is None or not await conversation.handle(*got):
+            if got is None or not await _unless_left(line, conversation.handle(*got)):
                 return
 
     def _conversation(self, user: User, view: View, line: Line) -> Conversation:
@@ -197,7 +208,8 @@ class Server:
 
         asking = Asking(user, self._desk.work, self._room, self.metrics, self.limits.statement)
         catalogue, session, shelf = Catalogue(view.relay, self._room, user.analyst), Session(), Shelf(self.limits.texts)
-        answers = Answers(asking, catalogue, Commands(session, shelf, asking, catalogue))
+        results = Results(self._room, user.analyst)
+        answers = Answers(asking, catalogue, Commands(session, shelf, asking, catalogue), results)
         return Conversation(view.tables, session, shelf, answers, send)
 
     def _cancel(self, number: int, secret: bytes) -> None:
@@ -210,8 +222,32 @@ class Server:
         self.metrics.count("dpsql_wrong_passwords_total")
         note("login refused", address=address)
 
-    def _full(self) -> bool:
-        return len(self._seats) > self.limits.connections
+    def _strangers(self) -> list[Seat]:
+        """Who has not logged in yet, the longest here first."""
+        return [seat for seat in self._seats.values() if seat.conversation is None]
+
+    def _evict(self, address: str) -> None:
+        """Make room for a stranger: where too many are, those go who had time to log in, and did not.
+
+        So silent sockets push each other out, and somebody who logs in at once is not among them.
+        """
+        strangers = [seat for seat in self._strangers() if seat.reason is not faults.EVICTED]
+        near = [seat for seat in strangers if seat.address == address]
+        late = time.monotonic() - PATIENCE
+        slow = [seat for seat in near[: -self.limits.strangers_of_address] if seat.since < late]
+        for seat in slow or strangers[: -self.limits.strangers]:
+            seat.reason = faults.EVICTED
+            seat.task.cancel()
+            self.metrics.count("dpsql_evicted_total")
+
+    def _full(self, user: User) -> bool:
+        """May the account take one more connection? It may while it holds no more than are free.
+
+        One account alone gets half of them, two a third each: there is always one left for somebody new.
+        """
+        known = [seat.user for seat in self._seats.values() if seat.user is not None]
+        held = sum(each.analyst == user.analyst for each in known)
+        return held >= self.limits.connections - len(known)
 
 
 def _greeting(seat: Seat, view: View, said: Mapping[str, str]) -> bytes:
@@ -224,6 +260,20 @@ def _greeting(seat: Seat, view: View, said: Mapping[str, str]) -> bytes:
     }  # fmt: skip
     told = b"".join(wire.parameter_status(name, value) for name, value in statuses.items())
     return wire.authentication(0) + told + wire.backend_key(seat.number, seat.secret) + wire.ready("I")
+
+
+async def _unless_left(line: Line, work: Coroutine[Any, Any, bool]) -> bool:
+    """Do what a client asked for; it is stopped if the client goes before it has the answer."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=LOOK))[0]:
+            if line.left:
+                raise ConnectionResetError
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 def _port(listener: asyncio.Server) -> int:

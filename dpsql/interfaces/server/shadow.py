@@ -1,36 +1,54 @@
-"""An empty PostgreSQL with the policy's tables: what clients ask of a catalogue is answered there.
+"""An empty PostgreSQL with the policy's tables for each analyst: what clients ask of a catalogue is answered there.
 
 BI tools, drivers and psql ask `pg_catalog` hundreds of different questions, in PostgreSQL's own SQL, and read the
 answers in its binary forms. A catalogue of our own would be a copy of PostgreSQL that is never complete; this one is
-PostgreSQL itself. **Theorem.** No answer of the catalogue depends on private data. **Proof.** The server that gives it
-holds tables without rows, made from the policy and the engine's column types alone, and has no way to the engine.
-**Checked by** `tests/server/test_catalogue.py`, which looks for rows, estimates and hidden names.
+PostgreSQL itself.
+
+**Theorem.** No answer of a catalogue depends on private data, or on what another analyst does. **Proof.** The server
+that gives it holds tables without rows, made from the policy and the engine's column types alone, and has no way to the
+engine. It belongs to one analyst: no other statement, lock, counter or transaction number is in its memory or files.
+The process numbers of the machine, which all analysts share, are in nothing that it may be asked
+(`catalogue_language.py`). **Checked by** `tests/server/test_catalogue.py`.
+
+What one may take is limited: memory by the kernel for each process, disk by `temp_file_limit` and by writing nothing,
+time by `statement_timeout`, processes by `relay.CONNECTIONS`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import shutil
-import tempfile
+import json
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from dpsql.interfaces.server.wheel import postgres
+from dpsql.errors import InterfaceError
+from dpsql.interfaces.server import caretaker
+from dpsql.interfaces.server.catalogue_language import privileges
+from dpsql.interfaces.server.wheel import programs
 
 READER = "analyst"
-_REVOKED = (
-    "pg_sleep(double precision)", "pg_sleep_for(interval)", "pg_sleep_until(timestamp with time zone)",
-    "pg_terminate_backend(integer, bigint)", "pg_cancel_backend(integer)", "lo_create(oid)", "lo_creat(integer)",
-    "lo_from_bytea(oid, bytea)", "pg_advisory_lock(bigint)", "pg_advisory_lock(integer, integer)",
-    "pg_advisory_xact_lock(bigint)", "pg_advisory_xact_lock(integer, integer)",
-    "pg_notify(text, text)",
-)  # fmt: skip
+CONNECTIONS = 2
+"""Questions of one analyst that are answered at once."""
+MEMORY = 128 * 2**20
+"""Bytes that each of the processes may address, the program itself (20 MB) included."""
+PATIENCE = 30.0
 _SETTINGS = {
+    "listen_addresses": "", "max_connections": str(CONNECTIONS + 4), "shared_buffers": "4MB", "jit": "off",
+    "fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "autovacuum": "off",
+    "wal_level": "minimal", "max_wal_senders": "0", "max_replication_slots": "0", "max_wal_size": "2MB",
+    "min_wal_size": "2MB", "max_worker_processes": "0", "max_logical_replication_workers": "0",
+    "max_parallel_workers_per_gather": "0", "dynamic_shared_memory_type": "mmap",
+    "track_activities": "off", "track_counts": "off", "log_min_messages": "panic",
     "default_transaction_read_only": "on", "statement_timeout": "5s", "lock_timeout": "1s", "work_mem": "4MB",
     "temp_file_limit": "16MB", "idle_in_transaction_session_timeout": "30s",
+    "client_connection_check_interval": "250ms",
 }  # fmt: skip
 
 
@@ -43,72 +61,157 @@ class Described:
     about: str
 
 
+@dataclass(frozen=True, slots=True)
 class Shadow:
-    """One empty database with these tables; it is started when it is made, and gone when it is closed."""
+    """One analyst's empty database: where it is asked, and what it says of itself."""
 
-    def __init__(self, dataset: str, tables: Sequence[Described]) -> None:
-        self.database = dataset
-        self._folder = Path(tempfile.mkdtemp(prefix="dpsql-", dir=_short()))
-        self._server: Any = postgres()(self._folder / "pg", cleanup_mode="delete", postgres_version=16)
-        self._server.psql(_cluster(dataset))
-        self._run(_tables(tables))
-        self._run(_limits(dataset))
-        self.socket = str(next(self._sockets()))
-        self.settings = self._show()
+    socket: str
+    database: str
+    number: int
+    folder: Path
+    settings: Mapping[str, str]
 
-    def _sockets(self) -> Any:
-        folders = [Path(str(self._server.get_postmaster_info().socket_dir)), self._folder / "pg"]
-        return (path for folder in folders for path in folder.glob(".s.PGSQL.*") if not path.name.endswith(".lock"))
 
-    def _run(self, sql: str) -> None:
-        self._server.psql(f"\\c {_quote(self.database)}\n{sql}")
+class Caretaken:
+    """The pipe to the caretaker, and the programs that it runs for this server."""
 
-    def _show(self) -> Mapping[str, str]:
-        said = self._server.psql("\\t on\n\\a\nSHOW server_version;")
-        return {"server_version": said.strip().splitlines()[-1].strip()}
+    def __init__(self) -> None:
+        script = str(Path(caretaker.__file__))
+        self._process = subprocess.Popen(  # noqa: S603  (our own script)
+            [sys.executable, "-I", "-S", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert self._process.stdout is not None
+        self._turn, self._numbers = threading.Lock(), count(1)
+        self._ends: dict[int, Future[int]] = {}
+        first = self._process.stdout.readline()
+        if not first:
+            raise InterfaceError("the catalogue could not be started", hint="is there room in the temporary folder?")
+        self.folder = Path(json.loads(first)["folder"])
+        threading.Thread(target=self._listen, name="dpsql-caretaker", daemon=True).start()
+
+    def run(self, words: Sequence[str | Path], given: Path | None = None) -> None:
+        """Run a program to its end."""
+        if self._ends[self.start(words, given)].result(PATIENCE) != 0:
+            raise InterfaceError("the catalogue could not be made", hint="is there room in the temporary folder?")
+
+    def start(self, words: Sequence[str | Path], given: Path | None = None, memory: int | None = None) -> int:
+        """Start a program; its number."""
+        number = next(self._numbers)
+        self._ends[number] = Future()
+        source = None if given is None else str(given)
+        self._order(start=number, words=[str(word) for word in words], given=source, memory=memory)
+        return number
+
+    def ended(self, number: int) -> bool:
+        """Has the program ended?"""
+        return self._ends[number].done()
+
+    def end(self, number: int) -> None:
+        """End a program, and wait for it."""
+        self._order(end=number)
+        self._ends[number].result(PATIENCE)
 
     def close(self) -> None:
-        """Stop it and remove its files."""
-        self._server.cleanup()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """End them all; their folder is gone then."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(PATIENCE)
 
-    def __enter__(self) -> Self:
-        return self
+    def _order(self, **words: Any) -> None:
+        assert self._process.stdin is not None
+        with self._turn:
+            self._process.stdin.write(json.dumps(words).encode() + b"\n")
+            self._process.stdin.flush()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def view_of(tables: Sequence[Described]) -> str:
-    """A name for what an analyst sees: those who see the same share one catalogue."""
-    return hashlib.sha256(repr(tables).encode()).hexdigest()
-
-
-def _short() -> str | None:
-    """Sockets have short names only."""
-    return "/tmp" if Path("/tmp").is_dir() else None  # noqa: S108
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            said = json.loads(line)
+            self._ends[said["ended"]].set_result(said["code"])
+        for each in [each for each in self._ends.values() if not each.done()]:
+            each.set_result(-1)
 
 
-def _cluster(dataset: str) -> str:
-    return (
-        "ALTER SYSTEM SET track_activities = off;\nALTER SYSTEM SET track_counts = off;\n"
-        "ALTER SYSTEM SET max_connections = 100;\nSELECT pg_reload_conf();\n"
-        f"CREATE ROLE {READER} LOGIN NOINHERIT CONNECTION LIMIT 64;\n"
-        f"CREATE DATABASE {_quote(dataset)};\n"
-        f"REVOKE ALL ON DATABASE postgres, template1 FROM PUBLIC;\n"
-        + "".join(f"ALTER ROLE {READER} SET {name} = '{value}';\n" for name, value in _SETTINGS.items())
-    )
+class Shadows:
+    """All empty databases of a server: copies of one that is made at the start, for it takes half a second."""
+
+    def __init__(self, dataset: str) -> None:
+        self._dataset, self._names = dataset, count(1)
+        self._caretaken = Caretaken()
+        try:
+            folder = self._caretaken.folder
+            self._programs, self._template = programs(folder), folder / "template"
+            about = [str(self._programs / "postgres"), "--version"]
+            self._version = subprocess.check_output(about, text=True).split()[-1]  # noqa: S603  (the wheel's own)
+            self._initialize()
+        except BaseException:
+            self._caretaken.close()
+            raise
+
+    def _initialize(self) -> None:
+        words = ["-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--wal-segsize=1"]
+        self._caretaken.run([self._programs / "initdb", "-D", self._template, *words, "--no-sync", "--no-instructions"])
+        self._alone(self._template, "postgres", privileges() + f"CREATE ROLE {READER} LOGIN NOINHERIT;\n\n")
+        if self._dataset != "postgres":
+            renamed = f"ALTER DATABASE postgres RENAME TO {_quote(self._dataset)};\n\n"
+            self._alone(self._template, "template1", renamed)
+        self._alone(self._template, self._dataset, _rights(self._dataset))
+        given = self._caretaken.folder / "pg_hba.conf"
+        given.write_text(f"local all {READER} trust\n")
+        given.chmod(0o644)
+        self._caretaken.run(["cp", given, self._template / "pg_hba.conf"])
+
+    def make(self, tables: Sequence[Described]) -> Shadow:
+        """One more, with these tables; it answers when this returns."""
+        folder = self._caretaken.folder / str(next(self._names))
+        self._caretaken.run(["cp", "-R", self._template, folder])
+        self._alone(folder, self._dataset, _tables(tables))
+        words = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        server: list[str | Path] = [self._programs / "postgres", "-D", folder, "-k", folder, *words]
+        number = self._caretaken.start(server, memory=MEMORY)
+        self._await(folder, number)
+        place = str(folder / ".s.PGSQL.5432")
+        return Shadow(place, self._dataset, number, folder, {"server_version": self._version})
+
+    def _await(self, folder: Path, number: int) -> None:
+        """Until the server has written down that it is ready, in the last line of its file."""
+        deadline, written = time.monotonic() + PATIENCE, folder / "postmaster.pid"
+        while time.monotonic() < deadline and not self._caretaken.ended(number):
+            if written.exists() and written.read_text().split()[-1:] == ["ready"]:
+                return
+            time.sleep(0.01)
+        raise InterfaceError("the catalogue did not start", hint="is there room in the temporary folder?")
+
+    def _alone(self, folder: Path, database: str, sql: str) -> None:
+        """Run statements before anybody can connect."""
+        given = folder.with_suffix(".sql")
+        given.write_text(sql)
+        words = ["--single", "-j", "-c", "exit_on_error=on", "-c", "fsync=off", "-D", str(folder), database]
+        self._caretaken.run([self._programs / "postgres", *words], given)
+        given.unlink()
+
+    def end(self, shadow: Shadow) -> None:
+        """Stop one and remove its files."""
+        self._caretaken.end(shadow.number)
+        self._caretaken.run(["rm", "-rf", shadow.folder])
+
+    def close(self) -> None:
+        """Stop all of them; nothing is left."""
+        self._caretaken.close()
 
 
-def _limits(dataset: str) -> str:
-    return (
-        f"REVOKE ALL ON DATABASE {_quote(dataset)} FROM PUBLIC;\n"
-        f"GRANT CONNECT ON DATABASE {_quote(dataset)} TO {READER};\n"
-        f"GRANT USAGE ON SCHEMA public TO {READER};\nGRANT SELECT ON ALL TABLES IN SCHEMA public TO {READER};\n"
-        + "".join(f"REVOKE ALL ON FUNCTION {each} FROM PUBLIC;\n" for each in _REVOKED)
-    )
+def _rights(dataset: str) -> str:
+    statements = [
+        "ALTER DATABASE template0 IS_TEMPLATE false",
+        "ALTER DATABASE template1 IS_TEMPLATE false",
+        "DROP DATABASE template0",
+        "DROP DATABASE template1",
+        f"REVOKE ALL ON DATABASE {_quote(dataset)} FROM PUBLIC",
+        f"GRANT CONNECT ON DATABASE {_quote(dataset)} TO {READER}",
+        f"GRANT USAGE ON SCHEMA public TO {READER}",
+        f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO {READER}",
+    ]
+    return "".join(f"{each};\n\n" for each in statements)
 
 
 def _tables(tables: Sequence[Described]) -> str:
@@ -116,14 +219,14 @@ def _tables(tables: Sequence[Described]) -> str:
     for table in tables:
         name = _quote(table.name)
         columns = ", ".join(f"{_quote(column)} {type_}" for column, type_, _ in table.columns)
-        lines.append(f"CREATE TABLE {name} ({columns});")
-        lines.append(f"COMMENT ON TABLE {name} IS {_text(table.about)};")
+        lines.append(f"CREATE TABLE {name} ({columns})")
+        lines.append(f"COMMENT ON TABLE {name} IS {_text(table.about)}")
         lines += [
-            f"COMMENT ON COLUMN {name}.{_quote(column)} IS {_text(about)};"
+            f"COMMENT ON COLUMN {name}.{_quote(column)} IS {_text(about)}"
             for column, _, about in table.columns
             if about
         ]
-    return "\n".join(lines)
+    return "".join(f"{each};\n\n" for each in lines)
 
 
 def _quote(name: str) -> str:

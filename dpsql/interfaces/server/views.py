@@ -1,70 +1,84 @@
-"""The catalogue of each account: those who see the same tables share one empty database."""
+"""The catalogue of each account: an empty database of its own, which nobody else asks."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Collection
 from typing import NamedTuple
 
 from dpsql.interfaces.server.desk import Desk
 from dpsql.interfaces.server.relay import Relay
-from dpsql.interfaces.server.shadow import Described, Shadow, view_of
+from dpsql.interfaces.server.shadow import Described, Shadow, Shadows
 from dpsql.interfaces.server.users import User
 from dpsql.interfaces.server.values import NAMES, oid_of
 from dpsql.interfaces.tables import TableInfo, visible_tables
 
 
 class View(NamedTuple):
-    """The tables that exist for a user, and the empty database that describes them."""
+    """The tables that exist for an analyst, and the empty database that describes them."""
 
     tables: frozenset[str]
+    described: tuple[Described, ...]
     relay: Relay
     shadow: Shadow
 
 
 class Views:
-    """They are made when they are first needed, and anew after a change of the policy."""
+    """They are made when their analyst first logs in, and anew after a change of the policy."""
 
     def __init__(self, dataset: str, desk: Desk) -> None:
-        self._dataset, self._desk, self._turn = dataset, desk, asyncio.Lock()
-        self._shadows: dict[str, tuple[Shadow, Relay]] = {}
-        self._views: dict[str, tuple[str, View]] = {}
+        self._dataset, self._desk = dataset, desk
+        self._shadows: Shadows | None = None
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._views: dict[str, View] = {}
+
+    async def open(self) -> None:
+        """Make what all of them are copied from."""
+        self._shadows = await asyncio.to_thread(Shadows, self._dataset)
 
     async def of(self, user: User) -> View:
         """What a user sees."""
-        async with self._turn:
+        async with self._turns[user.analyst]:
             if user.analyst not in self._views:
-                self._views[user.analyst] = await self._made(user)
-            return self._views[user.analyst][1]
+                self._views[user.analyst] = await self._made(user, None)
+            return self._views[user.analyst]
 
-    async def _made(self, user: User) -> tuple[str, View]:
+    async def _made(self, user: User, old: View | None) -> View:
+        assert self._shadows is not None
         listed = await self._desk.work(user, visible_tables)
-        described = [_described(table) for table in listed if table.columns]
-        name = view_of(described)
-        if name not in self._shadows:
-            shadow = await asyncio.to_thread(Shadow, self._dataset, described)
-            self._shadows[name] = (shadow, Relay(shadow.socket, shadow.database))
-        shadow, relay = self._shadows[name]
-        return name, View(frozenset(table.name.lower() for table in listed), relay, shadow)
+        described = tuple(_described(table) for table in listed if table.columns)
+        tables = frozenset(table.name.lower() for table in listed)
+        if old is not None and old.described == described:
+            return old._replace(tables=tables)
+        shadow = await asyncio.to_thread(self._shadows.make, described)
+        return View(tables, described, Relay(shadow.socket, shadow.database), shadow)
 
     async def renew(self, users: Collection[User]) -> None:
         """Look at the policy again, for these users; catalogues that nobody sees any more are gone."""
-        async with self._turn:
-            fresh = {user.analyst: user for user in users}
-            self._views = {analyst: await self._made(user) for analyst, user in fresh.items()}
-            used = {name for name, _ in self._views.values()}
-            for name in [each for each in self._shadows if each not in used]:
-                await self._drop(name)
+        fresh = {user.analyst: user for user in users}
+        for analyst in list(self._views):
+            async with self._turns[analyst]:
+                old = self._views[analyst]
+                if analyst not in fresh:
+                    del self._views[analyst]
+                else:
+                    self._views[analyst] = await self._made(fresh[analyst], old)
+                if analyst not in fresh or self._views[analyst].shadow is not old.shadow:
+                    await self._end(old)
+
+    async def _end(self, view: View) -> None:
+        assert self._shadows is not None
+        await view.relay.close()
+        await asyncio.to_thread(self._shadows.end, view.shadow)
 
     async def close(self) -> None:
         """Stop all of them."""
-        for name in list(self._shadows):
-            await self._drop(name)
-
-    async def _drop(self, name: str) -> None:
-        shadow, relay = self._shadows.pop(name)
-        await relay.close()
-        await asyncio.to_thread(shadow.close)
+        for view in self._views.values():
+            await view.relay.close()
+        self._views.clear()
+        if self._shadows is not None:
+            await asyncio.to_thread(self._shadows.close)
 
 
 def _described(table: TableInfo) -> Described:
