@@ -214,7 +214,7 @@ def test_protected_frames_have_the_types_that_were_declared(odd: Any) -> None:
 def test_texts_of_a_protected_frame_need_no_declaration() -> None:
     made = pd.DataFrame({"id": range(40), "city": pd.Series(["a", "b"] * 20, dtype=object), "x": 1.0})
     private = made.dp.protect(unit="id", epsilon=10, values={"city": ["a", "b"]}, bounds={"x": (0, 1)})
-    assert set(private.groupby("city").size().to_pandas()["city"].dropna()) >= {"a", "b"}
+    assert set(private.groupby("city").size().df()["city"].dropna()) >= {"a", "b"}
     undeclared = made.dp.protect(unit="id", epsilon=10, bounds={"x": (0, 1)})
     assert undeclared[undeclared.city == "a"].count() is not None
 
