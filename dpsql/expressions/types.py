@@ -99,7 +99,7 @@ def from_engine(name: str) -> Type | None:
     name = name.upper()
     if name in _INTEGERS:
         return integer(*_INTEGERS[name])
-    if name.startswith("ENUM("):
+    if name.startswith("ENUM(") and name.endswith(")"):
         return TEXT
     if match := re.fullmatch(r"DECIMAL\((\d+),\s*(\d+)\)", name):
         width, scale = int(match[1]), int(match[2])

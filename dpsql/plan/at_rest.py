@@ -4,7 +4,7 @@
 reads it, with one zero and one NaN. A copy for m rows has in its part `within` the rows f(T_u) of each unit:
  · f(T_u) = T_u where |T_u| ≤ m;
  · `prepare: weigh`: nothing where |T_u| > m, and the part `over` has T_u instead;
- · `prepare: keep`: the first m rows of T_u (or fewer) in the order of (a salted hash of the row, the row).
+ · `prepare: keep`: the first m rows of T_u in the order of (a salted hash of the row, the row).
 **Theorem (neighbours stay neighbours).** Copies of two databases that differ in one unit differ in that unit's rows
 only, and in `within` in at most m of them. **Proof.** f is a function of T_u, m and the salt: a tie in the order is one
 between equal rows, so the order in which rows are stored does not matter. The copy is ⊎_u f(T_u), and no T_u of

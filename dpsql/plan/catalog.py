@@ -21,6 +21,7 @@ from dpsql.plan.relation import HIDDEN, UNIT, Copy, Field, PublicScan, Scan
 from dpsql.policy import Bound, Policy, fold
 from dpsql.policy.model import Column
 from dpsql.policy.model import Table as Declared
+from dpsql.policy.text_types import engine_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +241,7 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
         columns[stored_column(name, declared.unit_column, stored, unit=True)[0]] = Column()
     for column, spec in columns.items():
         stored_name, type_ = stored_column(name, column, stored)
+        _require_stated(f"{name}.{stored_name}", spec, type_)
         owner = labels.get(fold(stored_name))
         domain = _domain(f"{name}.{stored_name}", spec, type_)
         if spec.values_from is not None:
@@ -253,6 +255,16 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
     of_unit = None if unit is None else stored_column(owners, unit, schema[fold(owners)])[1]
     scan = Scan(tuple(fields), declared.by_row, rows, single, name, unit, path, unique, unit_type=of_unit)
     return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name))
+
+
+def _require_stated(where: str, spec: Column, type_: Type) -> None:
+    """A stated type is that of a column which has none of its own; others have to have it already."""
+    stated = None if spec.type is None else from_engine(engine_type(spec.type))
+    if stated is not None and stated.kind is not type_.kind:
+        raise PolicyError(
+            f"tables.{where}: the policy says `type: {spec.type}`, and the column is of another type: {type_}",
+            hint="delete `type`: it is for columns that have no type of their own, as in CSV files and object columns",
+        )
 
 
 def _domain(where: str, spec: Column, type_: Type) -> Domain:

@@ -43,6 +43,7 @@ from dpsql.policy.scalars import (
     read_flag,
     read_name,
     read_size,
+    read_type,
     read_values,
     show,
     to_decimal,
@@ -208,6 +209,7 @@ class Column(_Model):
     values_from: Annotated[str | None, Field(exclude=True)] = None
     bounds: Annotated[Literal["auto"] | None, BeforeValidator(_read_auto)] = None
     nulls: Flag = True
+    type: Annotated[str | None, BeforeValidator(read_type)] = None
     minmax: Annotated[Literal["policy"] | None, BeforeValidator(_read_minmax)] = None
     randomized: Randomized | None = None
 

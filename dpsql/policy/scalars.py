@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -142,6 +143,22 @@ def read_bound(value: object) -> Bound | None:
     if isinstance(value, (float, Decimal)):
         return to_decimal(value)
     raise wrong(f"{show(value)} is not a bound", "write a number, or a date such as 2024-12-31")
+
+
+TYPES = ("text", "integer", "double", "boolean", "date", "timestamp")
+
+
+def read_type(value: object) -> str | None:
+    """The type of a column whose source says none: a word, or `decimal(18, 2)`."""
+    if value is None:
+        return None
+    word = "".join(value.lower().split()) if isinstance(value, str) else ""
+    sizes = re.fullmatch(r"decimal\((\d{1,2}),(\d{1,2})\)", word)
+    if word in TYPES or (sizes and int(sizes[2]) <= int(sizes[1]) <= 18):
+        return word
+    guess = nearest(word, TYPES)
+    fix = f"did you mean {guess}?" if guess else f"write {', '.join(TYPES)}, or decimal(18, 2) with at most 18 digits"
+    raise wrong(f"{show(value)} is not a type", fix)
 
 
 def read_values(value: object) -> tuple[Value, ...] | None:

@@ -1,4 +1,6 @@
-"""The types of columns that come as text: in CSV files, and in the names of directories (`year=2024/`)."""
+"""The types of columns that have none of their own: in CSV files, in the names of directories (`year=2024/`), in frames
+of Python objects, in Spark's DataFrames that were made of rows.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,20 @@ from decimal import Decimal
 from dpsql.policy.model import Column, ForeignKey, Policy
 from dpsql.policy.names import fold
 
+_NAMES = {
+    "text": "VARCHAR", "integer": "BIGINT", "double": "DOUBLE", "boolean": "BOOLEAN", "date": "DATE",
+    "timestamp": "TIMESTAMP",
+}  # fmt: skip
+
 
 def column_types(policy: Policy, table: str, partitions: Iterable[str] = ()) -> dict[str, str] | None:
-    """The types of such columns, by folded name and by what the policy says of them, never by the rows.
+    """The types of columns that come as text; that of which the policy says nothing stays text."""
+    stated = stated_types(policy, table, partitions)
+    return None if stated is None else {name: type_ or "VARCHAR" for name, type_ in stated.items()}
+
+
+def stated_types(policy: Policy, table: str, partitions: Iterable[str] = ()) -> dict[str, str | None] | None:
+    """The types of such columns, by folded name and by what the policy says of them (None: nothing), never by the rows.
 
     A type is seen by analysts, so it must not hang on a value that somebody's row has. What does not fit is NULL. What
     leads to an owner stays text: a number would be rounded, and two units could become one. None where the policy does
@@ -25,6 +38,11 @@ def column_types(policy: Policy, table: str, partitions: Iterable[str] = ()) -> 
     return types | dict.fromkeys(_leading(policy, named), "VARCHAR")
 
 
+def engine_type(word: str) -> str:
+    """DuckDB's name for a type of the policy."""
+    return _NAMES.get(word) or word.upper()
+
+
 def _leading(policy: Policy, table: str) -> set[str]:
     """The columns that lead to the owner: the unit column, and the keys to which other tables refer for theirs."""
     links = [each.unit for each in policy.tables.values() if isinstance(each.unit, ForeignKey)]
@@ -32,17 +50,21 @@ def _leading(policy: Policy, table: str) -> set[str]:
     return {fold(column) for column in (policy.tables[table].unit_column, *keys) if column is not None}
 
 
-def _type(spec: Column, *, whole: bool) -> str:
+def _type(spec: Column, *, whole: bool) -> str | None:
+    if spec.type is not None:
+        return engine_type(spec.type)
     ends = [end for end in (spec.min, spec.max) if end is not None]
     values = [value for value in spec.values or () if value is not None]
     if values and all(isinstance(value, bool) for value in values):
         return "BOOLEAN"
-    if values:
-        return "BIGINT" if all(isinstance(value, int) for value in values) else "VARCHAR"
-    if any(isinstance(end, datetime) for end in ends):
+    if values and all(isinstance(value, int) for value in values):
+        return "BIGINT"
+    if any(isinstance(value, datetime) for value in (*values, *ends)):
         return "TIMESTAMP"
-    if any(isinstance(end, date) for end in ends):
+    if any(isinstance(value, date) for value in (*values, *ends)):
         return "DATE"
+    if values:
+        return "VARCHAR"
     if whole and ends and all(isinstance(end, int | Decimal) and end == int(end) for end in ends):
         return "BIGINT"
-    return "DOUBLE" if ends or spec.bounds is not None else "VARCHAR"
+    return "DOUBLE" if ends or spec.bounds is not None else None

@@ -296,6 +296,11 @@ _SECTIONS: Mapping[str, str] = {
         SELECT count(*) FROM orders WHERE fee = 12.34 OR fee > qty
         SELECT count(*) FROM visits WHERE started > '2024-01-01' AND page <> 'home'
         SELECT count(*) FROM customers WHERE score IN (2.5, 3.55) OR small % 7 = 3
+        SELECT count(*) FROM customers WHERE upper(city) = 'ẞ' OR lower(city) = 'istanbul'
+        SELECT count(*) FROM customers WHERE city ILIKE '_STANBUL' OR length(upper(city)) = 1
+        SELECT count(*) FROM orders WHERE epoch_ms(paid) % 1000 = 0
+        SELECT count(*) FROM orders WHERE CAST(CAST(big AS DOUBLE) AS BIGINT) < -5
+        SELECT count(round(fee, -9)), count(CAST(flag AS DECIMAL(3, 3))) FROM orders
     """,
     "expressions": """
         SELECT sum(abs(fee)), sum(-qty), sum(qty % 5) FROM orders

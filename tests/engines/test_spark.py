@@ -235,6 +235,31 @@ def test_a_unit_is_bounded_where_each_scan_of_a_source_gives_other_rows(session:
     assert scans.read_text() == "x"
 
 
+def untyped(session: Any, column: dict[str, Any], *last: tuple[int, Any]) -> tuple[str, list[Any]]:
+    """What an analyst sees of a DataFrame that was made of rows without a schema, and the exact integers."""
+    frame = session.createDataFrame([*((person, float(person)) for person in range(20)), *last], ["person", "x"])
+    table = {"unit": "person", "max_rows_per_unit": 1, "columns": {"x": column}}
+    said = {"dataset": "d", "budget": {"epsilon": 9}, "tables": {"t": table}}
+    sql = "SELECT count(*), sum(x) FROM t" if "min" in column else "SELECT count(x) FROM t"
+    with dpsql.connect((session, {"t": frame}), policy=said, ledger=":memory:", steward=True) as db:
+        [release] = trace(db, sql, salt=b"s")
+        return str(db.explain(sql)), [(s.name, sum(s.values), s.linf) for s in release.statistics]
+
+
+@pytest.mark.parametrize("column", [{"min": 0, "max": 100}, {"type": "text"}, {"min": 0, "max": 9, "type": "integer"}])
+def test_types_do_not_come_from_the_rows_of_a_dataframe(session: Any, column: dict[str, Any]) -> None:
+    (one, before), (two, after) = untyped(session, column), untyped(session, column, (999, "x"))
+    assert one == two
+    for (name, first, claimed), (_, second, again) in zip(before, after, strict=True):
+        assert claimed == again and abs(first - second) <= claimed, name
+
+
+@pytest.mark.parametrize("last", [(), ((999, "x"),)])
+def test_a_dataframe_of_rows_without_types_in_the_policy_is_refused(session: Any, last: Any) -> None:
+    with pytest.raises(InterfaceError, match="may come from its rows, and the policy says none of x"):
+        untyped(session, {}, *last)
+
+
 def test_files_that_are_written_to_fail_every_query(session: Any, path: str, tmp_path: Path) -> None:
     copy = tmp_path / "sales.parquet"
     copy.write_bytes(Path(path).read_bytes())

@@ -73,14 +73,21 @@ def _sign_change(call: Call, emit: Emit) -> str:
 
 
 def _placed(name: str) -> Rule:
-    """Rounded or cut to places, in the operand's own exact type."""
+    """Rounded or cut to places, in the operand's own exact type.
+
+    Where no digit of a decimal is left DuckDB says 0 of NULL too.
+    """
 
     def rule(call: Call, emit: Emit) -> str:
         it = call.args[0]
         if call.type.kind is Kind.DOUBLE:
             return f"{name}({emit(it, 'DOUBLE')}, {call.option})"
         width = width_of(call) if it.type.kind is Kind.INTEGER else physical(it.type)
-        return f"CAST({name}({emit(it, width)}, {call.option}) AS {physical(call.type)})"
+        value, places = emit(it, width), call.option
+        made = f"{name}({value}, {places})"
+        if it.type.kind is Kind.DECIMAL and isinstance(places, int) and places < 0:
+            made = f"CASE WHEN {value} IS NOT NULL THEN {made} END"
+        return f"CAST({made} AS {physical(call.type)})"
 
     return rule
 

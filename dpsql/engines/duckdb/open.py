@@ -22,10 +22,11 @@ from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.copies import attach
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.lake import Files, is_path, label_of, list_files
+from dpsql.engines.duckdb.object_columns import require_types
 from dpsql.engines.duckdb.place import place, place_files
 from dpsql.errors import InterfaceError
 from dpsql.policy import Policy
-from dpsql.policy.text_types import column_types
+from dpsql.policy.text_types import column_types, stated_types
 from dpsql.steward_log import failed
 
 LOCKED: dict[str, str | bool | int | float | list[str]] = {
@@ -123,7 +124,10 @@ def open_tables(tables: Mapping[str, Any], limits: Resources, policy: Policy | N
         _placed(partial(place_files, connection, each, _types(policy, each)), f"the files of the table {each.table}")
     for name, table in tables.items():
         if not is_path(table):
-            _placed(partial(place, connection, name, table), f"the frame {name}")
+            types = None if policy is None else stated_types(policy, name)
+            if types is not None:
+                require_types(name, table, types)
+            _placed(partial(place, connection, name, table, types), f"the frame {name}")
     if any(each.stamp != stamp for each, stamp in stamped):
         connection.close()
         raise InterfaceError("the files changed while they were opened", hint="connect again")

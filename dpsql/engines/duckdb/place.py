@@ -4,7 +4,8 @@
 same columns of the same types, and all that is not stored as DuckDB has it in memory was decoded once (text, decimals,
 moments: those in seconds or milliseconds overflow microseconds); an Arrow table or file was validated in full, and its
 moments were converted once; a CSV file was parsed in full, into a table, by rules that its content does not choose; a
-frame with object columns was copied. Text becomes another type by TRY_CAST only. **Requires** that the files stay as
+frame with object columns was copied, those of a private frame in the types of the policy
+(`dpsql.engines.duckdb.object_columns`). Text becomes another type by TRY_CAST only. **Requires** that the files stay as
 they are: their stamps are compared before and after each query. **Checked by** `tests/unit/engines/test_lake.py` and
 `tests/privacy/test_found_in_copies_and_sources.py`.
 """
@@ -21,6 +22,7 @@ import duckdb
 
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.lake import NOTHING, Files
+from dpsql.engines.duckdb.object_columns import is_pandas, object_columns, written_out
 from dpsql.engines.duckdb.parquet import create_view, hive_sql, partitions_sql, paths_sql
 from dpsql.errors import InterfaceError
 from dpsql.expressions.types import Kind, from_engine
@@ -30,13 +32,17 @@ _DECODED: set[object] = set()
 """Files whose text this process has read already, by their stamps."""
 
 
-def place(connection: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
-    """A frame or an Arrow table under a name."""
+def place(
+    connection: duckdb.DuckDBPyConnection, name: str, table: Any, types: Mapping[str, str | None] | None = None
+) -> None:
+    """A frame or an Arrow table under a name; `types`, by folded name, are of columns of objects in a private one."""
+    if types is not None and is_pandas(table) and object_columns(table):
+        return _place_objects(connection, name, table, types)
     if "object" in {str(type_) for type_ in getattr(table, "dtypes", ())}:
         connection.register("_incoming", table)
         connection.execute(f"CREATE TABLE {DUCKDB.quote(name)} AS SELECT * FROM _incoming")
         connection.unregister("_incoming")
-        return
+        return None
     if hasattr(table, "validate"):
         table.validate(full=True)
     elif hasattr(table, "to_batches"):
@@ -44,6 +50,23 @@ def place(connection: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
             batch.validate(full=True)
     connection.register(name, table)
     _decode(connection, name, [Kind.DATE, Kind.TIMESTAMP])
+    return None
+
+
+def _place_objects(
+    connection: duckdb.DuckDBPyConnection, name: str, frame: Any, types: Mapping[str, str | None]
+) -> None:
+    """A copy of a private frame, whose columns of objects have the types that the policy says."""
+    texts, read = set(object_columns(frame)), written_out(frame, types)
+    listed = [
+        f"TRY_CAST({DUCKDB.quote(column)} AS {types[fold(column)]}) AS {DUCKDB.quote(column)}"
+        if column in texts
+        else DUCKDB.quote(column)
+        for column in read.columns
+    ]
+    connection.register("_incoming", read)
+    connection.execute(f"CREATE TABLE {DUCKDB.quote(name)} AS SELECT {', '.join(listed)} FROM _incoming")
+    connection.unregister("_incoming")
 
 
 def place_files(connection: duckdb.DuckDBPyConnection, files: Files, types: Mapping[str, str] | None) -> None:

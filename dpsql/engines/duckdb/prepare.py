@@ -157,21 +157,15 @@ class _Writer:
         )
 
     def chosen_rows(self, chosen: str) -> str:
-        """At most as many rows of each unit as may be kept: those of the least hash, and of equal hashes the least.
+        """Of each unit as many rows as may be kept: those of the least hash, and of equal hashes the least.
 
-        Sorting is what costs, so rows are dropped first whose hash is above a bound of their unit's own: about three
-        times as many as it may keep are left. Should fewer be left than it may keep, it keeps fewer.
+        Of equal rows any are taken, which makes no difference: there is no way to tell them apart.
         """
-        rows, columns = self.order.copy.rows, self.columns
+        columns = self.columns
         hashed = DUCKDB.scrambled(self.salt, ["r.u", *(f"r.{c}" for c in columns.split(", "))])
-        near = (
-            f"SELECT r.*, {hashed} AS h, {DUCKDB.reach('o.n', 3 * rows + 8)} AS reach FROM ({self.rows}) AS r "
-            f"JOIN {OVER} AS o ON r.u = o.u WHERE {chosen}"
-        )
-        return (
-            f"SELECT * FROM ({near}) AS n WHERE h <= reach "
-            f"QUALIFY row_number() OVER (PARTITION BY u ORDER BY h, {columns}) <= {rows}"
-        )
+        over = f"SELECT r.*, {hashed} AS h FROM ({self.rows}) AS r SEMI JOIN {OVER} AS o ON r.u = o.u WHERE {chosen}"
+        first = f"row_number() OVER (PARTITION BY u ORDER BY h, {columns}) <= {self.order.copy.rows}"
+        return f"SELECT * FROM ({over}) AS n QUALIFY {first}"
 
     def place(self, part: str) -> str:
         return DUCKDB.copied(self.order.scan.table, part)

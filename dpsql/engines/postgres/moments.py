@@ -151,9 +151,11 @@ def _pattern(call: Call) -> str | None:
 
 
 def _epoch(scale: int) -> Rule:
+    """Milliseconds are rounded half away from zero, as DuckDB does, and microseconds are whole."""
+
     def rule(call: Call, emit: Emit) -> str:
         made = f"extract(epoch FROM {stamp(call.args[0], emit)})"
-        return cast(made if scale == 1 else f"trunc({made} * {scale})", physical(call.type))
+        return cast(made if scale == 1 else f"round({made} * {scale})", physical(call.type))
 
     return rule
 

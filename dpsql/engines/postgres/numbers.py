@@ -35,7 +35,13 @@ def attempted(value: str, given: str, wanted: str) -> str:
 
 
 def _fitting(value: str, given: str, low: int, high: int, wanted: str) -> str:
-    """A whole number in a range. DOUBLE is rounded half to even, a decimal half away from zero, as DuckDB does."""
+    """A whole number in a range, rounded as DuckDB does.
+
+    A DOUBLE goes half to even where the range is that of a whole type; to a decimal without places, and of a decimal,
+    half goes away from zero.
+    """
+    if given == "DOUBLE" and high + 1 not in _ENDS.values():
+        value = called("away", value)
     if given == "DOUBLE":
         least, most = (float(end) if abs(end) >= 2**53 else end + half for end, half in ((low, -0.5), (high, 0.5)))
         inside = f"{value} >= {double(least)} AND {value} <= {double(math.nextafter(most, 0))}"
@@ -158,7 +164,7 @@ def _convert(call: Call, emit: Emit) -> str:
     value = emit(it, given)
     match it.type.kind, call.type.kind:
         case Kind.BOOLEAN, Kind.INTEGER | Kind.DECIMAL | Kind.DOUBLE:
-            return cast(f"CAST({value} AS integer)", wanted)
+            return attempted(f"CAST({value} AS integer)", "INTEGER", wanted)
         case Kind.INTEGER | Kind.DECIMAL | Kind.DOUBLE, Kind.BOOLEAN:
             return f"({value} <> 0)"
         case _, Kind.TEXT:

@@ -91,6 +91,7 @@ def _inside(condition: str, function: str, otherwise: str = NAN) -> str:
 
 
 _FINITE = f"abs($1) < {INF}"
+_ROUNDED_DOWN = "pg_temp.dpsql_mul(pg_temp.dpsql_away(pg_temp.dpsql_div($1, $2)), $2)"
 _NUMBER = r"^\s*[+-]?(\d{1,20}(\.\d{0,20})?|\.\d{1,20})([eE][+-]?\d{1,2})?\s*$"
 _DAY = r"^\s*\d{4}-\d{1,2}-\d{1,2}"
 _MONTH_DAYS = (
@@ -131,7 +132,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
         "THEN pg_temp.dpsql_div(pg_temp.dpsql_away(pg_temp.dpsql_mul($1, $2)), $2) ELSE $1 END",
     ),
     f"round_down({D}, {D})": (
-        D, f"CASE WHEN {_FINITE} THEN pg_temp.dpsql_mul(pg_temp.dpsql_away(pg_temp.dpsql_div($1, $2)), $2) ELSE $1 END",
+        D, f"CASE WHEN abs({_ROUNDED_DOWN}) < {INF} THEN {_ROUNDED_DOWN} ELSE $1 END",
     ),
     "short(text, integer)": ("text", "CASE WHEN octet_length($1) <= $2 THEN $1 END"),
     "narrow(numeric)": (

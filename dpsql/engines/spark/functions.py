@@ -13,8 +13,8 @@ from dpsql.engines.sql.rule import Emit
 from dpsql.expressions.expression import Call, Expression, Literal
 from dpsql.expressions.types import Kind
 
-_REAL = ("sqrt", "cbrt", "exp", "sin", "cos", "tan", "cot", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh",
-         "degrees", "radians", "power")  # fmt: skip
+_REAL = ("sqrt", "cbrt", "exp", "sin", "cos", "tan", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh", "degrees",
+         "radians")  # fmt: skip
 
 
 def _logarithm(name: str) -> str:
@@ -27,10 +27,24 @@ def _between(low: int, high: int) -> str:
     return f"CASE WHEN {{0}} BETWEEN {low}L AND {high}L THEN {{0}} END"
 
 
+_ONE = f"({{0}} = 1 OR ({{0}} = -1 AND abs({{1}}) = {INFINITY})) AND {{1}} IS NOT NULL"
+"""What Java says is not a number, and C and IEEE's recommendation say is 1."""
+
+
+def _minus(number: str) -> str:
+    """Is it below zero, or the zero below zero? That shows in its power -1."""
+    return f"power({number}, -1D) < 0"
+
+
+_BEHIND = f"{{0}} = 0 AND ({{1}} < 0 OR {_minus('{1}')})"
+"""Where atan2 tells the two zeros apart, and Spark does not."""
+
 FORMS: dict[str, str] = {
     **{name: f"{name}({{all}})" for name in _REAL},
     **{name: _logarithm(name) for name in ("ln", "log10", "log2")},
     "pi": "pi()",
+    "power": f"CASE WHEN {_ONE} THEN 1D ELSE power({{0}}, {{1}}) END",
+    "atan2": f"CASE WHEN {_BEHIND} THEN if({_minus('{0}')}, -pi(), pi()) ELSE atan2({{0}}, {{1}}) END",
     "isnan": is_nan("{0}"),
     "isinf": f"(abs({{0}}) = {INFINITY})",
     "isfinite": f"(abs({{0}}) < {INFINITY})",
@@ -42,7 +56,7 @@ FORMS: dict[str, str] = {
     "sha256": "sha2(CAST({0} AS BINARY), 256)", "hex": "hex({0})",
     "last_day": "last_day({0})", "dayname": "date_format({0}, 'EEEE')", "monthname": "date_format({0}, 'MMMM')",
     "epoch": f"({moments.micros('{0}')} / 1000000D)", "epoch_us": moments.micros("{0}"),
-    "epoch_ms": f"({moments.micros('{0}')} div 1000L)",
+    "epoch_ms": f"round({moments.micros('{0}')} * 0.001BD)",
     "make_timestamp": moments.from_micros(_between(-62_135_596_800_000_000, 253_402_300_799_999_999)),
     "make_timestamp_ms": moments.from_micros(f"({_between(-62_135_596_800_000, 253_402_300_799_999)} * 1000L)"),
 }  # fmt: skip

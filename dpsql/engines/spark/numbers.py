@@ -173,7 +173,8 @@ def _placed_double(name: str, value: str, places: int) -> str:
     step = {"round": "round({0})", "bround": "rint({0})", "trunc": truncated("{0}")}[name]
     unit = f"{10 ** abs(places)}D"
     if places < 0:
-        return f"({step.format(f'({value} / {unit})')} * {unit})"
+        made = f"({step.format(f'({value} / {unit})')} * {unit})"
+        return f"(CASE WHEN abs({made}) < {INFINITY} THEN {made} ELSE {value} END)"
     made = f"({step.format(f'({value} * {unit})')} / {unit})" if places else step.format(value)
     return f"(CASE WHEN abs({value} * {unit}) < {INFINITY} THEN {made} ELSE {value} END)"
 
@@ -194,11 +195,18 @@ def _convert(call: Call, emit: Emit) -> str:
         return f"({made} <> 0)" if kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE) else made
     if kind is Kind.BOOLEAN:
         return _within(cast(made, "INTEGER"), to)
+    if kind is Kind.DOUBLE and (to.lower, to.upper) in _INTEGERS:
+        return _whole_number(f"rint({made})", to)
     if kind is Kind.DOUBLE:
-        rounded = "rint" if (to.lower, to.upper) in _INTEGERS else "round"
-        made = f"TRY_CAST({rounded}({made} * {10**to.scale}D) AS DECIMAL(38,0))"
+        made = f"TRY_CAST(round({made} * {10**to.scale}D) AS DECIMAL(38,0))"
         return _within(made, Type(to.kind, to.lower, to.upper), to.scale)
     return _within(made if kind is Kind.INTEGER else f"round({made}, {to.scale})", to)
+
+
+def _whole_number(rounded: str, to: Type) -> str:
+    """A whole DOUBLE in a type of whole numbers. A decimal on the way would have 17 digits of its own."""
+    inside = f"{rounded} >= {float(to.lower)!r}D AND {rounded} < {float(to.upper + 1)!r}D"
+    return f"CASE WHEN {inside} THEN CAST({rounded} AS {spark_type(physical(to))}) END"
 
 
 _INTEGERS = {(-(2**n), 2**n - 1) for n in (7, 15, 31, 63)}
@@ -260,7 +268,12 @@ def _spelled_out(it: Expression) -> float | None:
 
 
 def _castable(to: Type, it: Type) -> bool:
-    """Texts of numbers and dates are spelled in too many ways that engines read differently."""
+    """Texts of numbers and dates are spelled in too many ways that engines read differently.
+
+    A DOUBLE above 64 bits is a decimal of 17 digits to Spark, and exact to others.
+    """
     if it.kind is Kind.TEXT:
         return to.kind is Kind.TEXT
+    if it.kind is Kind.DOUBLE and to.kind is Kind.INTEGER and to.upper >= 10**18:
+        return to.sums_whole
     return not (to.kind is Kind.TEXT and (it.kind is Kind.DOUBLE or it.scale > 6))

@@ -17,6 +17,7 @@ from typing import Any
 from dpsql.bounds.domain import Domain
 from dpsql.budget import Ledger
 from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.engines.duckdb.object_columns import is_pandas, object_columns
 from dpsql.errors import Error, InterfaceError, PolicyError
 from dpsql.expressions.types import Kind as Stored
 from dpsql.expressions.types import Type, from_engine
@@ -99,9 +100,10 @@ class Protection:
         """The door to these tables."""
         chosen = frozenset(tables)
         if chosen not in self._connections:
-            engine = DuckDBEngine({name: self._tables[name].table for name in chosen})
+            tables = {name: self._tables[name].table for name in chosen}
+            engine = DuckDBEngine(tables, policy=self._policy({name: self._spec(name) for name in chosen}))
             try:
-                policy = self._policy({name: dict(self._tables[name].spec) for name in chosen}, engine)
+                policy = self._policy({name: self._named(name, engine) for name in chosen})
             except Error:
                 engine.close()
                 raise
@@ -134,10 +136,22 @@ class Protection:
             for each, type_, domain in listed
         }
 
-    def _policy(self, specs: dict[str, dict[str, Any]], engine: DuckDBEngine) -> Policy:
-        for name, spec in specs.items():
-            if not spec.get("public"):
-                spec["columns"] = _columns(spec.pop("columns"), engine.schema()[name.lower()], spec["unit"])
+    def _spec(self, name: str) -> dict[str, Any]:
+        """What was declared of a table. A column of objects of which nothing was is text, whatever its rows hold."""
+        declared = self._tables[name]
+        if declared.spec.get("public") or not is_pandas(declared.table):
+            return dict(declared.spec)
+        texts = {column: {"type": "text"} for column in object_columns(declared.table)}
+        return {**declared.spec, "columns": {**texts, **declared.spec["columns"]}}
+
+    def _named(self, name: str, engine: DuckDBEngine) -> dict[str, Any]:
+        """The same, with all columns that can be queried."""
+        spec = self._spec(name)
+        if not spec.get("public"):
+            spec["columns"] = _columns(spec["columns"], engine.schema()[name.lower()], spec["unit"])
+        return spec
+
+    def _policy(self, specs: dict[str, dict[str, Any]]) -> Policy:
         budget = {"epsilon": self.epsilon, "delta": self.delta}
         defaults = {"epsilon": self.epsilon / 10}
         return load_policy({"dataset": self.name, "budget": budget, "defaults": defaults, "tables": specs})

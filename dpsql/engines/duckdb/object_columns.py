@@ -1,0 +1,101 @@
+"""Columns of Python objects in private frames: their types are the policy's, and never come from their rows.
+
+DuckDB looks at some of the objects of such a column and chooses a type: one text or one decimal among numbers changes
+what analysts see of a table. The categories of a categorical column come from the rows in the same way.
+
+**Theorem.** Whether a private frame is taken, the types of its columns, and each of its values depend on the dtypes of
+the frame, on the policy and on that row's own object. **Proof.** A column whose dtype is neither `object` nor
+`category` has the type that DuckDB has for the dtype. Of the others those that the policy does not name are left out,
+and one of which it says no type is refused. Each object of the rest becomes a text by itself (`written`), which never
+fails, in an array whose dtype is `string`; and TRY_CAST gives it the policy's type, or NULL. **Requires** the dtypes to
+be the caller's: pandas may choose them by the rows when a frame is made. **Checked by**
+`tests/privacy/test_types_of_rows.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from dpsql.errors import InterfaceError
+from dpsql.policy.names import fold
+
+_UNTYPED = ("object", "category")
+_LARGEST = 10**40
+"""No type holds larger numbers, and Python does not write those that are much larger."""
+
+
+def is_pandas(table: Any) -> bool:
+    """Is it a data frame of pandas? Told without importing it."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(table, pandas.DataFrame)
+
+
+def object_columns(frame: Any) -> list[str]:
+    """The columns whose dtype says nothing of what they hold, by name."""
+    return [str(name) for name, dtype in zip(frame.columns, frame.dtypes, strict=True) if str(dtype) in _UNTYPED]
+
+
+def require_types(name: str, table: Any, types: Mapping[str, str | None]) -> None:
+    """Refuse a private table whose columns have no types, where the policy gives them none either."""
+    if not is_pandas(table):
+        if not hasattr(table, "__arrow_c_stream__") and type(table).__module__.partition(".")[0] != "pyarrow":
+            raise InterfaceError(
+                f"the table {name} is a {type(table).__name__}, whose columns have no types of their own",
+                hint="give a pandas or Polars frame, or an Arrow table",
+            )
+        return
+    untyped = object_columns(table)
+    if untyped and not table.columns.is_unique:
+        raise InterfaceError(f"two columns of the frame {name} have the same name", hint="rename one of them")
+    for column in untyped:
+        if fold(column) in types and types[fold(column)] is None:
+            raise InterfaceError(
+                f"the column {column} of the frame {name} holds Python objects (dtype {table[column].dtype}), "
+                "and nothing says of which type: a type that came from the rows would show something of them",
+                hint=f"write `{column}: {{type: text}}` in the policy (or integer, double, decimal(18, 2), boolean, "
+                f'date, timestamp; `values`, `min` and `max` also say it), or give df.astype({{"{column}": "string"}})',
+            )
+
+
+def written_out(frame: Any, types: Mapping[str, str | None]) -> Any:
+    """The frame with the columns of objects as texts; without those that the policy does not name."""
+    pandas, untyped = sys.modules["pandas"], set(object_columns(frame))
+    columns = {
+        str(name): pandas.array([written(each) for each in frame[name]], dtype="string")
+        if str(name) in untyped
+        else frame[name].array
+        for name in frame.columns
+        if str(name) not in untyped or fold(str(name)) in types
+    }
+    return pandas.DataFrame(columns, copy=False)
+
+
+def written(value: Any) -> str | None:
+    """An object as text, by itself; None for what no type of a column holds."""
+    if isinstance(value, str):
+        return value if value.isascii() or _is_unicode(value) else None
+    if type(value).__module__ == "numpy" and hasattr(value, "item"):
+        value = value.item()
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value) if -_LARGEST < value < _LARGEST else None
+        case float():
+            return None if value != value else repr(value)
+        case Decimal():
+            return str(value) if value.is_finite() and abs(value.adjusted()) < 400 else None
+        case datetime():
+            return None if value != value else value.isoformat(sep=" ")
+        case date():
+            return value.isoformat()
+    return None
+
+
+def _is_unicode(value: str) -> bool:
+    """Has it no halves of letters, which no database stores?"""
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)
