@@ -83,7 +83,7 @@ class Postgres(Dialect):
             return words.cast(exact, "DOUBLE") if type_.kind is Kind.DOUBLE else exact
         if type_.kind is Kind.TEXT:
             read = self.compared(f"CAST({column} AS text)")
-            return words.called("short", read, str(STORED)) if stored == "VARCHAR" else read
+            return read if stored == "UUID" else words.called("short", read, str(STORED))
         if stored == "TIMESTAMP WITH TIME ZONE":
             return f"({column} AT TIME ZONE 'UTC')"
         return words.cast(column, "DOUBLE") if stored == "FLOAT" else column
