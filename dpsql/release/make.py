@@ -52,10 +52,10 @@ class Maker:
         for priced in bill.releases:
             self._look_up(priced, work)
         entry = self.reserve(work.missing)
-        asked = [priced for priced in bill.releases if priced.bounded.release.name not in work.done]
-        with self.engine.together(asked):
-            for priced in asked:
-                self._run(priced, work, entry, alone)
+        with self.engine.together([p for p in bill.releases if p.bounded.release.name not in work.done]):
+            for priced in bill.releases:
+                if priced.bounded.release.name not in work.done:
+                    self._run(priced, work, entry, alone)
         replayed = entry is None and not all(p.free for p in bill.releases)
         return Made(
             work.done,
