@@ -115,8 +115,8 @@ class Engine(ABC):
         """The SQL of one release; without salt, a placeholder stands in its place (for people to read)."""
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """The releases of one query run inside: where others may write, they all read one state of the data."""
+    def together(self, releases: Sequence[Priced] = ()) -> Iterator[None]:
+        """These releases, of one query, run inside: where others may write, they all read one state of the data."""
         yield
 
     @abstractmethod

@@ -12,6 +12,8 @@ from enum import Enum
 
 INT64 = (-(2**63), 2**63 - 1)
 INT128 = (-(2**127), 2**127 - 1)
+SPELLINGS = "VARCHAR COLLATE"
+"""The name of a text type of which the database takes several spellings for one: `Ann` and `ANN`."""
 
 
 class Kind(Enum):
@@ -90,7 +92,7 @@ _INTEGERS = {
 _OTHERS = {
     "BOOLEAN": BOOLEAN, "DOUBLE": DOUBLE, "FLOAT": DOUBLE, "VARCHAR": TEXT, "DATE": DATE, "TIMESTAMP": TIMESTAMP,
     "TIMESTAMP WITH TIME ZONE": TIMESTAMP, "TIMESTAMP_S": TIMESTAMP, "TIMESTAMP_MS": TIMESTAMP,
-    "TIMESTAMP_NS": TIMESTAMP, "UUID": TEXT,
+    "TIMESTAMP_NS": TIMESTAMP, "UUID": TEXT, SPELLINGS: TEXT,
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpsql.errors import PolicyError
-from dpsql.expressions.types import DOUBLE, Type, from_engine
+from dpsql.expressions.types import DOUBLE, SPELLINGS, Type, from_engine
 from dpsql.plan.relation import UNIT, Step
 from dpsql.policy import Policy, fold
 from dpsql.policy.model import ForeignKey
@@ -14,6 +14,7 @@ from dpsql.policy.names import nearest
 
 Schema = Mapping[str, Mapping[str, str]]
 Facts = frozenset[tuple[str, str]]
+_NOT_ONE_TO_ONE = ("TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS", SPELLINGS)
 
 
 def _indirect(declared: Declared, policy: Policy) -> bool:
@@ -64,6 +65,12 @@ def _key(table: str, column: str, schema: Schema) -> tuple[str, Type]:
     """A column that leads to an owner: two of its values must never be read as one."""
     stored = schema.get(fold(table), {})
     name, type_ = stored_column(table, column, stored, unit=True)
+    if stored[name] == SPELLINGS:
+        raise PolicyError(
+            f"tables.{table}.unit: the collation of {name} takes several spellings for one unit, and here each would "
+            "be a unit of its own",
+            hint="give the table a unit column with a deterministic collation",
+        )
     if not one_to_one(stored[name]):
         raise PolicyError(
             f"tables.{table}.unit: a column of type {stored[name]} is no unit: reading it could merge two units",
@@ -103,10 +110,10 @@ def labels_of(
 
 
 def one_to_one(engine_type: str) -> bool:
-    """Can every two stored values still be told apart after they are read?"""
+    """Are two stored values equal, to the database, if and only if they are after they are read?"""
     kind = from_engine(engine_type)
     wide = engine_type.upper().startswith("DECIMAL") and kind == DOUBLE
-    return kind is not None and not wide and engine_type.upper() not in ("TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS")
+    return kind is not None and not wide and engine_type.upper() not in _NOT_ONE_TO_ONE
 
 
 def stored_column(table: str, column: str, stored: Mapping[str, str], *, unit: bool = False) -> tuple[str, Type]:

@@ -22,6 +22,7 @@ _FAMILIES = {
     "DECIMAL": "decimal",
     "BOOLEAN": "boolean",
     "VARCHAR": "text",
+    "VARCHAR COLLATE": "text",
     "ENUM": "enum",
     "UUID": "uuid",
     "DATE": "date",

@@ -51,7 +51,7 @@ class Maker:
         for priced in bill.releases:
             self._look_up(priced, work)
         entry, counted = self.reserve(work.missing, work.replayed)
-        with self.engine.together():
+        with self.engine.together([p for p in bill.releases if p.bounded.release.name not in work.done]):
             for priced in bill.releases:
                 if priced.bounded.release.name not in work.done:
                     self._run(priced, work, entry, alone)

@@ -8,18 +8,35 @@ partition is foreign. Where row-level security would hide rows from this role, t
 sets `row_security = off`, under which such a query fails rather than shows a part). PostgreSQL checks a constraint
 before the statement that writes ends, if it is not deferrable and validated, its index is valid, and its triggers are
 not disabled: all this is asked for. A virtual column (PostgreSQL 18) is computed when it is read, and may raise: it is
-left out. **Checked by** `tests/engines/test_postgres_engine.py`.
+left out, and so is one of an ENUM type with casts of its own, which run somebody's function. A text column whose
+collation takes different bytes for the same text is described as such: no unit, and no key. **Requires** that nobody
+wrote with `session_replication_role = replica`, or changed catalogues by hand. **Checked by**
+`tests/engines/test_postgres_engine.py`.
+
+**Theorem (constant).** Let the tables be locked in ACCESS SHARE mode, described in a snapshot that was taken after the
+locks, and described once more, from outside, after the last statement. If both descriptions are equal, each statement
+in between read the relations that were described, with those columns, and no others. **Proof.** What a description
+says of a table changes by ALTER TABLE, DROP, RENAME, TRUNCATE, CREATE POLICY or CREATE RULE, which need an ACCESS
+EXCLUSIVE lock on it, and wait; or it is one of these. (1) A child by INHERIT: a plain table is read, and locked, with
+ONLY. (2) ATTACH PARTITION: a partitioned table is locked with its partitions, so that none can be detached before the
+query ends, and the list of partitions grows only: equal at both ends, it was equal all the time. (3) The name of the
+schema, the labels of an ENUM: the description has `xmin` of their catalogue rows, which every change replaces for ever,
+also one that is undone. (4) Constraints that become weaker without that lock (DISABLE TRIGGER) say nothing of rows that
+were visible before. (5) Functions, operators and types are looked up in `pg_catalog` and the session's own `pg_temp`.
+Rights, statistics, indexes, comments and storage options change no row that is read; where a right is missing, or row
+security would hide rows, the statement fails. **Checked by** `tests/engines/test_postgres_migrations.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dpsql.engines.postgres.dialect import UNLIMITED
 from dpsql.engines.postgres.words import quoted
-from dpsql.expressions.types import DOUBLE, from_engine
+from dpsql.expressions.types import SPELLINGS
+from dpsql.plan.ownership import one_to_one
 from dpsql.policy.catalog import Link, Relation
 from dpsql.policy.names import Names, fold
 
@@ -29,7 +46,11 @@ _TYPES = {
     "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE",
 }  # fmt: skip
 _COLUMNS = """
-SELECT n.nspname, c.relname, a.attname, t.typname, t.typtype = 'e', a.atttypmod, coalesce(l.collisdeterministic, true)
+SELECT n.nspname, c.relname, a.attname, t.typname, t.typtype = 'e', a.atttypmod, coalesce(l.collisdeterministic, true),
+       c.oid, n.xmin::text, c.relkind = 'r',
+       CASE WHEN c.relkind = 'p' THEN ARRAY(SELECT p.relid::bigint FROM pg_partition_tree(c.oid) p ORDER BY 1) END,
+       CASE WHEN t.typtype = 'e' THEN ARRAY(SELECT concat_ws(' ', e.oid, e.xmin, e.enumlabel)
+                                            FROM pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.oid) END
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -37,7 +58,9 @@ JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdroppe
 JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_collation l ON l.oid = a.attcollation
 WHERE n.nspname = ANY(%(schemas)s) AND c.relkind IN ('r', 'p') AND NOT c.relispartition
-AND (t.typtype = 'e' OR (t.typtype = 'b' AND t.typnamespace = 'pg_catalog'::regnamespace))
+AND (%(tables)s::oid[] IS NULL OR c.oid = ANY(%(tables)s::oid[]))
+AND (t.typtype = 'e' AND NOT EXISTS (SELECT FROM pg_cast k WHERE k.castsource = t.oid)
+     OR (t.typtype = 'b' AND t.typnamespace = 'pg_catalog'::regnamespace))
 AND has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE') AND NOT row_security_active(c.oid)
 AND NOT EXISTS (SELECT FROM pg_inherits i WHERE c.relkind = 'r' AND c.oid IN (i.inhparent, i.inhrelid))
 AND NOT EXISTS (SELECT FROM pg_partition_tree(c.oid) p JOIN pg_class f ON f.oid = p.relid
@@ -57,7 +80,8 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_index x ON x.indexrelid = k.conindid AND x.indisvalid AND x.indisready AND x.indimmediate
 LEFT JOIN pg_class p ON p.oid = nullif(k.confrelid, 0)
 LEFT JOIN pg_namespace m ON m.oid = p.relnamespace
-WHERE n.nspname = ANY(%(schemas)s) AND k.contype IN ('p', 'u', 'f') AND NOT k.condeferrable AND k.convalidated
+WHERE n.nspname = ANY(%(schemas)s) AND (%(tables)s::oid[] IS NULL OR c.oid = ANY(%(tables)s::oid[]))
+AND k.contype IN ('p', 'u', 'f') AND NOT k.condeferrable AND k.convalidated
 AND NOT EXISTS (SELECT FROM pg_trigger g WHERE g.tgconstraint = k.oid AND g.tgenabled <> 'O')
 """
 
@@ -66,7 +90,8 @@ AND NOT EXISTS (SELECT FROM pg_trigger g WHERE g.tgconstraint = k.oid AND g.tgen
 class Table:
     """One table: where it is, its columns with DuckDB's names for their types, and what constraints say of it.
 
-    `keys` are sets of columns that name at most one row, also in the types in which they are read.
+    `keys` are sets of columns that name at most one row, also in the types in which they are read; `identity` is what
+    else must stay the same while a query reads the table.
     """
 
     place: str
@@ -74,6 +99,8 @@ class Table:
     keys: frozenset[frozenset[str]]
     links: frozenset[tuple[str, str, str]]
     primary: str | None
+    oid: int
+    identity: tuple[object, ...]
 
     def relation(self, name: str) -> Relation:
         """The table as `dpsql check` and `dpsql init` see it."""
@@ -82,21 +109,20 @@ class Table:
         return Relation(name, "", False, Names(dict(self.columns)), tuple(single), self.primary, tuple(links))
 
 
-def describe(cursor: Any, schemas: list[str]) -> dict[str, Table]:
-    """The tables of these schemas by folded name; of two names that differ in case only, neither."""
-    columns: dict[tuple[str, str], dict[str, tuple[str, bool]]] = {}
-    for schema, table, column, type_, enum, modifier, plain in _rows(cursor, _COLUMNS, schemas):
-        known = "VARCHAR" if enum else _type(type_, modifier)
-        columns.setdefault((schema, table), {})[column] = (known, plain)
+def describe(cursor: Any, schemas: list[str], tables: Sequence[int] | None = None) -> dict[str, Table]:
+    """The tables of these schemas, or some of them by their oid, by folded name.
+
+    Of two names that differ in case only, there is neither.
+    """
+    asked = {"schemas": schemas, "tables": None if tables is None else list(tables)}
+    columns: dict[tuple[str, str], list[Any]] = {}
+    for schema, table, *rest in cursor.execute(_COLUMNS, asked).fetchall():
+        columns.setdefault((schema, table), []).append(rest)
     constraints: dict[tuple[str, str], list[Any]] = {}
-    for schema, table, *rest in _rows(cursor, _CONSTRAINTS, schemas):
+    for schema, table, *rest in cursor.execute(_CONSTRAINTS, asked).fetchall():
         constraints.setdefault((schema, table), []).append(rest)
-    found = {place: _table(place, known, constraints.get(place, ())) for place, known in columns.items()}
+    found = {place: _table(place, rows, constraints.get(place, ())) for place, rows in columns.items()}
     return _by_name(found, schemas)
-
-
-def _rows(cursor: Any, text: str, schemas: list[str]) -> Iterable[Any]:
-    return cursor.execute(text, {"schemas": schemas}).fetchall()  # type: ignore[no-any-return]
 
 
 def _by_name(found: Mapping[tuple[str, str], Table], schemas: list[str]) -> dict[str, Table]:
@@ -109,10 +135,11 @@ def _by_name(found: Mapping[tuple[str, str], Table], schemas: list[str]) -> dict
     return named
 
 
-def _table(place: tuple[str, str], known: Mapping[str, tuple[str, bool]], constraints: Iterable[Any]) -> Table:
+def _table(place: tuple[str, str], rows: Sequence[Any], constraints: Iterable[Any]) -> Table:
+    known = {column: _described(*described) for column, *described in (row[:5] for row in rows)}
     folded = [fold(column) for column in known]
-    columns = {column: type_ for column, (type_, _) in known.items() if folded.count(fold(column)) == 1}
-    plain = {column for column, (type_, as_bytes) in known.items() if as_bytes and _as_stored(type_)}
+    columns = {column: type_ for column, type_ in known.items() if folded.count(fold(column)) == 1}
+    plain = {column for column, type_ in known.items() if one_to_one(type_)}
     keys, links, primary = set(), set(), None
     for kind, own, schema, parent, other in constraints:
         if not set(own) <= plain & set(columns):
@@ -122,13 +149,19 @@ def _table(place: tuple[str, str], known: Mapping[str, tuple[str, bool]], constr
             primary = own[0] if kind == "p" and len(own) == 1 else primary
         elif len(own) == 1 and schema == place[0]:
             links.add((own[0], parent, other[0]))
-    where = f"{quoted(place[0])}.{quoted(place[1])}"
-    return Table(where, columns, frozenset(keys), frozenset(links), primary)
+    oid, schema_version, whole, partitions, _ = rows[0][5:]
+    where = f"{'ONLY ' if whole else ''}{quoted(place[0])}.{quoted(place[1])}"
+    labels = [tuple(row[-1]) for row in rows if row[-1] is not None]
+    identity = (schema_version, tuple(partitions or ()), *labels)
+    return Table(where, columns, frozenset(keys), frozenset(links), primary, oid, identity)
 
 
-def _as_stored(type_: str) -> bool:
-    """Are different values still different when they are read? Long decimals are not, as DOUBLE."""
-    return not (type_.startswith("DECIMAL") and from_engine(type_) == DOUBLE)
+def _described(type_: str, enum: bool, modifier: int, as_bytes: bool) -> str:
+    """DuckDB's name for the type of a column, and whether texts of it have several spellings."""
+    if enum:
+        return "VARCHAR"
+    known = _type(type_, modifier)
+    return known if as_bytes or known != "VARCHAR" else SPELLINGS
 
 
 def _type(name: str, modifier: int) -> str:

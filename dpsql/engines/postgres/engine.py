@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
@@ -23,6 +23,7 @@ from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public import Keys, PublicReader
 from dpsql.engines.sql.results import exact, statements
 from dpsql.errors import EngineError, InterfaceError
+from dpsql.expressions.types import SPELLINGS
 from dpsql.plan.join import Part
 from dpsql.plan.relation import PublicScan, Relation, Scan
 from dpsql.plan.released import Content
@@ -31,6 +32,8 @@ from dpsql.policy.check import facts_of
 from dpsql.server_address import ServerAddress
 from dpsql.steward_log import failed
 
+LOCKED = 30
+"""Seconds for which a query waits until its tables can be locked."""
 SNAPSHOT = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _AS_ARRAYS: Mapping[str, tuple[type, Any]] = {
     "BOOLEAN": (np.bool_, False), "SMALLINT": (np.int16, 0), "INTEGER": (np.int32, 0), "BIGINT": (np.int64, 0),
@@ -100,13 +103,14 @@ class PostgresEngine(Engine):
         return ";\n".join(statements(release, self._site, salt))
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """All that runs inside sees one snapshot; nothing is opened before the first of it."""
-        self._own.shared, self._own.session = True, None
+    def together(self, releases: Sequence[Priced] = ()) -> Iterator[None]:
+        """All that runs inside sees one snapshot, which is taken with the first, after all their tables were locked."""
+        sources = [priced.bounded.release.source for priced in releases]
+        self._own.shared, self._own.session = {table for source in sources for table in _tables_of(source)}, None
         try:
             yield
         finally:
-            session, self._own.shared, self._own.session = self._own.session, False, None
+            session, self._own.shared, self._own.session = self._own.session, None, None
             if session is not None:
                 self._let_go(session)
 
@@ -119,10 +123,13 @@ class PostgresEngine(Engine):
     ) -> Exact:
         written = statements(release, self._site, salt)
         source = release.bounded.release.source
+        reads = set(_tables_of(source))
         try:
-            with self._snapshot(set(_tables_of(source))) as session, stopped_after(seconds, session):
+            with self._snapshot(reads, seconds) as session, stopped_after(seconds, session):
                 before = with_released(source, contents or {}, self._site.dialect)
-                return exact(release, partial(_ask, session, before), written)
+                made = exact(release, partial(_ask, session, before), written)
+            self._check(reads)
+            return made
         except Exception as problem:
             failed("a release failed", problem)
         raise EngineError
@@ -153,36 +160,50 @@ class PostgresEngine(Engine):
     # sessions ---------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _snapshot(self, reads: set[str] | None = None) -> Iterator[Session]:
+    def _snapshot(self, reads: Collection[str] = (), seconds: float | None = None) -> Iterator[Session]:
         """A session in a transaction that reads one state of the data, in which these tables are what they were.
 
-        The tables are locked against changes of their columns and constraints before the snapshot is taken, and then
-        compared with what the plan was made for.
+        The order is what makes it one state: the tables are locked, as long as that takes within so many seconds; then
+        the first SELECT takes the snapshot, and describes the tables, which are compared with what was planned for.
         """
-        if getattr(self._own, "session", None) is not None:
-            self._same(self._own.session, reads or set())
-            yield self._own.session
+        shared: set[str] | None = getattr(self._own, "shared", None)
+        common: Session | None = getattr(self._own, "session", None)
+        if common is not None:
+            self._lock(common, set(reads) - (shared or set()), seconds)
+            yield common
             return
         session = self._begun()
-        shared = getattr(self._own, "shared", False)
         try:
-            self._same(session, reads or set())
-            if shared:
+            self._lock(session, {*reads, *(shared or ())}, seconds)
+            if shared is not None:
                 self._own.session = session
             yield session
         finally:
-            if not shared or self._own.session is not session:
+            if shared is None or self._own.session is not session:
                 self._let_go(session)
 
-    def _same(self, session: Session, reads: set[str]) -> None:
-        """Refuse to read tables that are no longer what they were planned as."""
+    def _lock(self, session: Session, reads: Collection[str], seconds: float | None) -> None:
+        """Lock tables against what would change them, and refuse those that are no longer what they were."""
         if not reads:
             return
-        places = ", ".join(sorted(self._places[name] for name in reads))
-        session.execute(f"LOCK TABLE {places} IN ACCESS SHARE MODE")
-        now = describe(session, self._schemas)
-        if any(now.get(name) != self._tables.get(name) for name in reads):
+        session.execute(f"SET LOCAL statement_timeout = {int(1000 * min(seconds or LOCKED, LOCKED)) or 1}")
+        session.execute(f"LOCK TABLE {', '.join(sorted(self._places[name] for name in reads))} IN ACCESS SHARE MODE")
+        session.execute("SET LOCAL statement_timeout = 0")
+        self._same(session, reads)
+
+    def _same(self, session: Session, reads: Collection[str]) -> None:
+        """Refuse tables that are no longer what they were planned as."""
+        now = describe(session, self._schemas, [self._tables[name].oid for name in reads])
+        if any(now.get(name) != self._tables[name] for name in reads):
             raise EngineError
+
+    def _check(self, reads: Collection[str]) -> None:
+        """Describe the tables once more, from outside: what was read is released only if they are still the same."""
+        session = self._begun()
+        try:
+            self._same(session, reads)
+        finally:
+            self._let_go(session)
 
     def _begun(self) -> Session:
         """An idle session, or where the server closed it in the meantime, a new one, in a transaction."""
@@ -210,10 +231,16 @@ class PostgresEngine(Engine):
             self._idle.append(session)
 
     def _asked(self, text: str) -> list[Any] | None:
-        """The rows of a query about public tables; None where the server or Python cannot read them."""
+        """The rows of a query about public tables; None where the server or Python cannot read them.
+
+        They are checked as private ones are: a view of private rows may have taken the place of one of them.
+        """
+        reads = [name for name, place in self._places.items() if place in text]
         try:
-            with self._snapshot() as session:
-                return session.execute(text.encode()).fetchall()
+            with self._snapshot(reads) as session:
+                rows = session.execute(text.encode()).fetchall()
+            self._check(reads)
+            return rows
         except (psycopg.Error, EngineError, InterfaceError, OverflowError, ValueError):
             return None
 
@@ -246,7 +273,7 @@ def _shown_type(stored: str) -> str:
     """The type in which a public column is handed over: that in which it is read."""
     if stored == "TIMESTAMP WITH TIME ZONE":
         return "TIMESTAMP"
-    return {UNLIMITED: "DOUBLE", "UUID": "VARCHAR", "FLOAT": "DOUBLE"}.get(stored, stored)
+    return {UNLIMITED: "DOUBLE", "UUID": "VARCHAR", SPELLINGS: "VARCHAR", "FLOAT": "DOUBLE"}.get(stored, stored)
 
 
 def _tables_of(node: object) -> Iterator[str]:

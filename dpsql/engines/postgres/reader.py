@@ -12,11 +12,18 @@ from dpsql.engines.postgres.catalogue import Table
 from dpsql.engines.postgres.dialect import UNLIMITED
 from dpsql.engines.postgres.session import Session
 from dpsql.engines.postgres.words import quoted, type_name
+from dpsql.expressions.types import SPELLINGS
 from dpsql.policy.catalog import Relation
 from dpsql.policy.names import Names, fold
 from dpsql.policy.reader import Reader, Unreadable
 
-_NAMES = {UNLIMITED: "numeric", "FLOAT": "real", "UUID": "uuid", "TIMESTAMP WITH TIME ZONE": "timestamptz"}
+_NAMES = {
+    UNLIMITED: "numeric",
+    SPELLINGS: "text",
+    "FLOAT": "real",
+    "UUID": "uuid",
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+}
 
 
 class PostgresReader(Reader):

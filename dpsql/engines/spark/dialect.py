@@ -38,6 +38,10 @@ class Spark(Dialect):
     kept = ""
     ignores_nulls_behind = True
     windows_of_different = False
+    carried = 2**26
+
+    def short(self, text: str, most: int) -> str:
+        return strings.short(text, most)
 
     def type(self, name: str) -> str:
         return spark_type(name)

@@ -21,6 +21,7 @@ from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public import PublicReader
 from dpsql.engines.sql.results import exact, statements
 from dpsql.errors import EngineError
+from dpsql.expressions.types import SPELLINGS
 from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
 from dpsql.steward_log import failed
@@ -133,7 +134,7 @@ class SparkEngine(Engine):
 
 
 def _plain_type(stored: str) -> str:
-    return "TIMESTAMP" if stored == "TIMESTAMP WITH TIME ZONE" else stored
+    return {"TIMESTAMP WITH TIME ZONE": "TIMESTAMP", SPELLINGS: "VARCHAR"}.get(stored, stored)
 
 
 def _as_array(column: str, stored: str, number: int) -> tuple[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from dpsql.expressions.types import SPELLINGS
+
 _NAMES = {"INTEGER": "INT", "HUGEINT": "DECIMAL(38,0)", "VARCHAR": "STRING", "TIMESTAMP": "TIMESTAMP_NTZ"}
 _STORED = {
     "boolean": "BOOLEAN", "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT",
@@ -25,6 +27,8 @@ def stored_type(type_: str) -> str:
     A text is a text whatever its collation and its declared length: it is read byte by byte.
     """
     type_ = type_.lower()
+    if type_.startswith("string collate ") and not type_.endswith(" utf8_binary"):
+        return SPELLINGS
     if type_.startswith(("string collate ", "varchar(", "char(")):
         return "VARCHAR"
     if re.fullmatch(r"decimal\(\d+,\s*\d+\)", type_):

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from typing import Self
 
 from dpsql.engines.sql.physical import physical
 from dpsql.engines.sql.rule import Rule
@@ -21,7 +23,39 @@ LONGEST = 500_000
 
 
 class Dialect(ABC):
-    """The words of one engine. Whatever is stored, nothing that it writes may raise."""
+    """The words of one engine. Whatever is stored, nothing that it writes may raise.
+
+    **Theorem (shares).** Where the engine limits the texts of a row, all texts that one row carries, at any stage of a
+    statement, have at most `carried` bytes together, but for what functions add. **Proof.** A text in a row was read
+    from a stored column or computed by an operation, and each of both is counted when it is written: `texts` of them
+    share `carried`. A stored text that is longer than its share is NULL. An operation gives a part of its operand, at
+    most one and a half times as many bytes (upper and lower case), or at most 2**18 bytes (what lengthens a text). The
+    count follows from the query and the policy. **Checked by** `tests/engines/test_row_sizes.py`.
+    """
+
+    carried: int | None = None
+    """The bytes that all texts of one row may have together; None where the engine needs no limit."""
+    longest: int = 2**24
+    """The bytes that one of them may have, if there are few."""
+    texts = 0
+    """How many texts a statement reads or makes, as far as it is written."""
+    share: int | None = None
+    """The bytes of each text in a statement with many; None in one with few."""
+
+    def counting(self, share: int | None = None) -> Self:
+        """The same for one statement, whose texts are counted, and limited if there are many."""
+        made = copy(self)
+        made.texts, made.share = 0, share
+        return made
+
+    def short(self, text: str, most: int) -> str:
+        """A text, or NULL if it has more bytes."""
+        raise InternalError("this engine limits no texts")
+
+    def carry(self, text: str) -> str:
+        """A stored text as one more of a row, within its share."""
+        self.texts += 1
+        return text if self.share is None else self.short(text, self.share)
 
     # names, constants, casts ------------------------------------------------------------------------------------------
 
@@ -114,6 +148,8 @@ class Dialect(ABC):
             if isinstance(node, Column):
                 return self._column(node, column(node.name), wanted)
             made = self.literal(node.value, node.type) if isinstance(node, Literal) else self._call(node, emit)
+            if node.type.kind is Kind.TEXT and isinstance(node, Call):
+                self.texts += 1
             return self.converted(made, physical(node.type), wanted)
 
         return emit(expression, physical(expression.type))

@@ -17,7 +17,7 @@ from dpsql.engines.sql.unit_aggregates import unit_aggregate
 from dpsql.engines.sql.windows import window_sql
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.expression import Call, Expression, columns_of
-from dpsql.expressions.types import DOUBLE, Kind, Type, from_engine
+from dpsql.expressions.types import DOUBLE, TEXT, Kind, Type, from_engine
 from dpsql.plan.join import Exists, Inner, Outer, Part, first_of
 from dpsql.plan.mark import Marked
 from dpsql.plan.normal import conjuncts
@@ -121,6 +121,8 @@ def _read(site: Site, table: str, column: str, name: str, *, unit: bool = False)
     """
     stored, dialect = site.columns[fold(table)][column], site.dialect
     read = dialect.read(f"{name}.{dialect.quote(column)}" if name else dialect.quote(column), stored)
+    if from_engine(stored) == TEXT:
+        return dialect.carry(read)
     return dialect.one_zero(read) if unit and from_engine(stored) == DOUBLE else read
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from dpsql.engines.base import Exact, Weights
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.emit import emit
 from dpsql.engines.sql.histogram import emit_histogram
+from dpsql.errors import UnsupportedQuery
 from dpsql.sensitivity.bound import Bounded
 
 
@@ -28,6 +30,8 @@ class Fetched(Protocol):
 
 
 Run = Callable[[str], Fetched]
+LEAST = 2**12
+"""The least share of a text in a row that is worth reading."""
 
 
 def statements(release: Priced, site: Site, salt: bytes | None) -> list[str]:
@@ -36,8 +40,21 @@ def statements(release: Priced, site: Site, salt: bytes | None) -> list[str]:
     Without salt, a placeholder stands in its place, for people to read.
     """
     written = "<secret salt>" if salt is None else salt.hex()
-    totals = [emit(release, site, written)] if release.noised or release.selection is not None else []
-    return totals + [emit_histogram(release.bounded, h, site) for h in release.bounded.histograms]
+    asked = [partial(emit, release, salt=written)] if release.noised or release.selection is not None else []
+    asked += [partial(emit_histogram, release.bounded, h) for h in release.bounded.histograms]
+    return [_shared(write, site) for write in asked]
+
+
+def _shared(write: Callable[..., str], site: Site) -> str:
+    """One statement; if its rows carry many texts, written once more with the share of each."""
+    dialect = site.dialect.counting()
+    made = write(site=replace(site, dialect=dialect))
+    if dialect.carried is None or dialect.texts * dialect.longest <= dialect.carried:
+        return made
+    share = dialect.carried // dialect.texts
+    if share < LEAST:
+        raise UnsupportedQuery("this query works with texts in too many places", hint="split it into several")
+    return write(site=replace(site, dialect=dialect.counting(share)))
 
 
 def exact(release: Priced, run: Run, written: Sequence[str]) -> Exact:
