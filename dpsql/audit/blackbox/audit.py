@@ -1,4 +1,4 @@
-"""One black-box audit: ask in rounds, choose events on the earlier runs, test them on the new ones; Holm over all tests.
+"""One black-box audit: ask in rounds, choose events on the earlier runs, test them on the new ones; Holm over all.
 
 **Theorem.** If every query keeps its promise, the chance that any of them is flagged is at most `level`.
 **Proof.** Runs are independent: each draws fresh noise, replay is off. A round asks as many new runs as there were
@@ -11,7 +11,7 @@ depend on each other.
 **Theorem** (power). If a test's `factor` is f < 1, these very answers would have been flagged for a query whose promise
 calls for 1/f times the noise: with f times the noise that they should have had, they are refuted.
 **Proof.** The test refutes, at its level, every promise below `lower`. Additive noise and choices cost ε in proportion
-to 1/scale, and ρ in proportion to 1/scale²: the promise at `lower` calls for a scale larger by value/lower, or its root.
+to 1/scale, and ρ in proportion to 1/scale²: the promise at `lower` calls for value/lower times the scale, or its root.
 **Requires** that the whole promise is used up: where a pair of neighbours uses less, f says less than could be said.
 **Checked by** `tests/audit/test_blackbox.py`, `tests/audit/black_box.py`.
 """
@@ -72,7 +72,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An event that was chosen before, and its counts on fresh runs; `p` counts for each of the `rounds` there may be."""
+    """An event that was chosen before, and its counts on fresh runs; `p` counts once for each possible round."""
 
     case: str
     event: str
@@ -120,7 +120,9 @@ def audit(
         totals = rounds(runs)
         for total in totals:
             ask(total, told)
-            tests = tuple(replace(t, p=min(1.0, t.p * len(totals)), rounds=len(totals)) for t in judged(case.name, seen))
+            tests = tuple(
+                replace(t, p=min(1.0, t.p * len(totals)), rounds=len(totals)) for t in judged(case.name, seen)
+            )
             if settled(tests, level):
                 break
     answered = min(sum(not each.error for each in side) for side in seen.sides)
@@ -147,9 +149,9 @@ def _opened(case: Case, door: Door | None) -> Iterator[tuple[Seen, Callable[[int
     with ExitStack() as stack:
         with_unit, without = (_observer(each, door, stack) for each in (case.world, case.world.without(case.unit)))
         with opened(case.world) as db:
-            prepared = db.prepare(case.sql)
+            prepared, charged = db.prepare(case.sql), db.query(case.sql).cost
         sides: tuple[list[Observation], list[Observation]] = ([], [])
-        seen = Seen(sides, [output.noisy for output in prepared.plan.outputs], promised(prepared))
+        seen = Seen(sides, [output.noisy for output in prepared.plan.outputs], promised(prepared, charged))
         yield seen, lambda total, told: ask_until(total, (with_unit, without), sides, case.sql, told)
 
 
