@@ -38,7 +38,7 @@ ORDERS = {"id": "INTEGER", "amount": "DECIMAL(8,2)", "kind": "VARCHAR", "shop": 
 
 SPREAD = "stddev(income) AS s, avg(income) AS a, count(income) AS n"
 TOTALS = "(SELECT id, sum(amount) AS s FROM orders GROUP BY id) AS t"
-GROUPS = "(SELECT kind, count(*) AS n FROM crowd GROUP BY kind) AS t"
+GROUPS = "(SELECT kind, count(*) AS n FROM crowd WHERE kind = 'a' OR income > 50 GROUP BY kind) AS t"
 JOINED = (
     "p.kind, n, m FROM (SELECT kind, count(*) AS n FROM people GROUP BY kind) AS p"
     " JOIN (SELECT kind, sum(amount) AS m FROM orders GROUP BY kind) AS o ON o.kind = p.kind"

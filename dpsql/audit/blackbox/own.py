@@ -151,8 +151,9 @@ def _column(world: World, question: Question) -> Column | None:
 def _farther(column: Column | None) -> Cell:
     if column is None or column.min is None or column.max is None:
         return None
-    if isinstance(column.min, int | Decimal) and isinstance(column.max, int | Decimal):
-        return _text(column.min if abs(column.min) > abs(column.max) else column.max)
+    low, high = column.min, column.max
+    if isinstance(low, int | Decimal) and isinstance(high, int | Decimal) and abs(Decimal(low)) > abs(Decimal(high)):
+        return _text(low)
     return _text(column.max)
 
 
