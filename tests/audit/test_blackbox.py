@@ -154,7 +154,7 @@ def shop(delta: str) -> World:
 def test_a_unit_of_a_stewards_world_is_made_to_show_all_that_it_may(delta: str) -> None:
     found = own_cases(shop(delta), 4)
     asked = [case.sql for case in found]
-    assert [any(word in sql for sql in asked) for word in ("count(*)", "avg", "median", "GROUP BY")] == [
+    assert [any(word in sql for sql in asked) for word in ("count(*)", "avg", "median", "DISTINCT")] == [
         True, True, True, delta != "0",
     ]  # fmt: skip
     total = next(case for case in found if "avg" in case.sql)

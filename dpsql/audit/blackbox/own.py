@@ -63,9 +63,11 @@ def _questions(world: World) -> Iterator[Question]:
                 sums.append(Question(sql, name, column, _heavy))
                 medians.append(Question(f"SELECT {price} median({x}) AS m FROM {table}", name, column, _two))
             elif column.casefold() != (world.policy.tables[name].unit_column or "").casefold():
-                shown = _deciding if declared.values is None else _heavy
-                sql = f"SELECT {price} {x}, count(*) AS n FROM {table} GROUP BY {x}"
-                keys.append(Question(sql, name, column, shown))
+                if declared.values is None:
+                    keys.append(Question(f"SELECT {price} DISTINCT {x} FROM {table}", name, column, _deciding))
+                else:
+                    sql = f"SELECT {price} {x}, count(*) AS n FROM {table} GROUP BY {x}"
+                    keys.append(Question(sql, name, column, _heavy))
     yield from (each for turn in zip_longest(sums, medians, keys) for each in turn if each is not None)
 
 
