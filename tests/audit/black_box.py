@@ -1,6 +1,6 @@
 """The full black-box audit: every query as it is, and with half the noise planted. It can be stopped and resumed.
 
-python tests/audit/black_box.py --runs 4000 --out figures.jsonl [--correct | --planted]
+python tests/audit/black_box.py [--runs 6400] [--out figures.jsonl] [--correct | --planted] [--share 1/2] [--part 1/3]
 python tests/audit/black_box.py --table figures.jsonl
 """
 
@@ -8,60 +8,59 @@ from __future__ import annotations
 
 import argparse
 import json
-import pickle
 from contextlib import nullcontext
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
-from planted import half_the_noise
+from planted import part_of_the_noise
 
-from dpsql.audit.blackbox.audit import LEVEL, Verdict, asked, judged, refuted
+from dpsql.audit.blackbox.audit import LEVEL, Verdict, audit, refuted
 from dpsql.audit.blackbox.binomial import Counts
 from dpsql.audit.blackbox.cases import QUERIES, cases
 from dpsql.audit.blackbox.promise import Limit
 
+ONE = LEVEL / (2 * len(QUERIES))
+"""The level of one test: two for each query, and all of them together at LEVEL."""
 
-def run(out: Path, runs: int, modes: list[bool]) -> None:
-    done = {(line["planted"], line["case"], line["runs"]) for line in _lines(out)}
-    for case in cases():
-        for planted in modes:
-            if (planted, case.name, runs) in done:
+
+def run(out: Path, runs: int, shares: list[str], part: tuple[int, int]) -> None:
+    done = {(line["share"], line["case"]) for line in _lines(out)}
+    for case in cases()[part[0] - 1 :: part[1]]:
+        for share in shares:
+            if (share, case.name) in done:
                 continue
-            with half_the_noise() if planted else nullcontext():
-                started = perf_counter()
-                seen = asked(case, runs, lambda _: None)
-                seconds = perf_counter() - started
-            kept = out.with_suffix(f".{'planted' if planted else 'correct'}.{case.name.replace(' ', '_')}.pickle")
-            kept.write_bytes(pickle.dumps(seen))
-            tests = judged(case.name, seen)
-            line = {"planted": planted, "case": case.name, "runs": runs, "seconds": seconds}
+            started = process_time()
+            with nullcontext() if share == "1" else part_of_the_noise(Fraction(share)):
+                made = audit(case, runs, lambda _: None, level=ONE)
+            seconds = process_time() - started
+            line = {"share": share, "case": case.name, "runs": made.runs, "answered": made.answered, "cpu": seconds}
+            line |= {"factor": made.factor(ONE), "tests": [asdict(test) for test in made.tests]}
             with out.open("a") as file:
-                file.write(json.dumps({**line, "tests": [asdict(test) for test in tests]}) + "\n")
-            print(f"{case.name:32} planted={planted!s:6} {seconds:7.1f} s  least p {_least(tests):.3g}", flush=True)
+                file.write(json.dumps(line) + "\n")
+            print(_shown(line), flush=True)
 
 
 def table(out: Path) -> None:
-    """Holm over all tests of one mode; lower bounds that hold together."""
-    for planted in (False, True):
-        lines = [line for line in _lines(out) if line["planted"] == planted]
-        tests = [_read(test) for line in lines for test in line["tests"]]
-        flagged = {test.case for test in refuted(tests)}
-        print(f"\n{'half the noise' if planted else 'as it is'}: {len(flagged)} of {len(lines)} flagged")
-        for line in lines:
-            best = min((_read(test) for test in line["tests"]), key=lambda test: test.p)
-            low = best.limit.at(best.lower(LEVEL / max(1, len(tests))))
-            print(
-                f"{line['case']:32} {best.limit.kind:8} ≤ {best.limit.value:<7.4g} at least {low.value:<7.4g}"
-                f" p {best.p:<9.2g} {'FLAGGED' if line['case'] in flagged else '':8}{line['seconds']:7.1f} s"
-                f"  {best.counts.hits}/{best.counts.runs} : {best.counts.misses}/{best.counts.others}  {best.event[:60]}"
-            )
-    print(f"\nqueries: {len(QUERIES)}")
+    """Holm over all tests of one share of the noise; flagged, and the most noise that would have been."""
+    lines = _lines(out)
+    for share in dict.fromkeys(line["share"] for line in lines):
+        some = [line for line in lines if line["share"] == share]
+        flagged = {test.case for test in refuted([_read(test) for line in some for test in line["tests"]])}
+        seconds = sum(line["cpu"] for line in some)
+        print(f"\n{share} of the noise: {len(flagged)} of {len(some)} flagged, {seconds:.0f} s of CPU")
+        for line in some:
+            print(_shown(line) + ("  FLAGGED" if line["case"] in flagged else ""))
 
 
-def _least(tests: tuple[Verdict, ...]) -> float:
-    return min(test.p for test in tests)
+def _shown(line: dict[str, Any]) -> str:
+    best = min((_read(test) for test in line["tests"]), key=lambda test: test.p)
+    return (
+        f"{line['case']:36} ×{line['share']:4} {2 * line['runs']:6} runs {line['cpu']:5.1f} s  "
+        f"{best.limit.kind:7} ≤ {best.limit.value:<6.3g} p {best.p:<8.2g} would flag ≤ {line['factor']:.2f}×"
+    )
 
 
 def _read(test: dict[str, Any]) -> Verdict:
@@ -73,15 +72,18 @@ def _lines(out: Path) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=4_000)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=6_400, help="the most, of each neighbour")
     parser.add_argument("--out", type=Path, default=Path("black_box.jsonl"))
-    parser.add_argument("--correct", action="store_true")
-    parser.add_argument("--planted", action="store_true")
+    parser.add_argument("--correct", action="store_true", help="only the right noise")
+    parser.add_argument("--planted", action="store_true", help="only a share of it")
+    parser.add_argument("--share", default="1/2", help="the share that is planted")
+    parser.add_argument("--part", default="1/1", help="every third query, from the first: 1/3; parts may share a file")
     parser.add_argument("--table", type=Path, nargs="?", const=Path("black_box.jsonl"))
     given = parser.parse_args()
-    if given.table:
-        table(given.table)
-    else:
+    if not given.table:
+        number, of = map(int, given.part.split("/"))
         both = given.correct == given.planted
-        run(given.out, given.runs, [False, True] if both else [given.planted])
+        shares = ["1", given.share] if both else [given.share if given.planted else "1"]
+        run(given.out, given.runs, shares, (number, of))
+    table(given.table or given.out)

@@ -10,23 +10,51 @@ import numpy as np
 import pytest
 from planted import half_the_noise
 
-from dpsql.audit.blackbox.audit import Seen, Verdict, audit, judged, refuted
+from dpsql.audit.blackbox.audit import (
+    FIRST,
+    LEVEL,
+    Audited,
+    Case,
+    Seen,
+    Verdict,
+    audit,
+    judged,
+    refuted,
+    rounds,
+    settled,
+)
 from dpsql.audit.blackbox.binomial import BETA, Counts, interval, lower_bound, p_value
 from dpsql.audit.blackbox.cases import QUERIES, cases
 from dpsql.audit.blackbox.observe import Changed, Observation, opened, remember_integers, through
+from dpsql.audit.blackbox.own import own_cases
 from dpsql.audit.blackbox.promise import Limit
+from dpsql.audit.checks.blackbox import report
+from dpsql.audit.database import Stored
+from dpsql.audit.world import World
 from dpsql.interfaces.audit_doors import dbapi, server
 from dpsql.mechanisms.convert import rho_for
 
-RUNS = 600
+CLEAR = (
+    "count, Laplace",
+    "count, Gaussian",
+    "private keys only, Gaussian",
+    "greatest of groups, Gaussian",
+    "median, Gaussian",
+)
+"""One of each kind, of those that few runs make clear; `tests/audit/black_box.py` asks all of them."""
 
 
-@pytest.mark.parametrize("name", ["count, Laplace", "average, Laplace"])
+@pytest.mark.parametrize("name", CLEAR)
 @pytest.mark.parametrize("planted", [False, True])
 def test_half_the_noise_is_flagged_and_all_of_it_is_not(name: str, planted: bool) -> None:
     with half_the_noise() if planted else nullcontext():
-        made = audit(cases((name,))[0], RUNS, lambda _: None)
+        made = audit(cases((name,))[0], 2 * FIRST if planted else FIRST, lambda _: None)
     assert bool(refuted(made.tests)) == planted, made.tests
+
+
+def test_every_kind_is_asked_with_both_kinds_of_noise() -> None:
+    for kind in ("count", "private keys", "private keys with a sum", "average of totals", "joined results", "median"):
+        assert {f"{kind}, Laplace", f"{kind}, Gaussian"} <= set(QUERIES)
 
 
 def test_no_run_is_refused_although_each_one_takes_of_a_delta_that_adds_up() -> None:
@@ -55,6 +83,93 @@ def test_every_query_can_be_asked_of_both_neighbours() -> None:
     for case in cases():
         with opened(case.world.without(case.unit)) as db:
             assert db.query(case.sql).columns
+
+
+# rounds -------------------------------------------------------------------------------------------------------------------
+
+
+def test_each_round_has_as_many_new_runs_as_there_were_before() -> None:
+    assert rounds(3200) == [400, 800, 1600, 3200]
+    assert rounds(600) == [600] and rounds(1000) == [500, 1000]
+
+
+def verdict(hits: int, misses: int, p: float, runs: int = 2000, kind: str = "epsilon") -> Verdict:
+    limit = Limit("rho" if kind == "rho" else "epsilon", 1.0, 0.0)
+    return Verdict("case", "event", "with the unit", limit, Counts(hits, runs, misses, runs), misses / runs, p)
+
+
+def test_an_audit_goes_on_while_something_hints_at_a_breach_or_half_the_noise_might_be_missed() -> None:
+    clear, unclear = (1430, 552), (1010, 1000)
+    assert settled([verdict(*clear, p=0.9)], 1e-4)
+    assert not settled([verdict(*clear, p=0.01)], 1e-4)
+    assert not settled([verdict(*unclear, p=0.9)], 1e-4)
+    assert settled([verdict(*unclear, p=0.9), verdict(*unclear, p=1e-5)], 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["epsilon", "rho"])
+def test_the_factor_is_the_noise_at_which_the_same_answers_are_refuted(kind: str) -> None:
+    """A promise that calls for 1/f times the noise costs f times the ε, or f² times the ρ."""
+    found = verdict(1430, 552, 0.9, kind=kind)
+    factor = found.factor(1e-3)
+    assert 0.3 < factor < 1
+    for share, flagged in ((0.98, True), (1.02, False)):
+        value = share * factor if kind == "epsilon" else (share * factor) ** 2
+        assert (p_value(found.counts, found.limit.at(value), found.q) <= 1e-3) == flagged
+
+
+def test_what_counts_for_several_rounds_counts_less() -> None:
+    once, often = verdict(1430, 552, 0.9), Verdict(*_parts(verdict(1430, 552, 0.9)), rounds=8)
+    assert often.lower(1e-3) == once.lower(1e-3 / 8) < once.lower(1e-3)
+
+
+def _parts(v: Verdict) -> tuple[str, str, str, Limit, Counts, float, float]:
+    return v.case, v.event, v.direction, v.limit, v.counts, v.q, v.p
+
+
+def test_a_report_names_the_queries_whose_noise_might_be_halved_unnoticed() -> None:
+    case = cases(("count, Laplace",))[0]
+    made = report([Audited(case, 4000, (verdict(1010, 1000, 0.9),), 0.0, answered=4000)], 0.0)
+    assert made.passed and "count, Laplace" in made.notes[0]
+    seen = report([Audited(case, 4000, (verdict(1430, 552, 0.9),), 0.0, answered=4000)], 0.0)
+    assert seen.passed and not seen.notes and ("would have flagged half the noise", 1) in seen.figures
+
+
+# a steward's own world ----------------------------------------------------------------------------------------------------
+
+
+def shop(delta: str) -> World:
+    """Nobody is near a bound, no key has enough units, and no median turns."""
+    columns = {"id": "INTEGER", "amount": "DECIMAL(8,2)", "city": "VARCHAR"}
+    rows = tuple((i, "10", f"c{i}") for i in range(40) for _ in range(2))
+    declared = {"amount": {"min": 0, "max": 500}, "city": {}}
+    policy = {
+        "dataset": "shop",
+        "budget": {"epsilon": 10, "delta": delta},
+        "tables": {"orders": {"unit": "id", "max_rows_per_unit": 10, "columns": declared}},
+    }
+    return World.made("shop", policy, {"orders": Stored(columns, rows)})
+
+
+@pytest.mark.parametrize("delta", ["1e-6", "0"])
+def test_a_unit_of_a_stewards_world_is_made_to_show_all_that_it_may(delta: str) -> None:
+    found = own_cases(shop(delta), 4)
+    asked = [case.sql for case in found]
+    assert [any(word in sql for sql in asked) for word in ("count(*)", "avg", "median", "DISTINCT")] == [
+        True, True, True, delta != "0",
+    ]  # fmt: skip
+    total = next(case for case in found if "avg" in case.sql)
+    assert [row[1] for row in total.world.rows_of(total.unit)["orders"]] == ["500"] * 10
+    middle = next(case for case in found if "median" in case.sql)
+    assert {row[1] for row in middle.world.tables["orders"].rows} == {"0", "250"}
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_half_the_noise_is_flagged_in_a_stewards_world(number: int) -> None:
+    """A median and private keys, where the stored rows would show nothing."""
+    case: Case = own_cases(shop("1e-6"), 4)[number]
+    with half_the_noise():
+        made = audit(case, 4 * FIRST, lambda _: None, level=LEVEL / 8)
+    assert refuted(made.tests) and made.answered == made.runs
 
 
 # the promise --------------------------------------------------------------------------------------------------------------

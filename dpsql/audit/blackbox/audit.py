@@ -1,18 +1,26 @@
-"""One black-box audit: ask, choose events on one half of the runs, test them on the other; and Holm over all tests.
+"""One black-box audit: ask in rounds, choose events on the earlier runs, test them on the new ones; Holm over all.
 
 **Theorem.** If every query keeps its promise, the chance that any of them is flagged is at most `level`.
-**Proof.** Runs are independent: each draws fresh noise, replay is off. An event is chosen by the first half of the
-runs only, so on the other half its p-value is valid (`dpsql.audit.blackbox.binomial`). Holm's procedure keeps the
-chance of any false rejection among all tests, of all queries and both directions, at the level, however they depend
-on each other.
-**Checked by** `tests/audit/test_blackbox.py`.
+**Proof.** Runs are independent: each draws fresh noise, replay is off. A round asks as many new runs as there were
+before. Its events are chosen by the earlier runs only, so on the new ones their p-values are valid
+(`dpsql.audit.blackbox.binomial`). Whether another round follows depends on what was seen, but there are at most R of
+them, and each p-value counts R times: the chance that any round's is at most x is at most R·(x/R). Holm's procedure
+keeps the chance of any false rejection among all tests, of all queries and both directions, at the level, however they
+depend on each other.
+
+**Theorem** (power). If a test's `factor` is f < 1, these very answers would have been flagged for a query whose promise
+calls for 1/f times the noise: with f times the noise that they should have had, they are refuted.
+**Proof.** The test refutes, at its level, every promise below `lower`. Additive noise and choices cost ε in proportion
+to 1/scale, and ρ in proportion to 1/scale²: the promise at `lower` calls for value/lower times the scale, or its root.
+**Requires** that the whole promise is used up: where a pair of neighbours uses less, f says less than could be said.
+**Checked by** `tests/audit/test_blackbox.py`, `tests/audit/black_box.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
@@ -23,7 +31,7 @@ from dpsql.audit.blackbox.features import names_in, seen_in, tabulate, words_in
 from dpsql.audit.blackbox.observe import (
     Observation,
     Observe,
-    asked_often,
+    ask_until,
     opened,
     remember_integers,
     through,
@@ -33,9 +41,14 @@ from dpsql.audit.blackbox.promise import Limit, promised
 from dpsql.audit.settings import Door
 from dpsql.audit.world import Unit, World
 
-LEVEL = 0.05
+LEVEL = 0.01
 LASTS = 200
 """Runs of one session: at δ = 1e-3 each they stay below what any policy allows."""
+FIRST = 400
+"""Runs of the first round, at least."""
+ENOUGH = 0.6
+"""What would have flagged this share of the right noise has seen enough, unless something hints at a breach."""
+HINT = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +72,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An event that was chosen before, and its counts on fresh runs."""
+    """An event that was chosen before, and its counts on fresh runs; `p` counts once for each possible round."""
 
     case: str
     event: str
@@ -68,10 +81,16 @@ class Verdict:
     counts: Counts
     q: float
     p: float
+    rounds: int = 1
 
     def lower(self, level: float) -> float:
         """The least that the query costs, in the currency of its limit, with confidence 1 − level."""
-        return lower_bound(self.counts, self.limit, self.q, level)
+        return lower_bound(self.counts, self.limit, self.q, level / self.rounds)
+
+    def factor(self, level: float) -> float:
+        """Had so much of the right noise been there, or less, it would have been flagged; from 1 on, it is."""
+        share = self.lower(level) / self.limit.value
+        return share if self.limit.kind == "epsilon" else share**0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +103,56 @@ class Audited:
     seconds: float
     answered: int = 0
 
+    def factor(self, level: float) -> float:
+        """The largest share of the right noise that one of the tests would have flagged."""
+        return max((test.factor(level) for test in self.tests), default=0.0)
 
-def audit(case: Case, runs: int, told: Callable[[int], None], door: Door | None = None) -> Audited:
-    """Ask both neighbours so many times, through a door, or in this process; then test."""
+
+def audit(
+    case: Case, runs: int, told: Callable[[int], None], door: Door | None = None, level: float = LEVEL / 2
+) -> Audited:
+    """Ask both neighbours in rounds, so many times at most, through a door or in this process, until it is clear.
+
+    `level` is that of one test: the level of the audit, shared by all its tests.
+    """
     started = perf_counter()
-    seen = asked(case, runs, told, door)
+    with _opened(case, door) as (seen, ask):
+        totals = rounds(runs)
+        for total in totals:
+            ask(total, told)
+            tests = tuple(
+                replace(t, p=min(1.0, t.p * len(totals)), rounds=len(totals)) for t in judged(case.name, seen)
+            )
+            if settled(tests, level):
+                break
     answered = min(sum(not each.error for each in side) for side in seen.sides)
-    return Audited(case, runs, judged(case.name, seen), perf_counter() - started, answered)
+    return Audited(case, total, tests, perf_counter() - started, answered)
 
 
-def asked(case: Case, runs: int, told: Callable[[int], None], door: Door | None = None) -> Seen:
-    """All answers of both sides, with what was promised."""
+def rounds(runs: int) -> list[int]:
+    """How many runs there are at the end of each round: half of them are new."""
+    totals = [runs]
+    while totals[0] >= 2 * FIRST:
+        totals.insert(0, totals[0] // 2)
+    return totals
+
+
+def settled(tests: Sequence[Verdict], level: float) -> bool:
+    """Flagged; or nothing hints at a breach, and one that takes away `ENOUGH` of the noise would have been flagged."""
+    least = min((test.p for test in tests), default=1.0)
+    return least <= level or (least > HINT and any(test.factor(level) >= ENOUGH for test in tests))
+
+
+@contextmanager
+def _opened(case: Case, door: Door | None) -> Iterator[tuple[Seen, Callable[[int, Callable[[int], None]], None]]]:
+    """What was promised and seen so far, and a function that asks both sides until each has so many answers."""
     with ExitStack() as stack:
-        observers = [_observer(each, door, stack) for each in (case.world, case.world.without(case.unit))]
+        with_unit, without = (_observer(each, door, stack) for each in (case.world, case.world.without(case.unit)))
         with opened(case.world) as db:
-            limits, noisy = promised(db.prepare(case.sql)), [o.noisy for o in db.prepare(case.sql).plan.outputs]
-        return Seen(asked_often(observers[0], observers[1], case.sql, runs, told), noisy, limits)
+            prepared, charged = db.prepare(case.sql), db.query(case.sql).cost
+        sides: tuple[list[Observation], list[Observation]] = ([], [])
+        seen = Seen(sides, [output.noisy for output in prepared.plan.outputs], promised(prepared, charged))
+        yield seen, lambda total, told: ask_until(total, (with_unit, without), sides, case.sql, told)
 
 
 def _observer(world: World, door: Door | None, stack: ExitStack) -> Observe:
@@ -126,7 +179,7 @@ def _renewed(world: World, stack: ExitStack) -> Observe:
 
 
 def judged(case: str, answers: Seen) -> tuple[Verdict, ...]:
-    """Learn on a quarter of the runs, pick the events on the next, test them on the other half."""
+    """Learn on a quarter of the runs, pick the events on the next, test them on the other half: the last round."""
     seen = [[seen_in(each, answers.noisy) for each in side] for side in answers.sides]
     runs = min(map(len, seen))
     quarter, half = runs // 4, runs // 2

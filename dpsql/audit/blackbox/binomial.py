@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dpsql.audit.blackbox.promise import Floats, Limit
 
 CELLS = 64
-BETA = 1e-5
+BETA = 1e-6
 """The chance, at most, that the interval for q misses it."""
 _FINEST = 2**-14
 _TIGHT = 1.02

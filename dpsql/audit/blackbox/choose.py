@@ -21,6 +21,10 @@ QUANTILES = np.concatenate([[0.01, 0.02, 0.035], np.linspace(0.05, 0.95, 37), [0
 BINS = np.linspace(0.1, 0.9, 9)
 CLEAR = 2.0
 MOST_FEATURES = 60
+SHARES = np.geomspace(0.05, 16, 26)
+"""The promises that an event is weighed against, as shares of the one that was made."""
+FAR = 4.0
+"""How many standard errors refute a promise, about."""
 _GRID = np.sin(np.linspace(0, np.pi / 2, 400)) ** 2
 
 
@@ -41,28 +45,49 @@ class Event:
 def choose(
     learn: tuple[Table, Table], pick: tuple[Table, Table], limits: Sequence[Limit]
 ) -> tuple[Event | None, Event | None]:
-    """The best event for each direction: likelier with the unit, likelier without."""
-    best: dict[bool, tuple[float, Event]] = {}
-    curves = [(limit, limit.most(_GRID)) for limit in limits]
-    for name, happened in _events(learn, pick):
-        hits = [np.mean(happened(side)) for side in pick]
-        for with_unit in (True, False):
-            p, q = (hits[0], hits[1]) if with_unit else (hits[1], hits[0])
-            for limit, curve in curves:
-                score = _score(float(p), float(q), curve, len(next(iter(pick[0].numbers.values()))))
-                if with_unit not in best or score > best[with_unit][0]:
-                    q_smooth = min(max(float(q), 0.002), 0.998)
-                    best[with_unit] = (score, Event(name, happened, with_unit, limit, q_smooth))
-    return (best[True][1] if True in best else None), (best[False][1] if False in best else None)
+    """The best event for each direction, likelier with the unit and likelier without: it should refute the most."""
+    events = list(_events(learn, pick))
+    if not events:
+        return None, None
+    seen = np.array([[np.mean(happened(side)) for side in pick] for _, happened in events])
+    runs = len(next(iter(pick[0].numbers.values())))
+    return _best(events, seen, limits, runs, True), _best(events, seen[:, ::-1], limits, runs, False)
 
 
-def _score(p: float, q: float, curve: Floats, runs: int) -> float:
-    """About how many standard errors lie between what was seen and what the promise allows."""
-    p, q = (p * runs + 1) / (runs + 2), (q * runs + 1) / (runs + 2)
-    most = float(np.interp(q, _GRID, curve))
-    step = 0.01
-    slope = (float(np.interp(min(1, q + step), _GRID, curve)) - most) / step
-    return (p - most) / float(np.sqrt((p * (1 - p) + slope**2 * q * (1 - q)) / runs))
+def _best(
+    events: Sequence[tuple[str, Callable[[Table], Hits]]],
+    seen: Floats,
+    limits: Sequence[Limit],
+    runs: int,
+    with_unit: bool,
+) -> Event:
+    """The event and the promise of which it should refute the largest share, in noise."""
+    p, q = (seen * runs + 1).T / (runs + 2)
+    refuted = [_refuted(p, q, limit, runs) for limit in limits]
+    limit, place = divmod(int(np.argmax(refuted)), len(events))
+    name, happened = events[place]
+    return Event(name, happened, with_unit, limits[limit], float(np.clip(seen[place, 1], 0.002, 0.998)))
+
+
+def _refuted(p: Floats, q: Floats, limit: Limit, runs: int) -> Floats:
+    """About which share of the noise that a promise calls for a test on twice the runs would refute, event by event."""
+    scores = np.stack([_score(p, q, limit.at(limit.value * float(share)), runs) for share in SHARES])
+    reached = np.maximum.accumulate((scores >= FAR)[::-1], axis=0)[::-1].sum(axis=0)
+    inside = np.clip(reached, 1, len(SHARES) - 1)
+    each = np.arange(len(p))
+    above, below = scores[inside - 1, each], scores[inside, each]
+    between = np.clip((above - FAR) / np.maximum(above - below, 1e-9), 0, 1)
+    share = SHARES[inside - 1] * (SHARES[inside] / SHARES[inside - 1]) ** between
+    share = np.where(reached == 0, SHARES[0] * np.exp(np.minimum(scores[0] - FAR, 0)), share)
+    return np.asarray(share if limit.kind == "epsilon" else np.sqrt(share))
+
+
+def _score(p: Floats, q: Floats, limit: Limit, runs: int) -> Floats:
+    """About how many standard errors of twice the runs lie between what was seen and what a promise allows."""
+    curve, step = limit.most(_GRID), 0.01
+    most = np.interp(q, _GRID, curve)
+    slope = (np.interp(np.minimum(1, q + step), _GRID, curve) - most) / step
+    return np.asarray((p - most) / np.sqrt((p * (1 - p) + slope**2 * q * (1 - q)) / (2 * runs)))
 
 
 def _events(learn: tuple[Table, Table], pick: tuple[Table, Table]) -> Iterator[tuple[str, Callable[[Table], Hits]]]:

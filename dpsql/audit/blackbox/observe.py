@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from dpsql.session import Connection, connect
 
 RECHECKED = 500
 """Every so many runs the engine computes its integers anew, and they must be the same."""
+REMEMBERED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +81,26 @@ def save(world: World, path: Path) -> None:
 
 
 def remember_integers(db: Connection) -> None:
-    """Let the engine compute the integers of a question once, and now and then again.
+    """Let the engine write and compute what a question asks of it once, and compute it now and then again.
 
-    They are a function of the question and the rows, which stay; if they ever differ, `Changed` is raised. What reads
-    results of its own is computed each time. So a run costs its noise, its charge and its finishing.
+    The integers are a function of the question and the rows, which stay; if they ever differ, `Changed` is raised. What
+    reads results of its own is computed each time. So a run costs its noise, its charge and its finishing.
     """
     engine, known, asked = db._engine, dict[str, Any](), dict[str, int]()
-    compute = engine.run
+    compute, emit, texts = engine.run, engine.emit, dict[int, tuple[Any, bytes | None, str]]()
+
+    def emitted(release: Any, salt: bytes | None) -> str:
+        found = texts.get(id(release))
+        if found is None or found[0] is not release or found[1] != salt:
+            if len(texts) > REMEMBERED:
+                texts.clear()
+            found = texts[id(release)] = (release, salt, emit(release, salt))
+        return found[2]
 
     def run(release: Any, salt: bytes, contents: Any = None, seconds: float | None = None) -> Any:
         if contents:
             return compute(release, salt, contents, seconds)
-        text = engine.emit(release, salt)
+        text = emitted(release, salt)
         asked[text] = asked.get(text, 0) + 1
         if text not in known:
             known[text] = compute(release, salt, contents, seconds)
@@ -101,17 +110,20 @@ def remember_integers(db: Connection) -> None:
                 raise Changed("the same rows gave other integers")
         return known[text]
 
-    setattr(engine, "run", run)  # noqa: B010 (a method of this one engine)
+    setattr(engine, "run", run)  # noqa: B010 (methods of this one engine)
+    setattr(engine, "emit", emitted)  # noqa: B010
 
 
-def asked_often(
-    with_unit: Observe, without: Observe, sql: str, runs: int, told: Callable[[int], None]
-) -> tuple[Sequence[Observation], Sequence[Observation]]:
-    """So many answers of each side, in turn: whatever drifts with time drifts on both."""
-    seen: tuple[list[Observation], list[Observation]] = ([], [])
-    for number in range(runs):
-        for side, observe in zip(seen, (with_unit, without), strict=True):
+def ask_until(
+    total: int,
+    observers: tuple[Observe, Observe],
+    sides: tuple[list[Observation], list[Observation]],
+    sql: str,
+    told: Callable[[int], None],
+) -> None:
+    """Add answers until each side has so many, in turn: whatever drifts with time drifts on both."""
+    for number in range(len(sides[0]), total):
+        for side, observe in zip(sides, observers, strict=True):
             side.append(observe(sql))
         if number % 20 == 0:
             told(number)
-    return seen

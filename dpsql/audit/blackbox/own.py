@@ -1,49 +1,176 @@
-"""Questions to a steward's own world: plain aggregates of each private table, about the unit that moves them most."""
+"""Questions to a steward's own world, each about a unit that shows as much as its policy allows.
+
+Noise hides what a unit *may* add, so the unit that a question is about is made to add all of it: its values are at a
+bound, and it has as many rows as count. A median is asked of two units at either end, so that one of them turns the
+ranks over; a private key is shared by as many units as its threshold asks for, so that one decides whether it is shown.
+All else (types, keys, other units, the policy) is the steward's. Where the database does not take such rows, the unit
+of the stored ones that moves the integers most is taken.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import islice, zip_longest
+
+import duckdb
 
 from dpsql.audit.blackbox.audit import Case
 from dpsql.audit.blackbox.observe import opened
+from dpsql.audit.database import Cell, Row
 from dpsql.audit.traces import ReleaseTrace, trace
 from dpsql.audit.world import Unit, World
 from dpsql.errors import Error
 from dpsql.policy.catalog import quote
+from dpsql.policy.model import Column
 from dpsql.session import Connection
 
 CANDIDATES = 6
+MOST_ROWS = 200
+PURE, APPROXIMATE = "/*+ epsilon(1) */", "/*+ epsilon(3) delta(1e-3) */"
+"""Prices at which a test has power: scales follow from the price, so a wrong one is as wrong at any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """SQL about a column of a table, and how to make a world in which one of its units shows most."""
+
+    sql: str
+    table: str
+    column: str
+    shown: Callable[[World, Connection, Question], tuple[World, Unit]]
 
 
 def own_cases(world: World, most: int) -> list[Case]:
-    """So many questions at most, each at the policy's own price, with the unit that shows best."""
+    """So many questions at most, each with the unit that shows best."""
     with opened(world, steward=True) as db:
-        return list(islice((case for sql in _questions(world) if (case := _case(world, db, sql))), most))
+        return list(islice((case for each in _questions(world) if (case := _case(world, db, each))), most))
 
 
-def _questions(world: World) -> Iterator[str]:
-    """A count of each private table, then aggregates of each bounded column."""
-    private = [name for name in world.tables if name in world.policy.tables and world.policy.tables[name].private]
-    for name in private:
-        yield f"SELECT count(*) AS n FROM {quote(name)}"
-    for name in private:
+def _questions(world: World) -> Iterator[Question]:
+    """A count of each private table; then, in turn, sums, medians and counts by key of the columns."""
+    price = APPROXIMATE if world.policy.budget.delta else PURE
+    sums, medians, keys = list[Question](), list[Question](), list[Question]()
+    for name in (name for name in world.tables if name in world.policy.tables and world.policy.tables[name].private):
+        table = quote(name)
+        yield Question(f"SELECT {price} count(*) AS n FROM {table}", name, "", _heavy)
         for column, declared in (world.policy.tables[name].columns or {}).items():
-            if declared.values is not None:
-                yield f"SELECT {quote(column)}, count(*) AS n FROM {quote(name)} GROUP BY {quote(column)}"
-            elif declared.min is not None and declared.max is not None:
-                yield f"SELECT sum({quote(column)}) AS s, avg({quote(column)}) AS a FROM {quote(name)}"
-                yield f"SELECT median({quote(column)}) AS m FROM {quote(name)}"
+            x = quote(column)
+            if declared.min is not None and declared.max is not None:
+                sql = f"SELECT {price} sum({x}) AS s, avg({x}) AS a FROM {table}"
+                sums.append(Question(sql, name, column, _heavy))
+                medians.append(Question(f"SELECT {price} median({x}) AS m FROM {table}", name, column, _two))
+            elif column.casefold() != (world.policy.tables[name].unit_column or "").casefold():
+                if declared.values is None:
+                    keys.append(Question(f"SELECT {price} DISTINCT {x} FROM {table}", name, column, _deciding))
+                else:
+                    sql = f"SELECT {price} {x}, count(*) AS n FROM {table} GROUP BY {x}"
+                    keys.append(Question(sql, name, column, _heavy))
+    yield from (each for turn in zip_longest(sums, medians, keys) for each in turn if each is not None)
 
 
-def _case(world: World, db: Connection, sql: str) -> Case | None:
+def _case(world: World, db: Connection, question: Question) -> Case | None:
     """None where the policy refuses the question."""
     try:
-        before = trace(db, sql, salt=b"audit")
-        moved = {unit: _moved(world.without(unit), sql, before) for unit in _heaviest(world)}
+        before = trace(db, question.sql, salt=b"audit")
     except Error:
         return None
-    return Case(sql, world, max(moved, key=lambda unit: moved[unit]), sql) if moved else None
+    try:
+        made, unit = question.shown(world, db, question)
+        for each in (made, made.without(unit)):
+            with opened(each, steward=True) as other:
+                trace(other, question.sql, salt=b"audit")
+        return Case(question.sql, made, unit, question.sql)
+    except (Error, duckdb.Error, LookupError):
+        moved = {unit: _moved(world.without(unit), question.sql, before) for unit in _heaviest(world)}
+    return Case(question.sql, world, max(moved, key=lambda unit: moved[unit]), question.sql) if moved else None
+
+
+# units that show ------------------------------------------------------------------------------------------------------
+
+
+def _heavy(world: World, _: Connection, question: Question) -> tuple[World, Unit]:
+    """The unit with the most rows, at the bound farther from zero, and with as many rows as count."""
+    unit = _by_rows(world, question.table)[0]
+    return _filled(_changed(world, question, {unit: _farther(_column(world, question))}), question.table, [unit]), unit
+
+
+def _two(world: World, _: Connection, question: Question) -> tuple[World, Unit]:
+    """Two units: with the one at the lower end the median lies in the lower half, without it in either half."""
+    two = _by_rows(world, question.table)[:2]
+    small, column = world.keeping(lambda owner: owner is None or owner in two), _column(world, question)
+    unit, other = _by_rows(small, question.table)
+    assert column is not None
+    made = _changed(small, question, {unit: _text(column.min), other: _middle(column)})
+    return _filled(made, question.table, [unit, other]), unit
+
+
+def _filled(world: World, table: str, units: Sequence[Unit]) -> World:
+    """The world where some units have as many rows as count, if the table takes a row twice."""
+    declared, stored = world.policy.tables[table], world.tables[table]
+    most = declared.max_rows_per_unit or world.policy.defaults.max_rows_per_unit
+    if declared.unique or declared.by_row or stored.constraints or most == "auto":
+        return world
+    rows = [world.rows_of(unit)[table] for unit in units]
+    return world.adding({table: [row for each in rows for row in each[:1] * (min(most, MOST_ROWS) - len(each))]})
+
+
+def _deciding(world: World, db: Connection, question: Question) -> tuple[World, Unit]:
+    """As many units as the threshold asks for share a key."""
+    priced = db.prepare(question.sql).bill.releases[0]
+    assert priced.selection is not None and priced.threshold is not None
+    needed = -(-priced.threshold // (priced.selection.claim.linf or 1))
+    units = _by_rows(world, question.table)
+    if needed > len(units):
+        raise LookupError("too few units")
+    return _changed(world, question, dict.fromkeys(units[:needed], "shared")), units[0]
+
+
+def _by_rows(world: World, table: str) -> list[Unit]:
+    """The units of a table, those with the most rows first."""
+    return [unit for unit, _ in Counter(o for o in world.owners[table] if o is not None).most_common()]
+
+
+def _changed(world: World, question: Question, cells: Mapping[Unit, Cell]) -> World:
+    """The world with other cells in the column, for all rows of some units; None leaves them."""
+    stored, owners = world.tables[question.table], world.owners[question.table]
+    place = stored.place(question.column) if question.column else -1
+
+    def row_of(row: Row, owner: Unit | None) -> Row:
+        cell = cells.get(owner)
+        return row if cell is None or place < 0 else (*row[:place], cell, *row[place + 1 :])
+
+    rows = tuple(row_of(row, owner) for row, owner in zip(stored.rows, owners, strict=True))
+    return replace(world, tables={**world.tables, question.table: replace(stored, rows=rows)})
+
+
+def _column(world: World, question: Question) -> Column | None:
+    return (world.policy.tables[question.table].columns or {}).get(question.column)
+
+
+def _farther(column: Column | None) -> Cell:
+    if column is None or column.min is None or column.max is None:
+        return None
+    low, high = column.min, column.max
+    if isinstance(low, int | Decimal) and isinstance(high, int | Decimal) and abs(Decimal(low)) > abs(Decimal(high)):
+        return _text(low)
+    return _text(column.max)
+
+
+def _middle(column: Column) -> str:
+    low, high = column.min, column.max
+    if isinstance(low, int) and isinstance(high, int):
+        return str((low + high) // 2)
+    return _text(low + (high - low) / 2)  # type: ignore[operator]
+
+
+def _text(bound: object) -> str:
+    return format(bound, "f") if isinstance(bound, Decimal) else str(bound)
+
+
+# units as they are ----------------------------------------------------------------------------------------------------
 
 
 def _heaviest(world: World) -> list[Unit]:
