@@ -15,6 +15,8 @@ from dpsql.policy.catalog import quote
 Cell = object
 Row = tuple[Cell, ...]
 Raw = duckdb.DuckDBPyConnection
+LoadError = duckdb.Error
+"""What loading tables raises where the rows do not fit."""
 
 
 @dataclass(frozen=True, slots=True)

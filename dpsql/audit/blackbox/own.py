@@ -15,11 +15,9 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import islice, zip_longest
 
-import duckdb
-
 from dpsql.audit.blackbox.audit import Case
 from dpsql.audit.blackbox.observe import opened
-from dpsql.audit.database import Cell, Row
+from dpsql.audit.database import Cell, LoadError, Row
 from dpsql.audit.traces import ReleaseTrace, trace
 from dpsql.audit.world import Unit, World
 from dpsql.errors import Error
@@ -83,7 +81,7 @@ def _case(world: World, db: Connection, question: Question) -> Case | None:
             with opened(each, steward=True) as other:
                 trace(other, question.sql, salt=b"audit")
         return Case(question.sql, made, unit, question.sql)
-    except (Error, duckdb.Error, LookupError):
+    except (Error, LoadError, LookupError):
         moved = {unit: _moved(world.without(unit), question.sql, before) for unit in _heaviest(world)}
     return Case(question.sql, world, max(moved, key=lambda unit: moved[unit]), question.sql) if moved else None
 
