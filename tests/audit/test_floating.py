@@ -15,7 +15,7 @@ from dpsql.audit.checks import floating
 from dpsql.audit.settings import Settings
 from dpsql.release import estimate
 
-SOME = ("sum, Laplace", "by declared keys, Gaussian", "join", "standard deviation")
+SOME = ("sum, Laplace", "by declared keys, Gaussian", "join", "standard deviation, Gaussian")
 
 
 def test_the_check_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
