@@ -47,17 +47,18 @@ def _attach(pandas: Any) -> None:
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):
-    """Waits for `import pandas`, lets it happen as it would, and registers the accessor behind it."""
+    """Waits for `import pandas`, lets it happen as it would, and registers the accessor behind it.
+
+    It may be asked where pandas is without an import (`importlib.util.find_spec`), so it goes only with the import.
+    """
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if name != "pandas":
             return None
-        sys.meta_path.remove(self)
         found = importlib.machinery.PathFinder.find_spec(name, path)
         if found is None or found.loader is None:
-            sys.meta_path.insert(0, self)
             return None
         found.loader = _Behind(found.loader)
         return found
@@ -81,4 +82,5 @@ class _Behind(importlib.abc.Loader):
         if spec is not None:
             spec.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _WhenImported)]
         _attach(module)

@@ -592,6 +592,7 @@ def test_the_number_of_an_answer(people: Any) -> None:
     "import dpsql, sys; assert 'pandas' not in sys.modules; import pandas; print(pandas.DataFrame.dp.__name__)",
     "import pandas, dpsql; print(pandas.DataFrame.dp.__name__)",
     "import dpsql, pandas.api.types; print(pandas.DataFrame.dp.__name__)",
+    "import dpsql, importlib.util; importlib.util.find_spec('pandas'); import pandas; print(pandas.DataFrame.dp.__name__)",
     "import dpsql, importlib, pandas; importlib.reload(dpsql); print(pandas.DataFrame.dp.__name__, pandas.__loader__.__class__.__name__)",
 ])  # fmt: skip
 def test_the_accessor_comes_with_pandas_in_any_order(code: str) -> None:
