@@ -74,6 +74,7 @@ class ExponentialLaw:
         cell with p stands for one value of the draw. Further bits make p a real number; it is kept if
         p < 2^32·e^(−v), which the rational bounds of `exp_bounds` decide, and then with probability exp(−r). So in each
         turn a cell is kept with probability proportional to e^(−v)·e^(−r), and turns are independent.
+        **Checked by** `tests/unit/mechanisms/test_exponential.py`.
         """
         if not len(sizes) or int(sizes.min()) < 1:
             raise InternalError("there is nothing to choose from")

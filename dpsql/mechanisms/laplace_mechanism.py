@@ -73,7 +73,7 @@ def histogram(rows: Iterable[Hashable], cells: Sequence[Hashable], epsilon: Numb
     **Theorem.** ε-DP for one row more or less, however many cells there are. **Proof.** A row is in one cell, so it
     changes the vector of counts by 1 in L1. **Requires** cells that are declared, not taken from the data: each one
     appears, also with no rows, and rows in no cell are left out. Where neighbours *replace* a row, two counts change:
-    halve ε.
+    halve ε. **Checked by** `tests/unit/mechanisms/test_textbook.py`.
     """
     counts = Counter(rows)
     noisy = Laplace(sensitivity=1, epsilon=epsilon, grid=1).release([counts[cell] for cell in cells])

@@ -58,6 +58,7 @@ def advanced(one: Guarantee, k: int, slack: Number) -> Guarantee:
     ε(e^ε−1), and the losses of k releases, less their means, are a martingale with steps of at most 2ε, the range: by
     Azuma and Hoeffding their sum exceeds √(2k·ln(1/δ'))·ε with probability at most δ'. It is worth it only for many
     releases of small ε: the answer is never worse than `basic`.
+    **Checked by** `tests/unit/mechanisms/test_laws.py`.
     """
     times, chance = _count(k), float(probability(slack, "slack"))
     drift = times * one.epsilon * math.expm1(min(700, one.epsilon))
@@ -75,7 +76,7 @@ def parallel(guarantees: Iterable[Guarantee], parts_per_unit: int = 1) -> Guaran
     **The caveat.** m = 1 needs a partition by something that is a function of the unit. Parts by *rows* (orders by
     month) are no such partition where the unit is the customer: a customer with orders in twelve months is in twelve
     parts. And where neighbours *replace* a unit, as for `SmoothMedian`, it may leave m parts and enter m others: say
-    2m.
+    2m. **Checked by** `tests/unit/mechanisms/test_laws.py`.
     """
     listed, most = list(guarantees), _count(parts_per_unit)
     return Guarantee(

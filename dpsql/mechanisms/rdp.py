@@ -5,6 +5,9 @@ composition, adaptive too, and post-processing keeps them. ρ-zCDP is the curve 
 r(α)/α.
 **Theorem** (Canonne, Kamath and Steinke 2020). A curve gives (ε, δ)-DP, for each order, with
 ε = r(α) + log(1−1/α) − (log δ + log α)/(α−1).
+**Proof.** By definition of r, E[e^((α−1)·loss)] ≤ e^((α−1)·r(α)). For every loss x, (1 − e^(ε−x))₊ is at most
+e^((α−1)(x−ε))·(1−1/α)^(α−1)/α: put y = x − ε, and maximise (1 − e^(−y))·e^(−(α−1)y), whose maximum is at
+e^(−y) = 1 − 1/α. The mean of the left side is the δ at ε; solve for ε.
 Here orders are tried one by one, in floats, to show and to compare: no charge is made from these numbers. The
 ledger's conversion of zCDP, with proved rounding, is in `convert.py`. **Checked by**
 `tests/unit/mechanisms/test_laws.py`.

@@ -153,6 +153,7 @@ def _unnamed(tables: Mapping[str, Table]) -> Mapping[str, Table]:
     """The tables, where labels that name a key which this analyst may not see are numbers: a hint could repeat them.
 
     **Theorem.** Two labels are equal afterwards if and only if they were before. **Proof.** Each name has one number.
+    **Checked by** `tests/unit/plan/test_catalog.py`.
     """
     private = [table for table in tables.values() if isinstance(table, PrivateTable)]
     seen = {fold(f"{table.name}.{field.name}") for table in private for field in table.scan.fields}

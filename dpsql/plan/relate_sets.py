@@ -5,7 +5,7 @@ which the right side has an equal row, or none; their ALL forms number equal row
 too, so that min(m, n) and max(m - n, 0) of m and n equal rows are left. Each is unit-local.
 **Proof.** A column that determines the owner stands in the same place on both sides (`same_owner`), so equal rows have
 one owner, and everything is made of unit-local nodes. **Checked by** the neighbour test of set operations, and the
-planted bug "DISTINCT without the unit". (A key that is NULL in rows that have an owner equals nothing here.)
+planted bug "INTERSECT without the unit". (A key that is NULL in rows that have an owner equals nothing here.)
 """
 
 from __future__ import annotations

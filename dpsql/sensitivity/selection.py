@@ -11,7 +11,7 @@ chance that any is shown below δ.
 a key that no unit supports never is, and the rest is the threshold's theorem. The order of the hash has the keys
 themselves as tie-breaker, so which groups a unit supports depends on its own rows and the salt alone.
 **Requires** δ > 0. **Checked by** the neighbour test (rule `selection`), `test_threshold.py`, and the planted bugs
-"δ doubled", "continuous threshold" and "no group cap".
+"delta doubled", "continuous threshold" and "no group cap".
 """
 
 from __future__ import annotations

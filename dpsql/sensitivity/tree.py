@@ -9,7 +9,7 @@ non-negative weights of at most `most` in all to it, which is L1 ≤ most and so
 levels side by side the L1 norms add up, and the L2 norms in squares. The floor to a coarser grid is that of
 `Claim.coarser`, over all nodes of all groups, or one node a level where a unit is one row.
 **Requires** public keys, whose number bounds the coordinates.
-**Checked by** `tests/properties/test_quantile_tree.py` and its planted bug "a level not charged".
+**Checked by** `tests/properties/test_quantile_tree.py` and its planted bug "a level that is not charged".
 """
 
 from __future__ import annotations

@@ -237,6 +237,7 @@ def _differs() -> list[str]:
         (_in_both, _differs),
         (_fan_out, lambda: _moves("SELECT kind, count(*) FROM orders o JOIN prices p USING (kind) GROUP BY kind")),
     ],
+    ids=["chosen by place", "one row too many", "a unit in both parts", "fan-out"],
 )
 def test_a_planted_bug_is_found(plant: Callable[[Patch], None], check: Callable[[], list[str]]) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -180,7 +180,7 @@ def _distinct_before_the_cap(patch: Patch) -> None:
 @pytest.mark.parametrize(("plant", "check"), [
     (_no_cap, _many_of_one),
     (_distinct_before_the_cap, _one_shared_by_many),
-])  # fmt: skip
+], ids=["no cap", "distinct before the cap"])  # fmt: skip
 def test_a_planted_bug_is_reported(
     plant: Callable[[Patch], None], check: Callable[[], list[str]], monkeypatch: Patch
 ) -> None:

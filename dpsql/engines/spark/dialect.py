@@ -100,6 +100,7 @@ class Spark(Dialect):
         sign) below 2^(bits - 42) ≤ 2²¹. A number is the sum of its pieces, so its total is that of theirs: `>>` rounds
         down, and `&` leaves what that took away. Sums of decimals are decimals that are ten digits wider, at most 38:
         totals stay below 2¹²⁶ (`dpsql.sensitivity.argument`), which 38 digits hold.
+        **Checked by** `tests/engines/test_spark_expressions.py` and `tests/engines/test_spark_neighbours.py`.
         """
         if distinct or bits is None:
             return f"sum({'DISTINCT ' if distinct else ''}{value if bits is None else self.wide(value)}){over}"
@@ -123,6 +124,7 @@ class Spark(Dialect):
         known; as there is none, Spark also drops that join. **Theorem.** Each row is there once, with the weight of its
         unit. **Proof.** The anti join has each row at most once, and drops one only for a weight below zero. There is
         none: a weight is 2**WEIGHT_BITS or a quotient of positive numbers. `w` has each unit once.
+        **Checked by** `tests/engines/test_spark_neighbours.py`.
         """
         waiting = f"{rows} LEFT ANTI JOIN (SELECT w FROM w WHERE w < 0) AS m ON TRUE"
         return f"(SELECT {rows}.*, w.w FROM {waiting} JOIN w ON {rows}.u = w.u) AS j"
@@ -131,9 +133,11 @@ class Spark(Dialect):
         return f"({self.wide(number)} div {self.wide(divisor)})"
 
     def floored(self, total: str, shift: int) -> str:
-        """**Theorem.** The exact floor, in 64 bits. **Proof.** The rest is taken away first, so `div` divides evenly;
+        """The total in steps of the noise grid.
 
-        a total that would not fit is moved to the nearer end, which `LIMIT` would do afterwards.
+        **Theorem.** It is the exact floor, in 64 bits. **Proof.** The remainder is subtracted first, so `div` divides
+        evenly; a total that would not fit is moved to the nearer end, which `LIMIT` would do afterwards.
+        **Checked by** `tests/engines/test_spark_neighbours.py`.
         """
         whole = self.wide(total)
         if shift + 62 < 126:
