@@ -77,7 +77,8 @@ def restore(
     named(by)
     if accept_loss and lost is not None:
         raise LedgerError(
-            "--lost and --accept-loss contradict each other", hint="choose one: --lost charges a share, the other nothing"
+            "--lost and --accept-loss contradict each other",
+            hint="choose one: --lost charges a share, the other nothing",
         )
     return merge_into(place_of(path), load_copy(source), by, lost=Fraction(0) if accept_loss and lost is None else lost)
 

@@ -156,9 +156,7 @@ def test_a_stated_loss_is_booked_and_all_of_it_closes_the_account(path: Path, co
         ledger.reserve(ask(1))
 
 
-def test_an_account_that_was_begun_after_the_loss_does_not_tell_what_the_lost_one_spent(
-    path: Path, copy: Path
-) -> None:
+def test_an_account_that_was_begun_after_the_loss_does_not_tell_what_the_lost_one_spent(path: Path, copy: Path) -> None:
     """Somebody asked before the restore, so a new ledger with a head is there: it knows nothing of the lost one."""
     spend(path, 4)
     lose(path)
