@@ -132,8 +132,8 @@ def restore(
         typer.echo(f"{done.added} entries were added from the backup; what they cost now counts.")
     if done.lost:
         typer.echo(
-            f"up to {done.lost} entries are known only from the head. Their cost stays spent: it is charged to the dataset"
-            " and, because nobody knows who asked, to every analyst."
+            f"up to {done.lost} entries are known only from the head. Their cost stays spent: it is charged to the"
+            " dataset and, because nobody knows who asked, to every analyst."
         )
     if lost:
         typer.echo(

@@ -53,6 +53,35 @@ def place(
     return None
 
 
+def require_dtypes(connection: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
+    """Refuse a frame of pandas with a dtype that DuckDB cannot read, by the column's name; no row is looked at.
+
+    Columns of objects and categories are not tried: DuckDB would look at what they hold.
+    """
+    if not is_pandas(table):
+        return
+    untyped = set(object_columns(table))
+    empty = table.iloc[:0, [place for place, column in enumerate(table.columns) if str(column) not in untyped]]
+    if _takes(connection, empty):
+        return
+    for place, (column, dtype) in enumerate(zip(empty.columns, empty.dtypes, strict=True)):
+        if not _takes(connection, empty.iloc[:, [place]]):
+            raise InterfaceError(
+                f"the column {column} of the frame {name} has dtype {dtype}, which DuckDB cannot read",
+                hint=f'convert the column, for example df.astype({{"{column}": "string"}}), or leave it out: '
+                f'df.drop(columns="{column}")',
+            )
+
+
+def _takes(connection: duckdb.DuckDBPyConnection, empty: Any) -> bool:
+    try:
+        connection.register("_empty", empty)
+        connection.unregister("_empty")
+    except duckdb.Error:
+        return False
+    return True
+
+
 def _place_objects(
     connection: duckdb.DuckDBPyConnection, name: str, frame: Any, types: Mapping[str, str | None]
 ) -> None:
