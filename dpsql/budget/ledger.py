@@ -466,5 +466,5 @@ def _asked(request: Request) -> dict[Whose, Caps]:
 def named(by: str) -> str:
     """An act of the steward names who did it."""
     if not by.strip():
-        raise LedgerError("an act of the steward names who did it", hint="give --by NAME, or set DPSQL_STEWARD")
+        raise LedgerError("this command records the name of the steward", hint="give --by NAME, or set DPSQL_STEWARD")
     return by

@@ -16,7 +16,7 @@ from dpsql.budget.clock import now
 from dpsql.budget.durable import link_new
 from dpsql.budget.head import Head, Mark
 from dpsql.budget.ledger import ChainedLedger, named, open_ledger
-from dpsql.budget.merge import found, merge, missing, stated_gap
+from dpsql.budget.merge import found, identity, merge, missing, stated_gap
 from dpsql.budget.places import place_of
 from dpsql.budget.storage import Place, Whole
 from dpsql.budget.store import explained
@@ -75,6 +75,11 @@ def restore(
 ) -> Restored:
     """Merge a copy into the account at a place, as an entry that says who did; see `merge_into`."""
     named(by)
+    if accept_loss and lost is not None:
+        raise LedgerError(
+            "--lost and --accept-loss contradict each other",
+            hint="choose one: --lost charges a share, the other nothing",
+        )
     return merge_into(place_of(path), load_copy(source), by, lost=Fraction(0) if accept_loss and lost is None else lost)
 
 
@@ -109,15 +114,17 @@ def merge_into(place: Place, copy: Copy, by: str, *, lost: Fraction | None = Non
 
     Every entry of both counts from now on, once, also where they went separate ways; so does what the heads beside them
     know of and neither has (see `dpsql.budget.merge`). Where nothing tells how far the account went, the steward states
-    what may be `lost`, as a share of the dataset's cap; 0 accepts that it is not counted.
+    what may be `lost`, as a share of the dataset's cap; 0 accepts that it is not counted. A ledger that was begun anew
+    after a loss has no entry of the copy, and its head tells nothing of the account that was lost.
     """
     dataset, result = read_whole(copy.name, copy.whole[0]).dataset, list[Restored]()
 
     def united() -> Whole:
         here = _readable(place, dataset)
         heads = _heads(place, dataset)
-        if heads is None and lost is None:
-            raise _unknown()
+        told = heads is not None and _related(here[0], copy.whole[0])
+        if not told and lost is None:
+            raise _unknown(anew=heads is not None)
         at = max(now(), *(_last(rows) for rows in (here[0], copy.whole[0]))).isoformat()
         rows, payloads = merge(here, copy.whole, by, at)
         marks = [*(heads or ()), *([] if copy.mark is None else [copy.mark])]
@@ -132,7 +139,7 @@ def merge_into(place: Place, copy: Copy, by: str, *, lost: Fraction | None = Non
             "told": _told(by, lost),
         }
         rows = [*rows, following(rows[-1][4], rows[-1][0], "restore", gist, body)]
-        unknown = None if heads is None else max((gap.entries for gap in gaps), default=0)
+        unknown = None if not told else max((gap.entries for gap in gaps), default=0)
         result[:] = [Restored(end_of(copy.name, rows), unknown, None, len(rows) - 1 - len(here[0] or copy.whole[0]))]
         return rows, payloads
 
@@ -172,9 +179,15 @@ def _heads(place: Place, dataset: str) -> list[Mark] | None:
     return None
 
 
-def _unknown() -> LedgerError:
+def _related(here: list[Row], copy: list[Row]) -> bool:
+    """Is the ledger that is there a branch of the copy's account, as far as it can be read? Then its head tells."""
+    return not here or not {identity(row) for row in here}.isdisjoint(map(identity, copy))
+
+
+def _unknown(anew: bool) -> LedgerError:
+    here = "the ledger and the copy have no entry in common: it was begun anew, and does not tell what was spent before"
     return LedgerError(
-        "neither the ledger nor its head tells what was spent, so a restore may forget some of it",
+        here if anew else "neither the ledger nor its head tells what was spent, so a restore may forget some of it",
         hint="find the .head file or a newer copy. Otherwise state by name how much of the budget may have been spent"
         " since the copy: `--lost 20%` (100% is the worst case and closes the account), or `--accept-loss` to count"
         " nothing for it; what is found later is added by another restore",

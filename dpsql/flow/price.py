@@ -19,11 +19,8 @@ def price_of(keywords: Asked, accounts: Accounts, *, accurate: bool = False) -> 
     asked = Fraction(_number(epsilon, "epsilon")) if epsilon is not None else Fraction(most)
     slack = Fraction(_number(delta, "delta")) if delta is not None else Fraction(accounts.default_delta)
     if asked <= 0 or not 0 <= slack < 1:
-        said = {"epsilon": epsilon, "delta": delta}
-        raise PolicyError(
-            " and ".join(f"{name} = {value}" for name, value in said.items() if value is not None) + " is no price",
-            hint="epsilon is above 0, delta at least 0 and below 1",
-        )
+        wrong = f"epsilon must be positive, got {epsilon}" if asked <= 0 else f"delta must be in [0, 1), got {delta}"
+        raise PolicyError(wrong, hint="ask for epsilon=0.5, for example; a delta is far below 1, such as 1e-8")
     for name, value, limit in (("epsilon", asked, limits.epsilon), ("delta", slack, limits.delta)):
         if value > Fraction(limit):
             raise PolicyError(
@@ -44,4 +41,6 @@ def _number(value: float | Decimal, name: str) -> Decimal:
     try:
         return to_decimal(value)
     except ValueError as problem:
-        raise PolicyError(f"{name} = {value!r} is no price: {problem}", hint=f"write {name}=0.5, for example") from None
+        raise PolicyError(
+            f"{name} = {value!r} is not a valid price: {problem}", hint=f"write {name}=0.5, for example"
+        ) from None

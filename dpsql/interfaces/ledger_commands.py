@@ -129,16 +129,21 @@ def restore(
         done = run(ledger, source, _steward(by), accept_loss=accept_loss, lost=_share(lost))
     typer.echo(f"{_name(ledger)}: restored, {done.mark.number} entries.")
     if done.added:
-        typer.echo(f"entries that were taken over from the backup: {done.added}; what they cost counts now.")
+        typer.echo(f"{done.added} entries were added from the backup; what they cost now counts.")
     if done.lost:
         typer.echo(
-            f"entries that only the head knows of: at most {done.lost}; what they cost stays spent, charged to the"
-            " dataset and, as nobody knows whose they were, to every analyst."
+            f"up to {done.lost} entries are known only from the head. Their cost stays spent: it is charged to the"
+            " dataset and, because nobody knows who asked, to every analyst."
         )
-    if done.lost is None and not lost:
-        typer.echo("what was spent and stands in no file is not counted; restore it when it is found.")
+    if lost:
+        typer.echo(
+            f"{lost} of the dataset's budget is charged for what was lost: to the dataset and, because nobody knows who"
+            " asked, to every analyst. An analyst whose cap is smaller than that has nothing left."
+        )
+    elif done.lost is None:
+        typer.echo("what was spent but is in no file is not counted. If the lost ledger is found, restore it, too.")
     if done.aside is not None:
-        typer.echo(f"{done.aside}: what was there. Keep it until you know what happened.")
+        typer.echo(f"the ledger that was there before is now {done.aside}. Keep it until you know what happened.")
 
 
 @app.command()

@@ -35,7 +35,7 @@ def same_names(names: Iterable[str]) -> list[Mistake]:
 
 
 def column_mistakes(column: Column) -> list[Mistake]:
-    """Bounds in the wrong order or of two kinds; values beside bounds."""
+    """Bounds in the wrong order, of two kinds or of a type that has none; values beside bounds."""
     bounded = [name for name in ("min", "max") if getattr(column, name) is not None]
     if column.bounds is not None and (bounded or column.values is not None or column.values_from is not None):
         return [
@@ -53,6 +53,9 @@ def column_mistakes(column: Column) -> list[Mistake]:
                 "declare both, as in {min: 2020-01-01, max: 2026-12-31, minmax: policy}, or delete `minmax`",
             )
         ]
+    if column.type in ("text", "boolean") and bounded:
+        fix = "write the type of the bounds, such as integer, double or date, or delete `type`: min and max declare one"
+        return [Mistake(("type",), f"a {column.type} column has no {' and '.join(bounded)}", fix)]
     if column.values is not None and bounded:
         return [
             Mistake(

@@ -32,6 +32,7 @@ _HEADER = """\
 # It was made from names, types and constraints only. What it does not name does not exist for analysts.
 # A column without min and max (or values) cannot be summed until its bounds are declared. Take them from what
 # is known about the subject, not from the data: a bound that is somebody's true value gives that value away.
+# A column of a CSV file is text unless it has a `type`, `values`, or `min` and `max`; its type below is a guess.
 """
 
 

@@ -115,6 +115,13 @@ def _read_tables(value: object) -> tuple[str, ...] | Names[tuple[str, ...] | Non
     return tuple(read_name(each) for each in value)
 
 
+def _write_tables(value: tuple[str, ...] | Mapping[str, tuple[str, ...] | None] | None) -> Any:
+    """The form that `_read_tables` reads, in plain containers."""
+    if isinstance(value, Mapping):
+        return {table: "all" if columns is None else columns for table, columns in value.items()}
+    return value
+
+
 def _read_columns(table: str, value: object) -> tuple[str, ...] | None:
     if value == "all":
         return None
@@ -320,7 +327,9 @@ class AnalystBudget(_Model):
     delta: Delta | None = None
     every: Every = None
     tables: Annotated[
-        tuple[str, ...] | Mapping[str, tuple[str, ...] | None] | None, PlainValidator(_read_tables), _AS_IS
+        tuple[str, ...] | Mapping[str, tuple[str, ...] | None] | None,
+        PlainValidator(_read_tables),
+        PlainSerializer(_write_tables, return_type=Any),
     ] = None
     purposes: Annotated[
         Mapping[str, Annotated[PurposeBudget, BeforeValidator(_empty_if_null)]],

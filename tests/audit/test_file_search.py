@@ -238,6 +238,9 @@ def test_a_table_of_writers_is_read_as_it_was_written_and_parts_add_up() -> None
     assert both.check == "files"
     assert isinstance(both.table, Figures)
     assert [row[:2] for row in both.table.rows] == [("Arrow", parts[1].pairs["all"]), ("CSV", parts[0].pairs["all"])]
+    (unreached,) = both.notes
+    assert unreached.startswith("too few pairs") and "Parquet by DuckDB" in unreached
+    assert "CSV" not in unreached and "Arrow" not in unreached
 
 
 def test_what_is_resumed_stands_beside_the_state_of_the_other_search(tmp_path: Path) -> None:

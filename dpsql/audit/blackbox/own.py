@@ -40,6 +40,11 @@ class Question:
     column: str
     shown: Callable[[World, Connection, Question], tuple[World, Unit]]
 
+    @property
+    def name(self) -> str:
+        """The SQL without its price, which is the same in all questions."""
+        return self.sql.replace(f"{PURE} ", "").replace(f"{APPROXIMATE} ", "")
+
 
 def own_cases(world: World, most: int) -> list[Case]:
     """So many questions at most, each with the unit that shows best."""
@@ -80,10 +85,10 @@ def _case(world: World, db: Connection, question: Question) -> Case | None:
         for each in (made, made.without(unit)):
             with opened(each, steward=True) as other:
                 trace(other, question.sql, salt=b"audit")
-        return Case(question.sql, made, unit, question.sql)
+        return Case(question.name, made, unit, question.sql)
     except (Error, LoadError, LookupError):
         moved = {unit: _moved(world.without(unit), question.sql, before) for unit in _heaviest(world)}
-    return Case(question.sql, world, max(moved, key=lambda unit: moved[unit]), question.sql) if moved else None
+    return Case(question.name, world, max(moved, key=lambda unit: moved[unit]), question.sql) if moved else None
 
 
 # units that show ------------------------------------------------------------------------------------------------------

@@ -54,12 +54,17 @@ def report(made: Sequence[Audited], seconds: float) -> Outcome:
         ("queries audited", len(made)),
         ("runs", sum(2 * each.runs for each in made)),
         ("flagged", len({test.case for test in refuted(tests)})),
-        ("would have flagged half the noise", len(made) - len(weak)),
-        ("most noise that each would have flagged, least of all", min((f for _, f in factors), default=0.0)),
+        ("queries in which half the right noise would have been flagged", len(made) - len(weak)),
+        ("share of the right noise that every query would have flagged", min((f for _, f in factors), default=0.0)),
     )
-    series = Series("would have been flagged: noise up to", "query", "share of the right noise", tuple(factors), 1.0)
+    title = "Power: noise up to this share of the right noise would have been flagged (more is better)"
+    series = Series(title, "query", "share of the right noise", tuple(factors))
     findings = [Finding(_said(test, level), _sql(made, test)) for test in refuted(tests)]
-    notes = (f"half the noise might have gone unnoticed; --long asks more often: {'; '.join(weak)}",) if weak else ()
+    notes = (
+        (f"half the right noise might have gone unnoticed here; --long makes more runs: {'; '.join(weak)}",)
+        if weak
+        else ()
+    )
     return Outcome("blackbox", figures, tuple(findings), (series,), notes, seconds=seconds, incomplete=_unasked(made))
 
 

@@ -13,11 +13,13 @@ from dataclasses import replace
 
 from dpsql.audit.blocks import search, share_of
 from dpsql.audit.checks import neighbours
-from dpsql.audit.file_writers import absent_writers
+from dpsql.audit.file_writers import absent_writers, installed_writers
 from dpsql.audit.outcome import Outcome, Progress
 from dpsql.audit.settings import Settings
 from dpsql.audit.tally import Tally
 from dpsql.audit.world import World
+
+_UNREACHED = "too few pairs (--pairs) to reach every writer, so not tried"
 
 
 def check(__: Sequence[World], settings: Settings, progress: Progress) -> Outcome:
@@ -31,9 +33,15 @@ def check(__: Sequence[World], settings: Settings, progress: Progress) -> Outcom
 
 def merged(outcomes: Sequence[Outcome]) -> Outcome:
     """The parts of a search together."""
-    return replace(neighbours.merged(outcomes), check="files")
+    tally = Tally()
+    for each in outcomes:
+        tally = tally.plus(Tally.loaded(each.saved))
+    notes = dict.fromkeys(note for each in outcomes for note in each.notes if not note.startswith(_UNREACHED))
+    return outcome(tally, tuple(notes))
 
 
 def outcome(tally: Tally, notes: tuple[str, ...] = ()) -> Outcome:
-    """What a tally shows."""
+    """What a tally shows, and which writers it says nothing of."""
+    if unreached := [writer for writer in installed_writers() if not tally.tried[writer]]:
+        notes = (*notes, f"{_UNREACHED}: {', '.join(unreached)}")
     return replace(neighbours.outcome(tally, notes), check="files")

@@ -54,10 +54,12 @@ def require_types(name: str, table: Any, types: Mapping[str, str | None]) -> Non
     for column in untyped:
         if fold(column) in types and types[fold(column)] is None:
             raise InterfaceError(
-                f"the column {column} of the frame {name} holds Python objects (dtype {table[column].dtype}), "
-                "and nothing says of which type: a type that came from the rows would show something of them",
+                f"the column {column} of the frame {name} has dtype {table[column].dtype}, which does not determine "
+                "its SQL type, and the policy declares none; a type inferred from the rows would reveal something of "
+                "them",
                 hint=f"write `{column}: {{type: text}}` in the policy (or integer, double, decimal(18, 2), boolean, "
-                f'date, timestamp; `values`, `min` and `max` also say it), or give df.astype({{"{column}": "string"}})',
+                "date, timestamp; `values`, or `min` and `max`, also declare it), or convert the column before "
+                f'connecting: df.astype({{"{column}": "string"}})',
             )
 
 

@@ -23,7 +23,7 @@ from dpsql.engines.duckdb.copies import attach
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.lake import Files, is_path, label_of, list_files
 from dpsql.engines.duckdb.object_columns import require_types
-from dpsql.engines.duckdb.place import place, place_files
+from dpsql.engines.duckdb.place import place, place_files, require_dtypes
 from dpsql.errors import InterfaceError
 from dpsql.policy import Policy
 from dpsql.policy.text_types import column_types, stated_types
@@ -127,6 +127,7 @@ def open_tables(tables: Mapping[str, Any], limits: Resources, policy: Policy | N
             types = None if policy is None else stated_types(policy, name)
             if types is not None:
                 require_types(name, table, types)
+            require_dtypes(connection, name, table)
             _placed(partial(place, connection, name, table, types), f"the frame {name}")
     if any(each.stamp != stamp for each, stamp in stamped):
         connection.close()

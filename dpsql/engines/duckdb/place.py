@@ -53,6 +53,35 @@ def place(
     return None
 
 
+def require_dtypes(connection: duckdb.DuckDBPyConnection, name: str, table: Any) -> None:
+    """Refuse a frame of pandas with a dtype that DuckDB cannot read, by the column's name; no row is looked at.
+
+    Columns of objects and categories are not tried: DuckDB would look at what they hold.
+    """
+    if not is_pandas(table):
+        return
+    untyped = set(object_columns(table))
+    empty = table.iloc[:0, [place for place, column in enumerate(table.columns) if str(column) not in untyped]]
+    if _takes(connection, empty):
+        return
+    for place, (column, dtype) in enumerate(zip(empty.columns, empty.dtypes, strict=True)):
+        if not _takes(connection, empty.iloc[:, [place]]):
+            raise InterfaceError(
+                f"the column {column} of the frame {name} has dtype {dtype}, which DuckDB cannot read",
+                hint=f'convert the column, for example df.astype({{"{column}": "string"}}), or leave it out: '
+                f'df.drop(columns="{column}")',
+            )
+
+
+def _takes(connection: duckdb.DuckDBPyConnection, empty: Any) -> bool:
+    try:
+        connection.register("_empty", empty)
+        connection.unregister("_empty")
+    except duckdb.Error:
+        return False
+    return True
+
+
 def _place_objects(
     connection: duckdb.DuckDBPyConnection, name: str, frame: Any, types: Mapping[str, str | None]
 ) -> None:
@@ -94,17 +123,23 @@ def _cast(files: Files, types: Mapping[str, str] | None, read: str) -> str:
 
 
 def _same_columns(connection: duckdb.DuckDBPyConnection, files: Files) -> None:
-    """Refuse files of one table that have other columns than the first, or other types."""
+    """Refuse files of one table that have other columns than the first, or other types.
+
+    Of a column with a logical type the older name for it (`converted_type`) says nothing more, and not all write it.
+    """
     rows = connection.execute(
-        "SELECT file_name, list((name, type, converted_type, logical_type, scale, precision, num_children)::VARCHAR "
-        f"ORDER BY name) FROM parquet_schema({paths_sql(files)}) WHERE column_id > 0 GROUP BY file_name"
+        "SELECT file_name, list((name, type, duckdb_type, CASE WHEN logical_type IS NULL THEN converted_type END, "
+        "logical_type, scale, precision, num_children)::VARCHAR ORDER BY name), list(name ORDER BY name) "
+        f"FROM parquet_schema({paths_sql(files)}) WHERE column_id > 0 GROUP BY file_name"
     ).fetchall()
-    by_name: dict[str, list[str]] = dict(rows)
-    first = by_name.get(files.paths[0], [])
+    columns = {path: list(zip(names, types, strict=True)) for path, types, names in rows}
+    first = columns.get(files.paths[0], [])
     for path in files.paths[1:]:
-        if by_name.get(path, []) != first:
+        if (others := columns.get(path, [])) != first:
+            differing = sorted({name for name, _ in {*first} ^ {*others}})
             raise InterfaceError(
-                f"the files of the table {files.table} have different columns: {path} is not like {files.paths[0]}",
+                f"the files of the table {files.table} have different columns: {path} and {files.paths[0]} "
+                f"differ in {', '.join(differing)}",
                 hint="write them with the same column names and types, or name those that belong together by a pattern",
             )
 

@@ -52,4 +52,9 @@ def in_frame_terms() -> Iterator[None]:
                 "list the values of a text, values={…: […]} in protect, or the ends of a number or date, "
                 "bounds={…: (first, last)}; or protect with a delta, such as delta=1e-6"
             )
+        elif "takes a number, but this is" in refusal.message:
+            refusal.hint = (
+                "count it instead. A column of dtype object or category is text unless protect knows better: declare "
+                "bounds={…: (low, high)} for numbers, or convert the column before"
+            )
         raise

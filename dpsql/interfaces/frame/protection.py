@@ -226,7 +226,7 @@ def _account(
     try:
         whole, slack = to_decimal(epsilon), to_decimal(delta)
     except ValueError as problem:
-        raise PolicyError(f"this is no budget: {problem}", hint="write epsilon=3, delta=0") from None
+        raise PolicyError(f"epsilon and delta must be numbers: {problem}", hint="write epsilon=3, delta=0") from None
     account, dataset = ledger_for(table, name, ledger)
     durable = ledger is not None and str(ledger) != ":memory:"
     return Protection(dataset, whole, slack, account, durable=durable)

@@ -156,6 +156,26 @@ def test_a_stated_loss_is_booked_and_all_of_it_closes_the_account(path: Path, co
         ledger.reserve(ask(1))
 
 
+def test_an_account_that_was_begun_after_the_loss_does_not_tell_what_the_lost_one_spent(path: Path, copy: Path) -> None:
+    """Somebody asked before the restore, so a new ledger with a head is there: it knows nothing of the lost one."""
+    spend(path, 4)
+    lose(path)
+    spend(path, 2)
+    with pytest.raises(LedgerError, match=r"no entry in common(.|\n)*--lost 20%"):
+        restore(path, copy, "ste")
+    done = restore(path, copy, "ste", lost=Fraction(1, 5))
+    assert (booked(path), done.lost) == (1 + 2 + 20, None)
+    restore(path, copy, "ste")
+    assert booked(path) == 1 + 2 + 20
+
+
+def test_a_loss_is_either_stated_or_accepted(path: Path, copy: Path) -> None:
+    lose(path)
+    with pytest.raises(LedgerError, match="--lost and --accept-loss"):
+        restore(path, copy, "ste", accept_loss=True, lost=Fraction(1, 5))
+    assert not path.exists()
+
+
 def test_the_head_is_believed_also_where_a_loss_is_accepted(path: Path, copy: Path) -> None:
     spend(path, 4)
     path.unlink()

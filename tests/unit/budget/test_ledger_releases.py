@@ -238,7 +238,7 @@ def test_the_label_of_the_data_is_the_last_that_was_given(shop: ChainedLedger) -
         lambda: shop.accept_clock(""),
         lambda: shop.record_caps("a", Caps(1), ""),
     ):
-        with pytest.raises(LedgerError, match="names who did it"):
+        with pytest.raises(LedgerError, match="records the name of the steward"):
             act()
     assert shop.label() == "v3" and named(" ste ") == " ste "
 

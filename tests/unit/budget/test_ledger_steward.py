@@ -68,7 +68,7 @@ def test_an_act_names_its_steward(path: Path) -> None:
             lambda: ledger.accept_clock(""),
             lambda: ledger.bump("v", ""),
         ):
-            with pytest.raises(LedgerError, match="names who"):
+            with pytest.raises(LedgerError, match="name of the steward"):
                 act()
         ledger.bump("2026-11", "ste")
         assert ledger.label() == "2026-11"
@@ -125,7 +125,7 @@ def test_a_loss_is_accepted_only_by_name(path: Path, tmp_path: Path) -> None:
     backup(path, copy)
     with open_ledger(path, "shop") as ledger:
         ledger.reserve(ask(0.3))
-    with pytest.raises(LedgerError, match="names who"):
+    with pytest.raises(LedgerError, match="name of the steward"):
         restore(path, copy, "", accept_loss=True)
     path.unlink()
     head.unlink()

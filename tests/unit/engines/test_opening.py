@@ -278,6 +278,17 @@ def test_what_is_no_table_is_refused_and_logged(tmp_path: Path, logged: list[str
     assert logged == ["the data cannot be opened"] * 2
 
 
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_dtype_that_the_engine_cannot_read_is_named_with_its_column(rows: int) -> None:
+    periods = pd.period_range("2024-01", periods=rows, freq="h")
+    frame = pd.DataFrame({"x": range(rows), "when": periods, "o": pd.Series([None] * rows, dtype="object")})
+    with pytest.raises(InterfaceError) as refusal:
+        open_tables({"t": frame}, NONE)
+    assert "the column when of the frame t has dtype period[h], which DuckDB cannot read" in str(refusal.value)
+    open_tables({"t": frame.astype({"when": "string"})}, NONE).connection.close()
+    open_tables({"t": frame.drop(columns="when")}, NONE).connection.close()
+
+
 def test_locked_tables_read_their_own_files_and_no_others(parquet: Path, tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("y\n5\n")
     placed, stamp = open_frames({"p": parquet, "c": tmp_path / "c.csv"}, NONE)

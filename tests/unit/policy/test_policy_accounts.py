@@ -114,6 +114,16 @@ def test_the_line_of_a_wrong_purpose_is_told() -> None:
         parse_policy(text)
 
 
+@pytest.mark.parametrize("mode", ["python", "json"])
+@pytest.mark.parametrize("tables", [["orders"], {"Orders": ["amount"], "stores": "all"}, None])
+def test_what_an_analyst_may_see_is_written_as_it_is_read(tables: object, mode: str) -> None:
+    """Another process gets the policy in this form: one with the engine (`--isolate`), or a server under audit."""
+    written = policy(tables=tables).model_dump(mode=mode)["budget"]["analysts"]["ana"]["tables"]
+    assert load_policy(policy(tables=tables).model_dump(mode="python")) == policy(tables=tables)
+    assert written is None or type(written) in (tuple, list, dict)
+    assert policy(tables=written) == policy(tables=tables)
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1, 0, 5e-324, "1e-310", "nan", True, None.__class__])
 @pytest.mark.parametrize("where", ["budget", "analyst", "purpose", "limits", "defaults"])
 def test_what_is_no_price_is_refused_everywhere(value: object, where: str) -> None:

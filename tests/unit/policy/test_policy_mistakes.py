@@ -33,6 +33,7 @@ def check(text: str, place: str, reason: str, fix: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "key", "reason", "fix"),
     [
+        ("{type: text, min: 0, max: 3}", ".type", "a text column has no min and max", "write the type of the bounds"),
         ("{min: 5, max: 3}", ".max", "max = 3 is below min = 5", "swap min and max"),
         ("{min: 2020-01-01, max: 3}", ".max", "min is a date and max is a number", "type of the column"),
         (

@@ -66,16 +66,16 @@ def test_a_price_is_what_was_asked_else_the_default(ledger: Ledger, asked: Asked
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (Asked(epsilon=0), "is no price"),
-        (Asked(epsilon=-1), "is no price"),
-        (Asked(delta=-1e-9), "is no price"),
-        (Asked(delta=1), "is no price"),
-        (Asked(delta=1.5), "is no price"),
-        (Asked(epsilon=0, delta=1), "is no price"),
+        (Asked(epsilon=0), "epsilon must be positive, got 0"),
+        (Asked(epsilon=-1), "epsilon must be positive, got -1"),
+        (Asked(delta=-1e-9), r"delta must be in \[0, 1\), got -1e-09"),
+        (Asked(delta=1), r"delta must be in \[0, 1\), got 1"),
+        (Asked(delta=1.5), r"delta must be in \[0, 1\), got 1\.5"),
+        (Asked(epsilon=0, delta=1), "epsilon must be positive, got 0"),
         (Asked(epsilon=3.001), r"epsilon up to 3, not 3\.001"),
         (Asked(delta=1.01e-7), "delta up to 1E-7, not 1.01e-07"),
         (Asked(delta=0.999), "delta up to"),
-        (Asked(epsilon=float("nan")), "is no price"),
+        (Asked(epsilon=float("nan")), "is not a valid price"),
     ],
 )
 def test_what_is_no_price_or_above_the_limit_is_refused(ledger: Ledger, asked: Asked, words: str) -> None:
