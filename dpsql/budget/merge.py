@@ -85,7 +85,8 @@ def missing(mark: Mark, rows: Iterable[Row]) -> Missing | None:
     if mark.number == 0 or end in known:
         return None
     since = next((each for each in reversed(mark.trail) if _short(each) in known), Mark())
-    return Missing(end, _growth(since.spent, mark.spent), _growth(since.shown, mark.shown), mark.number - since.number)
+    shown = _growth(since.shown or Spent(), mark.shown or mark.spent)
+    return Missing(end, _growth(since.spent, mark.spent), shown, mark.number - since.number)
 
 
 def found(rows: Sequence[Row]) -> list[str]:
