@@ -51,7 +51,7 @@ class Mark:
     between two marks of a chain they grow by what the entries between them hold. `trail` has a few earlier marks of
     the chain, thinner the further back; their hashes are cut to `HASH` bytes.
 
-    A head that an older dpsql wrote has no `shown` (None). Where a gap ends there, `spent` is used instead: no analyst's
+    A head that an older dpsql wrote has no `shown` (None). Where a gap ends there, `spent` is used: no analyst's
     sums are larger, since a release counts once for each analyst. Where a gap begins there, zero is used.
     """
 

@@ -7,7 +7,7 @@ key and node of a tree.
 **Proof.** The only uses of `exact` below are `exact + sample` (each sample is used once, for one release), the
 comparison of such a sum with the threshold, and scores, which only the mechanism reads; keys come from the query and
 the policy, or have passed the threshold; their order is that of the keys.
-**Checked by** `tests/unit/release/test_noise.py`, and a test that names every module that may import `Exact`.
+**Checked by** `tests/unit/release/test_noise_stage.py`, and a test that names every module that may import `Exact`.
 """
 
 from __future__ import annotations

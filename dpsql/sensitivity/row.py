@@ -6,5 +6,5 @@ statistic in one group, adding or removing a unit changes one coordinate of each
 coordinate of the row's own group (one key each, by evaluation of the key on that row).
 **Requires** `unit: row`, or a relation that is `single`: verified uniqueness of the unit column, or GROUP BY unit.
 A declared `unique: true` that was not verified is enforced by rule `clip` or `one_group` with one row per unit.
-**Checked by** `tests/properties/test_neighbours.py` and the planted bugs "no clamp" and "unverified unique".
+**Checked by** `tests/audit/test_neighbours.py` and the planted bugs "no clamp" and "unverified unique".
 """

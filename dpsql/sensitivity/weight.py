@@ -14,7 +14,7 @@ For the pair a row adds (x−L)+(U−x) = U−L, whatever x is.
 **Theorem (one_group).** If all rows of u lie in one group (every key is an attribute of the unit, or there is no key),
 the same holds with T = |Σ v| in place of Σ|v|, and each statistic changes in one coordinate: l0 = 1.
 All statistics of a release use the same W_u, so sums, counts and averages stay consistent with each other.
-**Checked by** `tests/properties/test_neighbours.py`, and the planted bugs "no weight" and "weight per row".
+**Checked by** `tests/audit/test_neighbours.py`, and the planted bugs "no weight" and "weight per row".
 """
 
 from __future__ import annotations
