@@ -20,6 +20,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 from dpsql.errors import InterfaceError
 from dpsql.policy.names import fold
 
@@ -78,22 +80,34 @@ def written(value: Any) -> str | None:
     """An object as text, by itself; None for what no type of a column holds."""
     if isinstance(value, str):
         return value if value.isascii() or _is_unicode(value) else None
-    if type(value).__module__ == "numpy" and hasattr(value, "item"):
-        value = value.item()
-    match value:
-        case bool():
-            return str(value).lower()
-        case int():
-            return str(value) if -_LARGEST < value < _LARGEST else None
-        case float():
-            return None if value != value else repr(value)
-        case Decimal():
-            return str(value) if value.is_finite() and abs(value.adjusted()) < 400 else None
-        case datetime():
-            return None if value != value else value.isoformat(sep=" ")
-        case date():
-            return value.isoformat()
+    match _plain(value):
+        case bool() as flag:
+            return str(flag).lower()
+        case int() as number:
+            return str(number) if -_LARGEST < number < _LARGEST else None
+        case float() as number:
+            return None if number != number else repr(number)
+        case Decimal() as number:
+            return str(number) if number.is_finite() and abs(number.adjusted()) < 400 else None
+        case datetime() as moment:
+            return None if moment != moment else moment.isoformat(sep=" ")
+        case date() as day:
+            return day.isoformat()
     return None
+
+
+def _plain(value: Any) -> object:
+    """The Python object of a NumPy scalar; None for a duration, and for a date that Python does not have.
+
+    A timestamp in nanoseconds is cut to microseconds: NumPy itself would hand over a number.
+    """
+    if not isinstance(value, np.generic):
+        return value
+    if isinstance(value, np.datetime64):
+        fine = np.datetime_data(value.dtype)[0] in ("ns", "ps", "fs", "as")
+        moment = (value.astype("datetime64[us]") if fine else value).item()
+        return None if isinstance(moment, int) else moment
+    return None if isinstance(value, np.timedelta64) else value.item()
 
 
 def _is_unicode(value: str) -> bool:
