@@ -72,7 +72,7 @@ def _on_files(world: World, files: Mapping[str, Files]) -> World:
         notes += [f"{writer} changes the types of {reason}: not tried" for writer, reason in wrong.items() if reason]
         if not good:
             raise InterfaceError(
-                f"no writer here can write {', '.join(tables)} again", hint="pip install 'dpsql[arrow,polars]'"
+                f"none of the installed writers can write {', '.join(tables)}", hint="pip install 'dpsql[arrow,polars]'"
             )
         notes.append(f"{_listed(tables)}: copies are written as {_listed(good)}")
     for name, each in files.items():
@@ -114,7 +114,9 @@ class _Reader:
         for name in self.policy.tables:
             if name not in self.catalog or self.catalog[name].view:
                 there = ", ".join(self.catalog)
-                raise PolicyError(f"there is no table {name} to audit", hint=f"tables: {there}; a view does not count")
+                raise PolicyError(
+                    f"there is no table {name} to audit", hint=f"tables: {there}; views cannot be audited"
+                )
             add(name)
         return made
 

@@ -103,7 +103,8 @@ def stated_gap(rows: Sequence[Row], share: Fraction) -> Missing:
     caps = _book(rows).caps.get(EVERYONE)
     if caps is None:
         raise LedgerError(
-            "the copy records no cap, so a loss cannot be stated as a share of it", hint="nothing was spent by then"
+            "the copy records no cap, so a loss cannot be stated as a share of it",
+            hint="nothing had been spent when the copy was made; find a newer copy, or use --accept-loss",
         )
     limit = limits(caps)
     if limit.rho is None:

@@ -112,13 +112,16 @@ def restore(
     accept_loss: Annotated[
         bool,
         typer.Option(
-            "--accept-loss", help="Where nothing tells what was spent after the backup: do not count it, on your name."
+            "--accept-loss",
+            help="If no file tells what was spent after the backup, do not count it. Your name is recorded.",
         ),
     ] = False,
     lost: Annotated[
         str | None,
         typer.Option(
-            "--lost", metavar="SHARE", help="The same, but count this much of the dataset's budget for it: 20%."
+            "--lost",
+            metavar="SHARE",
+            help="If no file tells what was spent after the backup, charge this share for it: 20%.",
         ),
     ] = None,
 ) -> None:
@@ -129,14 +132,14 @@ def restore(
         done = run(ledger, source, _steward(by), accept_loss=accept_loss, lost=_share(lost))
     typer.echo(f"{_name(ledger)}: restored, {done.mark.number} entries.")
     if done.added:
-        typer.echo(f"entries that were taken over from the backup: {done.added}; what they cost counts now.")
+        typer.echo(f"entries taken from the backup: {done.added}; their cost counts from now on.")
     if done.lost:
         typer.echo(
-            f"entries that only the head knows of: at most {done.lost}; what they cost stays spent, charged to the"
-            " dataset and, as nobody knows whose they were, to every analyst."
+            f"entries that only the head knows of: at most {done.lost}; their cost stays spent. It is charged to the"
+            " dataset and, since nobody knows whose it was, to every analyst."
         )
     if done.lost is None and not lost:
-        typer.echo("what was spent and stands in no file is not counted; restore it when it is found.")
+        typer.echo("what was spent and is in no file is not counted; if the lost ledger is found, restore it too.")
     if done.aside is not None:
         typer.echo(f"{done.aside}: what was there. Keep it until you know what happened.")
 

@@ -262,7 +262,7 @@ def _require_stated(where: str, spec: Column, type_: Type) -> None:
     stated = None if spec.type is None else from_engine(engine_type(spec.type))
     if stated is not None and stated.kind is not type_.kind:
         raise PolicyError(
-            f"tables.{where}: the policy says `type: {spec.type}`, and the column is of another type: {type_}",
+            f"tables.{where}: the policy says `type: {spec.type}`, but the column has another type: {type_}",
             hint="delete `type`: it is for columns that have no type of their own, as in CSV files and object columns",
         )
 

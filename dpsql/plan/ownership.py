@@ -67,8 +67,8 @@ def _key(table: str, column: str, schema: Schema) -> tuple[str, Type]:
     name, type_ = stored_column(table, column, stored, unit=True)
     if stored[name] == SPELLINGS:
         raise PolicyError(
-            f"tables.{table}.unit: the collation of {name} takes several spellings for one unit, and here each would "
-            "be a unit of its own",
+            f"tables.{table}.unit: the collation of {name} accepts several spellings for one unit, and dpsql would "
+            "count each spelling as a unit of its own",
             hint="give the table a unit column with a deterministic collation",
         )
     if not one_to_one(stored[name]):

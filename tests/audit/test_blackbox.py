@@ -131,7 +131,7 @@ def test_a_report_names_the_queries_whose_noise_might_be_halved_unnoticed() -> N
     made = report([Audited(case, 4000, (verdict(1010, 1000, 0.9),), 0.0, answered=4000)], 0.0)
     assert made.passed and "count, Laplace" in made.notes[0]
     seen = report([Audited(case, 4000, (verdict(1430, 552, 0.9),), 0.0, answered=4000)], 0.0)
-    assert seen.passed and not seen.notes and ("would have flagged half the noise", 1) in seen.figures
+    assert seen.passed and not seen.notes and ("queries that would have been flagged with half of the right noise", 1) in seen.figures
 
 
 # a steward's own world ----------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def test_a_column_of_objects_without_a_type_is_refused_in_the_same_words(last: t
     with pytest.raises(InterfaceError) as refusal:
         dpsql.connect({"t": frame(dtype, *last)}, policy=policy({}), ledger=":memory:")
     assert str(refusal.value).startswith(
-        f"the column x of the frame t holds Python objects (dtype {dtype}), and nothing"
+        f"the column x of the frame t holds Python objects (dtype {dtype}), and the policy states no type"
     )
     assert "write `x: {type: text}` in the policy" in str(refusal.value)
     assert 'df.astype({"x": "string"})' in str(refusal.value)
@@ -178,7 +178,7 @@ def test_a_stated_type_is_not_for_columns_that_have_another() -> None:
     with dpsql.connect({"t": source}, policy=policy({"type": "double"}), ledger=":memory:") as db:
         assert db.explain("SELECT count(x) FROM t")
     said = policy({"type": "text"})
-    with pytest.raises(PolicyError, match="says `type: text`, and the column is of another type: double"):
+    with pytest.raises(PolicyError, match="says `type: text`, but the column has another type: double"):
         dpsql.connect({"t": source}, policy=said, ledger=":memory:").explain("SELECT count(x) FROM t")
 
 

@@ -16,10 +16,13 @@ from dpsql.audit.settings import Settings
 from dpsql.audit.world import World
 
 RUNS, LONG_RUNS = 1_600, 6_400
-"""The most, of each neighbour: what is clear before ends before."""
-ON_FILES = ("the rows of your files were asked as a database: how files are read is looked at by neighbours",)
+"""The most runs of each neighbour; an audit whose outcome is clear ends earlier."""
+ON_FILES = (
+    "the rows of your files were copied into a database for this check; the check `neighbours` reads them as files",
+)
 SHORT = ("count, Laplace", "count, Gaussian", "private keys only, Gaussian", "median, Gaussian")
 HALF = 0.5
+WEAK = "these queries might not have been flagged with half of the right noise; --long makes more runs"
 
 
 def check(worlds: Sequence[World], settings: Settings, progress: Progress) -> Outcome:
@@ -45,7 +48,7 @@ def check(worlds: Sequence[World], settings: Settings, progress: Progress) -> Ou
 
 
 def report(made: Sequence[Audited], seconds: float) -> Outcome:
-    """What all audits together show: those that are flagged, and how much noise each would have missed."""
+    """What all audits together show: which queries are flagged, and with how little noise each would have been."""
     tests = [test for each in made for test in each.tests]
     level = LEVEL / max(1, len(tests))
     factors = [(each.case.name, each.factor(level)) for each in made]
@@ -54,12 +57,13 @@ def report(made: Sequence[Audited], seconds: float) -> Outcome:
         ("queries audited", len(made)),
         ("runs", sum(2 * each.runs for each in made)),
         ("flagged", len({test.case for test in refuted(tests)})),
-        ("would have flagged half the noise", len(made) - len(weak)),
-        ("most noise that each would have flagged, least of all", min((f for _, f in factors), default=0.0)),
+        ("queries that would have been flagged with half of the right noise", len(made) - len(weak)),
+        ("share of the right noise with which all would have been flagged", min((f for _, f in factors), default=0.0)),
     )
-    series = Series("would have been flagged: noise up to", "query", "share of the right noise", tuple(factors), 1.0)
+    title = "Most noise with which each query would have been flagged"
+    series = Series(title, "query", "share of the right noise", tuple(factors), 1.0)
     findings = [Finding(_said(test, level), _sql(made, test)) for test in refuted(tests)]
-    notes = (f"half the noise might have gone unnoticed; --long asks more often: {'; '.join(weak)}",) if weak else ()
+    notes = (f"{WEAK}: {'; '.join(weak)}",) if weak else ()
     return Outcome("blackbox", figures, tuple(findings), (series,), notes, seconds=seconds, incomplete=_unasked(made))
 
 

@@ -57,9 +57,9 @@ def require_types(name: str, table: Any, types: Mapping[str, str | None]) -> Non
         if fold(column) in types and types[fold(column)] is None:
             raise InterfaceError(
                 f"the column {column} of the frame {name} holds Python objects (dtype {table[column].dtype}), "
-                "and nothing says of which type: a type that came from the rows would show something of them",
+                "and the policy states no type for it: a type inferred from the rows would reveal something about them",
                 hint=f"write `{column}: {{type: text}}` in the policy (or integer, double, decimal(18, 2), boolean, "
-                f'date, timestamp; `values`, `min` and `max` also say it), or give df.astype({{"{column}": "string"}})',
+                f'date, timestamp; `values`, `min` and `max` also do), or pass df.astype({{"{column}": "string"}})',
             )
 
 

@@ -101,7 +101,7 @@ def _never(files: Files, stored: Iterable[str]) -> str:
     beside = next((name for name in _BESIDE if name not in taken), None)
     if beside is None:
         raise InterfaceError(
-            f"the files of the table {files.table} have columns of the names {', '.join(_BESIDE)}",
+            f"the files of the table {files.table} have columns named {', '.join(_BESIDE)}",
             hint="rename one of these columns",
         )
     return f"{beside} = {DUCKDB.text('') if beside == 'filename' else 2**63 - 1}"
