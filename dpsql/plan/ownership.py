@@ -110,7 +110,7 @@ def labels_of(
 
 
 def one_to_one(engine_type: str) -> bool:
-    """Are two stored values equal, to the database, if and only if they are after they are read?"""
+    """Whether two stored values are equal in the database exactly if they are equal after they are read."""
     kind = from_engine(engine_type)
     wide = engine_type.upper().startswith("DECIMAL") and kind == DOUBLE
     return kind is not None and not wide and engine_type.upper() not in _NOT_ONE_TO_ONE

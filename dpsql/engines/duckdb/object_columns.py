@@ -1,14 +1,14 @@
-"""Columns of Python objects in private frames: their types are the policy's, and never come from their rows.
+"""Columns of Python objects in private frames: their types come from the policy, and never from their rows.
 
-DuckDB looks at some of the objects of such a column and chooses a type: one text or one decimal among numbers changes
-what analysts see of a table. The categories of a categorical column come from the rows in the same way.
+DuckDB looks at some of the objects of such a column and chooses a type, so that one text or one decimal among numbers
+would change what analysts see of the table. The categories of a categorical column come from the rows in the same way.
 
 **Theorem.** Whether a private frame is taken, the types of its columns, and each of its values depend on the dtypes of
 the frame, on the policy and on that row's own object. **Proof.** A column whose dtype is neither `object` nor
-`category` has the type that DuckDB has for the dtype. Of the others those that the policy does not name are left out,
-and one of which it says no type is refused. Each object of the rest becomes a text by itself (`written`), which never
-fails, in an array whose dtype is `string`; and TRY_CAST gives it the policy's type, or NULL. **Requires** the dtypes to
-be the caller's: pandas may choose them by the rows when a frame is made. **Checked by**
+`category` has the type that DuckDB has for the dtype. Of the others, those that the policy does not name are left out,
+and one for which it states no type is refused. Each object of the rest is converted to text by itself (`written`),
+which never fails, in an array whose dtype is `string`; TRY_CAST then gives it the policy's type, or NULL. **Requires**
+that the caller chose the dtypes: pandas may choose them by the rows when a frame is made. **Checked by**
 `tests/privacy/test_types_of_rows.py`.
 """
 
@@ -31,13 +31,13 @@ _LARGEST = 10**40
 
 
 def is_pandas(table: Any) -> bool:
-    """Is it a data frame of pandas? Told without importing it."""
+    """Whether it is a data frame of pandas, which is not imported for that."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(table, pandas.DataFrame)
 
 
 def object_columns(frame: Any) -> list[str]:
-    """The columns whose dtype says nothing of what they hold, by name."""
+    """The names of the columns whose dtype does not say what they hold."""
     return [str(name) for name, dtype in zip(frame.columns, frame.dtypes, strict=True) if str(dtype) in _UNTYPED]
 
 
@@ -64,7 +64,7 @@ def require_types(name: str, table: Any, types: Mapping[str, str | None]) -> Non
 
 
 def written_out(frame: Any, types: Mapping[str, str | None]) -> Any:
-    """The frame with the columns of objects as texts; without those that the policy does not name."""
+    """The frame with its columns of objects as text, without those that the policy does not name."""
     pandas, untyped = sys.modules["pandas"], set(object_columns(frame))
     columns = {
         str(name): pandas.array([written(each) for each in frame[name]], dtype="string")
@@ -111,5 +111,5 @@ def _plain(value: Any) -> object:
 
 
 def _is_unicode(value: str) -> bool:
-    """Has it no halves of letters, which no database stores?"""
+    """Whether it is free of lone surrogates, which no database stores."""
     return not any("\ud800" <= letter <= "\udfff" for letter in value)
