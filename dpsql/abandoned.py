@@ -1,6 +1,6 @@
-"""Work whose asker has left is stopped, wherever it is: each engine says how what it runs is interrupted.
+"""Stop the work for a client that has left: each engine registers how to interrupt what it is running.
 
-What was charged stays charged: the charge came first, and whether anybody still waits is no secret of the data's.
+What was charged stays charged: the charge came first, and whether a client still waits does not depend on the data.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ AGAIN = 0.2
 
 
 class Abandoned(Exception):
-    """Nobody waits for this any more."""
+    """The client has left, so the work is not started."""
 
 
 class Errand:
-    """A piece of work that somebody waits for, until they leave."""
+    """A piece of work that a client waits for, until it leaves."""
 
     def __init__(self) -> None:
-        self._left, self._done = threading.Event(), threading.Event()
-        self._turn = threading.Lock()
+        self._left = self._begun = False
+        self._done, self._turn = threading.Event(), threading.Lock()
         self._stops: list[Callable[[], object]] = []
 
     def leave(self) -> None:
-        """Nobody waits any more: stop what runs, again and again until the work is over."""
-        if not self._left.is_set():
-            self._left.set()
-            threading.Thread(target=self._stop, name="dpsql-stop", daemon=True).start()
+        """The client has left: interrupt the work again and again until it ends; never begin it if it has not begun."""
+        if self._left:
+            return  # without the lock, which the thread that interrupts the work may hold
+        with self._turn:
+            first, self._left = not self._left, True
+            if first and self._begun:
+                threading.Thread(target=self._stop, name="dpsql-stop", daemon=True).start()
 
     def _stop(self) -> None:
         while True:
@@ -43,7 +46,11 @@ class Errand:
 
     @contextmanager
     def underway(self) -> Iterator[None]:
-        """The work itself, in one thread."""
+        """Do the work itself, in this thread; raise `Abandoned` if the client has left already."""
+        with self._turn:
+            if self._left:
+                raise Abandoned
+            self._begun = True
         token = _CURRENT.set(self)
         try:
             yield
@@ -53,10 +60,13 @@ class Errand:
 
     @contextmanager
     def stopped_by(self, stop: Callable[[], object]) -> Iterator[None]:
-        """What runs inside is stopped so. It is not begun if nobody waits, and never stopped once it has ended."""
-        if self._left.is_set():
-            raise Abandoned
+        """Let `stop` interrupt what runs inside. It is not called once that has ended.
+
+        Raise `Abandoned` if the client has left already.
+        """
         with self._turn:
+            if self._left:
+                raise Abandoned
             self._stops.append(stop)
         try:
             yield
@@ -70,7 +80,7 @@ _CURRENT: ContextVar[Errand | None] = ContextVar("errand", default=None)
 
 @contextmanager
 def stopped_when_abandoned(stop: Callable[[], object]) -> Iterator[None]:
-    """Run something that `stop` interrupts, for whoever this thread works for."""
+    """Let `stop` interrupt what runs inside when the client for whom this thread works leaves."""
     errand = _CURRENT.get()
     if errand is None:
         yield

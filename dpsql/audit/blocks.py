@@ -65,7 +65,7 @@ class State:
 
 
 def search(worlds: Sequence[World], settings: Settings, progress: Progress, *, files: bool = False) -> Tally:
-    """Blocks until this part has its share of the pairs, or has found enough; with `files`, over built-in files."""
+    """Run blocks until this part has its share of pairs or enough findings; `files`: over built-in tables as files."""
     own = tuple(worlds) if settings.own and not files else ()
     named = ", ".join(f"{world.name} ({_fingerprint(world)})" for world in own)
     named = named or ("built-in worlds as files" if files else "built-in worlds")

@@ -1,6 +1,6 @@
-"""The steward's own data as a world: a database's tables copied into memory, of a large one the rows of some units.
+"""The steward's own data as a world: the tables of a database, or the rows of some units of a large one, in memory.
 
-A folder of files, or one file, becomes a world on files: what was copied is written again for each neighbour.
+A folder of files, or a single file, becomes a world on files: the copied rows are written again for each neighbour.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _read(raw: Raw, policy: Policy) -> World:
 
 
 def _copied_files(where: Path, policy: Policy) -> World:
-    """Opened as for a query; what cannot be written again in the same way is noted."""
+    """Open the files as for a query and copy their rows; a note says what the copies do not keep."""
     found = tables_in(where, policy.tables)
     if not found:
         raise InterfaceError(
@@ -63,7 +63,7 @@ def _copied_files(where: Path, policy: Policy) -> World:
 
 
 def _on_files(world: World, files: Mapping[str, Files]) -> World:
-    """The world with its tables in the formats that they had; Parquet by every writer that can hold its columns."""
+    """The world with its tables in their own formats; Parquet by every writer that keeps the types of the columns."""
     notes, able = list(world.notes), list[str]()
     for format_ in sorted({each.format for each in files.values()}):
         tables = {name: world.tables[name] for name, each in files.items() if each.format == format_}
@@ -72,7 +72,7 @@ def _on_files(world: World, files: Mapping[str, Files]) -> World:
         notes += [f"{writer} changes the types of {reason}: not tried" for writer, reason in wrong.items() if reason]
         if not good:
             raise InterfaceError(
-                f"no writer here can write {', '.join(tables)} again", hint="pip install 'dpsql[arrow,polars]'"
+                f"none of the installed writers can write {', '.join(tables)}", hint="pip install 'dpsql[arrow,polars]'"
             )
         notes.append(f"{_listed(tables)}: copies are written as {_listed(good)}")
     for name, each in files.items():
@@ -114,7 +114,9 @@ class _Reader:
         for name in self.policy.tables:
             if name not in self.catalog or self.catalog[name].view:
                 there = ", ".join(self.catalog)
-                raise PolicyError(f"there is no table {name} to audit", hint=f"tables: {there}; a view does not count")
+                raise PolicyError(
+                    f"there is no table {name} to audit", hint=f"tables: {there}; views cannot be audited"
+                )
             add(name)
         return made
 
@@ -180,7 +182,7 @@ class _Reader:
         return [u for (u,) in chosen.fetchall()]
 
     def _chosen(self, name: str) -> str:
-        """The clauses that choose them; rows of files have no number, so those that are chosen hang on their values."""
+        """The clauses that choose the rows to copy: by a hash of their values, since rows of files have no number."""
         declared, (many,) = (
             self.policy.tables[name],
             self.raw.execute(f"SELECT count(*) FROM {quote(name)}").fetchall()[0],

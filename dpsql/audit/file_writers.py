@@ -1,10 +1,11 @@
-"""The tables of a world as files: by those who write such files, in layouts that a seed draws, opened as dpsql does."""
+"""Write the tables of a world to files, with different libraries and in random layouts, and open them as dpsql does."""
 
 from __future__ import annotations
 
 import csv
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.audit.database import Raw, Stored, load, text_of
 from dpsql.audit.world import World
 from dpsql.engines.base import Engine
+from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.policy import Policy, fold
 from dpsql.policy.catalog import quote
@@ -26,9 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the rows of a table are laid out; a writer leaves what it cannot do.
+    """How the rows of a table are laid out in files; a writer ignores the options that it does not have.
 
-    `plain` is the way without files or with NumPy's own numbers: an Arrow table in memory, and pandas' NaN for NULL.
+    `plain` is an option of each writer's own: Arrow gives a table in memory instead of a file, pandas writes NumPy's
+    floats (NaN for NULL) instead of Arrow's, and pyarrow writes a page index.
     """
 
     files: int = 1
@@ -40,7 +43,7 @@ class Layout:
 
     @classmethod
     def drawn(cls, rng: random.Random) -> Layout:
-        """Most often statistics of all rows together, else of few."""
+        """A random layout: row groups of a few rows, or one for all rows."""
         return cls(
             rng.choice((1, 1, 1, 2, 3)),
             rng.choice((1, 3, 8, 1_000, 1_000)),
@@ -59,23 +62,27 @@ class Layout:
 # writers --------------------------------------------------------------------------------------------------------------
 
 BLOOM = 64
-"""For so many different values a Bloom filter has room: the usual million would make each a megabyte."""
+"""The number of distinct values that a Bloom filter is sized for; the default of a million takes a megabyte."""
 Write = Callable[["pa.Table", Path, Layout], None]
 
 
 def _pyarrow(table: pa.Table, path: Path, layout: Layout) -> None:
     from pyarrow import parquet
 
-    bloom = {c: {"ndv": BLOOM} for c, t in zip(table.column_names, table.schema.types, strict=True) if _hashed(t)}
+    bloom = {
+        c: {"ndv": BLOOM}
+        for c, t in zip(table.column_names, table.schema.types, strict=True)
+        if _may_have_bloom_filter(t)
+    }
     parquet.write_table(
         table, path, row_group_size=layout.rows_per_group, use_dictionary=layout.dictionary,
         write_statistics=layout.statistics, write_page_index=layout.statistics and layout.plain,
-        **({"bloom_filter_options": bloom} if layout.bloom and _blooms() else {}),
+        **({"bloom_filter_options": bloom} if layout.bloom and _writes_bloom_filters() else {}),
     )  # fmt: skip
 
 
-def _blooms() -> bool:
-    """Newer versions write Bloom filters."""
+def _writes_bloom_filters() -> bool:
+    """Whether this version of pyarrow writes Bloom filters."""
     from inspect import signature
 
     from pyarrow import parquet
@@ -83,7 +90,7 @@ def _blooms() -> bool:
     return "bloom_filter_options" in signature(parquet.write_table).parameters
 
 
-def _hashed(type_: Any) -> bool:
+def _may_have_bloom_filter(type_: Any) -> bool:
     import pyarrow as pa
 
     return not pa.types.is_boolean(type_)
@@ -118,7 +125,7 @@ def _arrow(table: pa.Table, path: Path, layout: Layout) -> None:
 
 
 def _coded(table: pa.Table, layout: Layout) -> pa.Table:
-    """Texts as they are, or as numbers into a dictionary."""
+    """The table, with its texts dictionary-encoded if the layout says so."""
     import pyarrow as pa
 
     if not layout.dictionary:
@@ -131,7 +138,10 @@ def _coded(table: pa.Table, layout: Layout) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class FileWriter:
-    """Who writes, with which ending; and the extra of dpsql that brings it. DuckDB and CSV need no Arrow table."""
+    """A library that writes files with this ending, and the extra of dpsql that installs it.
+
+    DuckDB and CSV have no `write`: their files are not made from an Arrow table.
+    """
 
     ending: str
     write: Write | None = None
@@ -140,7 +150,7 @@ class FileWriter:
 
     @property
     def installed(self) -> bool:
-        """Is it here?"""
+        """Whether the library is installed."""
         return self.package is None or find_spec(self.package) is not None
 
 
@@ -155,13 +165,13 @@ WRITERS: dict[str, FileWriter] = {
 
 
 def installed_writers(ending: str | None = None, among: Iterable[str] = WRITERS) -> tuple[str, ...]:
-    """The names of those that are here, and write such files."""
+    """The names of the installed writers; only of those whose files have this ending, if one is given."""
     named = {name: WRITERS[name] for name in among}
     return tuple(name for name, each in named.items() if each.installed and ending in (None, each.ending))
 
 
 def absent_writers() -> tuple[str, ...]:
-    """Those that are not here, and what would install them."""
+    """The writers that are not installed, with the command that installs each."""
     return tuple(f"{n} (pip install 'dpsql[{each.extra}]')" for n, each in WRITERS.items() if not each.installed)
 
 
@@ -170,9 +180,10 @@ def absent_writers() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FileTables:
-    """Opens tables as files: the writer of each by name, and one layout for all; `able` are those to draw others from.
+    """Opens the tables of a world as files: `writers` names the writer of each table, and `layout` is for all of them.
 
-    The facts that constraints of the tables guarantee are taken as verified, as by `dpsql check`.
+    `able` are the writers that can hold the columns: other ones are drawn from these (`written_again`). The facts that
+    constraints of the tables guarantee are taken as verified, as by `dpsql check`.
     """
 
     policy: Policy
@@ -215,7 +226,7 @@ class FileTables:
 
 
 def _selected(name: str, stored: Stored) -> str:
-    """All columns; a file that stores an enumeration has its texts."""
+    """All columns of a table; an ENUM is written as text."""
     listed = [
         f"{quote(c)}::VARCHAR AS {quote(c)}" if type_.upper().startswith("ENUM") else quote(c)
         for c, type_ in stored.columns.items()
@@ -227,7 +238,7 @@ def _copy(rows: str, path: Path, layout: Layout) -> str:
     options = ["FORMAT parquet", f"ROW_GROUP_SIZE {layout.rows_per_group}"]
     options += [f"DICTIONARY_SIZE_LIMIT {10_000 if layout.dictionary else 0}"]
     options += [f"WRITE_BLOOM_FILTER {str(layout.bloom).lower()}"]
-    return f"COPY ({rows}) TO '{path}' ({', '.join(options)})"
+    return f"COPY ({rows}) TO {DUCKDB.text(str(path))} ({', '.join(options)})"
 
 
 def _write_csv(stored: Stored, rows: Sequence[Sequence[object]], path: Path) -> None:
@@ -238,7 +249,7 @@ def _write_csv(stored: Stored, rows: Sequence[Sequence[object]], path: Path) -> 
 
 
 class _FileEngine(DuckDBEngine):
-    """DuckDB over files of its own, of which the facts of the world's constraints were verified."""
+    """DuckDB over files that it removes when it is closed; `facts` are those of the world's constraints."""
 
     def __init__(
         self,
@@ -259,13 +270,13 @@ class _FileEngine(DuckDBEngine):
 
 
 def on_files(world: World, writer: str, rng: random.Random) -> World:
-    """The world with its private tables as files by a writer, and public ones by the same or another."""
+    """The world with its private tables in files of one writer, and its public ones in files of that or another."""
     public = {n: rng.choice((writer, rng.choice(installed_writers()))) for n in world.tables if n not in world.owners}
     return _written(world, dict.fromkeys(world.owners, writer) | public, Layout.drawn(rng))
 
 
 def written_again(world: World, rng: random.Random) -> World:
-    """A steward's world in another layout, Parquet by another writer; one that stands on no files as it is."""
+    """A steward's world in another layout, its Parquet by another writer; a world in a database stays as it is."""
     if not isinstance(world.engine, FileTables):
         return world
     able, endings = world.engine.able, {name: WRITERS[by].ending for name, by in world.engine.writers.items()}
@@ -274,14 +285,13 @@ def written_again(world: World, rng: random.Random) -> World:
 
 
 def unable(tables: Mapping[str, Stored], policy: Policy, writer: str) -> str:
-    """Columns that come back from a writer's files with another type, or all of them; nothing if it holds them all."""
+    """The columns whose types a writer's files change, or the tables if it cannot write them; empty if it can."""
     bare = {name: replace(stored, constraints=()) for name, stored in tables.items()}
     try:
-        engine = FileTables(policy, dict.fromkeys(tables, writer))(bare)
+        with closing(FileTables(policy, dict.fromkeys(tables, writer))(bare)) as engine:
+            found = {name: {fold(c): t for c, t in engine.schema()[fold(name)].items()} for name in tables}
     except Exception:
         return ", ".join(tables)
-    found = {name: {fold(c): t for c, t in engine.schema()[fold(name)].items()} for name in tables}
-    engine.close()
     if writer == "CSV":
         return ""
     wrong = [
@@ -294,7 +304,7 @@ def unable(tables: Mapping[str, Stored], policy: Policy, writer: str) -> str:
 
 
 def writers_of(world: World) -> tuple[str, ...]:
-    """Who wrote the private tables; nobody if they stand in a database."""
+    """The writers of the private tables; none for a world in a database."""
     if not isinstance(world.engine, FileTables):
         return ()
     return tuple(dict.fromkeys(world.engine.writers[name] for name in world.owners))
@@ -308,7 +318,7 @@ def _written(world: World, writers: Mapping[str, str], layout: Layout) -> World:
 
 
 def _typed(policy: Policy, name: str, stored: Stored, writer: str) -> Stored:
-    """The types that dpsql finds: those of a private text file are the policy's."""
+    """The types that dpsql finds: those of a private CSV file are the policy's."""
     types = column_types(policy, name) if writer == "CSV" else None
     if types is None:
         return stored

@@ -131,7 +131,7 @@ class _Extreme:
         return tuple(row)
 
     def _fresh_unit(self) -> Cell:
-        """A unit that there is not yet, as all unit columns can hold it: text holds what other types do."""
+        """A new unit that all unit columns can hold: of another type than text if there is one: text holds it too."""
         types = []
         for name, stored in self.world.tables.items():
             declared = self.world.policy.tables.get(name)

@@ -32,7 +32,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of several things side by side: a row for each, under the names of the columns."""
+    """A table of figures: the names of its columns, and its rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Figure, ...], ...]

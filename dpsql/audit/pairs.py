@@ -82,7 +82,7 @@ def _fixed(released: object, query: Query) -> bool:
 class Case:
     """A query, a world, the units that its neighbour lacks, and the way in which the two are compared.
 
-    `order` names the order of the neighbour's rows.
+    `order` is the seed by which the neighbour's rows are shuffled.
     """
 
     kind: str

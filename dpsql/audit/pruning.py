@@ -1,7 +1,7 @@
-"""A world and queries for an engine that reads by statistics: whether a row is read would hang on others' values.
+"""A world and queries that show whether an engine prunes by statistics: whether it reads a row by the values of others.
 
-A crowd of units holds NaN and a few values in a narrow range, and one outsider lies beyond all of them. Statistics
-of a file, a row group or a join that leave NaN out, or that a filter is folded by, then differ between neighbours.
+The units of a crowd hold NaN and a few values in a narrow range, and one outsider holds values beyond all of them. So
+the statistics of a file, a row group or a join differ between neighbours, and with them what an engine would skip.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CROWD = 7
 NAN, LEAST, MOST = "nan", -(2**63), 2**63 - 1
 
 Palette = tuple[Sequence[Cell], Sequence[Cell], Sequence[Cell]]
-"""Values of the crowd, odd ones among them, and those of the outsider."""
+"""Common values of the crowd, rare ones, and those of the outsider."""
 PALETTES: dict[str, tuple[str, Palette, dict[str, Any]]] = {
     "x": ("DOUBLE", ((0, 1, 4.5, 9), ("inf", "-inf", "-0.0", 10), (11, 50, 99.5, -7, 1e300, "inf", "-inf", 5e-324)),
           {"min": 0, "max": 100}),
@@ -126,12 +126,12 @@ PER_UNIT = (
 )
 SHAPES = (*(f"SELECT count(*) AS a0 FROM readings AS r {tail}" for tail in COUNTED), *READ, *PER_UNIT)
 KEYED = ("SELECT r.", "SELECT {p}")
-"""How those begin whose first column is a key."""
+"""How the queries begin whose first column is a key."""
 VALUES = ("0", "5", "9", "10", "10", "10.5", "20", "50", "(-1)", "100")
 
 
 class PruningQueries:
-    """Draws such queries; one in four is any query of the search."""
+    """Draws queries from these shapes; one in four is drawn from the whole grammar instead."""
 
     def __init__(self, world: World, rng: random.Random) -> None:
         self.rng, self.writer = rng, Writer.over(world, rng)

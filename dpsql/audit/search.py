@@ -77,7 +77,7 @@ def run_block(seed: int, number: int, own: Sequence[World] = (), queries: int = 
 
 
 def run_file_block(seed: int, number: int, queries: int = QUERIES) -> Tally:
-    """One block over files of one writer: the writers take turns, and most worlds show what is read by statistics."""
+    """One block over files of one writer; the writers take turns, and most worlds are those of `pruning`."""
     rng, writers = random.Random(f"{seed} {number} files"), installed_writers()
     pruned = rng.random() < PRUNED
     world = on_files(readings(rng) if pruned else drawn(rng), writers[number % len(writers)], rng)
@@ -85,7 +85,7 @@ def run_file_block(seed: int, number: int, queries: int = QUERIES) -> Tally:
 
 
 def _examined(world: World, rng: random.Random, queries: int, draws: Drawing = Writer.over) -> Tally:
-    """The searches of the policy, then queries; counted for the writers of its files, if it has any."""
+    """Compare the policy's searches, then queries; count the pairs for the writers of the world's files, if any."""
     tally = examine_searches(world, rng) if world.policy.searched() else Tally()
     if not tally.findings:
         world = settled(world, rng)

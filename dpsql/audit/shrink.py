@@ -18,14 +18,18 @@ DROPPED = ("where", "having", "order", "limit", "qualify", "distinct", "windows"
 
 
 def finding_of(case: Case, seen: str, seconds: float = SECONDS) -> Finding:
-    """The smallest case that was found in that time, as text that shows it again; else what was seen of the whole.
+    """The smallest case that was found in that time, as a script that reproduces it.
 
-    Where rows are read by what lies beside them, it may take another order of the neighbour's rows to show it.
+    Where an engine reads a row by the rows beside it, the violation may need another order of the neighbour's rows. If
+    none reproduces it, the finding says what was `seen`.
     """
     orders = (replace(case, order=order) for order in range(1, ORDERS + 1))
     small = shrink(next(filter(_breaks, orders), case), seconds)
     found = violations(small)
-    return Finding(found[0] if found else f"{seen} (not in this order of rows)", script(small))
+    return Finding(
+        found[0] if found else f"{seen} (the script below did not reproduce it: another order of the rows may)",
+        script(small),
+    )
 
 
 def shrink(case: Case, seconds: float = SECONDS) -> Case:

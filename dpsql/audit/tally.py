@@ -42,7 +42,7 @@ class Tally:
             self.reached[name] = max(comparison.most, self.reached.get(name, 0.0))
 
     def counted_for(self, writers: Iterable[str]) -> Tally:
-        """The same, all of it on files of these writers."""
+        """The same tally, with all of its pairs counted for these writers of files."""
         most = max(self.ratios.values(), default=0.0)
         for name in writers:
             self.tried[name], self.mattered[name] = self.pairs["all"], self.touched["all"]

@@ -50,19 +50,22 @@ class Mark:
     `spent` is what the dataset was charged and `shown` what all analysts were, replays too: both count every entry, so
     between two marks of a chain they grow by what the entries between them hold. `trail` has a few earlier marks of
     the chain, thinner the further back; their hashes are cut to `HASH` bytes.
+
+    A head that an older dpsql wrote has no `shown` (None). Where a gap ends there, `spent` is used: no analyst's
+    sums are larger, since a release counts once for each analyst. Where a gap begins there, zero is used.
     """
 
     number: int = 0
     hash: bytes = ROOT
     spent: Spent = NOTHING
-    shown: Spent = field(default=NOTHING, compare=False)
+    shown: Spent | None = field(default=NOTHING, compare=False)
     trail: tuple[Mark, ...] = field(default=(), compare=False)
 
     def after(self, last: Mark) -> Mark:
         """The same mark with the trail that leads to it, where `last` was the mark before it."""
         if not 0 < last.number < self.number:
             return replace(self, trail=last.trail)
-        step = replace(last, hash=last.hash[:HASH], trail=())
+        step = replace(last, hash=last.hash[:HASH], shown=last.shown or NOTHING, trail=())
         return replace(self, trail=_thinned([*last.trail, step], self.number))
 
 
@@ -157,9 +160,10 @@ def _missing(path: Path) -> LedgerError:
 def _write(turn: int, mark: Mark) -> bytes:
     """A slot; where the trail does not fit, what is furthest back is left out."""
     told = {"turn": turn, "number": mark.number, "hash": mark.hash.hex(), "spent": _sums(mark.spent)}
-    trail = [[each.number, each.hash.hex(), _sums(each.spent), _sums(each.shown)] for each in mark.trail]
+    trail = [[each.number, each.hash.hex(), _sums(each.spent), _sums(each.shown or NOTHING)] for each in mark.trail]
+    shown = {} if mark.shown is None else {"shown": _sums(mark.shown)}
     while True:
-        text = json.dumps({**told, "shown": _sums(mark.shown), "trail": trail}).encode()
+        text = json.dumps({**told, **shown, "trail": trail}).encode()
         slot = text + b"\n" + sha256(text).hexdigest().encode()
         if len(slot) < SLOT or not trail:
             return slot.ljust(SLOT - 1) + b"\n"
@@ -179,7 +183,7 @@ def _read(slot: bytes) -> tuple[int, Mark] | None:
         Mark(number, bytes.fromhex(digest), Spent(*spent), Spent(*shown))
         for number, digest, spent, shown in told.get("trail", ())
     )
-    spent, shown = Spent(*told["spent"]), Spent(*told.get("shown", told["spent"]))
+    spent, shown = Spent(*told["spent"]), Spent(*told["shown"]) if "shown" in told else None
     return told["turn"], Mark(told["number"], bytes.fromhex(told["hash"]), spent, shown, trail)
 
 

@@ -85,7 +85,8 @@ def missing(mark: Mark, rows: Iterable[Row]) -> Missing | None:
     if mark.number == 0 or end in known:
         return None
     since = next((each for each in reversed(mark.trail) if _short(each) in known), Mark())
-    return Missing(end, _growth(since.spent, mark.spent), _growth(since.shown, mark.shown), mark.number - since.number)
+    shown = _growth(since.shown or Spent(), mark.shown or mark.spent)
+    return Missing(end, _growth(since.spent, mark.spent), shown, mark.number - since.number)
 
 
 def found(rows: Sequence[Row]) -> list[str]:
@@ -102,7 +103,8 @@ def stated_gap(rows: Sequence[Row], share: Fraction) -> Missing:
     caps = _book(rows).caps.get(EVERYONE)
     if caps is None:
         raise LedgerError(
-            "the copy records no cap, so a loss cannot be stated as a share of it", hint="nothing was spent by then"
+            "the copy records no cap, so a loss cannot be stated as a share of it",
+            hint="nothing had been spent when the copy was made; find a newer copy, or use --accept-loss",
         )
     limit = limits(caps)
     if limit.rho is None:

@@ -13,7 +13,7 @@ from enum import Enum
 INT64 = (-(2**63), 2**63 - 1)
 INT128 = (-(2**127), 2**127 - 1)
 SPELLINGS = "VARCHAR COLLATE"
-"""The name of a text type of which the database takes several spellings for one: `Ann` and `ANN`."""
+"""The name of a text type whose collation treats several spellings as equal, such as `Ann` and `ANN`."""
 
 
 class Kind(Enum):

@@ -75,6 +75,8 @@ class Releaser:
             error=first_error(releases, bill.mechanism) if releases else None,
             replays=tuple(dict.fromkeys((stored.entry, stored.number) for _, stored in owed)),
         )
-        ledger = self.accounts.ledger
-        entry = ledger.reserve(request) if releases else ledger.count(request)
-        return entry, tuple(self.accounts.told(stored) for _, stored in owed)
+        told = tuple(self.accounts.told(stored) for _, stored in owed)
+        if releases:
+            return self.accounts.ledger.reserve(request), told
+        self.accounts.ledger.count(request)
+        return None, told

@@ -112,13 +112,13 @@ def _require_folders(*files: Path | None) -> None:
 
 
 def _data(db: str) -> Path:
-    """An audit copies tables of a DuckDB file, or files; a server has none that it could copy."""
+    """The path of what is audited: tables of a DuckDB file, or files. A server cannot be copied."""
     from dpsql.engines.open import is_address
 
     if is_address(db):
         raise InterfaceError(
-            "only a database file of DuckDB, a folder of files or a file can be audited",
-            hint="leave DB out: the built-in worlds are attacked; or copy the tables into Parquet files",
+            "an audit reads a DuckDB database file, a folder of files or one file; it cannot read a server",
+            hint="copy the tables into Parquet files; or leave DB out to attack the built-in worlds",
         )
     if not Path(db).exists():
         raise InterfaceError(f"there is no file or folder {db}", hint="check the path; it is never created here")

@@ -112,13 +112,16 @@ def restore(
     accept_loss: Annotated[
         bool,
         typer.Option(
-            "--accept-loss", help="Where nothing tells what was spent after the backup: do not count it, on your name."
+            "--accept-loss",
+            help="If no file tells what was spent after the backup, do not count it. Your name is recorded.",
         ),
     ] = False,
     lost: Annotated[
         str | None,
         typer.Option(
-            "--lost", metavar="SHARE", help="The same, but count this much of the dataset's budget for it: 20%."
+            "--lost",
+            metavar="SHARE",
+            help="If no file tells what was spent after the backup, charge this share for it: 20%.",
         ),
     ] = None,
 ) -> None:

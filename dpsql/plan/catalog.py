@@ -125,8 +125,8 @@ def make_catalog(
 ) -> Catalog:
     """The catalogue of an analyst (None: the steward): columns that they may not see are not in it.
 
-    Where the policy does not fit the database, an analyst is told what the policy says, as far as they may see it, and
-    never what is stored: the hints that list stored tables and columns are for the steward.
+    Where the policy does not fit the database, an analyst learns what the policy says, as far as they may see it, and
+    never what is stored: only the steward sees the hints that list stored tables and columns.
 
     `schema` gives the engine's columns and type names by folded table name; `facts` are the *verified* facts, the
     only ones that let a rule skip enforcement, or an owner be found through another table. `copies` are the tables that
@@ -259,7 +259,7 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
 
 
 def _require_stated(where: str, spec: Column, type_: Type) -> None:
-    """A stated type is that of a column which has none of its own; others have to have it already."""
+    """Refuse a stated type that differs from the stored one: it is meant for columns that have no type of their own."""
     stated = None if spec.type is None else from_engine(engine_type(spec.type))
     if stated is not None and stated.kind is not type_.kind:
         raise PolicyError(

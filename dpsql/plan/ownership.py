@@ -67,8 +67,8 @@ def _key(table: str, column: str, schema: Schema) -> tuple[str, Type]:
     name, type_ = stored_column(table, column, stored, unit=True)
     if stored[name] == SPELLINGS:
         raise PolicyError(
-            f"tables.{table}.unit: the collation of {name} takes several spellings for one unit, and here each would "
-            "be a unit of its own",
+            f"tables.{table}.unit: the collation of {name} accepts several spellings for one unit, and dpsql would "
+            "count each spelling as a unit of its own",
             hint="give the table a unit column with a deterministic collation",
         )
     if not one_to_one(stored[name]):
@@ -110,7 +110,7 @@ def labels_of(
 
 
 def one_to_one(engine_type: str) -> bool:
-    """Are two stored values equal, to the database, if and only if they are after they are read?"""
+    """Whether two stored values are equal in the database exactly if they are equal after they are read."""
     kind = from_engine(engine_type)
     wide = engine_type.upper().startswith("DECIMAL") and kind == DOUBLE
     return kind is not None and not wide and engine_type.upper() not in _NOT_ONE_TO_ONE

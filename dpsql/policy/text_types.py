@@ -1,5 +1,5 @@
-"""The types of columns that have none of their own: in CSV files, in the names of directories (`year=2024/`), in frames
-of Python objects, in Spark's DataFrames that were made of rows.
+"""The types of columns that have none of their own: in CSV files, in the names of directories (`year=2024/`), in pandas
+columns of Python objects, and in Spark DataFrames that were made of rows.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _NAMES = {
 
 
 def column_types(policy: Policy, table: str, partitions: Iterable[str] = ()) -> dict[str, str] | None:
-    """The types of columns that come as text; that of which the policy says nothing stays text."""
+    """The types of columns that are stored as text; a column for which the policy states no type stays text."""
     stated = stated_types(policy, table, partitions)
     return None if stated is None else {name: type_ or "VARCHAR" for name, type_ in stated.items()}
 
 
 def stated_types(policy: Policy, table: str, partitions: Iterable[str] = ()) -> dict[str, str | None] | None:
-    """The types of such columns, by folded name and by what the policy says of them (None: nothing), never by the rows.
+    """The types that the policy states, by folded column name (None: it states none); the rows never decide.
 
-    A type is seen by analysts, so it must not hang on a value that somebody's row has. What does not fit is NULL. What
-    leads to an owner stays text: a number would be rounded, and two units could become one. None where the policy does
+    Analysts see a type, so it must not depend on a value in somebody's row. What does not fit is NULL. What leads to
+    an owner stays text: a number would be rounded, and two units could become one. None where the policy does
     not say: of a public table, which may show what it has, and of one that it does not name.
     """
     named = next((name for name in policy.tables if fold(name) == fold(table)), None)

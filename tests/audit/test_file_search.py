@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from dpsql.engines.duckdb import parquet as views
 from dpsql.engines.duckdb import place
 from dpsql.errors import InterfaceError, PolicyError
 from dpsql.interfaces.cli import app
+from dpsql.policy import load_policy
 
 Patch = pytest.MonkeyPatch
 SHOWS_NAN = ("Parquet by pyarrow", "Parquet by polars", "Parquet by pandas")
@@ -248,3 +250,12 @@ def test_what_is_resumed_stands_beside_the_state_of_the_other_search(tmp_path: P
     search_blocks((), settings, lambda done, total: None)
     files.check((), settings, lambda done, total: None)
     assert {path.name for path in tmp_path.iterdir()} == {"state", "state.files"}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_table_may_have_any_name(writer: str) -> None:
+    name = 'bob\'s "own" ; table'
+    tables = {name: Stored({"id": "INTEGER"}, ((1,), (2,)))}
+    policy = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {name: {"unit": "id", "columns": {}}}}
+    with closing(FileTables(load_policy(policy), {name: writer})(tables)) as engine:
+        assert [*engine.schema()] == [name]

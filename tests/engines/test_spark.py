@@ -256,7 +256,7 @@ def test_types_do_not_come_from_the_rows_of_a_dataframe(session: Any, column: di
 
 @pytest.mark.parametrize("last", [(), ((999, "x"),)])
 def test_a_dataframe_of_rows_without_types_in_the_policy_is_refused(session: Any, last: Any) -> None:
-    with pytest.raises(InterfaceError, match="may come from its rows, and the policy says none of x"):
+    with pytest.raises(InterfaceError, match="may come from its rows, and the policy states none for x"):
         untyped(session, {}, *last)
 
 

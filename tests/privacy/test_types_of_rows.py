@@ -21,7 +21,8 @@ from dpsql.expressions.types import TEXT, from_engine
 from dpsql.policy import load_policy
 
 ODD = ("x", Decimal("3.123"), 2.5, None, True, b"x", date(2024, 1, 2), [1], {"a": 1}, object(), 10**5000, "\ud800",
-       np.int8(4), pd.NaT, pd.Timestamp("2024-01-01"), 1 + 2j, float("nan"), np.datetime64("2024-01-01"))  # fmt: skip
+       np.int8(4), pd.NaT, pd.Timestamp("2024-01-01"), 1 + 2j, float("nan"), np.datetime64("2024-01-01"),
+       np.array([1, 2]), np.datetime64("2024-01-01", "ns"), np.timedelta64(99, "ns"))  # fmt: skip
 """What one person's row may hold."""
 
 
@@ -59,7 +60,7 @@ SUM = "SELECT count(*), count(x), sum(x) FROM t"
 @pytest.mark.parametrize("odd", ODD, ids=lambda each: type(each).__name__)
 @pytest.mark.parametrize("dtype", ["object", "category"])
 def test_one_odd_value_changes_no_type_and_no_other_row(dtype: str, odd: Any) -> None:
-    if dtype == "category" and isinstance(odd, list | dict):
+    if dtype == "category" and isinstance(odd, list | dict | np.ndarray):
         pytest.skip("cannot be a category")
     said = policy({"min": 0, "max": 100})
     one, two = seen(frame(dtype), said, SUM), seen(frame(dtype, odd), said, SUM)
@@ -70,7 +71,7 @@ def test_one_odd_value_changes_no_type_and_no_other_row(dtype: str, odd: Any) ->
 @pytest.mark.parametrize("last", [(), *((odd,) for odd in ODD)], ids=lambda each: str(len(each)))
 @pytest.mark.parametrize("dtype", ["object", "category"])
 def test_a_column_of_objects_without_a_type_is_refused_in_the_same_words(last: tuple[Any, ...], dtype: str) -> None:
-    if dtype == "category" and last and isinstance(last[0], list | dict):
+    if dtype == "category" and last and isinstance(last[0], list | dict | np.ndarray):
         pytest.skip("cannot be a category")
     with pytest.raises(InterfaceError) as refusal:
         dpsql.connect({"t": frame(dtype, *last)}, policy=policy({}), ledger=":memory:")
@@ -223,7 +224,9 @@ def test_texts_of_a_protected_frame_need_no_declaration() -> None:
     ("value", "text"),
     [("a", "a"), (True, "true"), (np.float64(2.5), "2.5"), (np.bool_(False), "false"), (10**39, "1" + "0" * 39), (10**40, None),
      (float("nan"), None), (float("inf"), "inf"), (Decimal("NaN"), None), (Decimal("1e999999"), None), (pd.NA, None),
-     (b"a", None), ("\ud800", None), (np.str_("x"), "x")],
+     (b"a", None), ("\ud800", None), (np.str_("x"), "x"),
+     (np.array([1, 2]), None), (np.array(["a"]), None), (np.datetime64("2024-01-02T03:04:05.123456789"), "2024-01-02 03:04:05.123456"),
+     (np.datetime64("NaT"), None), (np.datetime64(10**9, "Y"), None), (np.timedelta64(5, "ns"), None)],
 )  # fmt: skip
 def test_an_object_is_written_by_itself(value: Any, text: str | None) -> None:
     assert written(value) == text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -118,3 +119,12 @@ def test_each_file_of_tests_has_a_name_of_its_own() -> None:
     """pytest takes two of one name in different folders for one module, and runs nothing."""
     names = Counter(path.name for path in Path(__file__).parents[1].rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_each_test_that_a_docstring_names_exists() -> None:
+    """A theorem says what checks it: a test that was renamed checks nothing that a reader could find."""
+    named = {(path, test) for _, path in modules() for test in re.findall(r"`(tests/[\w/]+\.py)`", path.read_text())}
+    assert len(named) > 50
+    assert [
+        f"{path.relative_to(ROOT)}: {test}" for path, test in sorted(named) if not (ROOT.parent / test).exists()
+    ] == []

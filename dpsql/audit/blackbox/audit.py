@@ -8,11 +8,11 @@ them, and each p-value counts R times: the chance that any round's is at most x 
 keeps the chance of any false rejection among all tests, of all queries and both directions, at the level, however they
 depend on each other.
 
-**Theorem** (power). If a test's `factor` is f < 1, these very answers would have been flagged for a query whose promise
-calls for 1/f times the noise: with f times the noise that they should have had, they are refuted.
+**Theorem** (power). If a test's `factor` is f < 1, the same answers would have been flagged for a query whose promise
+calls for 1/f times the noise. In other words, f times the right noise, or less, would have been noticed.
 **Proof.** The test refutes, at its level, every promise below `lower`. Additive noise and choices cost ε in proportion
 to 1/scale, and ρ in proportion to 1/scale²: the promise at `lower` calls for value/lower times the scale, or its root.
-**Requires** that the whole promise is used up: where a pair of neighbours uses less, f says less than could be said.
+**Requires** nothing; but where a pair of neighbours uses less than the whole promise, f is smaller than it could be.
 **Checked by** `tests/audit/test_blackbox.py`, `tests/audit/black_box.py`.
 """
 
@@ -47,8 +47,9 @@ LASTS = 200
 FIRST = 400
 """Runs of the first round, at least."""
 ENOUGH = 0.6
-"""What would have flagged this share of the right noise has seen enough, unless something hints at a breach."""
+"""Runs are enough if this share of the right noise would have been flagged, and nothing hints at a breach."""
 HINT = 0.3
+"""A p-value up to this hints at a breach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Verdict:
         return lower_bound(self.counts, self.limit, self.q, level / self.rounds)
 
     def factor(self, level: float) -> float:
-        """Had so much of the right noise been there, or less, it would have been flagged; from 1 on, it is."""
+        """The share of the right noise up to which the query would have been flagged; from 1 on, it is flagged."""
         share = self.lower(level) / self.limit.value
         return share if self.limit.kind == "epsilon" else share**0.5
 
@@ -111,9 +112,9 @@ class Audited:
 def audit(
     case: Case, runs: int, told: Callable[[int], None], door: Door | None = None, level: float = LEVEL / 2
 ) -> Audited:
-    """Ask both neighbours in rounds, so many times at most, through a door or in this process, until it is clear.
+    """Ask both neighbours in rounds, `runs` times at most, through a door or in this process, until it is clear.
 
-    `level` is that of one test: the level of the audit, shared by all its tests.
+    `level` is that of one test: the level of the whole audit, divided by the number of its tests.
     """
     started = perf_counter()
     with _opened(case, door) as (seen, ask):
@@ -130,7 +131,7 @@ def audit(
 
 
 def rounds(runs: int) -> list[int]:
-    """How many runs there are at the end of each round: half of them are new."""
+    """The number of runs at the end of each round; half of them are new in it."""
     totals = [runs]
     while totals[0] >= 2 * FIRST:
         totals.insert(0, totals[0] // 2)
@@ -138,14 +139,14 @@ def rounds(runs: int) -> list[int]:
 
 
 def settled(tests: Sequence[Verdict], level: float) -> bool:
-    """Flagged; or nothing hints at a breach, and one that takes away `ENOUGH` of the noise would have been flagged."""
+    """Is a test flagged? Or does nothing hint at a breach, and would `ENOUGH` of the right noise have been flagged?"""
     least = min((test.p for test in tests), default=1.0)
     return least <= level or (least > HINT and any(test.factor(level) >= ENOUGH for test in tests))
 
 
 @contextmanager
 def _opened(case: Case, door: Door | None) -> Iterator[tuple[Seen, Callable[[int, Callable[[int], None]], None]]]:
-    """What was promised and seen so far, and a function that asks both sides until each has so many answers."""
+    """What was promised and seen so far, and a function that asks both sides until each has a number of answers."""
     with ExitStack() as stack:
         with_unit, without = (_observer(each, door, stack) for each in (case.world, case.world.without(case.unit)))
         with opened(case.world) as db:

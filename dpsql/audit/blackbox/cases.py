@@ -15,7 +15,7 @@ from dpsql.audit.world import World
 HEAVY = "0"
 OTHERS = 24
 RARE = (14, 7, 8, 5)
-"""How many units have the rare note, label, word and term: as many as the thresholds of their queries ask for."""
+"""How many units have the rare note, label, word and term: as many as the thresholds of their queries need."""
 LAPLACE = "/*+ epsilon(1) mechanism(laplace) delta(1e-3) */"
 PURE = "/*+ epsilon(1) mechanism(laplace) delta(0) */"
 GAUSSIAN = "/*+ epsilon(3) mechanism(gaussian) delta(1e-3) */"

@@ -121,7 +121,7 @@ def ask_until(
     sql: str,
     told: Callable[[int], None],
 ) -> None:
-    """Add answers until each side has so many, in turn: whatever drifts with time drifts on both."""
+    """Ask both sides in turn until each has `total` answers: whatever drifts with time drifts on both."""
     for number in range(len(sides[0]), total):
         for side, observe in zip(sides, observers, strict=True):
             side.append(observe(sql))

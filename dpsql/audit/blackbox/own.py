@@ -1,10 +1,10 @@
-"""Questions to a steward's own world, each about a unit that shows as much as its policy allows.
+"""Questions to a steward's own world, each about a unit that contributes as much as the policy allows.
 
 Noise hides what a unit *may* add, so the unit that a question is about is made to add all of it: its values are at a
-bound, and it has as many rows as count. A median is asked of two units at either end, so that one of them turns the
-ranks over; a private key is shared by as many units as its threshold asks for, so that one decides whether it is shown.
-All else (types, keys, other units, the policy) is the steward's. Where the database does not take such rows, the unit
-of the stored ones that moves the integers most is taken.
+bound, and it has as many rows as are counted. A median is asked of two units, so that removing one changes the ranks
+of all values; a private key is shared by as many units as its threshold needs, so that one unit decides whether it is
+shown. All else (types, keys, other units, the policy) is the steward's. Where the database does not accept such rows,
+the stored unit that moves the integers most is used instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpsql.session import Connection
 CANDIDATES = 6
 MOST_ROWS = 200
 PURE, APPROXIMATE = "/*+ epsilon(1) */", "/*+ epsilon(3) delta(1e-3) */"
-"""Prices at which a test has power: scales follow from the price, so a wrong one is as wrong at any other."""
+"""Prices at which a test has power. The scale of the noise follows from the price, so a wrong rule is wrong at any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,10 @@ from dpsql.audit.settings import Settings
 from dpsql.audit.world import World
 
 RUNS, LONG_RUNS = 1_600, 6_400
-"""The most, of each neighbour: what is clear before ends before."""
-ON_FILES = ("the rows of your files were asked as a database: how files are read is looked at by neighbours",)
+"""The most runs of each neighbour; an audit whose outcome is clear ends earlier."""
+ON_FILES = (
+    "the rows of your files were copied into a database for this check; the check `neighbours` reads them as files",
+)
 SHORT = ("count, Laplace", "count, Gaussian", "private keys only, Gaussian", "median, Gaussian")
 HALF = 0.5
 
@@ -45,7 +47,7 @@ def check(worlds: Sequence[World], settings: Settings, progress: Progress) -> Ou
 
 
 def report(made: Sequence[Audited], seconds: float) -> Outcome:
-    """What all audits together show: those that are flagged, and how much noise each would have missed."""
+    """What all audits together show: which queries are flagged, and with how little noise each would have been."""
     tests = [test for each in made for test in each.tests]
     level = LEVEL / max(1, len(tests))
     factors = [(each.case.name, each.factor(level)) for each in made]

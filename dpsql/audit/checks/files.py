@@ -1,9 +1,10 @@
-"""Over files, by every writer: whether a row is read hangs on that row alone, and no unit moves more than is claimed.
+"""Over files of every writer: whether a row is read depends on that row alone, and no unit moves more than is claimed.
 
 The neighbour search, with the tables of both neighbours written as Parquet (by pyarrow, polars, pandas and DuckDB), as
 Arrow and as CSV: row groups of a few rows, several files, dictionaries, statistics and Bloom filters on and off. Most
 worlds hold NaN, infinities and a unit whose values lie beyond everybody else's, and most queries are those that an
-engine would answer by statistics. What is resumed is noted beside the file of `neighbours`.
+engine would answer by statistics. With `--resume FILE` the progress is kept in `FILE.files`, beside that of
+`neighbours`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dpsql.audit.world import World
 _UNREACHED = "too few pairs (--pairs) to reach every writer, so not tried"
 
 
-def check(__: Sequence[World], settings: Settings, progress: Progress) -> Outcome:
+def check(_: Sequence[World], settings: Settings, progress: Progress) -> Outcome:
     """Random queries over random neighbours on files; the writers take turns, block by block."""
     if settings.resume is not None:
         settings = replace(settings, resume=settings.resume.with_name(f"{settings.resume.name}.files"))

@@ -8,7 +8,7 @@ that was not waited for) is an error here. If the connection is lost after COMMI
 lock: it gets it only when the old transaction has ended, so the entry's id, which no other entry has, is there if and
 only if that transaction was committed. If the server cannot be asked, the error says that it counts as charged.
 **Requires** that no client takes the lock of another's transaction away, which PostgreSQL excludes.
-**Checked by** `tests/postgres/test_ledger_cut.py`.
+**Checked by** `tests/postgres/test_ledger_cut.py`, `tests/postgres/test_ledger_shared.py`.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ _STORAGE = "SELECT type FROM duckdb_databases() WHERE database_name = current_da
 
 
 def require_own_storage(found: list[Any]) -> None:
-    """Refuse a current database that is another system's: a catalogue of files reads them by their statistics.
+    """Refuse a current database that another system stores: a catalogue of files is read by the files' statistics.
 
     DuckDB's own tables have statistics that DuckDB computes, in its own order of values; those of Parquet files behind
     DuckLake or Iceberg are their writers' (see `dpsql.engines.duckdb.parquet`).

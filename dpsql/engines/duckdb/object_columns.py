@@ -1,14 +1,14 @@
-"""Columns of Python objects in private frames: their types are the policy's, and never come from their rows.
+"""Columns of Python objects in private frames: their types come from the policy, and never from their rows.
 
-DuckDB looks at some of the objects of such a column and chooses a type: one text or one decimal among numbers changes
-what analysts see of a table. The categories of a categorical column come from the rows in the same way.
+DuckDB looks at some of the objects of such a column and chooses a type, so that one text or one decimal among numbers
+would change what analysts see of the table. The categories of a categorical column come from the rows in the same way.
 
 **Theorem.** Whether a private frame is taken, the types of its columns, and each of its values depend on the dtypes of
 the frame, on the policy and on that row's own object. **Proof.** A column whose dtype is neither `object` nor
-`category` has the type that DuckDB has for the dtype. Of the others those that the policy does not name are left out,
-and one of which it says no type is refused. Each object of the rest becomes a text by itself (`written`), which never
-fails, in an array whose dtype is `string`; and TRY_CAST gives it the policy's type, or NULL. **Requires** the dtypes to
-be the caller's: pandas may choose them by the rows when a frame is made. **Checked by**
+`category` has the type that DuckDB has for the dtype. Of the others, those that the policy does not name are left out,
+and one for which it states no type is refused. Each object of the rest is converted to text by itself (`written`),
+which never fails, in an array whose dtype is `string`; TRY_CAST then gives it the policy's type, or NULL. **Requires**
+that the caller chose the dtypes: pandas may choose them by the rows when a frame is made. **Checked by**
 `tests/privacy/test_types_of_rows.py`.
 """
 
@@ -20,6 +20,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 from dpsql.errors import InterfaceError
 from dpsql.policy.names import fold
 
@@ -29,13 +31,13 @@ _LARGEST = 10**40
 
 
 def is_pandas(table: Any) -> bool:
-    """Is it a data frame of pandas? Told without importing it."""
+    """Whether it is a data frame of pandas, which is not imported for that."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(table, pandas.DataFrame)
 
 
 def object_columns(frame: Any) -> list[str]:
-    """The columns whose dtype says nothing of what they hold, by name."""
+    """The names of the columns whose dtype does not say what they hold."""
     return [str(name) for name, dtype in zip(frame.columns, frame.dtypes, strict=True) if str(dtype) in _UNTYPED]
 
 
@@ -64,7 +66,7 @@ def require_types(name: str, table: Any, types: Mapping[str, str | None]) -> Non
 
 
 def written_out(frame: Any, types: Mapping[str, str | None]) -> Any:
-    """The frame with the columns of objects as texts; without those that the policy does not name."""
+    """The frame with its columns of objects as text, without those that the policy does not name."""
     pandas, untyped = sys.modules["pandas"], set(object_columns(frame))
     columns = {
         str(name): pandas.array([written(each) for each in frame[name]], dtype="string")
@@ -80,24 +82,36 @@ def written(value: Any) -> str | None:
     """An object as text, by itself; None for what no type of a column holds."""
     if isinstance(value, str):
         return value if value.isascii() or _is_unicode(value) else None
-    if type(value).__module__ == "numpy" and hasattr(value, "item"):
-        value = value.item()
-    match value:
-        case bool():
-            return str(value).lower()
-        case int():
-            return str(value) if -_LARGEST < value < _LARGEST else None
-        case float():
-            return None if value != value else repr(value)
-        case Decimal():
-            return str(value) if value.is_finite() and abs(value.adjusted()) < 400 else None
-        case datetime():
-            return None if value != value else value.isoformat(sep=" ")
-        case date():
-            return value.isoformat()
+    match _plain(value):
+        case bool() as flag:
+            return str(flag).lower()
+        case int() as number:
+            return str(number) if -_LARGEST < number < _LARGEST else None
+        case float() as number:
+            return None if number != number else repr(number)
+        case Decimal() as number:
+            return str(number) if number.is_finite() and abs(number.adjusted()) < 400 else None
+        case datetime() as moment:
+            return None if moment != moment else moment.isoformat(sep=" ")
+        case date() as day:
+            return day.isoformat()
     return None
 
 
+def _plain(value: Any) -> object:
+    """The Python object of a NumPy scalar; None for a duration, and for a date that Python does not have.
+
+    A timestamp in nanoseconds is cut to microseconds: NumPy itself would hand over a number.
+    """
+    if not isinstance(value, np.generic):
+        return value
+    if isinstance(value, np.datetime64):
+        fine = np.datetime_data(value.dtype)[0] in ("ns", "ps", "fs", "as")
+        moment = (value.astype("datetime64[us]") if fine else value).item()
+        return None if isinstance(moment, int) else moment
+    return None if isinstance(value, np.timedelta64) else value.item()
+
+
 def _is_unicode(value: str) -> bool:
-    """Has it no halves of letters, which no database stores?"""
+    """Whether it is free of lone surrogates, which no database stores."""
     return not any("\ud800" <= letter <= "\udfff" for letter in value)

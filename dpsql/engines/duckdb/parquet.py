@@ -1,10 +1,10 @@
-"""Parquet files as views through which DuckDB sees rows, and none of the statistics that their writers left in them.
+"""Parquet files as views, through which DuckDB sees the rows and none of the statistics that writers left in the files.
 
 A Parquet file says of each row group and column the least and the greatest value, how many are NULL, and perhaps which
 values may occur (Bloom filters, page indexes). DuckDB skips row groups, folds conditions, answers `min` and `max` and
-narrows joins by that. What it says need not be true in DuckDB's order: writers leave NaN out, and DuckDB puts it above
-all numbers; 0.0 and -0.0 are equal and have two hashes; a writer may simply be wrong. Then one row, by what it adds to
-the statistics, decides whether other rows are read.
+narrows joins by these statistics. They need not be true in DuckDB's order: writers leave out NaN, which DuckDB puts
+above all numbers; 0.0 and -0.0 are equal but have two hashes; a writer may simply be wrong. Then one row, by what it
+adds to the statistics, decides whether other rows are read.
 
 **Theorem.** Whether a query reads a row of a Parquet file depends on that row alone, whatever the file says of itself.
 **Proof.** (1) The planner's statistics of each column are those that are handed to it here (`column_statistics` takes
@@ -84,7 +84,7 @@ def _create(
 
 
 def _screened(name: str, never: str, found: Range | None) -> str:
-    """A column behind a condition that never holds; the value that it never gives is in the column's range."""
+    """A column behind a condition that never holds; the value of that branch lies within the range of the column."""
     other = "NULL" if found is None else str(found.least)
     return f"CASE WHEN {never} THEN {other} ELSE {DUCKDB.quote(name)} END"
 
@@ -101,14 +101,14 @@ def _never(files: Files, stored: Iterable[str]) -> str:
     beside = next((name for name in _BESIDE if name not in taken), None)
     if beside is None:
         raise InterfaceError(
-            f"the files of the table {files.table} have columns of the names {', '.join(_BESIDE)}",
+            f"the files of the table {files.table} have columns named {', '.join(_BESIDE)}",
             hint="rename one of these columns",
         )
     return f"{beside} = {DUCKDB.text('') if beside == 'filename' else 2**63 - 1}"
 
 
 def _measured(connection: duckdb.DuckDBPyConnection, files: Files, stored: Mapping[str, str]) -> Ranges:
-    """The ranges of the whole numbers, by a scan of the view that knows nothing yet; for files that have a stamp.
+    """The ranges of columns of whole numbers, by a scan of the view without statistics; for files that have a stamp.
 
     The stamp is the one from before: files that change meanwhile are measured again.
     """
@@ -128,7 +128,7 @@ def _measure(connection: duckdb.DuckDBPyConnection, table: str, columns: list[st
 
 
 def _check(connection: duckdb.DuckDBPyConnection, table: str, stored: Mapping[str, str]) -> None:
-    """Ask DuckDB how it would read rows by a column of each type: if by the file's word, nothing may be read."""
+    """Refuse to go on if DuckDB's plans for a column of each type show that it uses the statistics of the files."""
     for name in {type_: name for name, type_ in stored.items()}.values():
         column = DUCKDB.quote(name)
         asked = f"SELECT max({column}) FROM {DUCKDB.quote(table)} WHERE {column} IS NOT NULL"

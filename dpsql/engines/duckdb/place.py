@@ -35,7 +35,7 @@ _DECODED: set[object] = set()
 def place(
     connection: duckdb.DuckDBPyConnection, name: str, table: Any, types: Mapping[str, str | None] | None = None
 ) -> None:
-    """A frame or an Arrow table under a name; `types`, by folded name, are of columns of objects in a private one."""
+    """A frame or an Arrow table under a name; `types`, by folded name, are for columns of objects in a private one."""
     if types is not None and is_pandas(table) and object_columns(table):
         return _place_objects(connection, name, table, types)
     if "object" in {str(type_) for type_ in getattr(table, "dtypes", ())}:
@@ -85,7 +85,7 @@ def _takes(connection: duckdb.DuckDBPyConnection, empty: Any) -> bool:
 def _place_objects(
     connection: duckdb.DuckDBPyConnection, name: str, frame: Any, types: Mapping[str, str | None]
 ) -> None:
-    """A copy of a private frame, whose columns of objects have the types that the policy says."""
+    """A copy of a private frame, in which the columns of objects have the types that the policy states."""
     texts, read = set(object_columns(frame)), written_out(frame, types)
     listed = [
         f"TRY_CAST({DUCKDB.quote(column)} AS {types[fold(column)]}) AS {DUCKDB.quote(column)}"

@@ -157,9 +157,9 @@ class _Writer:
         )
 
     def chosen_rows(self, chosen: str) -> str:
-        """Of each unit as many rows as may be kept: those of the least hash, and of equal hashes the least.
+        """As many rows of each unit as may be kept: those of the least hash and, of equal hashes, the least.
 
-        Of equal rows any are taken, which makes no difference: there is no way to tell them apart.
+        Of equal rows any may be taken: nothing tells them apart.
         """
         columns = self.columns
         hashed = DUCKDB.scrambled(self.salt, ["r.u", *(f"r.{c}" for c in columns.split(", "))])

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -70,50 +70,60 @@ def _no(what: object) -> object:
     raise LookupError(what)
 
 
-def main(number: int, folder: str) -> None:
-    """Open, be confined, and answer until the other side is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    pipe, turn = Connection(number), threading.Lock()
+class Exchange:
+    """The questions that come through the pipe, and the replies to them, each made by a thread."""
 
-    def reply(*said: object) -> None:
+    def __init__(self, number: int) -> None:
+        self._pipe, self._turn = Connection(number), threading.Lock()
+        self._errands: dict[int, Errand] = {}
+
+    def receive(self) -> Any:
+        """What the other side sent next."""
+        return unpack(self._pipe.recv_bytes())
+
+    def reply(self, *said: object) -> None:
+        """Send a reply, one at a time."""
         data = pack(said)
-        with turn:
-            pipe.send_bytes(data)
+        with self._turn:
+            self._pipe.send_bytes(data)
 
-    def work(asked: int, errand: Errand, verb: str, args: tuple[Any, ...]) -> None:
+    def take(self, desk: Desk, threads: Executor, asked: int, verb: str, args: tuple[Any, ...]) -> None:
+        """Start to answer a question; or stop one that nobody waits for, if it is still being answered."""
+        if verb == "stop":
+            if (found := self._errands.get(args[0])) is not None:
+                found.leave()
+            return
+        self._errands[asked] = errand = Errand()
+        threads.submit(self._answer, desk, errand, asked, verb, args)
+
+    def _answer(self, desk: Desk, errand: Errand, asked: int, verb: str, args: tuple[Any, ...]) -> None:
         try:
             with errand.underway():
                 made = desk.answer(verb, args)
-            reply(asked, "done", made)
+            self.reply(asked, "done", made)
         except Exception as problem:
-            reply(asked, "failed", type(problem).__name__)
+            self.reply(asked, "failed", type(problem).__name__)
         finally:
-            errands.pop(asked, None)
+            self._errands.pop(asked, None)
 
-    errands: dict[int, Errand] = {}
 
-    def take(asked: int, verb: str, args: tuple[Any, ...]) -> None:
-        """Begin with a question; or stop one that nobody waits for, if it is still there."""
-        if verb == "stop":
-            if (found := errands.get(args[0])) is not None:
-                found.leave()
-            return
-        errands[asked] = errand = Errand()
-        threads.submit(work, asked, errand, verb, args)
-
+def main(number: int, folder: str) -> None:
+    """Open, be confined, and answer until the other side is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    exchange = Exchange(number)
     try:
-        source, memory, spill, policy, copies = unpack(pipe.recv_bytes())
+        source, memory, spill, policy, copies = exchange.receive()
         limits = Resources(memory, spill)
         desk = Desk(source, limits, policy, copies)
         confine(limits)
-        reply(0, "done", desk.hello)
+        exchange.reply(0, "done", desk.hello)
     except Error as error:
-        reply(0, "refused", (error.message, error.hint))
+        exchange.reply(0, "refused", (error.message, error.hint))
         return
     with ThreadPoolExecutor(THREADS) as threads:
         try:
             while True:
-                take(*unpack(pipe.recv_bytes()))
+                exchange.take(desk, threads, *exchange.receive())
         except (EOFError, OSError):
             _leave(0, folder)
         except BaseException:
@@ -121,9 +131,9 @@ def main(number: int, folder: str) -> None:
 
 
 def _leave(code: int, folder: str) -> None:
-    """Nobody listens any more: what still runs is not waited for, and what it spilled is not left behind.
+    """The other side is gone: do not wait for what still runs, and remove what it spilled.
 
-    Neither is the folder that was made for this process: who made it may have been killed.
+    The folder that was made for this process is removed too: the process that made it may have been killed.
     """
     remove_spills()
     shutil.rmtree(folder, ignore_errors=True)

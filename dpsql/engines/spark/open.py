@@ -234,16 +234,16 @@ def _read_as(table: str, column: str, stored: str, wanted: str | None) -> str:
     known, stated = from_engine(stored), None if wanted is None else from_engine(wanted)
     if stated is None:
         raise InterfaceError(
-            f"the types of the DataFrame {table} may come from its rows, and the policy says none of {column}",
+            f"the types of the DataFrame {table} may come from its rows, and the policy states none for {column}",
             hint=f"write `{column}: {{type: text}}` in the policy (or integer, double, decimal(18, 2), boolean, date, "
-            "timestamp; `values`, `min` and `max` also say it), or write the DataFrame as Parquet and give the path",
+            "timestamp; `values`, `min` and `max` also do), or write the DataFrame as Parquet and give the path",
         )
     if known is not None and known.kind is stated.kind and stated.kind not in (Kind.INTEGER, Kind.DECIMAL):
         return _called(column)
     if stated.temporal:
         raise InterfaceError(
-            f"{column} of the DataFrame {table} is no {stated}, as the policy says",
-            hint="make it one before, in a DataFrame with a schema that is written as Parquet",
+            f"the policy says that {column} of the DataFrame {table} is a {stated}, but it is not",
+            hint="convert the column, write the DataFrame as Parquet and give the path",
         )
     return f"try_cast(CAST({_called(column)} AS STRING) AS {spark_type(str(wanted))}) AS {_called(column)}"
 

@@ -43,7 +43,7 @@ class Dialect(ABC):
     """The bytes of each text in a statement with many; None in one with few."""
 
     def counting(self, share: int | None = None) -> Self:
-        """The same for one statement, whose texts are counted, and limited if there are many."""
+        """A copy for one statement: it counts the texts, and limits each to `share` bytes, if given."""
         made = copy(self)
         made.texts, made.share = 0, share
         return made

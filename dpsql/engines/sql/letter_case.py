@@ -1,4 +1,4 @@
-"""Upper and lower case as DuckDB has them, for engines that have others: one letter for one letter, in no locale.
+"""Upper and lower case as in DuckDB, for engines that differ: one letter becomes one letter, whatever the locale.
 
 Other engines write ß as SS, lower Σ at the end of a word to ς, and follow the locale of a server or a library.
 """

@@ -53,7 +53,7 @@ def _shared(write: Callable[..., str], site: Site) -> str:
         return made
     share = dialect.carried // dialect.texts
     if share < LEAST:
-        raise UnsupportedQuery("this query works with texts in too many places", hint="split it into several")
+        raise UnsupportedQuery("this query reads or computes too many texts", hint="split it into several queries")
     return write(site=replace(site, dialect=dialect.counting(share)))
 
 

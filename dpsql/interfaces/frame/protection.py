@@ -137,7 +137,7 @@ class Protection:
         }
 
     def _spec(self, name: str) -> dict[str, Any]:
-        """What was declared of a table. A column of objects of which nothing was is text, whatever its rows hold."""
+        """What was declared for a table; a column of objects without a declaration is text, whatever its rows hold."""
         declared = self._tables[name]
         if declared.spec.get("public") or not is_pandas(declared.table):
             return dict(declared.spec)

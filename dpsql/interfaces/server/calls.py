@@ -63,8 +63,8 @@ class Results:
         found, _ = self.kept.get(number, (None, 0)) if isinstance(number, int) else (None, 0)
         if found is None:
             raise InterfaceError(
-                "the server has let go of this answer",
-                hint="ask the query again, it is replayed; or ask for fewer rows",
+                "the server no longer keeps this answer",
+                hint="run the query again, which is replayed; or ask for fewer rows",
             )
         return found
 

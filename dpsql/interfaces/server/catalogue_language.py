@@ -140,11 +140,11 @@ class _Token(NamedTuple):
 def check(sql: str) -> None:
     """Refuse what is not a question about the catalogue."""
     if len(sql) > MOST_TEXT:
-        raise _refusal(f"a query about the catalogue may have {MOST_TEXT:,} characters")
+        raise _refusal(f"a query about the catalogue may have at most {MOST_TEXT:,} characters")
     tokens = [_Token("sign", ";"), *_tokens(sql), _Token("sign", ";"), _Token("sign", ";")]
     for before, token, after, second in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
         if before.kind == token.kind == "string":
-            raise _refusal("write strings in one piece")  # the second may be read in the way of the first
+            raise _refusal("a string must be written in one piece")  # the second may be read in the way of the first
         if token.kind not in ("name", "quoted"):
             continue
         if after.text == "(" and after.kind == "sign":
@@ -183,7 +183,7 @@ def _check_call(before: _Token, name: _Token, first: _Token) -> None:
 
 
 def _refusal(what: str) -> Stop:
-    return Stop(Fault(what, "42501", "it answers what tools ask about tables, columns and types"))
+    return Stop(Fault(what, "42501", "the catalogue answers what tools ask about tables, columns and types"))
 
 
 def privileges() -> str:

@@ -82,7 +82,7 @@ class Session:
             raise Stop(Fault(f"there is no savepoint {name}", "3B001", "set it first: SAVEPOINT name"))
         if back:
             self.asked, self.settings = self._points[at][1]
-        del self._points[at + back :]
+        del self._points[at + 1 if back else at :]
 
 
 @dataclass(slots=True)
@@ -131,7 +131,10 @@ class Commands:
                 session.undo()
             return "ROLLBACK"
         failed = session.status == "E"
-        (session.undo if failed else session.end)()
+        if failed:
+            session.undo()
+        else:
+            session.end()
         return "ROLLBACK" if failed else "COMMIT"
 
     def _savepoint(self, text: str) -> str:

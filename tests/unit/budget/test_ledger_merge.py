@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import astuple
 from fractions import Fraction
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
@@ -223,3 +226,26 @@ def test_booked_is_never_below_what_any_file_or_head_knows() -> None:
     """Random histories of spending, backup, loss, fork and restore; ten thousand with the command in the module."""
     done = run_histories(400)
     assert done["histories"] == 400 and done["exact"] > 2000 and done["gap"] > 500 and done["accepted"] > 30
+
+
+def test_a_head_of_an_older_dpsql_hides_nothing_that_analysts_were_shown(path: Path, copy: Path) -> None:
+    """It has no sum of what analysts were shown, and what the steward spent before must not stand for it."""
+    with open_ledger(path, "shop") as ledger:
+        ledger.reserve(Request(None, pure_charge(5), Cost(5, 0.0, 0.0), CAPS, None, "SELECT 1", (b"s",)))
+    copy.unlink()
+    backup(path, copy)
+    _write_as_an_older_dpsql_did(Head(str(path)))
+    spend(path, 4, "bob")
+    path.unlink()
+    restore(path, copy, "ste")
+    assert (booked(path) or 0) >= 10
+    assert (booked(path, "bob") or 0) >= 4
+
+
+def _write_as_an_older_dpsql_did(head: Head) -> None:
+    mark, slots = head.read(), b""
+    for turn in (2, 3):
+        told = {"turn": turn, "number": mark.number, "hash": mark.hash.hex(), "spent": [*astuple(mark.spent)]}
+        text = json.dumps(told).encode()
+        slots += (text + b"\n" + sha256(text).hexdigest().encode()).ljust(SLOT - 1) + b"\n"
+    head.path.write_bytes(slots)

@@ -62,3 +62,12 @@ def test_nothing_is_begun_for_who_has_left_and_nothing_stopped_after_its_end() -
             raise AssertionError
     time.sleep(0.3)
     assert stops == []
+
+
+def test_what_is_left_before_it_began_is_never_begun_and_nothing_waits_for_its_end() -> None:
+    errand, before = Errand(), threading.active_count()
+    errand.leave()
+    time.sleep(0.3)
+    assert threading.active_count() == before, "nothing may wait for the end of work that never begins"
+    with pytest.raises(Abandoned), errand.underway():
+        raise AssertionError
