@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,11 @@ def town(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shell() -> Iterator[Any]:
+def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A shell that sets `_` to its last result: IPython leaves it alone where a doctest has left one behind."""
     from IPython.core.interactiveshell import InteractiveShell
 
+    monkeypatch.delattr(builtins, "_", raising=False)
     made = InteractiveShell()
     made.run_line_magic("load_ext", "dpsql")
     yield made

@@ -271,6 +271,10 @@ def same(one: object, two: object) -> bool:
     return one == two
 
 
+NULL_IS_ZERO = ("round(a, -15)",)
+"""DuckDB gives 0 for a NULL decimal that is rounded so far that no digit is left; dpsql gives NULL."""
+
+
 @pytest.mark.parametrize("first", range(len(ORDINARY)), ids=list(ORDINARY))
 def test_the_emitted_sql_means_what_was_written(ordinary: duckdb.DuckDBPyConnection, first: int) -> None:
     names, compared = list(ORDINARY), 0
@@ -289,7 +293,7 @@ def test_the_emitted_sql_means_what_was_written(ordinary: duckdb.DuckDBPyConnect
             except (duckdb.BinderException, duckdb.ConversionException):
                 continue
             for a, b, expected, got in rows:
-                if expected is not None:
+                if expected is not None and not (a is None and text in NULL_IS_ZERO):
                     compared += 1
                     assert same(expected, got), f"{text} for {a!r}, {b!r}: {expected!r}, not {got!r}\n{emitted}"
     assert compared > 60
