@@ -44,7 +44,7 @@ def answered(path: Path, sql: str, letters: int | None) -> ReleaseTrace:
 def test_a_query_answers_with_a_person_of_a_long_note_as_without(tmp_path: Path, form: str) -> None:
     sql, letters = FORMS[form]
     without, beside = (answered(tmp_path / f"{more}.db", sql, more).statistics[0] for more in (None, letters))
-    assert 0 <= beside.values[0] - without.values[0] <= beside.linf
+    assert beside.linf is not None and 0 <= beside.values[0] - without.values[0] <= beside.linf
 
 
 @pytest.mark.parametrize(("count", "limited"), [(3, False), (30, True)])

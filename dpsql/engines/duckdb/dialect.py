@@ -12,7 +12,7 @@ from dpsql.engines.sql import compare
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.rule import Rule
 from dpsql.expressions.expression import Call
-from dpsql.expressions.types import Kind, from_engine
+from dpsql.expressions.types import SPELLINGS, Kind, from_engine
 from dpsql.policy.names import fold
 
 HASHES = 2**64 - 1
@@ -73,7 +73,8 @@ class DuckDB(Dialect):
         type_ = from_engine(stored)
         kind = None if type_ is None else type_.kind
         plain = _PLAIN.get(kind) if kind else None
-        read = column if plain is None or stored.upper() == plain else f"TRY_CAST({column} AS {plain})"
+        as_is = plain is None or stored.upper() == plain or stored == SPELLINGS
+        read = column if as_is else f"TRY_CAST({column} AS {plain})"
         return self.compared(read) if kind is Kind.TEXT else read
 
     def compared(self, text: str) -> str:
