@@ -140,12 +140,13 @@ def test_a_unit_of_minus_zero_is_the_unit_zero() -> None:
 
 
 def test_text_that_the_database_compares_without_case_is_compared_byte_by_byte() -> None:
-    """`a` and `A` are two people, and two groups, each with its own spelling."""
-    tables = {"t": {"unit": "u", "max_rows_per_unit": 1, "columns": {"k": {"values": ["x", "X"]}}}}
-    rows = "INSERT INTO t VALUES ('a', 'x'), ('A', 'X'), ('b', 'x')"
-    with connect(database("CREATE TABLE t(u VARCHAR COLLATE NOCASE, k VARCHAR COLLATE NOCASE)", rows), tables) as db:
+    """`x` and `X` are two groups, each with its own spelling."""
+    tables = {"t": {"unit": "u", "max_rows_per_unit": 1, "columns": {"k": {"values": ["x", "X"]}, "w": {}}}}
+    rows = "INSERT INTO t VALUES ('a', 'x', 'y'), ('A', 'X', 'Y'), ('b', 'x', 'Z')"
+    schema = "CREATE TABLE t(u VARCHAR, k VARCHAR COLLATE NOCASE, w VARCHAR COLLATE NOCASE)"
+    with connect(database(schema, rows), tables) as db:
         [counted] = dpsql.audit.trace(db, "SELECT k, count(*) FROM t GROUP BY k", salt=b"salt")
-        [people] = dpsql.audit.trace(db, "SELECT count(DISTINCT u) FROM t", salt=b"salt")
+        [people] = dpsql.audit.trace(db, "SELECT count(DISTINCT w) FROM t", salt=b"salt")
     counts = counted.statistics[0]
     found = {key[0]: value * counts.grid for key, value in zip(counted.keys, counts.values, strict=True)}
     assert found == {"x": 2, "X": 1, None: 0}

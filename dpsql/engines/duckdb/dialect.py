@@ -12,7 +12,7 @@ from dpsql.engines.sql import compare
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.rule import Rule
 from dpsql.expressions.expression import Call
-from dpsql.expressions.types import Kind, from_engine
+from dpsql.expressions.types import SPELLINGS, Kind, from_engine
 from dpsql.policy.names import fold
 
 HASHES = 2**64 - 1
@@ -30,11 +30,16 @@ class DuckDB(Dialect):
     type that holds the hard range of its operands and its result; where DuckDB's function is partial, the *operand* is
     guarded (NULL instead of what it cannot take), so that nothing depends on which branch of a CASE is evaluated first;
     casts that could fail are TRY_CAST, which costs nothing extra. **Requires** DuckDB's settings
-    `ieee_floating_point_ops = true` and `integer_division = false` (the defaults). **Checked by** the sweep in
+    `ieee_floating_point_ops = true` and `integer_division = false` (the defaults), and room in memory for sixteen times
+    the longest stored text: only statements with more texts than that give each its share. **Checked by** the sweep in
     `tests/unit/engines/test_duckdb_expressions.py`: every operation over the edge values of every stored type.
     """
 
     scans_by_piece = True
+    carried, longest = 2**26, 2**22
+
+    def short(self, text: str, most: int) -> str:
+        return f"CASE WHEN strlen({text}) <= {most} THEN {text} END"
 
     def type(self, name: str) -> str:
         return name
@@ -68,20 +73,19 @@ class DuckDB(Dialect):
         type_ = from_engine(stored)
         kind = None if type_ is None else type_.kind
         plain = _PLAIN.get(kind) if kind else None
-        read = column if plain is None or stored.upper() == plain else f"TRY_CAST({column} AS {plain})"
+        as_is = plain is None or stored.upper() == plain or stored == SPELLINGS
+        read = column if as_is else f"TRY_CAST({column} AS {plain})"
         return self.compared(read) if kind is Kind.TEXT else read
 
     def compared(self, text: str) -> str:
         return f'({text} COLLATE "C")'
 
     def rule(self, node: Call) -> Rule | None:
-        """A rule of this package, or the form in the table of functions."""
-        if node.op in RULES:
-            return RULES[node.op]
-        function = functions.listed(node)
-        if function is None:
-            return None
-        return strings.longer if functions.growth(function, node) > (1, 0) else partial(functions.written, function)
+        """A rule of this package, or the form in the table of functions. What lengthens a text keeps to its share."""
+        function = None if node.op in RULES else functions.listed(node)
+        if node.op in strings.LONGER or (function is not None and functions.growth(function, node) > (1, 0)):
+            return partial(strings.limited, limit=min(strings.LONGEST, self.share or strings.LONGEST))
+        return RULES.get(node.op) if function is None else partial(functions.written, function)
 
     def quotient(self, number: str, divisor: str) -> str:
         return f"({number} // {divisor})"

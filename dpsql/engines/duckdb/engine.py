@@ -16,6 +16,7 @@ import numpy as np
 
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Engine, Exact, PublicRows, Resources
+from dpsql.engines.duckdb.collations import columns_of_spellings
 from dpsql.engines.duckdb.copies import content_while
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.keys import unique_keys
@@ -28,7 +29,7 @@ from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public import PublicReader
 from dpsql.engines.sql.results import exact, statements
 from dpsql.errors import EngineError, InterfaceError, InternalError
-from dpsql.expressions.types import Kind, from_engine
+from dpsql.expressions.types import SPELLINGS, Kind, from_engine
 from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
@@ -269,7 +270,8 @@ def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str
 
     A view may mix the rows of different units, so it is no table; only those that `_frames` made itself are. A
     generated column is computed when it is read: it may raise on some rows (DuckDB does not look when rows are
-    updated), and by `random()` it gives each scan other values. So it is no column.
+    updated), and by `random()` it gives each scan other values. So it is no column. A text of which DuckDB takes
+    several spellings for one (`dpsql.engines.duckdb.collations`) has a type of its own, which is no unit.
     """
     require_own_storage(connection.execute(_STORAGE).fetchall())
     kinds = "('BASE TABLE', 'LOCAL TEMPORARY', 'VIEW')" if views else "('BASE TABLE', 'LOCAL TEMPORARY')"
@@ -280,8 +282,10 @@ def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str
         f"AND t.table_type IN {kinds} AND c.is_generated <> 'ALWAYS' ORDER BY c.table_name, c.ordinal_position"
     ).fetchall()
     hidden = {fold(table) for temporary, table, _, _ in rows if temporary}
+    spelled = columns_of_spellings(connection)
     schema: dict[str, dict[str, str]] = {}
     for temporary, table, column, type_ in rows:
         if temporary or fold(table) not in hidden:
-            schema.setdefault(fold(table), {})[column] = type_
+            several = type_ == "VARCHAR" and (temporary, fold(table), fold(column)) in spelled
+            schema.setdefault(fold(table), {})[column] = SPELLINGS if several else type_
     return schema

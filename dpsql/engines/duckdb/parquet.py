@@ -58,12 +58,25 @@ def create_view(connection: duckdb.DuckDBPyConnection, files: Files, types: Mapp
     """Make the view; `types`, by folded name, are those of partitions, which come as text."""
     scan = f"read_parquet({paths_sql(files)}{hive_sql(files)})"
     described = connection.execute(f"DESCRIBE SELECT * FROM {scan}").fetchall()
-    stored = {name: type_ for name, type_, *_ in described if name not in files.partitions}
+    apart = {fold(name) for name in files.partitions}
+    stored = {name: type_ for name, type_, *_ in described if fold(name) not in apart}
+    _require_own_names(connection, files, stored)
     _create(connection, files, types, stored, {})
     ranges = _measured(connection, files, stored)
     if ranges:
         _create(connection, files, types, stored, ranges)
     _check(connection, files.table, stored)
+
+
+def _require_own_names(connection: duckdb.DuckDBPyConnection, files: Files, stored: Iterable[str]) -> None:
+    """Refuse files with two columns of one name: DuckDB calls the second by another, which the policy may mean."""
+    asked = f"SELECT DISTINCT name FROM parquet_schema({paths_sql(files)})"
+    written = {name for (name,) in connection.execute(asked).fetchall()}
+    if any(name not in written for name in stored):
+        raise InterfaceError(
+            f"the files of the table {files.table} have two columns of one name (upper and lower case are the same)",
+            hint="rename one of these columns",
+        )
 
 
 def _create(

@@ -28,8 +28,8 @@ def limited(node: Expression, emit: Emit, limit: int) -> str:
         raise UnsupportedQuery("this would make texts that are too long", span=node.span, hint="join fewer parts")
     if not isinstance(node, Call) or node.op == "cast":
         return _leaf(node, emit, limit)
-    if node.op in _LONGER:
-        return _LONGER[node.op](node, emit, limit)
+    if node.op in LONGER:
+        return LONGER[node.op](node, emit, limit)
     if (listed := functions.listed(node)) is not None:
         factor, more = functions.growth(listed, node)
         return functions.written(listed, node, _within(emit, (limit - more) // factor) if factor else emit)
@@ -97,12 +97,7 @@ def _replaced(node: Call, emit: Emit, limit: int) -> str:
     return f"replace({', '.join(limited(a, emit, most) for a, most in zip(node.args, limits, strict=True))})"
 
 
-_LONGER = {"join": _joined, "concat": _joined, "concat_ws": _joined, "replace": _replaced}
-
-
-def longer(call: Call, emit: Emit) -> str:
-    """A function that lengthens texts, within the limit."""
-    return limited(call, emit, LONGEST)
+LONGER = {"join": _joined, "concat": _joined, "concat_ws": _joined, "replace": _replaced}
 
 
 def _plain(call: Call, emit: Emit) -> str:
@@ -130,7 +125,7 @@ def _bar(call: Call, emit: Emit) -> str:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_LONGER, longer), "like": _like, "ilike": _like, "to_base": _to_base, "bar": _bar,
+    "like": _like, "ilike": _like, "to_base": _to_base, "bar": _bar,
     **dict.fromkeys(
         ("lower", "upper", "length", "trim", "ltrim", "rtrim", "substring", "left", "right", "strpos",
          "starts_with", "ends_with", "contains"), _plain),

@@ -21,7 +21,7 @@ from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.lake import Files, _listed, list_files, partition_values
 from dpsql.engines.duckdb.place import _once
-from dpsql.errors import EngineError
+from dpsql.errors import EngineError, InterfaceError
 from dpsql.interfaces import steward
 from dpsql.interfaces.cli import app
 from dpsql.policy import load_policy
@@ -370,3 +370,23 @@ def test_files_are_read_once_as_they_are_and_those_of_another_machine_always(tmp
     for _ in range(2):
         _once(far, read)
     assert len(seen) == 4
+
+
+@pytest.mark.parametrize("names", [["x", "x", "x_1"], ["x", "X", "y"]])
+def test_files_with_two_columns_of_one_name_are_refused(tmp_path: Path, names: list[str]) -> None:
+    """DuckDB calls the second `x_1`: a policy that names a unit of that name would mean another column."""
+    pyarrow.parquet.write_table(pa.table([[1], [2], [3]], names=names), tmp_path / "t.parquet")
+    said = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"t": {"unit": names[-1], "max_rows_per_unit": 1}}}
+    with pytest.raises(InterfaceError, match="two columns of one name"):
+        opened({"t": tmp_path / "t.parquet"}, said)
+
+
+def test_a_partition_hides_a_column_of_its_name_in_any_case(tmp_path: Path) -> None:
+    (tmp_path / "orders" / "Year=2021").mkdir(parents=True)
+    rows = pa.table({"customer": [1, 2], "year": [1999, 1999], "amount": [1.0, 2.0], "kind": ["a", "b"]})
+    pyarrow.parquet.write_table(rows, tmp_path / "orders" / "Year=2021" / "f.parquet")
+    said = policy()
+    del said["tables"]["stores"]
+    with opened({"orders": tmp_path / "orders"}, said, steward=True) as db:
+        [counted] = dpsql.audit.trace(db, "SELECT count(*) FROM orders WHERE year = 2021", salt=b"s", epsilon=1)
+        assert [value * counted.statistics[0].grid for value in counted.statistics[0].values] == [2]
