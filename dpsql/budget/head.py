@@ -48,21 +48,22 @@ class Mark:
     """The last entry that was marked: its number, its hash, and what all entries up to it add up to.
 
     `spent` is what the dataset was charged and `shown` what all analysts were, replays too: both count every entry, so
-    between two marks of a chain they grow by what the entries between them hold. `trail` has a few earlier marks of
-    the chain, thinner the further back; their hashes are cut to `HASH` bytes.
+    between two marks of a chain they grow by what the entries between them hold. An older dpsql did not write `shown`:
+    then it is None. `trail` has a few earlier marks of the chain, thinner the further back; their hashes are cut to
+    `HASH` bytes, and `shown` is at most what it was.
     """
 
     number: int = 0
     hash: bytes = ROOT
     spent: Spent = NOTHING
-    shown: Spent = field(default=NOTHING, compare=False)
+    shown: Spent | None = field(default=NOTHING, compare=False)
     trail: tuple[Mark, ...] = field(default=(), compare=False)
 
     def after(self, last: Mark) -> Mark:
         """The same mark with the trail that leads to it, where `last` was the mark before it."""
         if not 0 < last.number < self.number:
             return replace(self, trail=last.trail)
-        step = replace(last, hash=last.hash[:HASH], trail=())
+        step = replace(last, hash=last.hash[:HASH], shown=NOTHING if last.shown is None else last.shown, trail=())
         return replace(self, trail=_thinned([*last.trail, step], self.number))
 
 
@@ -166,8 +167,8 @@ def _write(turn: int, mark: Mark) -> bytes:
         del trail[0]
 
 
-def _sums(spent: Spent) -> list[int | None]:
-    return [spent.rho, spent.delta, spent.epsilon]
+def _sums(spent: Spent | None) -> list[int | None] | None:
+    return None if spent is None else [spent.rho, spent.delta, spent.epsilon]
 
 
 def _read(slot: bytes) -> tuple[int, Mark] | None:
@@ -179,8 +180,9 @@ def _read(slot: bytes) -> tuple[int, Mark] | None:
         Mark(number, bytes.fromhex(digest), Spent(*spent), Spent(*shown))
         for number, digest, spent, shown in told.get("trail", ())
     )
-    spent, shown = Spent(*told["spent"]), Spent(*told.get("shown", told["spent"]))
-    return told["turn"], Mark(told["number"], bytes.fromhex(told["hash"]), spent, shown, trail)
+    spent, shown = Spent(*told["spent"]), told.get("shown")
+    digest = bytes.fromhex(told["hash"])
+    return told["turn"], Mark(told["number"], digest, spent, None if shown is None else Spent(*shown), trail)
 
 
 def _lock(handle: int, path: Path, patience: float) -> None:

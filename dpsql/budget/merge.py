@@ -31,6 +31,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
+from itertools import takewhile
 from typing import Any
 
 from dpsql.budget.accountant import Caps, Spent, limits
@@ -62,10 +63,9 @@ def merge(here: Whole, copy: Whole, by: str, at: str) -> Whole:
 
     The caps are the lower ones where both branches changed them, and the data version is the newer one.
     """
-    if not here[0]:
-        return copy
-    first, second = _ordered(here, copy)
-    joined = _Union(list(first[0]), dict(first[1]))
+    first, second = _ordered(here, copy) if here[0] else (copy, here)
+    joined = _Union(_sound(first))
+    joined.take(*first)
     added = joined.take(*second)
     mine, theirs, whole = (_book(rows) for rows in (first[0], second[0], joined.rows))
     for whose in sorted({_whose(row) for row in added if row[1] == "caps"}, key=str):
@@ -79,13 +79,18 @@ def merge(here: Whole, copy: Whole, by: str, at: str) -> Whole:
 
 
 def missing(mark: Mark, rows: Iterable[Row]) -> Missing | None:
-    """What a head knows of that none of the entries tells; None if it knows of nothing more."""
+    """What a head knows of that none of the entries tells; None if it knows of nothing more.
+
+    Where an old head does not say what analysts were shown, that is at most what the dataset was charged: no analyst
+    pays for a release twice. The same head on a trail counts as if nobody had been shown anything yet.
+    """
     known = {identity(row)[: 2 * HASH] for row in rows}
     end = _short(mark)
     if mark.number == 0 or end in known:
         return None
     since = next((each for each in reversed(mark.trail) if _short(each) in known), Mark())
-    return Missing(end, _growth(since.spent, mark.spent), _growth(since.shown, mark.shown), mark.number - since.number)
+    shown = _growth(since.shown or Spent(), mark.shown or mark.spent)
+    return Missing(end, _growth(since.spent, mark.spent), shown, mark.number - since.number)
 
 
 def found(rows: Sequence[Row]) -> list[str]:
@@ -121,10 +126,10 @@ def identity(row: Row) -> str:
 
 @dataclass(slots=True)
 class _Union:
-    """The entries so far, with the releases that are kept."""
+    """The entries so far, with the releases that are kept: each is that of its entry, and untouched."""
 
     rows: list[Row]
-    payloads: dict[int, bytes]
+    payloads: dict[int, bytes] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
 
     def take(self, rows: list[Row], payloads: Iterable[tuple[int, bytes]]) -> list[Row]:
@@ -159,6 +164,12 @@ def _ordered(here: Whole, copy: Whole) -> tuple[Whole, Whole]:
     kept = dict(here[1])
     intact = all(_intact(row, kept) for row in here[0] if row[1] == "release")
     return (here, copy) if older and intact else (copy, here)
+
+
+def _sound(whole: Whole) -> list[Row]:
+    """The entries before the first release that is not there any more; the chain goes on from these as it is."""
+    rows, kept = whole[0], dict(whole[1])
+    return list(takewhile(lambda row: row[1] != "release" or _intact(row, kept), rows))
 
 
 def _intact(row: Row, kept: dict[int, bytes]) -> bool:
