@@ -10,13 +10,15 @@ from hashlib import sha256
 from itertools import pairwise
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ledger_histories import run as run_histories
 
-from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, zcdp_charge
+from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, rescue, zcdp_charge
 from dpsql.budget.accountant import Spent
 from dpsql.budget.head import SLOT, TRAIL, Head, Mark
+from dpsql.budget.merge import merge
 from dpsql.budget.rescue import backup, restore, verify
 from dpsql.errors import BudgetExceeded, LedgerError
 
@@ -242,6 +244,25 @@ def test_a_broken_ledger_leaves_no_noisy_table_without_its_entry(path: Path, cop
         spend(path, 1, "ana", b"new %d" % number)
     assert verify(path).releases == 5
     assert booked(path) == 8
+
+
+def test_two_restores_at_once_without_a_head_forget_nothing(
+    path: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second has read what was there before the first was done and somebody spent more."""
+    lose(path)
+    merged = merge
+
+    def late(*whole: Any) -> Any:
+        monkeypatch.setattr(rescue, "merge", merged)
+        restore(path, copy, "first", accept_loss=True)
+        spend(path, 4, "bob")
+        return merged(*whole)
+
+    monkeypatch.setattr(rescue, "merge", late)
+    restore(path, copy, "second", accept_loss=True)
+    assert (booked(path), booked(path, "bob")) == (5, 4)
+    assert verify(path).releases == 1
 
 
 def test_a_noisy_table_that_rotted_in_the_only_copy_is_left_out_and_its_charge_counts(path: Path, copy: Path) -> None:
