@@ -104,6 +104,8 @@ def stated_gap(rows: Sequence[Row], share: Fraction) -> Missing:
 
     All of it closes the account: with δ* > 0 the loss counts as impure, and with δ* = 0 ρ is that of any ε-DP event.
     """
+    if share < 0:
+        raise LedgerError("a loss cannot give anything back", hint="state a share of the budget, 0% or more")
     caps = _book(rows).caps.get(EVERYONE)
     if caps is None:
         raise LedgerError(

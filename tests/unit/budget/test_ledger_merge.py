@@ -185,6 +185,13 @@ def test_a_stated_loss_is_booked_and_all_of_it_closes_the_account(path: Path, co
         ledger.reserve(ask(1))
 
 
+def test_a_stated_loss_gives_nothing_back(path: Path, copy: Path) -> None:
+    lose(path)
+    with pytest.raises(LedgerError, match="cannot give anything back"):
+        restore(path, copy, "ste", lost=Fraction(-1, 2))
+    assert not path.exists()
+
+
 def test_the_head_is_believed_also_where_a_loss_is_accepted(path: Path, copy: Path) -> None:
     spend(path, 4)
     path.unlink()
