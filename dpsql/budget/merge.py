@@ -9,8 +9,9 @@ restore the dataset's sums (ρ, δ, ε) are at least those of all charges known 
 and to the heads beside both; an analyst's sums likewise, with what was replayed to them. No entry is counted twice.
 
 **Proof.** *Entries.* The result has all entries of the first, and those of the second whose origin the first lacks,
-so it has the union, each once; sums add them up, and a replay counts once for each account and release however
-often it is written. ε is None as soon as one event is. *Heads.* A head marks an entry H, and on its trail an entry K,
+so it has the union, each once (but releases whose table nobody has any more: these charge nothing, and a replay of one
+counts as one of its whole entry); sums add them up, and a replay counts once for each account and release however often
+it is written. ε is None as soon as one event is. *Heads.* A head marks an entry H, and on its trail an entry K,
 the newest that the union has. With an entry the union has all that came before it in its first chain, because whole
 chains are united. So if it has H, nothing is missing. Otherwise what was written after K up to H may be missing, and
 that is the growth of the marks' sums from K to H: the gap. A gap is charged to the dataset and, by what all analysts
