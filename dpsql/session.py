@@ -29,7 +29,7 @@ from dpsql.flow.opening import ledger_at, name_in, open_data
 from dpsql.flow.price import known_mechanism, price_of
 from dpsql.flow.question import Question
 from dpsql.flow.releasing import Releaser
-from dpsql.flow.searching import Searcher
+from dpsql.flow.searching import Searcher, search_told
 from dpsql.parse import Asked, Parameters, known_dialect, read_setting
 from dpsql.policy import Policy, load_policy
 from dpsql.policy.auto import Found, Subject
@@ -109,12 +109,13 @@ class Connection(Pep249Errors):
                 return again
             draft, goals = self._draft(question)
             paid, counted = self._searcher.search_first(draft)
-            if draft.missing:
-                draft, goals = self._draft(question)
-            if goals:
-                result = AccuracyFirst(self._answerer).answer(draft, goals, nonnegative)
-            else:
-                result = self._answerer.answer(draft.priced(), nonnegative, None if draft.notes else asked)
+            with search_told(draft):
+                if draft.missing:
+                    draft, goals = self._draft(question)
+                if goals:
+                    result = AccuracyFirst(self._answerer).answer(draft, goals, nonnegative)
+                else:
+                    result = self._answerer.answer(draft.priced(), nonnegative, None if draft.notes else asked)
             cost = draft.funds.plus(result.cost, paid)
             notes = dict.fromkeys((*result.notes, *draft.notes, *counted))
             return replace(result, cost=cost, replayed=result.replayed and paid == FREE, notes=tuple(notes))

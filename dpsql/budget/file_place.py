@@ -229,16 +229,20 @@ class FilePlace(Place):
         return self._head.read() if self._head.exists() else None
 
     def replace(self, dataset: str, made: Callable[[], Whole]) -> str | None:
-        """See `Place`. The head is written last: what was cut short is a refused ledger, and can be run again."""
+        """See `Place`. The head is written last: what was cut short is a refused ledger, and can be run again.
+
+        Without a head there is nothing to lock yet, so another restore may come first: then this one is made anew.
+        """
         with explained(self.name):
             refuse_network(self.name)
-            if self._head.exists():
-                with self._head.locked(storage.PATIENCE):
-                    return put_in_place(self.name, self._head, *made())
-            rows, payloads = made()
-            self._head.create(end_of(self.name, rows))
+            whole = None if self._head.exists() else made()
+            mark = None if whole is None else end_of(self.name, whole[0])
+            if mark is not None:
+                self._head.create(mark)
             with self._head.locked(storage.PATIENCE):
-                return put_in_place(self.name, self._head, rows, payloads)
+                if whole is None or self._head.read() != mark:
+                    whole = made()
+                return put_in_place(self.name, self._head, *whole)
 
 
 def put_in_place(place: str, head: Head, rows: list[Row], payloads: Payloads) -> str | None:

@@ -65,7 +65,7 @@ class Mark:
         """The same mark with the trail that leads to it, where `last` was the mark before it."""
         if not 0 < last.number < self.number:
             return replace(self, trail=last.trail)
-        step = replace(last, hash=last.hash[:HASH], shown=last.shown or NOTHING, trail=())
+        step = replace(last, hash=last.hash[:HASH], shown=NOTHING if last.shown is None else last.shown, trail=())
         return replace(self, trail=_thinned([*last.trail, step], self.number))
 
 
@@ -170,8 +170,8 @@ def _write(turn: int, mark: Mark) -> bytes:
         del trail[0]
 
 
-def _sums(spent: Spent) -> list[int | None]:
-    return [spent.rho, spent.delta, spent.epsilon]
+def _sums(spent: Spent | None) -> list[int | None] | None:
+    return None if spent is None else [spent.rho, spent.delta, spent.epsilon]
 
 
 def _read(slot: bytes) -> tuple[int, Mark] | None:
@@ -183,8 +183,9 @@ def _read(slot: bytes) -> tuple[int, Mark] | None:
         Mark(number, bytes.fromhex(digest), Spent(*spent), Spent(*shown))
         for number, digest, spent, shown in told.get("trail", ())
     )
-    spent, shown = Spent(*told["spent"]), Spent(*told["shown"]) if "shown" in told else None
-    return told["turn"], Mark(told["number"], bytes.fromhex(told["hash"]), spent, shown, trail)
+    spent, shown = Spent(*told["spent"]), told.get("shown")
+    digest = bytes.fromhex(told["hash"])
+    return told["turn"], Mark(told["number"], digest, spent, None if shown is None else Spent(*shown), trail)
 
 
 def _lock(handle: int, path: Path, patience: float) -> None:

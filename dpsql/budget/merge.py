@@ -9,8 +9,9 @@ restore the dataset's sums (ρ, δ, ε) are at least those of all charges known 
 and to the heads beside both; an analyst's sums likewise, with what was replayed to them. No entry is counted twice.
 
 **Proof.** *Entries.* The result has all entries of the first, and those of the second whose origin the first lacks,
-so it has the union, each once; sums add them up, and a replay counts once for each account and release however
-often it is written. ε is None as soon as one event is. *Heads.* A head marks an entry H, and on its trail an entry K,
+so it has the union, each once (but releases whose table nobody has any more: these charge nothing, and a replay of one
+counts as one of its whole entry); sums add them up, and a replay counts once for each account and release however often
+it is written. ε is None as soon as one event is. *Heads.* A head marks an entry H, and on its trail an entry K,
 the newest that the union has. With an entry the union has all that came before it in its first chain, because whole
 chains are united. So if it has H, nothing is missing. Otherwise what was written after K up to H may be missing, and
 that is the growth of the marks' sums from K to H: the gap. A gap is charged to the dataset and, by what all analysts
@@ -31,6 +32,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
+from itertools import takewhile
 from typing import Any
 
 from dpsql.budget.accountant import Caps, Spent, limits
@@ -62,10 +64,9 @@ def merge(here: Whole, copy: Whole, by: str, at: str) -> Whole:
 
     The caps are the lower ones where both branches changed them, and the data version is the newer one.
     """
-    if not here[0]:
-        return copy
-    first, second = _ordered(here, copy)
-    joined = _Union(list(first[0]), dict(first[1]))
+    first, second = _ordered(here, copy) if here[0] else (copy, here)
+    joined = _Union(_sound(first))
+    joined.take(*first)
     added = joined.take(*second)
     mine, theirs, whole = (_book(rows) for rows in (first[0], second[0], joined.rows))
     for whose in sorted({_whose(row) for row in added if row[1] == "caps"}, key=str):
@@ -79,7 +80,11 @@ def merge(here: Whole, copy: Whole, by: str, at: str) -> Whole:
 
 
 def missing(mark: Mark, rows: Iterable[Row]) -> Missing | None:
-    """What a head knows of that none of the entries tells; None if it knows of nothing more."""
+    """What a head knows of that none of the entries tells; None if it knows of nothing more.
+
+    Where an old head does not say what analysts were shown, that is at most what the dataset was charged: no analyst
+    pays for a release twice. The same head on a trail counts as if nobody had been shown anything yet.
+    """
     known = {identity(row)[: 2 * HASH] for row in rows}
     end = _short(mark)
     if mark.number == 0 or end in known:
@@ -100,6 +105,8 @@ def stated_gap(rows: Sequence[Row], share: Fraction) -> Missing:
 
     All of it closes the account: with δ* > 0 the loss counts as impure, and with δ* = 0 ρ is that of any ε-DP event.
     """
+    if share < 0:
+        raise LedgerError("a loss cannot give anything back", hint="state a share of the budget, 0% or more")
     caps = _book(rows).caps.get(EVERYONE)
     if caps is None:
         raise LedgerError(
@@ -123,10 +130,10 @@ def identity(row: Row) -> str:
 
 @dataclass(slots=True)
 class _Union:
-    """The entries so far, with the releases that are kept."""
+    """The entries so far, with the releases that are kept: each is that of its entry, and untouched."""
 
     rows: list[Row]
-    payloads: dict[int, bytes]
+    payloads: dict[int, bytes] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
 
     def take(self, rows: list[Row], payloads: Iterable[tuple[int, bytes]]) -> list[Row]:
@@ -161,6 +168,12 @@ def _ordered(here: Whole, copy: Whole) -> tuple[Whole, Whole]:
     kept = dict(here[1])
     intact = all(_intact(row, kept) for row in here[0] if row[1] == "release")
     return (here, copy) if older and intact else (copy, here)
+
+
+def _sound(whole: Whole) -> list[Row]:
+    """The entries before the first release that is not there any more; the chain goes on from these as it is."""
+    rows, kept = whole[0], dict(whole[1])
+    return list(takewhile(lambda row: row[1] != "release" or _intact(row, kept), rows))
 
 
 def _intact(row: Row, kept: dict[int, bytes]) -> bool:

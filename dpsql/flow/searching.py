@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import cached_property, reduce
 from operator import add
 
 from dpsql.budget import FREE, Charge, Cost, Stored
 from dpsql.budget.allocate import charge_of
+from dpsql.errors import BudgetExceeded
 from dpsql.flow.accounts import Accounts
 from dpsql.flow.dataset import Dataset
 from dpsql.flow.draft import Draft, Prepared
 from dpsql.flow.releasing import Releaser
 from dpsql.policy.auto import Found, Subject
 from dpsql.search import Searches
+
+PAID = "the private search that came first is counted, and what it found stays known"
+
+
+@contextmanager
+def search_told(draft: Draft) -> Iterator[None]:
+    """A refusal of what follows from a search, such as its price for an accuracy, tells that the search was made."""
+    try:
+        yield
+    except BudgetExceeded as refusal:
+        if draft.missing:
+            refusal.hint = f"{refusal.hint}; {PAID}" if refusal.hint else PAID
+        raise
 
 
 class Searcher:

@@ -42,6 +42,7 @@ TELLING = (
     "SELECT rpad('x', 1000)", "SELECT array_fill(1, ARRAY[1000])", "SELECT pg_terminate_backend(1)",
     "SELECT query_to_xml('SELECT * FROM pg_locks', true, true, '')", "SELECT set_config('work_mem', '1GB', false)",
     "SELECT set_config('statement_timeout', '0', true) FROM pg_class", "SELECT set_config(name, '0', true) FROM pg_settings",
+    "SELECT set_config('jit' || '_above_cost', '1', true)", "SELECT set_config('jit'::text || '_provider', '1', true)",
     "SELECT pg_ls_dir('.')", "SELECT pg_read_file('x')", "SELECT pg_reload_conf()", "SELECT pg_stat_reset()",
     "SELECT * FROM pg_prepared_xact()", "SELECT gen_random_uuid()", "SELECT setseed(0)",
 )  # fmt: skip

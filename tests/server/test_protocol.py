@@ -281,6 +281,52 @@ def test_what_was_set_and_committed_stays(raw: Raw, sent: list[str]) -> None:
     assert _setting(raw) == "0.25"
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        ["BEGIN", "SET LOCAL application_name = 'two'", "COMMIT"],
+        ["BEGIN", "SET LOCAL application_name = 'two'", "ROLLBACK"],
+        ["BEGIN", "SET LOCAL application_name = 'two'", "SELECT nothing FROM nowhere", "COMMIT"],
+        ["BEGIN", "SET application_name = 'one'", "SET LOCAL application_name = 'two'", "COMMIT"],
+        [
+            "BEGIN",
+            "SET LOCAL application_name = 'two'",
+            "SAVEPOINT a",
+            "SET application_name = 'x'",
+            "ROLLBACK TO a",
+            "END",
+        ],
+        ["BEGIN", "SAVEPOINT a", "SET LOCAL application_name = 'two'", "RELEASE a", "COMMIT"],
+        ["BEGIN; SET LOCAL application_name = 'two'; COMMIT"],
+        ["SET LOCAL application_name = 'two'; SELECT 1"],
+        ["SET LOCAL application_name = 'two'"],
+    ],
+)
+def test_what_was_set_for_a_transaction_ends_with_it(raw: Raw, sent: list[str]) -> None:
+    """The client, too, has heard last that it is as it was."""
+    raw.ask(query("SET application_name = 'one'"))
+    told = [b"application_name\0one\0"]
+    for each in sent:
+        told += [body for kind, body in raw.ask(query(each)) if kind == b"S"]
+    assert _setting(raw, "application_name") == "one" and told[-1] == b"application_name\0one\0"
+
+
+def test_what_was_set_for_a_transaction_holds_in_it_and_gives_way_to_what_is_set_for_good(raw: Raw) -> None:
+    raw.ask(query("BEGIN"))
+    raw.ask(query("SET LOCAL application_name = 'two'"))
+    assert _setting(raw, "application_name") == "two"
+    raw.ask(query("SET application_name = 'three'"))
+    raw.ask(query("COMMIT"))
+    assert _setting(raw, "application_name") == "three"
+
+
+def test_a_client_hears_that_a_setting_is_undone_by_an_error_outside_a_transaction(raw: Raw) -> None:
+    raw.ask(query("SET timezone = 'Europe/Berlin'"))
+    seen = raw.ask(query("SET timezone = 'Asia/Tokyo'; SELECT nothing FROM nowhere"))
+    told = [body for kind, body in seen if kind == b"S"]
+    assert _setting(raw, "timezone") == "Europe/Berlin" and told[-1:] in ([], [b"TimeZone\0Europe/Berlin\0"])
+
+
 def test_an_error_before_a_sync_undoes_what_was_set_with_it(raw: Raw) -> None:
     raw.ask(query("SET dpsql.epsilon = 0.125"))
     raw.ask(

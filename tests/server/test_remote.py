@@ -184,10 +184,15 @@ def test_a_call_that_is_none_is_refused_and_free(far: RemoteConnection) -> None:
         '{"sql": 3}',
         '{"sql": "SELECT 1", "parameters": {"bad": 1}}',
         '{"number": 7}',
+        '{"sql": null, "mechanism": {"decimal": "NaN"}}',
+        '{"sql": "SELECT count(*) FROM customers", "dialect": 1e308}',
+        '{"sql": "SELECT count(*) FROM customers", "delta": {"map": []}}',
+        '{"sql": "SELECT count(*) FROM customers", "asked": {"tuple": [null, null, 1]}}',
     ):
         for call in ("query", "explain", "intervals"):
-            with pytest.raises(dpsql.Error):
+            with pytest.raises(dpsql.Error) as refused:
                 far._line.ask(f"SELECT dpsql.{call}('{text}')")
+            assert "fault of dpsql" not in str(refused.value), text
     assert far.budget() == before
 
 

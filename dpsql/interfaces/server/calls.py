@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from decimal import Decimal
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 
 MOST_RESULTS = 8
 NAMES = ("query", "explain", "expected_error", "rank_error", "intervals", "settle", "budget", "tables")
+_NUMBER, _NAME = (int, float, Decimal, type(None)), (str, type(None))
+_KINDS: dict[str, tuple[type, ...]] = {
+    "sql": (str,), "parameters": (list, tuple, dict, type(None)), "epsilon": _NUMBER, "delta": _NUMBER,
+    "mechanism": _NAME, "dialect": _NAME, "clipped": (int,), "nonnegative": (int,), "confidence": (int, float, Decimal),
+}  # fmt: skip
+"""What the words of a call may be; what is asked for must be in range too, which dpsql looks at."""
 _ASKING = {"epsilon", "delta", "mechanism", "dialect", "accuracy", "clipped", "nonnegative"}
 
 
@@ -83,11 +90,18 @@ def read_words(text: str) -> dict[str, Any]:
 def answer(db: Connection, name: str, words: dict[str, Any], results: Results) -> str:
     """The answer of one call, as JSON."""
     given = words.get("asked") or ()
-    db.asked = Asked(*given) if isinstance(given, tuple) and len(given) <= 4 else Asked()
+    asked = dict(zip(("epsilon", "delta", "mechanism", "dialect"), given, strict=False)) if type(given) is tuple else {}
     try:
+        if not (_kinds_fit(words) and _kinds_fit(asked)):
+            raise TypeError
+        db.asked = Asked(**asked)
         return json.dumps(_CALLS[name](db, words, results))
     except (TypeError, KeyError):
         raise InterfaceError("this call has words that are not known", hint="use the same version of dpsql") from None
+
+
+def _kinds_fit(words: dict[str, Any]) -> bool:
+    return all(isinstance(words[name], kinds) for name, kinds in _KINDS.items() if name in words)
 
 
 def _query(db: Connection, words: dict[str, Any], results: Results) -> dict[str, Any]:

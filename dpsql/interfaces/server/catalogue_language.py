@@ -141,14 +141,15 @@ def check(sql: str) -> None:
     """Refuse what is not a question about the catalogue."""
     if len(sql) > MOST_TEXT:
         raise _refusal(f"a query about the catalogue may have at most {MOST_TEXT:,} characters")
-    tokens = [_Token("sign", ";"), *_tokens(sql), _Token("sign", ";"), _Token("sign", ";")]
-    for before, token, after, second in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
+    end = _Token("sign", ";")
+    tokens = [end, *_tokens(sql), end, end, end]
+    for before, token, after, *inside in zip(tokens, tokens[1:], tokens[2:], tokens[3:], tokens[4:], strict=False):
         if before.kind == token.kind == "string":
             raise _refusal("a string must be written in one piece")  # the second may be read in the way of the first
         if token.kind not in ("name", "quoted"):
             continue
         if after.text == "(" and after.kind == "sign":
-            _check_call(before, token, second)
+            _check_call(before, token, inside)
         elif token.text.startswith("pg_") and not _known(before, token):
             raise _refusal(f"the catalogue does not show {token.text}")
 
@@ -172,8 +173,10 @@ def _known(before: _Token, name: _Token) -> bool:
     return label or name.text in RELATIONS or name.text in _OTHER
 
 
-def _check_call(before: _Token, name: _Token, first: _Token) -> None:
-    if name.text == "set_config" and first.text.strip("'").lower() not in SETTINGS:
+def _check_call(before: _Token, name: _Token, inside: list[_Token]) -> None:
+    """A function by its name, and the first words after its parenthesis: a setting is named by one string alone."""
+    setting, comma = inside
+    if name.text == "set_config" and (setting.text.strip("'").lower() not in SETTINGS or comma.text != ","):
         raise _refusal("this setting cannot be set in the catalogue")
     if name.text in FUNCTIONS or (name.kind == "name" and name.text in _GRAMMAR):
         return

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 
 MOST_SETTINGS = 200
 MOST_SAVEPOINTS = 100
-_TRACKED = {"application_name": "application_name", "datestyle": "DateStyle", "timezone": "TimeZone"}
-_SET = re.compile(r"\s*SET\s+(?:(?:SESSION|LOCAL)\s+)?(?P<name>[\w.]+)\s*(?:=|\bTO\b)(?P<value>.*)", re.I | re.S)
+TRACKED = {
+    "application_name": ("application_name", ""),
+    "datestyle": ("DateStyle", "ISO, MDY"),
+    "timezone": ("TimeZone", "UTC"),
+}
+"""What clients are told when it changes: its name in the protocol, and what it is while nobody sets it."""
+_SET = re.compile(r"\s*SET\s+(?:(?P<how>SESSION|LOCAL)\s+)?(?P<name>[\w.]+)\s*(?:=|\bTO\b)(?P<value>.*)", re.I | re.S)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s*(?P<options>\([^)]*\)|(?:(?:ANALYZE|VERBOSE)\b\s*)*)", re.I)
 _BACK = re.compile(
     r"\s*(?:ROLLBACK|ABORT)\s+(?:WORK\s+|TRANSACTION\s+)?TO\s+(?:SAVEPOINT\s+)?(?P<name>.+)", re.I | re.S
@@ -33,8 +38,8 @@ _TAGS = {"begin": "BEGIN", "set": "SET", "reset": "RESET", "discard": "DISCARD A
          "listen": "LISTEN", "close": "CLOSE CURSOR"}  # fmt: skip
 
 
-Said = tuple[Asked, dict[str, str]]
-"""All that a client has set; a dictionary that a transaction began with is never changed, only replaced."""
+Said = tuple[Asked, Mapping[str, str], Mapping[str, str | None]]
+"""All that a client has set, and what SET LOCAL hides until the transaction is over (None: nothing was set)."""
 
 
 @dataclass(slots=True)
@@ -43,14 +48,16 @@ class Session:
 
     status: str = "I"
     asked: Asked = field(default_factory=Asked)
-    settings: dict[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    _hidden: Mapping[str, str | None] = field(default_factory=dict)
+    _told: Mapping[str, str] | None = None
     _before: Said | None = None
     _points: list[tuple[str, Said]] = field(default_factory=list)
 
     def begin(self) -> None:
         """A statement comes: the first one begins a transaction, whether or not it says so."""
         if self._before is None:
-            self._before = self.asked, self.settings
+            self._before = self._said
 
     def failed(self) -> None:
         """A statement did not succeed; outside a transaction block, all that was sent with it is undone."""
@@ -61,19 +68,37 @@ class Session:
 
     def undo(self) -> None:
         """The transaction is rolled back: what was set in it never was."""
-        self.asked, self.settings = self._before or (self.asked, self.settings)
+        self.asked, self.settings, self._hidden = self._before or self._said
         self.end()
 
     def end(self) -> None:
-        """The transaction is over: what was set in it stays."""
+        """The transaction is over: what was set in it stays, unless it was set for the transaction only."""
+        shown = {name: value for name, value in self.settings.items() if name not in self._hidden}
+        again = {name: value for name, value in self._hidden.items() if value is not None}
+        self.settings, self._hidden = {**shown, **again}, {}
         self.status, self._before = "I", None
         self._points.clear()
+
+    def set(self, name: str, value: str, *, local: bool) -> None:
+        """Keep a setting of the client's, or let it hold until the transaction is over."""
+        hidden = {each: value for each, value in self._hidden.items() if each != name}
+        if local:
+            hidden[name] = self._hidden[name] if name in self._hidden else self.settings.get(name)
+        self.settings, self._hidden = {**self.settings, name: value}, hidden
+
+    def news(self) -> bytes:
+        """The settings that the client must hear of, because they are not what it was told last."""
+        now = {name: self.settings.get(name, default) for name, (_, default) in TRACKED.items()}
+        before, self._told = self._told or {name: default for name, (_, default) in TRACKED.items()}, now
+        return b"".join(
+            wire.parameter_status(TRACKED[name][0], value) for name, value in now.items() if value != before[name]
+        )
 
     def mark(self, name: str) -> None:
         """A savepoint."""
         if len(self._points) >= MOST_SAVEPOINTS:
             raise Stop(faults.TOO_MUCH)
-        self._points.append((name, (self.asked, self.settings)))
+        self._points.append((name, self._said))
 
     def release(self, name: str, *, back: bool) -> None:
         """Forget a savepoint and those after it; going `back` to it undoes what was set since, and keeps it."""
@@ -81,8 +106,12 @@ class Session:
         if at is None:
             raise Stop(Fault(f"there is no savepoint {name}", "3B001", "set it first: SAVEPOINT name"))
         if back:
-            self.asked, self.settings = self._points[at][1]
-        del self._points[at + 1 if back else at :]
+            self.asked, self.settings, self._hidden = self._points[at][1]
+        del self._points[at + back :]
+
+    @property
+    def _said(self) -> Said:
+        return self.asked, self.settings, self._hidden
 
 
 @dataclass(slots=True)
@@ -98,10 +127,9 @@ class Commands:
         """Do what a command says."""
         match statement.word:
             case "begin" | "commit" | "rollback" | "savepoint":
-                known = self.session.settings
-                return Reply(wire.complete(self._transaction(statement)), tail=self._restored(known))
+                return Reply(wire.complete(self._transaction(statement)))
             case "set":
-                return Reply(wire.complete("SET"), tail=await self._set(statement))
+                await self._set(statement)
             case "reset":
                 self.session.asked = read_setting(statement.text, self.session.asked) or self.session.asked
             case "discard" | "deallocate":
@@ -148,29 +176,21 @@ class Commands:
                 self.session.release(name, back=False)
         return text.split(maxsplit=1)[0].upper()
 
-    def _restored(self, before: Mapping[str, str]) -> bytes:
-        """What a client must hear again of settings that a rollback brought back."""
-        now = self.session.settings
-        changed = [(name, now[name]) for name in _TRACKED if name in now and now[name] != before.get(name)]
-        return b"".join(wire.parameter_status(_TRACKED[name], value) for name, value in changed)
-
-    async def _set(self, statement: Statement) -> bytes:
+    async def _set(self, statement: Statement) -> None:
         """Take in `SET`: what dpsql knows, what clients need; the rest is taken for a setting of theirs, and kept."""
         found = _SET.match(statement.text)
         if found is None:
-            return b""
+            return
         name, value = found["name"].lower(), found["value"].strip().strip("'\"")
         if name.startswith("dpsql."):
             self.session.asked = await self.asking.run("set", self._settle(statement.text), statement.start)
-            return b""
+            return
         if name == "client_encoding" and value.lower().replace("-", "") not in ("utf8", "unicode", "default"):
             raise Stop(Fault("this server speaks UTF8 only", "22023", "SET client_encoding = 'UTF8'"))
         settings = self.session.settings
         if len(value) > 1000 or (name not in settings and len(settings) >= MOST_SETTINGS):
             raise Stop(faults.TOO_MUCH)
-        self.session.settings = {**settings, name: value}
-        tracked = _TRACKED.get(name)
-        return b"" if tracked is None else wire.parameter_status(tracked, value)
+        self.session.set(name, value, local=(found["how"] or "").upper() == "LOCAL")
 
     def _settle(self, text: str) -> Callable[[Connection], Asked]:
         def task(db: Connection) -> Asked:

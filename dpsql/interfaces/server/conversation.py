@@ -52,7 +52,7 @@ class Conversation:
         if kind in b"SQ":
             self._skipping = False
             await (self._simple(body) if kind == b"Q" else self._sync())
-            await self.send(wire.ready(self.session.status))
+            await self.send(self.session.news() + wire.ready(self.session.status))
             return True
         if self._skipping or kind == b"H":
             return True

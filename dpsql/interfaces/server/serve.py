@@ -17,7 +17,7 @@ from dpsql.interfaces.server.answers import Answers
 from dpsql.interfaces.server.asking import Asking
 from dpsql.interfaces.server.calls import Results
 from dpsql.interfaces.server.catalogue import Catalogue
-from dpsql.interfaces.server.commands import Commands, Session
+from dpsql.interfaces.server.commands import TRACKED, Commands, Session
 from dpsql.interfaces.server.conversation import Conversation
 from dpsql.interfaces.server.desk import Desk
 from dpsql.interfaces.server.journal import failed, note
@@ -186,8 +186,8 @@ class Server:
             if self._door.users.get(user.name) != user:
                 raise SentAway(faults.CHANGED)  # there was a reload meanwhile, which did not know whose seat this is
             conversation = seat.conversation = self._conversation(user, view, line)
-            conversation.session.settings["application_name"] = said.get("application_name", "")[:200]
-            await line.send(_greeting(seat, view, said), self.limits.login)
+            conversation.session.set("application_name", said.get("application_name", "")[:200], local=False)
+            await line.send(_greeting(seat, view, conversation.session.news()), self.limits.login)
         note("login", user=user.name, analyst=user.analyst)
         while True:
             seat.busy = False
@@ -250,16 +250,15 @@ class Server:
         return held >= self.limits.connections - len(known)
 
 
-def _greeting(seat: Seat, view: View, said: Mapping[str, str]) -> bytes:
+def _greeting(seat: Seat, view: View, news: bytes) -> bytes:
     statuses = {
-        **view.shadow.settings, "server_encoding": "UTF8", "client_encoding": "UTF8", "DateStyle": "ISO, MDY",
-        "TimeZone": "UTC", "integer_datetimes": "on", "standard_conforming_strings": "on",
-        "IntervalStyle": "postgres", "is_superuser": "off", "session_authorization": "analyst",
-        "in_hot_standby": "off", "default_transaction_read_only": "on",
-        "application_name": said.get("application_name", ""),
+        **view.shadow.settings, **dict(TRACKED.values()), "server_encoding": "UTF8", "client_encoding": "UTF8",
+        "integer_datetimes": "on", "standard_conforming_strings": "on", "IntervalStyle": "postgres",
+        "is_superuser": "off", "session_authorization": "analyst", "in_hot_standby": "off",
+        "default_transaction_read_only": "on",
     }  # fmt: skip
     told = b"".join(wire.parameter_status(name, value) for name, value in statuses.items())
-    return wire.authentication(0) + told + wire.backend_key(seat.number, seat.secret) + wire.ready("I")
+    return wire.authentication(0) + told + news + wire.backend_key(seat.number, seat.secret) + wire.ready("I")
 
 
 async def _unless_left(line: Line, work: Coroutine[Any, Any, bool]) -> bool:

@@ -1,4 +1,4 @@
-"""Random histories of a ledger: spending, backups, losses, forks and restores, and what must hold after each.
+"""Random histories of a ledger: spending, backups, losses, damage, forks and restores, and what must hold after each.
 
     python tests/unit/budget/ledger_histories.py 10000
 
@@ -31,6 +31,7 @@ UNIT = 10**40
 CAPS = Caps(10**9, Fraction(1, 2))
 PURE = Caps(10**9, 0)
 ANALYSTS = ("ana", "bob", "cat")
+STEWARD = "the steward"
 
 
 class ListStorage(Storage):
@@ -141,7 +142,7 @@ class History:
 
     def run(self, steps: int) -> Counter[str]:
         acts = [self.spend, self.spend, self.spend, self.replay, self.backup, self.lose_file, self.lose_head,
-                self.roll_back, self.fork, self.restore, self.restore, self.restore]  # fmt: skip
+                self.old_head, self.rot, self.roll_back, self.fork, self.restore, self.restore, self.restore]  # fmt: skip
         for _ in range(steps):
             self.chance.choice(acts)()
         self.restore_everything()
@@ -163,12 +164,14 @@ class History:
         return Charge(amount, self.chance.choice([0, UNIT // 1000]))
 
     def spend(self) -> None:
-        place, who, charge = self.chance.choice(self.places), self.chance.choice(ANALYSTS), self._charge()
+        place, charge = self.chance.choice(self.places), self._charge()
+        who = self.chance.choice([*ANALYSTS, STEWARD])
         ledger = self._open(place)
         if ledger is None:
             return
         mark = self.chance.choice([b"p", b"q", b"r"])
-        request = Request(who, charge, Cost(1.0, 0.0, 0.0), PURE if self.pure_only else CAPS, None, "q", (mark,))
+        caps, analyst = PURE if self.pure_only else CAPS, None if who == STEWARD else who
+        request = Request(analyst, charge, Cost(1.0, 0.0, 0.0), caps, None, "q", (mark,))
         entry = ledger.reserve(request)
         if self.chance.random() < 0.7:
             ledger.store(entry, mark, b"%d" % len(self.events), About(b"", {}, charge))
@@ -179,7 +182,10 @@ class History:
         """A release of another's, shown once more."""
         place, who = self.chance.choice(self.places), self.chance.choice(ANALYSTS)
         ledger = self._open(place)
-        found = None if ledger is None else ledger.find(self.chance.choice([b"p", b"q", b"r"]))
+        try:
+            found = None if ledger is None else ledger.find(self.chance.choice([b"p", b"q", b"r"]))
+        except LedgerError:
+            return
         if ledger is None or found is None:
             return
         if ledger.replayed(found.entry, who, None, found.number):
@@ -204,6 +210,19 @@ class History:
     def lose_head(self) -> None:
         place = self.chance.choice(self.places)
         place.head, place.head_knows = None, frozenset()
+
+    def old_head(self) -> None:
+        """A head as an older dpsql wrote it: only what the dataset was charged."""
+        place = self.chance.choice(self.places)
+        if place.head is not None:
+            place.head = replace(place.head, shown=None, trail=())
+
+    def rot(self) -> None:
+        """A noisy table that is not what it was, and one that belongs to no entry."""
+        place = self.chance.choice([*self.places, *self.shelf])
+        if place.payloads:
+            place.payloads[self.chance.choice(list(place.payloads))] = b"rot"
+        place.payloads[len(place.rows) + self.chance.randrange(1, 4)] = b"rot"
 
     def roll_back(self) -> None:
         """An old copy in the place of the file; sometimes its old head too, which nobody can notice."""
@@ -253,7 +272,8 @@ class History:
             place.head = book.mark().after(place.head or Mark())
         place.file_knows = place.head_knows = knows
         with ChainedLedger(ListStorage(place), "shop") as ledger:
-            ledger.kept()
+            assert ledger.kept() == sorted(place.payloads.items())
+        assert set(place.payloads) == {row[0] for row in place.rows if row[1] == "release"}
         self.check(place, knows)
 
     def check(self, place: ListPlace, knows: frozenset[int]) -> None:

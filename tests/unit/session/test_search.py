@@ -115,6 +115,19 @@ def test_a_budget_that_is_too_small_for_both_pays_for_neither(database: Path) ->
         assert db.budget().dataset.spent.epsilon == 0
 
 
+def test_an_accuracy_that_the_search_shows_to_be_out_of_reach_is_refused_and_the_search_is_told(
+    db: dpsql.Connection, silent: None
+) -> None:
+    """What an accuracy costs follows from the bounds, so nobody can know before the search."""
+    before = db.budget().analyst
+    for again in (False, True):
+        with pytest.raises(dpsql.BudgetExceeded) as caught:
+            db.query(SUM, accuracy=0.001)
+        assert ("private search that came first is counted" in str(caught.value)) is not again
+        assert (db.budget().analyst == before) is again
+        before = db.budget().analyst
+
+
 def test_too_few_units_are_told_and_the_search_is_not_repeated(db: dpsql.Connection, silent: None) -> None:
     for _ in range(2):
         with pytest.raises(dpsql.UnboundedColumn, match="too few units"):
