@@ -610,7 +610,7 @@ def test_a_file_system_that_tells_nothing_of_its_files_is_no_reason_to_trust_it(
 def test_a_row_of_many_long_texts_fails_no_query() -> None:
     """The texts of a row are bounded together: 60 parts of one text of 4 MB would end the session."""
     frame = spark_session.session().createDataFrame([(1, "short"), (2, "x" * 4_000_000)], "person int, note string")
-    tables = {"notes": {"unit": "person", "max_rows_per_unit": 2, "columns": {"note": {}}}}
+    tables = {"notes": {"unit": "person", "max_rows_per_unit": 2, "columns": {"note": {"type": "text"}}}}
     policy = {"dataset": "notes", "budget": {"epsilon": 100, "delta": "1e-3"}, "tables": tables}
     parts = ", ".join(f"substring(note, {i + 1}) AS s{i}" for i in range(60))
     with dpsql.connect({"notes": frame}, policy=policy, ledger=":memory:", steward=True) as db:
