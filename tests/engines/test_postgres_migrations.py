@@ -2,7 +2,8 @@
 
 Either all releases of the query are exact answers from one state of the data, or nothing is released.
 
-Each kind of change is tried here at the steps that are dangerous; `python tests/engines/test_postgres_migrations.py`
+Each kind of change is tried here at the steps that are dangerous.
+`PYTHONPATH=.:tests python tests/engines/test_postgres_migrations.py`
 tries each at each step of the query, and prints what became of it.
 """
 
@@ -298,9 +299,13 @@ def test_a_change_that_is_undone_is_noticed_too(address: str, watched: Watched, 
 def test_an_index_that_is_true_only_later_is_noticed(address: str, watched: Watched) -> None:
     """The planner believes that no key is there twice, also of rows which the snapshot still sees."""
     with psycopg.connect(address, autocommit=True) as raw:
-        raw.execute("CREATE TABLE ills (person integer, code integer); CREATE TABLE pills (person integer, code integer)")
+        raw.execute(
+            "CREATE TABLE ills (person integer, code integer); CREATE TABLE pills (person integer, code integer)"
+        )
         raw.execute("INSERT INTO ills SELECT i, 1 FROM generate_series(1, 1000) g(i)")
-        raw.execute("INSERT INTO pills SELECT i, k FROM generate_series(1, 1000) g(i), generate_series(1, 2) h(k); ANALYZE")
+        raw.execute(
+            "INSERT INTO pills SELECT i, k FROM generate_series(1, 1000) g(i), generate_series(1, 2) h(k); ANALYZE"
+        )
     kept = {"unit": "person", "max_rows_per_unit": 5}
     policy = {**POLICY, "tables": {"ills": kept, "pills": kept}}
     sql = "SELECT count(*) FROM ills JOIN pills ON ills.person = pills.person"
@@ -354,7 +359,9 @@ def sweep() -> None:
                     made[became] += 1
             print(f"{kind}: {', '.join(f'{n} {what}' for what, n in sorted(made.items()))}", flush=True)
             total += made
-    print(f"{len(MIGRATIONS)} kinds, {total.total()} changes: {', '.join(f'{n} {w}' for w, n in sorted(total.items()))}")
+    print(
+        f"{len(MIGRATIONS)} kinds, {total.total()} changes: {', '.join(f'{n} {w}' for w, n in sorted(total.items()))}"
+    )
 
 
 if __name__ == "__main__":

@@ -226,9 +226,7 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> tuple[duckdb.DuckDBPyCon
     many = max(map(len, VALUES.values())) + 1
     other = f"i // {many}" if EVERY_PAIR else f"i * 7 + (i // {many}) * 11"
     columns = [
-        f"CAST(({[*values, None]!r})[1 + ({step}) % {len(values) + 1}] AS {type_}) AS {letter}{i}".replace(
-            "None", "NULL"
-        )
+        f"CAST([{', '.join(map(quoted, values))}, NULL][1 + ({step}) % {len(values) + 1}] AS {type_}) AS {letter}{i}"
         for letter, step in (("a", f"i % {many}"), ("b", other), ("c", f"i % {many} + {other}"))
         for i, (type_, values) in enumerate(VALUES.items())
     ]
@@ -236,6 +234,10 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> tuple[duckdb.DuckDBPyCon
     db.execute(f"CREATE TABLE rows AS SELECT i, {', '.join(columns)} FROM range({rows}) AS r(i) ORDER BY i")
     db.execute(f"COPY rows TO '{path}' (FORMAT parquet)")
     return db, path
+
+
+def quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 def near(one: object, two: object) -> bool:

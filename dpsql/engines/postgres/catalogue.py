@@ -7,12 +7,13 @@ do not extend. Of a partitioned table, whose keys do hold over all partitions, o
 partition is foreign. Where row-level security would hide rows from this role, the table is left out (and the session
 sets `row_security = off`, under which such a query fails rather than shows a part). PostgreSQL checks a constraint
 before the statement that writes ends, if it is not deferrable and validated, its index is valid, and its triggers are
-not disabled, nor those of a partition: all this is asked for. A link is listed only where no other table of the path has
-the name of its parent, which would be taken for it. A virtual column (PostgreSQL 18) is computed when it is read, and
-may raise: it is left out, and so is one of an ENUM type with casts of its own, which run somebody's function; a label
-is written out by `enum_out`, since such a cast may come and go. A text column whose collation takes different bytes for the same text is described as such: no unit, and no
-key. **Requires** that nobody wrote with `session_replication_role = replica` or while triggers were disabled, made casts
-of built-in types, or changed catalogues by hand. **Checked by** `tests/engines/test_postgres_engine.py`.
+not disabled, nor those of a partition: all this is asked for. A link is listed only where no other table of the path
+has the name of its parent, which would be taken for it. A virtual column (PostgreSQL 18) is computed when it is read,
+and may raise: it is left out, and so is one of an ENUM type with casts of its own, which run somebody's function; a
+label is written out by `enum_out`, since such a cast may come and go. A text column whose collation takes different
+bytes for the same text is described as such: no unit, and no key. **Requires** that nobody wrote with
+`session_replication_role = replica` or while triggers were disabled, made casts of built-in types, or changed
+catalogues by hand. **Checked by** `tests/engines/test_postgres_engine.py`.
 
 **Theorem (constant).** Let the tables be locked in ACCESS SHARE mode, described in a snapshot that was taken after the
 locks, and described once more, from outside, after the last statement and before the locks are given back. If both

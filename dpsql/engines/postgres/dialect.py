@@ -77,8 +77,8 @@ class Postgres(Dialect):
 
         One without precision may have 100,000 digits, and be infinite: as DOUBLE it is NULL beyond 1e300. A text may
         have 1 GB, which is also the most that PostgreSQL allocates at once: patterns, trims and changes of case take
-        up to eight bytes for a letter, and raise. One that is longer than `STORED` is NULL. A label is written out by the
-        function of its type: a cast may be somebody's.
+        up to eight bytes for a letter, and raise. One that is longer than `STORED` is NULL. A label is written out by
+        the function of its type: a cast may be somebody's.
         """
         type_ = from_engine(stored)
         if type_ is None:

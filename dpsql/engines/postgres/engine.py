@@ -21,7 +21,7 @@ from dpsql.engines.postgres.released import with_released
 from dpsql.engines.postgres.session import Session, open_session, stopped_after
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public import Keys, PublicReader
-from dpsql.engines.sql.results import exact, statements
+from dpsql.engines.sql.results import exact, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.expressions.types import SPELLINGS
 from dpsql.plan.join import Part
@@ -101,6 +101,9 @@ class PostgresEngine(Engine):
 
     def emit(self, release: Priced, salt: bytes | None) -> str:
         return ";\n".join(statements(release, self._site, salt))
+
+    def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
+        return text_notes(releases, self._site)
 
     @contextmanager
     def together(self, releases: Sequence[Priced] = ()) -> Iterator[None]:
@@ -273,7 +276,9 @@ def _shown_type(stored: str) -> str:
     """The type in which a public column is handed over: that in which it is read."""
     if stored == "TIMESTAMP WITH TIME ZONE":
         return "TIMESTAMP"
-    return {UNLIMITED: "DOUBLE", "UUID": "VARCHAR", LABELS: "VARCHAR", SPELLINGS: "VARCHAR", "FLOAT": "DOUBLE"}.get(stored, stored)
+    return {UNLIMITED: "DOUBLE", "UUID": "VARCHAR", LABELS: "VARCHAR", SPELLINGS: "VARCHAR", "FLOAT": "DOUBLE"}.get(
+        stored, stored
+    )
 
 
 def _tables_of(node: object) -> Iterator[str]:
