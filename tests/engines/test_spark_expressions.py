@@ -281,6 +281,16 @@ def test_what_is_computed_means_what_duckdb_means(session: Any, beside: tuple[du
     assert wrong == []
 
 
+@pytest.mark.parametrize("form", ["strftime(a - INTERVAL 1 MONTH, '%Y-%m')", "strftime(a + INTERVAL 1 MONTH, '%Y-%m')"])
+def test_years_that_are_written_differently_are_nothing(session: Any, form: str) -> None:
+    made = convert(_parsed(form), Row({"a": "DATE"}))  # type: ignore[arg-type]
+    for day in ("0001-01-01", "1970-01-01", "9999-12-31"):
+        mine, theirs = (dialect.sql(made, lambda _, d=day: f"DATE '{d}'") for dialect in (SPARK, DUCKDB))
+        [(ours,)] = Table(session.sql(f"SELECT {mine} AS x").toArrow()).fetchall()
+        [(wanted,)] = duckdb.execute(f"SELECT {theirs}").fetchall()
+        assert ours == wanted or (ours is None and day != "1970-01-01")
+
+
 @pytest.mark.parametrize("function", ["lower", "upper"])
 def test_letters_change_case_as_in_duckdb(session: Any, function: str) -> None:
     """All letters there are, of a column and of an expression: Spark's own way is another."""
