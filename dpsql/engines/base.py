@@ -114,6 +114,10 @@ class Engine(ABC):
     def emit(self, release: Priced, salt: bytes | None) -> str:
         """The SQL of one release; without salt, a placeholder stands in its place (for people to read)."""
 
+    def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
+        """What this engine does not read of their tables, in words that follow from the query and the policy."""
+        return ()
+
     @contextmanager
     def together(self, releases: Sequence[Priced] = ()) -> Iterator[None]:
         """These releases, of one query, run inside: where others may write, they all read one state of the data."""

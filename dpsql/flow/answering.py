@@ -87,6 +87,7 @@ class Answerer:
                 *top_notes(prepared.plan),
                 *inner_notes(prepared.plan),
                 *prepared.plan.notes,
+                *self.dataset.engine.notes(prepared.bill.releases),
                 *([NOBODY] if _hidden(released) else []),
                 *([FITTED] if any(each.spread for each in fitted.values()) else []),
             ),

@@ -78,6 +78,7 @@ class Explainer:
                 *inner_notes(prepared.plan),
                 *top_notes(prepared.plan),
                 *prepared.plan.notes,
+                *self.dataset.engine.notes(prepared.bill.releases),
             ),
             remark,
             prepared.plan,

@@ -198,7 +198,7 @@ def test_types_go_by_duckdbs_names() -> None:
     assert list(engine.schema()["t"].values()) == [
         "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(1000,500)", "DECIMAL(9,2)", "DECIMAL(1000,500)",
         "DECIMAL(1000,500)", "BOOLEAN", "VARCHAR", "VARCHAR", "VARCHAR", "UUID", "DATE", "TIMESTAMP",
-        "TIMESTAMP WITH TIME ZONE", "VARCHAR",
+        "TIMESTAMP WITH TIME ZONE", "ENUM()",
     ]  # fmt: skip
     engine.close()
 
@@ -266,6 +266,31 @@ def test_foreign_keys_that_may_not_hold_are_none(weakened: str) -> None:
     script = f"CREATE TABLE people (id integer PRIMARY KEY); CREATE TABLE cards (person integer); {weakened}"
     tables = {"people": {"unit": "id"}, "cards": {"unit": {"person": "people.id"}}}
     assert ("cards", "foreign_key:person->people.id") not in facts(script, tables)
+
+
+def test_a_foreign_key_that_one_partition_does_not_keep_is_none() -> None:
+    script = """
+        CREATE TABLE people (id integer PRIMARY KEY);
+        CREATE TABLE cards (person integer REFERENCES people (id), number integer) PARTITION BY RANGE (number);
+        CREATE TABLE one PARTITION OF cards FOR VALUES FROM (0) TO (9);
+    """
+    tables = {"people": {"unit": "id"}, "cards": {"unit": {"person": "people.id"}}}
+    held = ("cards", "foreign_key:person->people.id")
+    assert held in facts(script, tables)
+    assert held not in facts(f"{script}; ALTER TABLE one DISABLE TRIGGER ALL", tables)
+
+
+def test_a_foreign_key_to_a_table_of_another_schema_is_none() -> None:
+    """`people` means the table of the first schema on the path: the constraint is about another."""
+    script = """
+        CREATE SCHEMA later; CREATE TABLE later.people (id integer PRIMARY KEY);
+        CREATE TABLE later.cards (person integer REFERENCES later.people (id));
+        DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, later', current_database()); END$$;
+    """
+    tables = {"people": {"unit": "id"}, "cards": {"unit": {"person": "people.id"}}}
+    held = ("cards", "foreign_key:person->people.id")
+    assert held in facts(script, tables)
+    assert held not in facts(f"{script}; CREATE TABLE public.people (id integer PRIMARY KEY)", tables)
 
 
 def test_a_number_that_is_not_read_one_to_one_is_no_unit() -> None:

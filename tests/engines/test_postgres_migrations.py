@@ -1,12 +1,17 @@
 """A migration in the middle of a query: before any of its statements, or while one runs.
 
 Either all releases of the query are exact answers from one state of the data, or nothing is released.
+
+Each kind of change is tried here at the steps that are dangerous.
+`PYTHONPATH=.:tests python tests/engines/test_postgres_migrations.py`
+tries each at each step of the query, and prints what became of it.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
@@ -88,12 +93,27 @@ MIGRATIONS = {
     "triggers are off": "ALTER TABLE visits DISABLE TRIGGER ALL; INSERT INTO visits VALUES (999, 999, 10, 20)",
     "a rewrite": "VACUUM FULL people; VACUUM FULL visits; VACUUM FULL part1",
     "rights are revoked": "REVOKE ALL ON visits FROM CURRENT_USER",
+    "a partition is detached meanwhile": "ALTER TABLE parts DETACH PARTITION part1 CONCURRENTLY",
+    "a label is added": "ALTER TYPE mood ADD VALUE 'best' BEFORE 'bad'",
+    "a rule": "CREATE RULE none AS ON INSERT TO people DO INSTEAD NOTHING",
+    "a policy": "CREATE POLICY p ON people USING (id > 25); ALTER TABLE people ENABLE ROW LEVEL SECURITY",
+    "a partition is emptied": "TRUNCATE part1",
+    "an order on disk": "CLUSTER people USING people_pkey",
+    "its indexes again": "REINDEX TABLE people",
+    "its indexes again, meanwhile": "REINDEX TABLE CONCURRENTLY people",
+    "a unique index": "CREATE UNIQUE INDEX one ON visits (number)",
+    "a computed column": "ALTER TABLE visits DROP cost; ALTER TABLE visits ADD cost integer GENERATED ALWAYS AS (spare * 2) STORED",
+    "a column with a default": "ALTER TABLE people ADD more integer DEFAULT 5",
+    "a table is made anew": "DROP TABLE visits; CREATE TABLE visits AS SELECT * FROM more_visits",
+    "a materialised view": "ALTER TABLE people RENAME TO gone; CREATE MATERIALIZED VIEW people AS SELECT * FROM more_people",
+    "it is no longer logged": "ALTER TABLE visits SET UNLOGGED",
+    "functions of the same names": "CREATE FUNCTION public.short(text, integer) RETURNS text LANGUAGE sql IMMUTABLE AS $$SELECT 'x'$$;"
+    "CREATE FUNCTION public.same(integer, integer) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$SELECT false$$;"
+    "CREATE OPERATOR public.= (LEFTARG = integer, RIGHTARG = integer, FUNCTION = public.same)",
     "a foreign partition": "CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w;"
     "CREATE TABLE free (id integer NOT NULL, age integer) PARTITION BY RANGE (id);"
     "CREATE FOREIGN TABLE far PARTITION OF free FOR VALUES FROM (1) TO (2) SERVER s",
 }  # fmt: skip
-STEPS = range(1, 20)
-"""Of a query that has three releases."""
 EXACT = [(50,), (1000 << 23,), (50,)]
 """What they add up, before noise, in the order in which they run."""
 
@@ -124,7 +144,8 @@ def migrate(address: str, script: str) -> bool:
     """What somebody else does; a change that would have to wait for the query is given up, and then this is false."""
     with psycopg.connect(address, autocommit=True) as raw, suppress(psycopg.errors.LockNotAvailable):
         raw.execute("SET lock_timeout = '20ms'")
-        for each in script.split(";") if "VACUUM" in script else [script]:
+        alone = "VACUUM" in script or "CONCURRENTLY" in script
+        for each in script.split(";") if alone else [script]:
             raw.execute(each)
         return True
     return False
@@ -136,6 +157,7 @@ class Watched:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.happening: dict[int, Any] = {}
         self.statements, self.charged, self.released = 0, False, list[tuple[int, ...]]()
+        self.locks, self.reads = list[int](), list[int]()
         reserve, run = Releaser._reserve, PostgresEngine.run
 
         def opened(*args: Any) -> Any:
@@ -145,6 +167,10 @@ class Watched:
             def counted(*words: Any) -> Any:
                 if self.charged:
                     self.statements += 1
+                    if str(words[0]).startswith("LOCK"):
+                        self.locks.append(self.statements)
+                    if isinstance(words[0], bytes):
+                        self.reads.append(self.statements)
                     if (happens := self.happening.get(self.statements)) is not None:
                         happens()
                 return execute(*words)
@@ -168,7 +194,8 @@ class Watched:
 
     def ask(self, db: dpsql.Connection, sql: str = QUERY) -> list[tuple[int, ...]] | None:
         """The exact integers of all releases; None if nothing was released."""
-        self.released.clear()
+        for seen in (self.released, self.locks, self.reads):
+            seen.clear()
         self.statements, self.charged = 0, False
         try:
             db.query(sql, epsilon=1, mechanism="laplace")
@@ -189,22 +216,36 @@ def connected(address: str) -> dpsql.Connection:
     return dpsql.connect(address, policy=POLICY, ledger=":memory:")
 
 
+def outcome(address: str, watched: Watched, db: dpsql.Connection, kind: str, step: int) -> str | None:
+    """What becomes of a query with a change before one of its statements; None if it has not as many."""
+    done: list[bool] = []
+    watched.happening = {step: lambda: done.append(migrate(address, MIGRATIONS[kind]))}
+    during = watched.ask(db)
+    watched.happening = {}
+    try:
+        if not done:
+            assert during == EXACT
+            return None
+        if during is None:
+            return "noticed"
+        if during == EXACT:
+            return "harmless" if done == [True] else "waited"
+        assert during == watched.ask(db), f"{kind} before statement {step}"
+        return "new state"
+    finally:
+        if done == [True] or "CONCURRENTLY" in MIGRATIONS[kind]:
+            restored(address)
+
+
 @pytest.mark.parametrize("kind", MIGRATIONS)
-def test_a_migration_before_any_statement_of_a_query(address: str, watched: Watched, kind: str) -> None:
-    """From before the first lock until after the last statement."""
-    step, done = 0, [True]
+def test_a_migration_before_a_dangerous_statement_of_a_query(address: str, watched: Watched, kind: str) -> None:
+    """Before the lock, where every change can be made; and between the description and what reads the rows."""
     with connected(address) as db:
-        while done:
-            step += 1
-            done = []
-            watched.happening = {step: lambda did=done: did.append(migrate(address, MIGRATIONS[kind]))}
-            during = watched.ask(db)
-            watched.happening = {}
-            if during is not None and during != EXACT:
-                assert during == watched.ask(db), f"before statement {step}"
-            if done == [True]:
-                restored(address)
-    assert during == EXACT and step > 8
+        assert watched.ask(db) == EXACT
+        steps = [watched.locks[0], watched.reads[0], watched.reads[-1]]
+        assert steps[0] < steps[1] < steps[2]
+        made = [outcome(address, watched, db, kind, step) for step in steps]
+        assert None not in made and "new state" not in made[1:]
 
 
 @pytest.mark.parametrize("kind", ["children of all", "schemas are swapped", "a partition is attached", "labels are swapped",
@@ -238,20 +279,43 @@ def test_a_migration_while_a_statement_runs(
         ("ALTER TYPE mood RENAME VALUE 'good' TO 'x'; ALTER TYPE mood RENAME VALUE 'bad' TO 'good'",
          "ALTER TYPE mood RENAME VALUE 'good' TO 'bad'; ALTER TYPE mood RENAME VALUE 'x' TO 'good'"),
         ("ALTER TABLE more_people INHERIT people", "ALTER TABLE more_people NO INHERIT people"),
+        ("ALTER TABLE parts ATTACH PARTITION part2 FOR VALUES FROM (1000) TO (2000)",
+         "ALTER TABLE parts DETACH PARTITION part2 CONCURRENTLY"),
+        ("CREATE CAST (mood AS text) WITH FUNCTION odd(mood)", "DROP CAST (mood AS text)"),
     ],
 )  # fmt: skip
 def test_a_change_that_is_undone_is_noticed_too(address: str, watched: Watched, change: str, back: str) -> None:
     with connected(address) as db:
-        for step in STEPS:
-            watched.happening = {
-                step: lambda: migrate(address, change),
-                step + 1: lambda: migrate(address, back),
-            }
-            during = watched.ask(db)
-            watched.happening = {}
-            if watched.statements == step:
-                migrate(address, back)
-            assert during is None or during == EXACT, f"before statement {step}"
+        assert watched.ask(db) == EXACT
+        for read in list(watched.reads):
+            for step in (read - 1, read):
+                watched.happening = {step: lambda: migrate(address, change), read + 1: lambda: migrate(address, back)}
+                during = watched.ask(db)
+                watched.happening = {}
+                assert during is None or during == EXACT, f"before statement {step}"
+                restored(address)
+
+
+def test_an_index_that_is_true_only_later_is_noticed(address: str, watched: Watched) -> None:
+    """The planner believes that no key is there twice, also of rows which the snapshot still sees."""
+    with psycopg.connect(address, autocommit=True) as raw:
+        raw.execute(
+            "CREATE TABLE ills (person integer, code integer); CREATE TABLE pills (person integer, code integer)"
+        )
+        raw.execute("INSERT INTO ills SELECT i, 1 FROM generate_series(1, 1000) g(i)")
+        raw.execute(
+            "INSERT INTO pills SELECT i, k FROM generate_series(1, 1000) g(i), generate_series(1, 2) h(k); ANALYZE"
+        )
+    kept = {"unit": "person", "max_rows_per_unit": 5}
+    policy = {**POLICY, "tables": {"ills": kept, "pills": kept}}
+    sql = "SELECT count(*) FROM ills JOIN pills ON ills.person = pills.person"
+    with dpsql.connect(address, policy=policy, ledger=":memory:") as db:
+        before = watched.ask(db, sql)
+        happens = "DELETE FROM pills WHERE code = 2; CREATE UNIQUE INDEX one ON pills (person)"
+        watched.happening = {watched.reads[0]: lambda: migrate(address, happens)}
+        assert watched.ask(db, sql) in (None, before)
+        watched.happening = {}
+        assert watched.ask(db, sql) not in (None, before)
 
 
 def test_a_lock_that_is_not_given_in_time_is_the_one_failure(address: str, watched: Watched) -> None:
@@ -279,3 +343,26 @@ def test_a_public_table_that_became_a_view_of_people_is_not_read(address: str) -
         with pytest.raises(EngineError):
             engine.read_public("stores", ["size"])
         assert engine._asked(f'SELECT max("size") FROM {engine._places["stores"]}') is None
+
+
+def sweep() -> None:
+    """Each kind of change before each statement of the query."""
+    with engine_server.server().connect() as admin:
+        admin.execute("CREATE DATABASE sweep")
+    address, total = restored(engine_server.server().address("sweep")), Counter[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        watched = Watched(patch)
+        for kind in MIGRATIONS:
+            made = Counter[str]()
+            with connected(address) as db:
+                while (became := outcome(address, watched, db, kind, made.total() + 1)) is not None:
+                    made[became] += 1
+            print(f"{kind}: {', '.join(f'{n} {what}' for what, n in sorted(made.items()))}", flush=True)
+            total += made
+    print(
+        f"{len(MIGRATIONS)} kinds, {total.total()} changes: {', '.join(f'{n} {w}' for w, n in sorted(total.items()))}"
+    )
+
+
+if __name__ == "__main__":
+    sweep()

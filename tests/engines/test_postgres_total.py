@@ -345,6 +345,23 @@ def _buckets(moment: str) -> str:
     return moment
 
 
+@pytest.mark.parametrize("form", [
+    "isoyear(a - INTERVAL 13 MONTH)", "year(a - INTERVAL 13 MONTH)", "decade(a - INTERVAL 13 MONTH)",
+    "strftime(a - INTERVAL 1 MONTH, '%Y-%m')", "strftime(a + INTERVAL 1 MONTH, '%Y-%m')",
+    "date_diff('year', a - INTERVAL 13 MONTH, a)", "date_diff('month', a - INTERVAL 13 MONTH, a)",
+])  # fmt: skip
+def test_years_before_the_first_are_nothing_rather_than_others(session: Session, form: str) -> None:
+    """DuckDB has a year 0, and PostgreSQL has none."""
+    tree = sqlglot.parse_one(f"SELECT {form}", dialect="duckdb").expressions[0]
+    for type_ in ("DATE", "TIMESTAMP"):
+        case = Case(form, (type_,), convert(tree, Row({"a": type_})))
+        for day in ("0001-01-01", "0001-03-01", "1970-01-01", "9999-12-31"):
+            listed = f"(SELECT 1 AS i, CAST('{day}' AS {type_}) AS v)"
+            [(mine,)] = asked(lambda text: session.execute(text.encode()), POSTGRES, lambda _, t=listed: t, [case])
+            [(theirs,)] = asked(duckdb.execute, DUCKDB, lambda _, t=listed: t, [case])
+            assert mine == theirs or (mine is None and day != "1970-01-01")
+
+
 MOVED = (
     "a - INTERVAL 1000 YEAR - INTERVAL 1000 YEAR - INTERVAL 1000 YEAR - INTERVAL 900 YEAR - INTERVAL 1000 YEAR",
     "time_bucket(INTERVAL 399999 DAY, a - INTERVAL 1000 YEAR - INTERVAL 1000 YEAR - INTERVAL 1000 YEAR)",

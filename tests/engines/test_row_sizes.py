@@ -43,8 +43,21 @@ def test_a_row_of_many_long_texts_fails_no_query(address: str) -> None:
         assert without.statistics[0].values[0] < beside.statistics[0].values[0]
 
 
+def test_private_keys_are_short(address: str) -> None:
+    """All of them are read before it is known which are released: 40 keys of 16 MB of one person took 1.4 GB."""
+    with dpsql.connect(address, policy=POLICY, ledger=":memory:", steward=True) as db:
+        with psycopg.connect(address, autocommit=True) as raw:
+            raw.execute("INSERT INTO notes SELECT 4, repeat('x', 65535 + i) FROM generate_series(1, 2) AS g(i)")
+        [release] = trace(db, "SELECT note, count(*) FROM notes GROUP BY note", salt=b"s", mechanism="laplace")
+        assert max(len(note) for (note,) in release.keys if note is not None) == 65536
+
+
 @pytest.mark.parametrize(("count", "limit"), [(3, "16777216"), (300, f"{2**28 // 602}")])
 def test_few_texts_keep_their_limit_and_many_have_shares(address: str, count: int, limit: str) -> None:
     with dpsql.connect(address, policy=POLICY, ledger=":memory:") as db:
         written = db.explain(f"SELECT count(*) FROM (SELECT DISTINCT person, {parts(count)} FROM notes) AS t")
         assert f", {limit})" in str(written.releases[0].sql)
+        told = [
+            note for note in written.notes if note.startswith(f"texts of more than {2**28 // 602:,} bytes are NULL")
+        ]
+        assert len(told) == (count == 300)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,7 +24,7 @@ from dpsql.audit.traces import trace, traced
 from dpsql.engines.spark.files import FilesChanged, Watched
 from dpsql.engines.spark.open import _begun
 from dpsql.engines.spark.settings import SETTINGS
-from dpsql.errors import EngineError, Error, InterfaceError
+from dpsql.errors import EngineError, Error, InterfaceError, PolicyError
 
 if (reason := spark_session.absent()) is not None:
     pytest.skip(reason, allow_module_level=True)
@@ -235,23 +236,91 @@ def test_a_unit_is_bounded_where_each_scan_of_a_source_gives_other_rows(session:
     assert scans.read_text() == "x"
 
 
-def untyped(session: Any, column: dict[str, Any], *last: tuple[int, Any]) -> tuple[str, list[Any]]:
+def untyped(
+    session: Any, column: dict[str, Any], *last: tuple[int, Any], value: Any = float, where: str = "TRUE"
+) -> tuple[str, list[Any]]:
     """What an analyst sees of a DataFrame that was made of rows without a schema, and the exact integers."""
-    frame = session.createDataFrame([*((person, float(person)) for person in range(20)), *last], ["person", "x"])
+    frame = session.createDataFrame([*((person, value(person)) for person in range(20)), *last], ["person", "x"])
     table = {"unit": "person", "max_rows_per_unit": 1, "columns": {"x": column}}
     said = {"dataset": "d", "budget": {"epsilon": 9}, "tables": {"t": table}}
-    sql = "SELECT count(*), sum(x) FROM t" if "min" in column else "SELECT count(x) FROM t"
+    numeric = isinstance(column.get("min"), int)
+    sql = f"SELECT count(*), sum(x) FROM t WHERE {where}" if numeric else f"SELECT count(x) FROM t WHERE {where}"
     with dpsql.connect((session, {"t": frame}), policy=said, ledger=":memory:", steward=True) as db:
         [release] = trace(db, sql, salt=b"s")
         return str(db.explain(sql)), [(s.name, sum(s.values), s.linf) for s in release.statistics]
 
 
-@pytest.mark.parametrize("column", [{"min": 0, "max": 100}, {"type": "text"}, {"min": 0, "max": 9, "type": "integer"}])
-def test_types_do_not_come_from_the_rows_of_a_dataframe(session: Any, column: dict[str, Any]) -> None:
-    (one, before), (two, after) = untyped(session, column), untyped(session, column, (999, "x"))
+DAY, MOMENT = date(1969, 12, 31), datetime(1969, 12, 31, 23, 59, 59, 500000)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "where"),
+    [
+        ({"min": 0, "max": 100}, float, "x >= 0"),
+        ({"min": 0, "max": 100}, lambda n: n / 10000, "x = 0.0001 OR x = 0.0003"),
+        ({"min": 0, "max": 9, "type": "integer"}, float, "x >= 0"),
+        ({"min": 0, "max": 9, "type": "integer"}, Decimal, "x >= 0"),
+        ({"min": 0, "max": 9, "type": "decimal(9, 0)"}, lambda n: n + Decimal("0.4999999999999999999"), "x >= 0"),
+        ({"type": "text"}, int, "x LIKE '1%'"),
+        ({"type": "boolean"}, lambda n: n < 9, "x"),
+        ({"type": "date"}, lambda n: DAY + timedelta(n), "x <= DATE '1970-01-02'"),
+        ({"type": "date"}, lambda n: MOMENT + timedelta(n), "x <= DATE '1970-01-02'"),
+        ({"type": "timestamp"}, lambda n: MOMENT + timedelta(n), "x < TIMESTAMP '1970-01-01 23:59:59.600'"),
+        ({"type": "timestamp"}, lambda n: DAY + timedelta(n), "x < TIMESTAMP '1970-01-01 23:59:59.600'"),
+    ],
+)
+def test_types_do_not_come_from_the_rows_of_a_dataframe(
+    session: Any, column: dict[str, Any], value: Any, where: str
+) -> None:
+    one, before = untyped(session, column, value=value, where=where)
+    two, after = untyped(session, column, (999, "x"), value=value, where=where)
     assert one == two
     for (name, first, claimed), (_, second, again) in zip(before, after, strict=True):
         assert claimed == again and abs(first - second) <= claimed, name
+
+
+def test_numbers_that_python_and_spark_write_differently_are_no_text(session: Any) -> None:
+    """0.0001 is `1.0E-4` to Spark, and as it was once a row with a text is there."""
+    with pytest.raises(InterfaceError, match="x of the DataFrame t is no text, as the policy says"):
+        untyped(session, {"type": "text"}, value=lambda n: n / 10000)
+
+
+def test_timestamps_of_rows_need_one_clock(session: Any) -> None:
+    elsewhere = session.newSession()
+    elsewhere.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    for last in ((), ((999, "x"),)):
+        with pytest.raises(InterfaceError, match="is a timestamp by Python's clock, and Spark has another, Asia/Tokyo"):
+            untyped(elsewhere, {"type": "timestamp"}, *last, value=lambda n: MOMENT)
+
+
+def test_an_id_with_several_spellings_is_no_unit(session: Any) -> None:
+    """`ann` and `Ann` are one person to Spark: each would be a unit of its own."""
+    names = session.createDataFrame([(1, "ann"), (2, "Ann"), (3, None)], "n int, id string")
+    lax = session.createDataFrame(names.rdd, "n int, id string collate UTF8_LCASE")
+    table = {"unit": "id", "max_rows_per_unit": 1, "columns": {"n": {"min": 0, "max": 9, "type": "integer"}}}
+    said = {"dataset": "d", "budget": {"epsilon": 9}, "tables": {"t": table}}
+    with (
+        dpsql.connect((session, {"t": lax}), policy=said, ledger=":memory:") as db,
+        pytest.raises(PolicyError, match="several spellings for one unit"),
+    ):
+        db.query("SELECT count(*) FROM t")
+
+
+def test_other_texts_are_compared_byte_by_byte_whatever_their_collation(session: Any) -> None:
+    names = session.createDataFrame([(1, "ann"), (2, "Ann"), (3, None)], "id int, name string")
+    lax = session.createDataFrame(names.rdd, "id int, name string collate UTF8_LCASE")
+    name = {"values": ["ann", "Ann"], "nulls": False}
+    table = {"unit": "id", "max_rows_per_unit": 1, "columns": {"name": name}}
+    said = {"dataset": "d", "budget": {"epsilon": 9}, "tables": {"t": table}}
+    with dpsql.connect((session, {"t": lax}), policy=said, ledger=":memory:", steward=True) as db:
+        first, second = (
+            list(trace(db, sql, salt=b"s", mechanism="laplace")[0].statistics[0].values)
+            for sql in (
+                "SELECT name, count(*) FROM t GROUP BY name",
+                "SELECT count(*) FROM t WHERE name IN ('ANN', 'ann')",
+            )
+        )
+        assert first[0] == first[1] == second[0]
 
 
 @pytest.mark.parametrize("last", [(), ((999, "x"),)])
@@ -610,7 +679,7 @@ def test_a_file_system_that_tells_nothing_of_its_files_is_no_reason_to_trust_it(
 def test_a_row_of_many_long_texts_fails_no_query() -> None:
     """The texts of a row are bounded together: 60 parts of one text of 4 MB would end the session."""
     frame = spark_session.session().createDataFrame([(1, "short"), (2, "x" * 4_000_000)], "person int, note string")
-    tables = {"notes": {"unit": "person", "max_rows_per_unit": 2, "columns": {"note": {}}}}
+    tables = {"notes": {"unit": "person", "max_rows_per_unit": 2, "columns": {"note": {"type": "text"}}}}
     policy = {"dataset": "notes", "budget": {"epsilon": 100, "delta": "1e-3"}, "tables": tables}
     parts = ", ".join(f"substring(note, {i + 1}) AS s{i}" for i in range(60))
     with dpsql.connect({"notes": frame}, policy=policy, ledger=":memory:", steward=True) as db:

@@ -226,9 +226,7 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> tuple[duckdb.DuckDBPyCon
     many = max(map(len, VALUES.values())) + 1
     other = f"i // {many}" if EVERY_PAIR else f"i * 7 + (i // {many}) * 11"
     columns = [
-        f"CAST(({[*values, None]!r})[1 + ({step}) % {len(values) + 1}] AS {type_}) AS {letter}{i}".replace(
-            "None", "NULL"
-        )
+        f"CAST([{', '.join(map(quoted, values))}, NULL][1 + ({step}) % {len(values) + 1}] AS {type_}) AS {letter}{i}"
         for letter, step in (("a", f"i % {many}"), ("b", other), ("c", f"i % {many} + {other}"))
         for i, (type_, values) in enumerate(VALUES.items())
     ]
@@ -236,6 +234,10 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> tuple[duckdb.DuckDBPyCon
     db.execute(f"CREATE TABLE rows AS SELECT i, {', '.join(columns)} FROM range({rows}) AS r(i) ORDER BY i")
     db.execute(f"COPY rows TO '{path}' (FORMAT parquet)")
     return db, path
+
+
+def quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 def near(one: object, two: object) -> bool:
@@ -277,6 +279,16 @@ def test_what_is_computed_means_what_duckdb_means(session: Any, beside: tuple[du
                 places = [int(n[1:]) + len(EDGES) * "abc".index(n[0]) for n in used]
                 wrong.append((form, unlike[0][:2], [unlike[0][2][p] for p in places]))
     assert wrong == []
+
+
+@pytest.mark.parametrize("form", ["strftime(a - INTERVAL 1 MONTH, '%Y-%m')", "strftime(a + INTERVAL 1 MONTH, '%Y-%m')"])
+def test_years_that_are_written_differently_are_nothing(session: Any, form: str) -> None:
+    made = convert(_parsed(form), Row({"a": "DATE"}))  # type: ignore[arg-type]
+    for day in ("0001-01-01", "1970-01-01", "9999-12-31"):
+        mine, theirs = (dialect.sql(made, lambda _, d=day: f"DATE '{d}'") for dialect in (SPARK, DUCKDB))
+        [(ours,)] = Table(session.sql(f"SELECT {mine} AS x").toArrow()).fetchall()
+        [(wanted,)] = duckdb.execute(f"SELECT {theirs}").fetchall()
+        assert ours == wanted or (ours is None and day != "1970-01-01")
 
 
 @pytest.mark.parametrize("function", ["lower", "upper"])

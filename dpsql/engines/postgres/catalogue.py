@@ -7,24 +7,30 @@ do not extend. Of a partitioned table, whose keys do hold over all partitions, o
 partition is foreign. Where row-level security would hide rows from this role, the table is left out (and the session
 sets `row_security = off`, under which such a query fails rather than shows a part). PostgreSQL checks a constraint
 before the statement that writes ends, if it is not deferrable and validated, its index is valid, and its triggers are
-not disabled: all this is asked for. A virtual column (PostgreSQL 18) is computed when it is read, and may raise: it is
-left out, and so is one of an ENUM type with casts of its own, which run somebody's function. A text column whose
-collation takes different bytes for the same text is described as such: no unit, and no key. **Requires** that nobody
-wrote with `session_replication_role = replica`, or changed catalogues by hand. **Checked by**
-`tests/engines/test_postgres_engine.py`.
+not disabled, nor those of a partition: all this is asked for. A link is listed only where no other table of the path
+has the name of its parent, which would be taken for it. A virtual column (PostgreSQL 18) is computed when it is read,
+and may raise: it is left out, and so is one of an ENUM type with casts of its own, which run somebody's function; a
+label is written out by `enum_out`, since such a cast may come and go. A text column whose collation takes different
+bytes for the same text is described as such: no unit, and no key. **Requires** that nobody wrote with
+`session_replication_role = replica` or while triggers were disabled, made casts of built-in types, or changed
+catalogues by hand. **Checked by** `tests/engines/test_postgres_engine.py`.
 
 **Theorem (constant).** Let the tables be locked in ACCESS SHARE mode, described in a snapshot that was taken after the
-locks, and described once more, from outside, after the last statement. If both descriptions are equal, each statement
-in between read the relations that were described, with those columns, and no others. **Proof.** What a description
-says of a table changes by ALTER TABLE, DROP, RENAME, TRUNCATE, CREATE POLICY or CREATE RULE, which need an ACCESS
-EXCLUSIVE lock on it, and wait; or it is one of these. (1) A child by INHERIT: a plain table is read, and locked, with
-ONLY. (2) ATTACH PARTITION: a partitioned table is locked with its partitions, so that none can be detached before the
-query ends, and the list of partitions grows only: equal at both ends, it was equal all the time. (3) The name of the
-schema, the labels of an ENUM: the description has `xmin` of their catalogue rows, which every change replaces for ever,
-also one that is undone. (4) Constraints that become weaker without that lock (DISABLE TRIGGER) say nothing of rows that
-were visible before. (5) Functions, operators and types are looked up in `pg_catalog` and the session's own `pg_temp`.
-Rights, statistics, indexes, comments and storage options change no row that is read; where a right is missing, or row
-security would hide rows, the statement fails. **Checked by** `tests/engines/test_postgres_migrations.py`.
+locks, and described once more, from outside, after the last statement and before the locks are given back. If both
+descriptions are equal, each statement in between read the relations that were described, with those columns, and no
+others. **Proof.** What a description says of a table changes by ALTER TABLE, DROP, RENAME, TRUNCATE, CREATE POLICY or
+CREATE RULE, which need an ACCESS EXCLUSIVE lock on it, and wait; or it is one of these. (1) A child by INHERIT: a plain
+table is read, and locked, with ONLY. (2) ATTACH PARTITION: a partitioned table is locked with its partitions, and what
+was attached cannot be detached before the query ends; DETACH … CONCURRENTLY marks it at once, but waits before it
+removes its row of `pg_inherits`, which stands in the description with its mark and `xmin`. (3) The name of the schema,
+the labels of an ENUM: the description has `xmin` of their catalogue rows, which every change replaces for ever, also
+one that is undone. (4) Constraints that become weaker without that lock (DISABLE TRIGGER) say nothing of rows that were
+visible before. (5) CREATE UNIQUE INDEX: it says that of rows which the snapshot still sees there are no two, and the
+planner believes it, and joins each row with one of them. The description has all unique indexes; none can be dropped
+before the query ends. (6) Functions, operators and types are looked up in `pg_catalog` and the session's own `pg_temp`;
+casts are of built-in types. Rights, statistics, other indexes, comments and storage options change no row that is read;
+where a right is missing, or row security would hide rows, the statement fails. **Checked by**
+`tests/engines/test_postgres_migrations.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +39,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpsql.engines.postgres.dialect import UNLIMITED
+from dpsql.engines.postgres.dialect import LABELS, UNLIMITED
 from dpsql.engines.postgres.words import quoted
 from dpsql.expressions.types import SPELLINGS
 from dpsql.plan.ownership import one_to_one
@@ -48,7 +54,14 @@ _TYPES = {
 _COLUMNS = """
 SELECT n.nspname, c.relname, a.attname, t.typname, t.typtype = 'e', a.atttypmod, coalesce(l.collisdeterministic, true),
        c.oid, n.xmin::text, c.relkind = 'r',
-       CASE WHEN c.relkind = 'p' THEN ARRAY(SELECT p.relid::bigint FROM pg_partition_tree(c.oid) p ORDER BY 1) END,
+       CASE WHEN c.relkind = 'p' THEN ARRAY(
+         WITH RECURSIVE parts AS (
+           SELECT i.inhrelid, i.xmin, i.inhdetachpending FROM pg_inherits i WHERE i.inhparent = c.oid
+           UNION ALL
+           SELECT i.inhrelid, i.xmin, i.inhdetachpending FROM pg_inherits i JOIN parts p ON i.inhparent = p.inhrelid)
+         SELECT concat_ws(' ', p.inhrelid, p.xmin, p.inhdetachpending) FROM parts p ORDER BY p.inhrelid) END,
+       ARRAY(SELECT x.indexrelid::bigint FROM pg_index x WHERE x.indisunique AND (x.indrelid = c.oid OR x.indrelid IN
+               (SELECT p.relid FROM pg_partition_tree(c.oid) p WHERE c.relkind = 'p')) ORDER BY 1),
        CASE WHEN t.typtype = 'e' THEN ARRAY(SELECT concat_ws(' ', e.oid, e.xmin, e.enumlabel)
                                             FROM pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.oid) END
 FROM pg_class c
@@ -82,7 +95,14 @@ LEFT JOIN pg_class p ON p.oid = nullif(k.confrelid, 0)
 LEFT JOIN pg_namespace m ON m.oid = p.relnamespace
 WHERE n.nspname = ANY(%(schemas)s) AND (%(tables)s::oid[] IS NULL OR c.oid = ANY(%(tables)s::oid[]))
 AND k.contype IN ('p', 'u', 'f') AND NOT k.condeferrable AND k.convalidated
-AND NOT EXISTS (SELECT FROM pg_trigger g WHERE g.tgconstraint = k.oid AND g.tgenabled <> 'O')
+AND NOT EXISTS (
+  WITH RECURSIVE whole AS (
+    SELECT k.oid UNION ALL SELECT d.oid FROM pg_constraint d JOIN whole w ON d.conparentid = w.oid)
+  SELECT FROM pg_trigger g JOIN whole w ON g.tgconstraint = w.oid WHERE g.tgenabled <> 'O')
+AND NOT EXISTS (
+  SELECT FROM pg_class o JOIN pg_namespace b ON b.oid = o.relnamespace
+  WHERE o.oid <> p.oid AND o.relkind IN ('r', 'p') AND b.nspname = ANY(%(schemas)s)
+  AND lower(o.relname::text COLLATE "C") = lower(p.relname::text COLLATE "C"))
 """
 
 
@@ -149,17 +169,17 @@ def _table(place: tuple[str, str], rows: Sequence[Any], constraints: Iterable[An
             primary = own[0] if kind == "p" and len(own) == 1 else primary
         elif len(own) == 1 and schema == place[0]:
             links.add((own[0], parent, other[0]))
-    oid, schema_version, whole, partitions, _ = rows[0][5:]
+    oid, schema_version, whole, partitions, unique, _ = rows[0][5:]
     where = f"{'ONLY ' if whole else ''}{quoted(place[0])}.{quoted(place[1])}"
     labels = [tuple(row[-1]) for row in rows if row[-1] is not None]
-    identity = (schema_version, tuple(partitions or ()), *labels)
+    identity = (schema_version, tuple(partitions or ()), tuple(unique), *labels)
     return Table(where, columns, frozenset(keys), frozenset(links), primary, oid, identity)
 
 
 def _described(type_: str, enum: bool, modifier: int, as_bytes: bool) -> str:
     """DuckDB's name for the type of a column, and whether texts of it have several spellings."""
     if enum:
-        return "VARCHAR"
+        return LABELS
     known = _type(type_, modifier)
     return known if as_bytes or known != "VARCHAR" else SPELLINGS
 

@@ -15,6 +15,8 @@ from dpsql.policy.names import fold
 
 UNLIMITED = "DECIMAL(1000,500)"
 """How a `numeric` without precision is described: too wide for an exact type, so it is computed with as DOUBLE."""
+LABELS = "ENUM()"
+"""How an ENUM is described: its labels are values of the data."""
 STORED = 2**24
 """The most bytes of a stored text that is read."""
 RULES: dict[str, Rule] = {**compare.RULES, **numbers.RULES, **moments.RULES, **texts.RULES}
@@ -75,11 +77,14 @@ class Postgres(Dialect):
 
         One without precision may have 100,000 digits, and be infinite: as DOUBLE it is NULL beyond 1e300. A text may
         have 1 GB, which is also the most that PostgreSQL allocates at once: patterns, trims and changes of case take
-        up to eight bytes for a letter, and raise. One that is longer than `STORED` is NULL.
+        up to eight bytes for a letter, and raise. One that is longer than `STORED` is NULL. A label is written out by
+        the function of its type: a cast may be somebody's.
         """
         type_ = from_engine(stored)
         if type_ is None:
             return column
+        if stored == LABELS:
+            return self.compared(f"textin(enum_out({column}))")
         if stored == UNLIMITED:
             return words.called("narrow", column)
         if stored.startswith("DECIMAL"):

@@ -15,13 +15,13 @@ import psycopg
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import Engine, Exact, PublicRows, Resources
 from dpsql.engines.postgres.catalogue import Table, describe
-from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
+from dpsql.engines.postgres.dialect import LABELS, UNLIMITED, Postgres
 from dpsql.engines.postgres.reader import PostgresReader
 from dpsql.engines.postgres.released import with_released
 from dpsql.engines.postgres.session import Session, open_session, stopped_after
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public import Keys, PublicReader
-from dpsql.engines.sql.results import exact, statements
+from dpsql.engines.sql.results import exact, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.expressions.types import SPELLINGS
 from dpsql.plan.join import Part
@@ -102,6 +102,9 @@ class PostgresEngine(Engine):
     def emit(self, release: Priced, salt: bytes | None) -> str:
         return ";\n".join(statements(release, self._site, salt))
 
+    def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
+        return text_notes(releases, self._site)
+
     @contextmanager
     def together(self, releases: Sequence[Priced] = ()) -> Iterator[None]:
         """All that runs inside sees one snapshot, which is taken with the first, after all their tables were locked."""
@@ -128,7 +131,7 @@ class PostgresEngine(Engine):
             with self._snapshot(reads, seconds) as session, stopped_after(seconds, session):
                 before = with_released(source, contents or {}, self._site.dialect)
                 made = exact(release, partial(_ask, session, before), written)
-            self._check(reads)
+                self._check(reads)
             return made
         except Exception as problem:
             failed("a release failed", problem)
@@ -239,7 +242,7 @@ class PostgresEngine(Engine):
         try:
             with self._snapshot(reads) as session:
                 rows = session.execute(text.encode()).fetchall()
-            self._check(reads)
+                self._check(reads)
             return rows
         except (psycopg.Error, EngineError, InterfaceError, OverflowError, ValueError):
             return None
@@ -273,7 +276,9 @@ def _shown_type(stored: str) -> str:
     """The type in which a public column is handed over: that in which it is read."""
     if stored == "TIMESTAMP WITH TIME ZONE":
         return "TIMESTAMP"
-    return {UNLIMITED: "DOUBLE", "UUID": "VARCHAR", SPELLINGS: "VARCHAR", "FLOAT": "DOUBLE"}.get(stored, stored)
+    return {UNLIMITED: "DOUBLE", "UUID": "VARCHAR", LABELS: "VARCHAR", SPELLINGS: "VARCHAR", "FLOAT": "DOUBLE"}.get(
+        stored, stored
+    )
 
 
 def _tables_of(node: object) -> Iterator[str]:

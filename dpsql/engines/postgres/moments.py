@@ -28,6 +28,8 @@ _PARTS = {
     "millennium": "millennium", "isoyear": "isoyear", "millisecond": "milliseconds", "microsecond": "microseconds",
     "second": "second",
 }  # fmt: skip
+_YEARLY = {"year", "quarter", "month", "isoyear", "decade", "century", "millennium"}
+"""What depends on how years are counted."""
 _SECONDS = {"hour": 3600, "minute": 60, "second": 1}
 _SPELLED = {"Y": "YYYY", "m": "MM", "d": "DD", "H": "HH24", "M": "MI", "S": "SS", "j": "DDD", "f": "US", "%": '"%"'}
 
@@ -46,6 +48,12 @@ def stamp(node: Expression, emit: Emit) -> str:
     """A moment as a timestamp: PostgreSQL has most functions for these only."""
     made = calendar(node, emit)
     return cast(made, "TIMESTAMP")
+
+
+def _dated(node: Expression, emit: Emit) -> str:
+    """A moment whose year is read: NULL if it was moved before the first, as PostgreSQL has no year 0."""
+    made = stamp(node, emit)
+    return called("from_year_1", made) if isinstance(node, Call) else made
 
 
 def _add_days(sign: str) -> Rule:
@@ -75,7 +83,8 @@ def _span(call: Call) -> str:
 
 def _part(call: Call, emit: Emit) -> str:
     part = _PARTS[str(call.option)]
-    made = f"extract({part} FROM {stamp(call.args[0], emit)})"
+    moment = (_dated if part in _YEARLY else stamp)(call.args[0], emit)
+    made = f"extract({part} FROM {moment})"
     return cast(f"floor({made})" if part in ("second", "milliseconds") else made, physical(call.type))
 
 
@@ -85,8 +94,8 @@ def _trunc(call: Call, emit: Emit) -> str:
 
 def _diff(call: Call, emit: Emit) -> str:
     """How many boundaries of a unit lie between two moments."""
-    end, start = (stamp(a, emit) for a in call.args)
     unit = str(call.option)
+    end, start = ((_dated if unit in _YEARLY else stamp)(a, emit) for a in call.args)
     return cast(f"({_ordinal(unit, end)} - {_ordinal(unit, start)})", physical(call.type))
 
 
@@ -133,7 +142,7 @@ def _named(pattern: str) -> Rule:
 def _strftime(call: Call, emit: Emit) -> str:
     pattern = _pattern(call)
     assert pattern is not None
-    return f'(to_char({stamp(call.args[0], emit)}, {text(pattern)}) COLLATE "C")'
+    return f'(to_char({_dated(call.args[0], emit)}, {text(pattern)}) COLLATE "C")'
 
 
 def _pattern(call: Call) -> str | None:

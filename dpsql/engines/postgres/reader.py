@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from dpsql.engines.postgres.catalogue import Table
-from dpsql.engines.postgres.dialect import UNLIMITED
+from dpsql.engines.postgres.dialect import LABELS, UNLIMITED
 from dpsql.engines.postgres.session import Session
 from dpsql.engines.postgres.words import quoted, type_name
 from dpsql.expressions.types import SPELLINGS
@@ -20,6 +20,7 @@ from dpsql.policy.reader import Reader, Unreadable
 _NAMES = {
     UNLIMITED: "numeric",
     SPELLINGS: "text",
+    LABELS: "text",
     "FLOAT": "real",
     "UUID": "uuid",
     "TIMESTAMP WITH TIME ZONE": "timestamptz",

@@ -9,6 +9,7 @@ replacement at most doubles the share of its pattern. **Checked by** `tests/engi
 from __future__ import annotations
 
 from dpsql.engines.postgres.words import called, cast, text
+from dpsql.engines.sql.letter_case import SEPARATORS
 from dpsql.engines.sql.physical import physical
 from dpsql.engines.sql.rule import Emit, Rule
 from dpsql.expressions.expression import Call, Expression, Literal
@@ -16,8 +17,6 @@ from dpsql.expressions.types import Kind
 
 LONGEST = 2**18
 """The most bytes that a function which lengthens a text gives; a part that is too long becomes NULL."""
-_SPACES = text("".join(map(chr, (0x20, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000))))
-"""What DuckDB trims: all separators of Unicode."""
 
 
 def _short(value: str, most: int) -> str:
@@ -61,7 +60,7 @@ def _like_escape(call: Call, emit: Emit) -> str:
 
 def _trim(name: str) -> Rule:
     def rule(call: Call, emit: Emit) -> str:
-        letters = emit(call.args[1], "VARCHAR") if len(call.args) > 1 else _SPACES
+        letters = emit(call.args[1], "VARCHAR") if len(call.args) > 1 else text(SEPARATORS)
         return f"{name}({emit(call.args[0], 'VARCHAR')}, {letters})"
 
     return rule

@@ -144,6 +144,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
         "timestamp",
         "CASE WHEN $1 BETWEEN TIMESTAMP '0001-01-01' AND TIMESTAMP '9999-12-31 23:59:59.999999' THEN $1 END",
     ),
+    "from_year_1(timestamp)": ("timestamp", "CASE WHEN $1 >= TIMESTAMP '0001-01-01' THEN $1 END"),
     "date_as_timestamp(date)": (
         "timestamp",
         "CASE WHEN $1 <= DATE '290000-01-01' OR $1 = DATE 'infinity' THEN CAST($1 AS timestamp) END",

@@ -19,7 +19,7 @@ from dpsql.engines.spark.settings import quietly, require_running
 from dpsql.engines.spark.stop import stopped_after
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public import PublicReader
-from dpsql.engines.sql.results import exact, statements
+from dpsql.engines.sql.results import exact, statements, text_notes
 from dpsql.errors import EngineError
 from dpsql.expressions.types import SPELLINGS
 from dpsql.plan.released import Content
@@ -82,6 +82,9 @@ class SparkEngine(Engine):
         if salt is not None:
             require_running(self._opened.session)
         return ";\n".join(statements(release, self._site, salt))
+
+    def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
+        return text_notes(releases, self._site)
 
     def run(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dpsql.engines.spark import moments
-from dpsql.engines.spark.numbers import INFINITY, NAN, is_nan
+from dpsql.engines.spark.numbers import INFINITY, NAN, guarded, is_nan
 from dpsql.engines.spark.strings import text
 from dpsql.engines.spark.types import spark_type
 from dpsql.engines.sql.physical import physical
@@ -87,7 +87,10 @@ def computed(node: Call) -> bool:
 def written(node: Call, emit: Emit) -> str:
     """The total form, in the type that the call has."""
     if node.op == "strftime":
-        return f"date_format({moments.timestamp(node.args[0], emit)}, {text(_format(node) or '')})"
+        moment = moments.timestamp(node.args[0], emit)
+        if isinstance(node.args[0], Call):
+            moment = guarded(moment, "TIMESTAMP")
+        return f"date_format({moment}, {text(_format(node) or '')})"
     if node.op == "chr":
         return text(_letter(node) or "")
     parts = [_handed(node, i, a, emit) for i, a in enumerate(node.args)]

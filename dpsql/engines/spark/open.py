@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dpsql.engines.spark.files import (
     Watched,
@@ -20,7 +22,7 @@ from dpsql.engines.spark.settings import forget_the_dead, own_session, require_r
 from dpsql.engines.spark.source import of_pyspark
 from dpsql.engines.spark.types import spark_type, stored_type
 from dpsql.errors import InterfaceError
-from dpsql.expressions.types import Kind, from_engine
+from dpsql.expressions.types import SPELLINGS, Kind, from_engine
 from dpsql.policy import Policy
 from dpsql.policy.names import fold
 from dpsql.policy.text_types import stated_types
@@ -34,6 +36,10 @@ _PLAIN = {"LocalRelation", "LogicalRDD", "LogicalRelation", "HiveTableRelation",
 T = TypeVar("T")
 _OF_ROWS = {"LocalRelation", "LogicalRDD"}
 """What may have been made of rows, without a schema."""
+_AS_THEY_ARE = {"VARCHAR", SPELLINGS, "FLOAT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP"}
+"""Types that Spark chooses only where it rounds no value and moves none by its clock."""
+_ONE_TEXT = {Kind.INTEGER, Kind.BOOLEAN, Kind.DATE}
+"""What Python and Spark write alike."""
 _CONSTANT = {"LocalRelation", "Range"}
 """What is written in a plan itself."""
 
@@ -216,20 +222,23 @@ def _typed(name: str, frame: DataFrame, policy: Policy | None) -> DataFrame:
     """A private frame that was made of rows, with the types of the policy: its own may have come from the rows.
 
     Whether a schema was given to `createDataFrame` cannot be seen. **Theorem.** The types, and the value of each row,
-    do not depend on other rows. **Proof.** A number or boolean goes through its text, which is the same whether its
-    column is one of numbers or, for the sake of another row, of texts; what does not fit is NULL. Dates have no such
-    text: a column of them that is not one is refused here, in the steward's sight. Columns that the policy does not
-    name are left out. **Checked by** `tests/engines/test_spark.py`.
+    do not depend on other rows. **Proof.** A value goes through its text, of which there may be two: that which Python
+    gives it where another row made a text of the column, and that which Spark gives the column's own type. `_through`
+    takes both for the same value; what does not fit is NULL. Where a text is wanted, a column whose texts may differ is
+    refused, in the steward's sight; where a timestamp is wanted, any, unless Python and Spark have one clock. Columns
+    that the policy does not name are left out. **Requires** that no decimal that is declared as a double has more than
+    18 places. **Checked by** `tests/engines/test_spark.py`.
     """
     types = None if policy is None else stated_types(policy, name)
     if types is None or source_of(frame).getClass().getSimpleName() not in _OF_ROWS:
         return frame
     fields = [field for field in frame.schema.fields if fold(field.name) in types]
-    chosen = [_read_as(name, f.name, stored_type(f.dataType.simpleString()), types[fold(f.name)]) for f in fields]
+    zone = str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+    chosen = [_read_as(name, f.name, stored_type(f.dataType.simpleString()), types[fold(f.name)], zone) for f in fields]
     return frame.selectExpr(*chosen)
 
 
-def _read_as(table: str, column: str, stored: str, wanted: str | None) -> str:
+def _read_as(table: str, column: str, stored: str, wanted: str | None, zone: str) -> str:
     """A column in the type of the policy."""
     known, stated = from_engine(stored), None if wanted is None else from_engine(wanted)
     if stated is None:
@@ -238,14 +247,45 @@ def _read_as(table: str, column: str, stored: str, wanted: str | None) -> str:
             hint=f"write `{column}: {{type: text}}` in the policy (or integer, double, decimal(18, 2), boolean, date, "
             "timestamp; `values`, `min` and `max` also do), or write the DataFrame as Parquet and give the path",
         )
-    if known is not None and known.kind is stated.kind and stated.kind not in (Kind.INTEGER, Kind.DECIMAL):
-        return _called(column)
-    if stated.temporal:
+    if stated.kind is Kind.TIMESTAMP and not _one_clock(zone):
         raise InterfaceError(
-            f"the policy says that {column} of the DataFrame {table} is a {stated}, but it is not",
+            f"{column} of the DataFrame {table} is a timestamp by Python's clock, and Spark has another, {zone}",
+            hint="set spark.sql.session.timeZone to the time zone of this machine, or write Parquet and give the path",
+        )
+    if known is not None and known.kind is stated.kind and stored in _AS_THEY_ARE:
+        return _called(column)
+    if stated.kind is Kind.TEXT and (known is None or known.kind not in _ONE_TEXT):
+        raise InterfaceError(
+            f"the policy says that {column} of the DataFrame {table} is text, but it is not",
             hint="convert the column, write the DataFrame as Parquet and give the path",
         )
-    return f"try_cast(CAST({_called(column)} AS STRING) AS {spark_type(str(wanted))}) AS {_called(column)}"
+    return f"{_through(f'CAST({_called(column)} AS STRING)', stated.kind, str(wanted))} AS {_called(column)}"
+
+
+def _through(text: str, kind: Kind, wanted: str) -> str:
+    """The value of a text, also of another that Python or Spark writes for the same value; NULL if there is none.
+
+    Of decimals Spark keeps 18 places where it chose the type, so that is where all are rounded first. A date has no
+    time: which day a moment falls on depends on the clock.
+    """
+    if kind is Kind.DECIMAL:
+        return f"try_cast(try_cast({text} AS DECIMAL(38,18)) AS {spark_type(wanted)})"
+    if kind is Kind.INTEGER:
+        number = f"try_cast({text} AS DECIMAL(38,18))"
+        return f"try_cast(CASE WHEN {number} % 1 = 0 THEN {number} END AS {spark_type(wanted)})"
+    if kind is Kind.DATE:
+        return f"try_cast(CASE WHEN {text} RLIKE '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}$' THEN {text} END AS DATE)"
+    return f"try_cast({text} AS {'TIMESTAMP' if kind is Kind.TIMESTAMP else spark_type(wanted)})"
+
+
+def _one_clock(zone: str) -> bool:
+    """Whether Python's local time is that of a time zone."""
+    try:
+        there = ZoneInfo(zone)
+    except (ValueError, ZoneInfoNotFoundError):
+        return False
+    moments = range(0, 2**31, 2**23)
+    return all(datetime.fromtimestamp(t) == datetime.fromtimestamp(t, there).replace(tzinfo=None) for t in moments)
 
 
 def _is_public(name: str, policy: Policy | None) -> bool:

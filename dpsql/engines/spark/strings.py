@@ -11,7 +11,7 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 
-from dpsql.engines.sql.letter_case import LOWERED, UPPERED
+from dpsql.engines.sql.letter_case import LOWERED, SEPARATORS, UPPERED
 from dpsql.engines.sql.rule import Emit, Rule
 from dpsql.errors import UnsupportedQuery
 from dpsql.expressions.expression import Call, Expression, Literal
@@ -119,7 +119,7 @@ def _strpos(call: Call, emit: Emit) -> str:
 def _trim(side: str) -> Rule:
     def rule(call: Call, emit: Emit) -> str:
         it, *signs = (emit(a, "VARCHAR") for a in call.args)
-        return f"trim({side} {signs[0] if signs else repr(' ')} FROM {it})"
+        return f"trim({side} {signs[0] if signs else text(SEPARATORS)} FROM {it})"
 
     return rule
 

@@ -21,6 +21,8 @@ from dpsql.sensitivity.keys import Key
 
 INLINE = 4
 """Up to so many values a CASE is cheaper than a lookup."""
+LONGEST_KEY = 2**16
+"""The most bytes of a text that is a private key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,14 @@ def code_keys(bounded: Bounded, source: From) -> Coded:
 
 
 def _shown(key: Key, source: From) -> str:
-    """A private key as it will be read; dates that a calendar cannot hold are NULL, so that reading never fails."""
+    """A private key as it will be read; dates that a calendar cannot hold are NULL, so that reading never fails.
+
+    So are texts of more than `LONGEST_KEY` bytes, where the engine limits texts: all keys are read at once, before it
+    is known which of them are released, and 40 keys of 16 MB, of one person, would take 1.4 GB.
+    """
     value, type_ = source.render(key.expression), key.expression.type
+    if type_.kind is Kind.TEXT and source.dialect.carried is not None:
+        return source.dialect.short(value, LONGEST_KEY)
     if type_ == DOUBLE:
         return source.dialect.one_zero(value)
     if not type_.temporal:

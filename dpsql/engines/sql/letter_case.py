@@ -24,3 +24,5 @@ def _pairs(*, lower: bool) -> dict[str, str]:
 LOWERED: Mapping[str, str] = _pairs(lower=True)
 UPPERED: Mapping[str, str] = _pairs(lower=False)
 """The letters beyond ASCII that change."""
+SEPARATORS = "".join(map(chr, (0x20, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
+"""What DuckDB trims: all separators of Unicode."""

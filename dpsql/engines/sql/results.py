@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -30,6 +30,8 @@ class Fetched(Protocol):
 
 
 Run = Callable[[str], Fetched]
+WORTH_A_NOTE = 2**20
+"""A share below which the user is told."""
 LEAST = 2**12
 """The least share of a text in a row that is worth reading."""
 
@@ -39,22 +41,33 @@ def statements(release: Priced, site: Site, salt: bytes | None) -> list[str]:
 
     Without salt, a placeholder stands in its place, for people to read.
     """
-    written = "<secret salt>" if salt is None else salt.hex()
-    asked = [partial(emit, release, salt=written)] if release.noised or release.selection is not None else []
+    return [text for text, _ in _shared(release, site, "<secret salt>" if salt is None else salt.hex())]
+
+
+def text_notes(releases: Sequence[Priced], site: Site) -> tuple[str, ...]:
+    """Which texts are too long to be read, where that may be more than an oddity."""
+    shares = [share for r in releases if not r.free for _, share in _shared(r, site, "") if share is not None]
+    least = min(shares, default=WORTH_A_NOTE)
+    if least >= WORTH_A_NOTE:
+        return ()
+    return (f"texts of more than {least:,} bytes are NULL here: the query works with very many",)
+
+
+def _shared(release: Priced, site: Site, salt: str) -> Iterator[tuple[str, int | None]]:
+    """Each statement; if its rows carry many texts, written once more with the share of each, which is told."""
+    asked = [partial(emit, release, salt=salt)] if release.noised or release.selection is not None else []
     asked += [partial(emit_histogram, release.bounded, h) for h in release.bounded.histograms]
-    return [_shared(write, site) for write in asked]
-
-
-def _shared(write: Callable[..., str], site: Site) -> str:
-    """One statement; if its rows carry many texts, written once more with the share of each."""
-    dialect = site.dialect.counting()
-    made = write(site=replace(site, dialect=dialect))
-    if dialect.carried is None or dialect.texts * dialect.longest <= dialect.carried:
-        return made
-    share = dialect.carried // dialect.texts
-    if share < LEAST:
-        raise UnsupportedQuery("this query reads or computes too many texts", hint="split it into several queries")
-    return write(site=replace(site, dialect=dialect.counting(share)))
+    for write in asked:
+        dialect, share = site.dialect.counting(), None
+        made = write(site=replace(site, dialect=dialect))
+        if dialect.carried is not None and dialect.texts * dialect.longest > dialect.carried:
+            share = dialect.carried // dialect.texts
+            if share < LEAST:
+                raise UnsupportedQuery(
+                    "this query reads or computes too many texts", hint="split it into several queries"
+                )
+            made = write(site=replace(site, dialect=dialect.counting(share)))
+        yield made, share
 
 
 def exact(release: Priced, run: Run, written: Sequence[str]) -> Exact:
