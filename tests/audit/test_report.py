@@ -114,8 +114,8 @@ def test_a_door_that_is_not_installed_is_named_and_not_opened(monkeypatch: pytes
         (["--html", "."], "is a folder"),
         (["one.json", "two.json"], "dpsql audit merge one.json two.json"),
         (["one.duckdb", "two.duckdb"], "one database is audited at a time"),
-        (["postgresql://reader@host/shop"], "only a database file of DuckDB, a folder of files or a file can be"),
-        (["local[2]"], "only a database file of DuckDB, a folder of files or a file can be"),
+        (["postgresql://reader@host/shop"], "an audit reads a DuckDB database file, a folder of files or one file"),
+        (["local[2]"], "an audit reads a DuckDB database file, a folder of files or one file"),
         (["nothing.duckdb"], "there is no file or folder nothing.duckdb"),
     ],
 )

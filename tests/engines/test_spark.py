@@ -281,7 +281,7 @@ def test_types_do_not_come_from_the_rows_of_a_dataframe(
 
 def test_numbers_that_python_and_spark_write_differently_are_no_text(session: Any) -> None:
     """0.0001 is `1.0E-4` to Spark, and as it was once a row with a text is there."""
-    with pytest.raises(InterfaceError, match="x of the DataFrame t is no text, as the policy says"):
+    with pytest.raises(InterfaceError, match="the policy says that x of the DataFrame t is text, but it is not"):
         untyped(session, {"type": "text"}, value=lambda n: n / 10000)
 
 

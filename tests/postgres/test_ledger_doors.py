@@ -104,7 +104,7 @@ def test_every_command_of_the_steward(postgres: Server, url: str, tmp_path: Path
     run("data", "bump", url, "2026-11", "--by", "ste")
     run("ledger", "accept-clock", url, "--by", "ste")
     assert "closed to this role" in run("ledger", "restore", url, "--from", copy, "--by", "ste", code=1)
-    assert "what was there" in run("ledger", "restore", postgres.url(), "--from", copy, "--by", "ste")
+    assert "the ledger that was there before" in run("ledger", "restore", postgres.url(), "--from", copy, "--by", "ste")
     assert "is no file" in run("ledger", "migrate", url, "--by", "ste", code=1)
     assert "has an account of 'shop' already" in run("ledger", "create", postgres.url(), "--dataset", "shop", code=1)
     assert "made, for the dataset 'bank'" in run("ledger", "create", postgres.url(), "--dataset", "bank")
