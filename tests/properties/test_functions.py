@@ -169,6 +169,10 @@ ENDLESS = (date.min, date.max, datetime.min, datetime.max)
 """How the client reads ±infinity."""
 
 
+NULL_IS_ZERO = ("round(a, -15)",)
+"""DuckDB gives 0 for a NULL decimal that is rounded so far that no digit is left; dpsql gives NULL."""
+
+
 def excused(arguments: tuple[Any, ...], types: tuple[str, ...]) -> bool:
     """Moments beyond the years 1 to 9999 (which the client reads as texts) and long texts may give NULL."""
     return any(
@@ -184,6 +188,7 @@ def check_answers(db: duckdb.DuckDBPyConnection, form: str, types: tuple[str, ..
         sizes = [abs(a) for a in arguments if isinstance(a, int | Decimal) and made.type.kind is Kind.DOUBLE]
         if expected is not None and not same(expected, got, 1e-12 * float(max(sizes, default=0))):
             beyond = made.type.temporal and (isinstance(expected, str) or expected in ENDLESS)
+            beyond = beyond or (arguments == [None] and form in NULL_IS_ZERO)
             assert got is None and (beyond or excused(tuple(arguments), types)), f"{place}: {expected!r} is not {got!r}"
         if expected is None and got is not None and comparable:
             assert raises(db, form, types, tuple(arguments)), f"{place}: NULL is not {got!r}"
