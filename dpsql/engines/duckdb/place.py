@@ -39,10 +39,7 @@ def place(
     if types is not None and is_pandas(table) and object_columns(table):
         return _place_objects(connection, name, table, types)
     if "object" in {str(type_) for type_ in getattr(table, "dtypes", ())}:
-        connection.register("_incoming", table)
-        connection.execute(f"CREATE TABLE {DUCKDB.quote(name)} AS SELECT * FROM _incoming")
-        connection.unregister("_incoming")
-        return None
+        return _copy(connection, name, table, "*")
     if hasattr(table, "validate"):
         table.validate(full=True)
     elif hasattr(table, "to_batches"):
@@ -93,8 +90,13 @@ def _place_objects(
         else DUCKDB.quote(column)
         for column in read.columns
     ]
-    connection.register("_incoming", read)
-    connection.execute(f"CREATE TABLE {DUCKDB.quote(name)} AS SELECT {', '.join(listed)} FROM _incoming")
+    _copy(connection, name, read, ", ".join(listed))
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, name: str, frame: Any, columns: str) -> None:
+    """A table of its own, with these columns of a frame."""
+    connection.register("_incoming", frame)
+    connection.execute(f"CREATE TABLE {DUCKDB.quote(name)} AS SELECT {columns} FROM _incoming")
     connection.unregister("_incoming")
 
 
