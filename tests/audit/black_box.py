@@ -1,6 +1,7 @@
 """The full black-box audit: every query as it is, and with half the noise planted. It can be stopped and resumed.
 
 python tests/audit/black_box.py [--runs 6400] [--out figures.jsonl] [--correct | --planted] [--share 1/2] [--part 1/3]
+python tests/audit/black_box.py --only "least, Laplace" "least, Gaussian"
 python tests/audit/black_box.py --table figures.jsonl
 """
 
@@ -26,9 +27,9 @@ ONE = LEVEL / (2 * len(QUERIES))
 """The level of one test: two for each query, and all of them together at LEVEL."""
 
 
-def run(out: Path, runs: int, shares: list[str], part: tuple[int, int]) -> None:
+def run(out: Path, runs: int, shares: list[str], names: tuple[str, ...]) -> None:
     done = {(line["share"], line["case"]) for line in _lines(out)}
-    for case in cases()[part[0] - 1 :: part[1]]:
+    for case in cases(names):
         for share in shares:
             if (share, case.name) in done:
                 continue
@@ -44,11 +45,15 @@ def run(out: Path, runs: int, shares: list[str], part: tuple[int, int]) -> None:
 
 
 def table(out: Path) -> None:
-    """Holm over all tests of one share of the noise; flagged, and the most noise that would have been."""
+    """Holm over all tests of one share of the noise; flagged, and the most noise that would have been.
+
+    Where only some queries were asked, their tests get no more of the level than they get among all.
+    """
     lines = _lines(out)
     for share in dict.fromkeys(line["share"] for line in lines):
         some = [line for line in lines if line["share"] == share]
-        flagged = {test.case for test in refuted([_read(test) for line in some for test in line["tests"]])}
+        tests = [_read(test) for line in some for test in line["tests"]]
+        flagged = {test.case for test in refuted(tests, ONE * len(tests))}
         seconds = sum(line["cpu"] for line in some)
         print(f"\n{share} of the noise: {len(flagged)} of {len(some)} flagged, {seconds:.0f} s of CPU")
         for line in some:
@@ -79,11 +84,12 @@ if __name__ == "__main__":
     parser.add_argument("--planted", action="store_true", help="only a share of it")
     parser.add_argument("--share", default="1/2", help="the share that is planted")
     parser.add_argument("--part", default="1/1", help="every third query, from the first: 1/3; parts may share a file")
+    parser.add_argument("--only", nargs="+", choices=QUERIES, default=tuple(QUERIES), metavar="QUERY", help="by name")
     parser.add_argument("--table", type=Path, nargs="?", const=Path("black_box.jsonl"))
     given = parser.parse_args()
     if not given.table:
         number, of = map(int, given.part.split("/"))
         both = given.correct == given.planted
         shares = ["1", given.share] if both else [given.share if given.planted else "1"]
-        run(given.out, given.runs, shares, (number, of))
+        run(given.out, given.runs, shares, tuple(given.only)[number - 1 :: of])
     table(given.table or given.out)

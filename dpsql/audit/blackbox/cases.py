@@ -1,7 +1,9 @@
 """Worlds made for black-box audits: one unit reaches what each query claims, where the noise can show it.
 
-`people` has one row a unit, `orders` several; `few` has next to no units, and `many` so many that MAX does not answer
-with the median: there a choice shows one unit most.
+`people` has one row a unit, `orders` several; `few` has two units, and `many` so many that MAX does not answer with the
+median. A choice shows a unit most where it raises the scores of the likely cells on one side of the target, lowers
+those on the other, and leaves few between. So the two units of `few` share a place, and the scores of `many` are a
+ladder: whichever rank is sought, a unit at the top moves it from one step to the next.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ PEOPLE = {
     "term": "VARCHAR",
 }
 CROWD = {"id": "INTEGER", "income": "DOUBLE", "kind": "VARCHAR"}
+FEW = {"id": "INTEGER", "score": "INTEGER", "kind": "VARCHAR", "place": "VARCHAR"}
 ORDERS = {"id": "INTEGER", "amount": "DECIMAL(8,2)", "kind": "VARCHAR", "shop": "VARCHAR"}
 
 SPREAD = "stddev(income) AS s, avg(income) AS a, count(income) AS n"
@@ -98,12 +101,12 @@ QUERIES: dict[str, str] = {
     # choices and trees: a unit turns the ranks over
     "median, Laplace": f"SELECT {PURE} median(score) AS m FROM few",
     "median, Gaussian": f"SELECT {GAUSSIAN} median(score) AS m FROM few",
-    "median by group, Laplace": f"SELECT {PURE} kind, median(score) AS m FROM few GROUP BY kind",
-    "median by group, Gaussian": f"SELECT {GAUSSIAN} kind, median(score) AS m FROM few GROUP BY kind",
+    "median by group, Laplace": f"SELECT {PURE} place, median(score) AS m FROM few GROUP BY place",
+    "median by group, Gaussian": f"SELECT {GAUSSIAN} place, median(score) AS m FROM few GROUP BY place",
     "greatest, Laplace": f"SELECT {PURE} max(score) AS m FROM many",
     "greatest, Gaussian": f"SELECT {GAUSSIAN} max(score) AS m FROM many",
-    "least, Laplace": f"SELECT {PURE} min(15 - score) AS m FROM many",
-    "least, Gaussian": f"SELECT {GAUSSIAN} min(15 - score) AS m FROM many",
+    "least, Laplace": f"SELECT {PURE} min(50 - score) AS m FROM many",
+    "least, Gaussian": f"SELECT {GAUSSIAN} min(50 - score) AS m FROM many",
     "mode, Laplace": f"SELECT {PURE} mode(kind) AS m FROM few",
     "mode, Gaussian": f"SELECT {GAUSSIAN} mode(kind) AS m FROM few",
     "tree of quantiles, Laplace": f"SELECT {PURE} {QUANTILES} FROM few",
@@ -125,15 +128,15 @@ def crowd() -> World:
         people.append((i, float(i % 7 * 10), i % 12, KINDS[i % 4], *rare))
     orders: list[Row] = [(0, "50", KINDS[0], f"s{i}") for i in range(9)]
     orders += [(i, f"{i % 5 * 9}", KINDS[(i + j) % 4], "t0") for i in range(1, OTHERS) for j in range(3)]
-    few: list[Row] = [(0, 0, "a"), (1, 8, "b")]
-    many: list[Row] = [(0, 15), *((i, 0 if i < 23 else 8 if i < 25 else 15) for i in range(1, 41))]
+    few: list[Row] = [(0, 0, "a", "a"), (1, 8, "b", "a")]
+    many: list[Row] = [(0, 50), *((i, max(0, 3 * (i - 20))) for i in range(1, 37))]
     crowd: list[Row] = [(i, 100.0 if i == 0 else float(i % 2 * 60), "a" if i < 40 else "b") for i in range(80)]
     shops = (("t0", "south"), *((f"s{i}", "north") for i in range(9)))
     tables = {
         "people": Stored(PEOPLE, tuple(people), ("PRIMARY KEY (id)",)),
         "orders": Stored(ORDERS, tuple(orders)),
         "crowd": Stored(CROWD, tuple(crowd), ("PRIMARY KEY (id)",)),
-        "few": Stored({"id": "INTEGER", "score": "INTEGER", "kind": "VARCHAR"}, tuple(few), ("PRIMARY KEY (id)",)),
+        "few": Stored(FEW, tuple(few), ("PRIMARY KEY (id)",)),
         "many": Stored({"id": "INTEGER", "score": "INTEGER"}, tuple(many), ("PRIMARY KEY (id)",)),
         "shops": Stored({"shop": "VARCHAR", "region": "VARCHAR"}, shops, ("PRIMARY KEY (shop)",)),
     }
@@ -153,8 +156,8 @@ def _policy() -> dict[str, Any]:
             "people": {"unit": "id", "unique": True, "columns": people},
             "orders": {"unit": "id", "columns": {"amount": {"min": 0, "max": 50}, "kind": kind, "shop": {}}},
             "crowd": {"unit": "id", "unique": True, "columns": {"income": {"min": 0, "max": 100}, "kind": kind}},
-            "few": {"unit": "id", "unique": True, "columns": {"score": score, "kind": kind}},
-            "many": {"unit": "id", "unique": True, "columns": {"score": score}},
+            "few": {"unit": "id", "unique": True, "columns": {"score": score, "kind": kind, "place": kind}},
+            "many": {"unit": "id", "unique": True, "columns": {"score": {**score, "max": 50}}},
             "shops": {"public": True},
         },
     }
