@@ -175,6 +175,8 @@ def best_clip(
     best = Best(np.inf, np.inf, owned.keys, {})
     for typical in TYPICAL:
         vector = _vector(owned, outputs, typical)
+        if len(vector) == 1 and np.isfinite(best.loss):
+            break  # nothing to weigh against each other
         normal = np.random.default_rng(seed).standard_normal((len(vector), DRAWS, len(owned.keys)))
         norms = np.sqrt(np.bincount(owned.units, np.sum([c.values**2 for c in vector.values()], axis=0)))
         for clip in _candidates(norms):

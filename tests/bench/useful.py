@@ -4,7 +4,8 @@
 every question with a fresh account and compares each cell (a group and a noisy column) with what plain DuckDB says:
 is the answer within 10%, does its 95% bar hold, and does the best clip in hindsight reach 10% at the same price (in two
 of three draws: an rms error of 10%)? The aim is to reach 85% of the cells that are in reach. The policy is the draft of
-`dpsql init`: as it is (`--policy drafted`), or with the bounds and short lists that its comments ask for (`filled`).
+`dpsql init`: as it is (`--policy drafted`), with the bounds and short lists that its comments ask for (`filled`), or with
+`auto` for the bounds of numbers and for the caps (each search costs extra).
 The data have a fixed seed, the noise has none.
 """
 
@@ -34,6 +35,7 @@ from dpsql.policy.draft import draft_policy
 
 WORLDS: dict[str, Callable[[str], World]] = {"clinic": clinic, "shop": shop, "telemetry": telemetry}
 EPSILON, DELTA = 0.5, 1e-8
+POLICIES = ("filled", "drafted", "auto")
 NEAR = 0.10
 OFTEN = 2 / 3
 AIM = 0.85
@@ -78,14 +80,23 @@ class Score:
     chosen: bool = False
 
 
-def policy_of(world: World, connection: duckdb.DuckDBPyConnection, *, filled: bool) -> dict[str, Any]:
-    """The draft, unchanged; or with what a person fills in: bounds, short lists, and the tables that it leaves out."""
-    policy: dict[str, Any] = yaml.safe_load(draft_policy(connection, world.name).policy)
-    if filled:
-        policy["tables"] |= {name: dict(table) for name, table in world.left_out.items()}
-        for table, columns in world.filled.items():
-            policy["tables"][table]["columns"] |= {name: dict(column) for name, column in columns.items()}
-    return policy
+def policy_of(world: World, connection: duckdb.DuckDBPyConnection, policy: str = "filled") -> dict[str, Any]:
+    """The draft: unchanged; filled in by a person; or with bounds and caps left to private searches."""
+    drafted: dict[str, Any] = yaml.safe_load(draft_policy(connection, world.name).policy)
+    if policy == "drafted":
+        return drafted
+    drafted["tables"] |= {name: dict(table) for name, table in world.left_out.items()}
+    for name, columns in world.filled.items():
+        table = drafted["tables"][name]
+        table["columns"] |= {column: _declared(facts, policy) for column, facts in columns.items()}
+        if policy == "auto" and "unique" not in table:
+            table["max_rows_per_unit"] = "auto"
+    return drafted
+
+
+def _declared(facts: Mapping[str, Any], policy: str) -> dict[str, Any]:
+    """What the policy says of a column; searches find the bounds of numbers, not those of dates."""
+    return {"bounds": "auto"} if policy == "auto" and isinstance(facts.get("max"), int | float) else dict(facts)
 
 
 def truth_of(connection: duckdb.DuckDBPyConnection, question: Question) -> dict[Cell, float]:
@@ -191,17 +202,17 @@ def _mean(values: Any) -> float:
     return float(np.mean(values)) if np.size(values) else nan
 
 
-def study(world: World, numbers: set[int], runs: int, epsilon: float, *, filled: bool) -> Iterable[Score]:
+def study(world: World, numbers: set[int], runs: int, epsilon: float, policy: str = "filled") -> Iterable[Score]:
     """Every chosen question of a world."""
     connection = world.database()
-    policy = policy_of(world, connection, filled=filled)
+    declared = policy_of(world, connection, policy)
     rho = float(rho_for(Fraction(epsilon), Fraction(DELTA)))
     for number, question in enumerate(world.questions, 1):
         if numbers and number not in numbers:
             continue
         truth = truth_of(connection, question)
         draws = hindsight_errors(connection, question, truth, rho) if question.outputs else {}
-        answers = [ask(connection, policy, question, epsilon, DELTA) for _ in range(runs)]
+        answers = [ask(connection, declared, question, epsilon, DELTA) for _ in range(runs)]
         yield score(question, truth, answers, draws)
 
 
@@ -256,9 +267,7 @@ def main() -> int:
         progress(f"useful: {name}")
         scores = []
         print(f"\n{name}\n{HEADER}")
-        for each in study(
-            WORLDS[name](asked.rows), asked.questions, asked.runs, asked.epsilon, filled=asked.policy == "filled"
-        ):
+        for each in study(WORLDS[name](asked.rows), asked.questions, asked.runs, asked.epsilon, asked.policy):
             scores.append(each)
             print(line(each) + (" (apart)" if each.chosen else ""), flush=True)
             if each.refusal:
@@ -280,7 +289,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=1, help="how often each question is asked")
     parser.add_argument("--epsilon", type=float, default=EPSILON)
     parser.add_argument("--rows", choices=SHAPES, default="", help="the same number of rows per unit in all worlds")
-    parser.add_argument("--policy", choices=["filled", "drafted"], default="filled")
+    parser.add_argument("--policy", choices=POLICIES, default="filled")
     return parser.parse_args()
 
 

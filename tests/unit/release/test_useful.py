@@ -164,12 +164,12 @@ def test_a_refused_question_reaches_nothing_and_says_why(useful: Any) -> None:
     world = World(
         "tiny", {"customers": frame, "nobody": frame[["g"]]}, {"customers": {"g": {"values": ["a", "b"]}}}, questions
     )
-    counted, summed, unknown = useful.study(world, set(), 1, 0.5, filled=False)
+    counted, summed, unknown = useful.study(world, set(), 1, 0.5, "drafted")
     assert (counted.cells, counted.refusal, counted.reachable) == (2, "", 2)
     assert summed.cells == 2
     assert unknown.refusal
     assert (unknown.within, unknown.missing) == (0, 1)
-    policy = useful.policy_of(world, world.database(), filled=True)
+    policy = useful.policy_of(world, world.database())
     assert policy["tables"]["customers"]["columns"]["g"] == {"values": ["a", "b"]}
     assert "max_rows_per_unit" not in policy["tables"]["customers"]
 
