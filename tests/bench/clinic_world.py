@@ -10,6 +10,8 @@ from made_up_world import Question, World, days, pareto, rows_per_unit, some_mis
 PATIENTS = 40_000
 WARDS = ["medicine", "surgery", "cardiology", "maternity", "paediatrics", "oncology", "neurology", "urology",
          "psychiatry", "dialysis", "burns", "hospice"]  # fmt: skip
+DIVISIONS = ["internal", "operative", "internal", "family", "family", "internal", "internal", "operative", "mental",
+             "internal", "operative", "care"]  # fmt: skip
 INSURANCES = ["public", "private", "company", "none", "military"]
 TOWNS = [f"town {i}" for i in range(1, 41)]
 
@@ -19,7 +21,11 @@ def clinic(rows: str = "") -> World:
     random = np.random.default_rng(101)
     return World(
         "clinic",
-        {"patients": _patients(random), "admissions": _admissions(random, rows)},
+        {
+            "patients": _patients(random),
+            "admissions": _admissions(random, rows),
+            "wards": pd.DataFrame({"ward": WARDS, "division": DIVISIONS}),
+        },
         {
             "patients": {
                 "sex": {"values": ["F", "M", "X"]},
@@ -34,6 +40,7 @@ def clinic(rows: str = "") -> World:
             },
         },
         QUESTIONS,
+        left_out={"wards": {"public": True}},
     )
 
 
@@ -135,9 +142,11 @@ QUESTIONS = (
         {"n": Total("n"), "days": Total("s")},
     ),
     Question(
-        "stays of more than two weeks by ward (WHERE)",
-        "SELECT ward, count(*) AS n FROM admissions WHERE days > 14 GROUP BY ward ORDER BY n DESC",
-        "admissions WHERE days > 14", "patient_id", ("ward",), {"n": "count(*)"}, {"n": Total("n")},
+        "stays of more than two weeks by division (WHERE, join)",
+        "SELECT w.division, count(*) AS n FROM admissions a JOIN wards w ON w.ward = a.ward WHERE a.days > 14 "
+        "GROUP BY w.division ORDER BY n DESC",
+        "admissions a JOIN wards w ON w.ward = a.ward WHERE a.days > 14", "a.patient_id", ("w.division",),
+        {"n": "count(*)"}, {"n": Total("n")},
     ),
     Question(
         "patients by number of admissions (per unit)",
