@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -14,6 +14,7 @@ from dpsql.budget.book import Book
 from dpsql.budget.chain import Row, following
 from dpsql.budget.clock import now
 from dpsql.budget.durable import link_new
+from dpsql.budget.handle import hold
 from dpsql.budget.head import Head, Mark
 from dpsql.budget.ledger import ChainedLedger, named, open_ledger
 from dpsql.budget.merge import found, identity, merge, missing, stated_gap
@@ -97,9 +98,10 @@ def load_copy(source: str | Path) -> Copy:
     name = str(Path(source).expanduser().resolve())
     if not Path(name).is_file():
         raise LedgerError(f"there is no backup at {name}", hint="name the file that `dpsql ledger backup` wrote")
-    with explained(name):
-        with Path(name).open("rb") as file:
-            store.check_header(name, file.read(100))
+    with explained(name), ExitStack() as ended:
+        held = hold(name)  # a descriptor of our own would unlock a session of this process when it is closed
+        ended.callback(held.release)
+        store.check_header(name, held.read(100))
         with closing(store.connect(name)) as db:
             store.check(db, name)
             store.check_pages(db, name)

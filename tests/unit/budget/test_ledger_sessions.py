@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from dpsql.budget import Caps, Cost, Request, handle, open_ledger, pure_charge
+from dpsql.budget.rescue import load_copy
 
 REQUEST = Request("ana", pure_charge(0.5), Cost(0.5, 0.0, 0.0), Caps(100, 0), None, "SELECT 1", ())
 LOOK = "import sys; from dpsql.budget import open_ledger\nwith open_ledger(sys.argv[1], 'shop') as l: print(l.spent(None).epsilon)"
@@ -42,6 +43,20 @@ def test_the_log_of_an_open_ledger_is_not_removed_by_others(tmp_path: Path) -> N
         before = (tmp_path / "shop.ledger-wal").stat().st_ino
         spent_elsewhere(path)
         assert (tmp_path / "shop.ledger-wal").stat().st_ino == before
+
+
+def test_a_ledger_that_is_read_as_a_copy_stays_locked(tmp_path: Path) -> None:
+    """A steward may restore from a ledger that is open in the same process."""
+    path = tmp_path / "shop.ledger"
+    one = pure_charge(0.5).epsilon or 0
+    with open_ledger(path, "shop") as first:
+        first.reserve(REQUEST)
+        load_copy(path)
+        before = (tmp_path / "shop.ledger-wal").stat().st_ino
+        spent_elsewhere(path)
+        assert (tmp_path / "shop.ledger-wal").stat().st_ino == before
+        first.reserve(REQUEST)
+        assert spent_elsewhere(path) == 2 * one
 
 
 def test_every_descriptor_is_closed_in_the_end(tmp_path: Path) -> None:
