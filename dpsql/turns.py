@@ -47,7 +47,10 @@ def at_a_multiple(method: Callable[Concatenate[W, P], R]) -> Callable[Concatenat
     where the work on both neighbours surely ends in the same bucket. **Proof.** The reply's time is a function of the
     bucket. **Not promised**: work that ends near the edge of a bucket still shows a little; a busy machine, a shared
     cache and what other processes see are other channels; a wait ends a little late, by an amount that does not depend
-    on the work. **Checked by** `tests/audit/test_timing.py`.
+    on the work.
+    **Requires** a pad that the policy sets and no query can change, and a method that does all of its work before it
+    returns.
+    **Checked by** `tests/audit/test_timing.py`.
     """
 
     @wraps(method)

@@ -168,8 +168,9 @@ def a_place(request: pytest.FixtureRequest, folder: Path) -> str | Path:
 def running(base: Path | None = None, **different: Any) -> Iterator[Server]:
     """A fresh server, in memory unless a folder is given; what it wrote is gone afterwards."""
     where = binaries()
-    if base is None and os.access("/dev/shm", os.W_OK):
-        base = Path("/dev/shm")
+    memory = Path(os.environ.get("DPSQL_TEST_SERVERS", "/dev/shm"))
+    if base is None and os.access(memory, os.W_OK):
+        base = memory
     folder = Path(tempfile.mkdtemp(prefix="dpsql-postgres-", dir=base))
     server = Server(folder, where, _free_port(), **different)
     try:

@@ -148,6 +148,8 @@ class Ledger(ABC):
         **Proof.** The analyst's accounts are asked for `request.whole`, in which a release of another's is priced as a
         new one, and on any refusal the text is made of `request.whole` and all accounts. What others released lowers
         only what the dataset's account is asked for; where that refuses, it refuses the whole too.
+        **Requires** that `asked` is priced without a look at the archive (`dpsql.flow.releasing`), and that every
+        storage makes its refusal from it (`dpsql.budget.admission`).
         **Checked by** `tests/unit/session/test_refusals_tell_nothing.py`.
         """
 
@@ -205,6 +207,8 @@ class Ledger(ABC):
         **Proof.** What they asked for was charged whole. Of another's entry they are shown single releases, each a
         mechanism of its own with noise of its own, so what they saw of it is the composition of those releases, and
         the sums add the charge of each at least once: its own, or that of the whole entry, which is no less.
+        **Requires** one noise for each release (`dpsql.release.noise`), and that whoever shows a stored release counts
+        it first (`dpsql.release.make`).
         **Checked by** `tests/unit/session/test_replay_accounts.py`.
 
         A release of the analyst's own that was made for another purpose counts once against this purpose. Raises

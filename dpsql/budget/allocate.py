@@ -236,7 +236,18 @@ def _noise_of(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) 
 
 
 def _scale(claim: Claim, each: Fraction, mechanism: str) -> tuple[Noise, int]:
-    """The finest grid on which the sampler's integers fit, and the noise there."""
+    """The finest grid on which the sampler's integers fit, and the noise there.
+
+    **Theorem (noise grid).** With this noise the floored totals cost at most `each` (in ε, or in ρ), and neither the
+    sampler nor a total of a billion units leaves 64 bits.
+    **Proof.** The grid follows from claim and price, both public. On it a unit moves the floored totals by at most
+    `claim.coarser(shift)` (`dpsql.sensitivity.claim`), which is what the noise is scaled to, with a scale that is
+    rounded up. The loop ends only with a scale below the sampler's limit, and with at most UNIT_STEPS steps of a unit.
+    **Requires** the exact floor by this very `shift` in the emitted SQL (`dpsql.engines.sql.emit`), and a charge by the
+    scale that is drawn (`charge_of`).
+    **Checked by** `tests/unit/budget/test_allocate.py`, `tests/unit/sensitivity/test_claims_in_steps.py`, and the
+    planted bugs "the floor to a grid costs nothing" and "noise for the claim of a grid that is not used".
+    """
     limit = LAPLACE_STEPS if mechanism == "laplace" else GAUSSIAN_STEPS
     shift = max(0, _steps(claim, each, mechanism).bit_length() - limit.bit_length() - 1)
     while _steps(claim.coarser(shift), each, mechanism) >= limit or claim.coarser(shift).l1 > UNIT_STEPS:

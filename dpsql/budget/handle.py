@@ -5,6 +5,8 @@ through a descriptor that is closed again, a second session of the same process 
 process that closes the ledger would take itself for the last, and remove the log that the first still writes to: its
 charges would be lost. **Theorem.** While a session is open, this module closes no descriptor of its file.
 **Proof.** A descriptor is opened only if none is held for the file, and closed only when the last holder lets go.
+**Requires** that whatever else in the process reads the file holds it too (`dpsql.budget.file_place`,
+`dpsql.budget.rescue`); SQLite takes care of its own descriptors.
 **Checked by** `tests/unit/budget/test_ledger_sessions.py`.
 """
 

@@ -2,6 +2,23 @@
 
 It is in WAL mode with synchronous=FULL, so a commit appends to the log and syncs it once (and the directory when the
 log is new); a log that loses its tail is a ledger that is older than its head, which is refused.
+
+**Theorem.** If a call that charges has returned, its entry counts at every later opening, or the ledger is refused:
+after a crash of the process or the machine, a torn write, a full disk, or a file that was put back. No entry is ever
+changed or removed unnoticed.
+**Proof.** A call returns after three steps (`ChainedLedger._writing`): the entry is committed, which syncs the log
+before COMMIT returns; it is read back; the head's older slot is written in place and synced (`dpsql.budget.head`).
+After a crash SQLite takes the log up to its last whole commit, by checksums. If that is the entry or one beyond the
+mark, all that was promised is there, and one beyond counts too. If the log lost more, the ledger ends before its mark,
+or has another hash there, and is refused. A torn write of the head spoils the slot that was being written: the other is
+the mark before, whose entry is the last but one. Each hash covers the entry and the hash before it, so a change of any
+entry changes the last hash, which the head has; triggers keep SQL from UPDATE, DELETE and REPLACE, and a file without
+them is refused.
+**Requires** a local disk that keeps what was synced (`dpsql.budget.durable` refuses others), one writer at a time (the
+lock of the head), and these settings on every connection that writes: all come from `connect`.
+**Checked by** `tests/faults/test_ledger_faults.py` (each durable system call killed or failed, and their order),
+`tests/unit/budget/test_ledger_head.py`, `tests/unit/budget/test_store.py`, and the planted bugs "the ledger does not
+wait for the disk", "the head is not synced", "entries are not verified" and "a head that is far behind is brought up".
 """
 
 from __future__ import annotations

@@ -73,7 +73,19 @@ class Dataset:
         return with_visible_views(catalog, policy.view_queries)
 
     def _facts(self) -> frozenset[tuple[str, str]]:
-        """What may be relied on: by constraints, or verified for this version of the data."""
+        """What may be relied on: by constraints, or verified for this version of the data.
+
+        **Theorem.** A rule relies on a fact only if a constraint of the database guarantees it, or the steward's check
+        verified it of the rows that are open here.
+        **Proof.** The ledger gives the facts of one label, that of the data that were opened and of the last bump.
+        `dpsql check` records a fact under the label that it read before it looked at a row, so a bump meanwhile names
+        no data that it verified. Where somebody may write (`verifiable` is false), only constraints count. The
+        catalogue is made anew whenever the label changes (`look_again`).
+        **Requires** a label that changes with the data (the stamp of a file, a steward's bump), a file that is opened
+        read-only, and a check that is right (`dpsql.policy.check`).
+        **Checked by** `tests/unit/session/test_session_ledger.py`, and the planted bugs "facts of another version are
+        believed" and "a fact is noted for data that came after the check".
+        """
         facts = self.engine.constraints(self.policy)
         if self.engine.verifiable:
             facts |= {(fold(table), fact) for table, fact in self._ledger.facts(self.version())}

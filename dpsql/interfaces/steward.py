@@ -33,12 +33,14 @@ class Checked:
 def check(db: Connection) -> Checked:
     """Verify the declared facts and record those that hold, each for the version of the file that was opened.
 
-    A fact that does not hold is not recorded, so rules that need it are not used; the others stay true beside it.
+    A fact that does not hold is not recorded, so rules that need it are not used; the others stay true beside it. The
+    version is the label before the data are read, as in `prepare`: a bump meanwhile names data that nobody looked at.
     """
+    version = db.data_version()
     findings = [*check_facts(db._engine.reader(), db.policy), *_views(db)]
     facts = [each for each in findings if each.kind == "verified" and _is_fact(each.fact)]
     for each in facts:
-        db._ledger.record_fact(each.table, each.fact, db.data_version())
+        db._ledger.record_fact(each.table, each.fact, version)
     return Checked(tuple(findings), len(facts), db._ledger.place)
 
 

@@ -8,6 +8,7 @@ differ by d/g. The sensitivity and the grid are read as the data are (`stored`):
 tenth, and −0.1 and 0 lie two steps of a tenth apart.
 **Proof.** |⌊a⌋ − ⌊b⌋| < |a − b| + 1, a whole number, so it is at most ⌈|a − b|⌉. Add up: below Σ|dᵢ|/g + m, and whole.
 For L2 use the triangle inequality, the roundings being a vector of at most m ones.
+**Requires** that the vectors are exact: what is rounded to floats before it is floored may differ by a step more.
 **Checked by** `tests/unit/mechanisms/test_additive.py`.
 """
 

@@ -5,6 +5,7 @@
 {y : P(y) > e^ε·Q(y)}, so on a countable set of outputs δ(ε) = Σ max(0, P(y) − e^ε·Q(y)).
 **Proof.** The first is the definition. Any A gains by dropping the outputs at which P(y) − e^ε·Q(y) is negative, and
 by adding those at which it is positive.
+**Requires** laws on the same countable set. What is cut off of their tails is added to δ.
 **Checked by** `tests/unit/mechanisms/test_divergence.py`.
 """
 

@@ -14,6 +14,8 @@ Choices of which a unit moves the k-th by a spread r_k, Σ r_k ≤ spread, are t
 
 Permute-and-flip errs less at the same ε, by at most a factor of two, but its loss has no bounded range: in zCDP it
 costs ε·tanh(ε/2), four times as much, which is more than it gains.
+**Requires** scores that are exact whole numbers and a grid of cells that is the same on both neighbours
+(`dpsql.sensitivity.choice` proves the spread, `dpsql.sensitivity.grid` makes the cells of public ends).
 **Checked by** `tests/unit/mechanisms/test_exponential.py`.
 """
 
@@ -74,6 +76,8 @@ class ExponentialLaw:
         cell with p stands for one value of the draw. Further bits make p a real number; it is kept if
         p < 2^32·e^(−v), which the rational bounds of `exp_bounds` decide, and then with probability exp(−r). So in each
         turn a cell is kept with probability proportional to e^(−v)·e^(−r), and turns are independent.
+        **Requires** uniform bits that are never used twice (`dpsql.mechanisms.entropy`), and bounds of e^(−v) that
+        enclose it (`dpsql.mechanisms.exact`).
         **Checked by** `tests/unit/mechanisms/test_exponential.py`.
         """
         if not len(sizes) or int(sizes.min()) < 1:

@@ -8,6 +8,7 @@ an interval of length 2D, and of length D where all move in one direction, since
 **Theorem (utility).** With probability at least 1 − e^(−t), q(chosen) ≥ max q − (2Δ/ε)·(ln|X| + t).
 **Proof.** A candidate that is worse than the best by more than a = (2Δ/ε)(ln|X| + t) has less than exp(−ε·a/2Δ) =
 e^(−t)/|X| times the weight of the best, hence such a probability at most, and there are at most |X| of them.
+**Requires** a Δ that holds for every candidate, which the caller states, and candidates that do not depend on the data.
 **Checked by** `tests/unit/mechanisms/test_textbook.py` and `test_selection.py`.
 """
 

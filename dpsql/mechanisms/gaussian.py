@@ -24,11 +24,12 @@ _CLOSED_FORM_FROM = 3
 class DiscreteGaussian(Noise):
     """P[Z = z] ∝ exp(−z²/(2·scale²)), scale = σ = a/s with a < 2**24 and s <= 2**20 a power of two.
 
-    Theorem: adding independent draws to an integer vector of L2 sensitivity l2 is l2²/(2σ²)-zCDP.
-    Proof: the Rényi divergence of order α between the law and its shift by an integer d is at most
+    **Theorem.** Adding independent draws to an integer vector of L2 sensitivity l2 is l2²/(2σ²)-zCDP.
+    **Proof.** The Rényi divergence of order α between the law and its shift by an integer d is at most
     αd²/(2σ²), and it adds up over coordinates (Canonne, Kamath and Steinke 2020).
-    Requires: integer inputs, and draws that follow the law exactly (see `propose`).
-    Checked by: goodness-of-fit tests that accept the right scale and reject 0.8 and 1.25 times it.
+    **Requires** integer inputs, an l2 in the steps of σ, and draws that follow the law exactly (see `propose`).
+    **Checked by** `tests/unit/mechanisms/test_gaussian_noise.py`, and goodness-of-fit tests in `test_noise.py` that
+    accept the right scale and reject 0.8 and 1.25 times it.
     """
 
     scale: Fraction
@@ -51,10 +52,12 @@ class DiscreteGaussian(Noise):
     def propose(self, n: int) -> NDArray[np.int64]:
         """Independent exact draws from n proposals of the discrete Laplace law of the same scale.
 
-        Theorem: the law is exact.
-        Proof: a proposal y has probability ∝ exp(−|y|/σ) and is kept with probability
+        **Theorem.** The law is exact.
+        **Proof.** A proposal y has probability ∝ exp(−|y|/σ) and is kept with probability
         exp(−(|y| − σ)²/(2σ²)); the product is exp(−1/2)·exp(−y²/(2σ²)). `_accept` decides exactly, for
         every y that can be proposed: none is cut off.
+        **Requires** proposals that are exactly discrete Laplace of this scale (`dpsql.mechanisms.laplace`).
+        **Checked by** `tests/unit/mechanisms/test_gaussian_noise.py`.
         """
         a, s = self.scale.as_integer_ratio()
         proposed = DiscreteLaplace(self.scale).propose(n)
@@ -104,12 +107,13 @@ class DiscreteGaussian(Noise):
 def _accept(distance: NDArray[np.int64], a: int) -> NDArray[np.bool_]:
     """True with probability exp(−d²/(2a²)), for 0 <= d < 2**46 and 0 < a < 2**24.
 
-    Proof: with d = am + r and mr = aq + p, 0 <= r, p < a, the exponent d²/(2a²) is
-    m²/2 + q + (2ap + r²)/(2a²). An odd m² leaves a half, which is a²/(2a²): the whole part is ⌊m²/2⌋ + q and
-    a rest of at most (a² + 2ap + r²)/(2a²) < 4a²/(2a²), normalised by one more division.
-    Fits: proposals have s|y| <= X < a·2**22, so m < 2**22: m² < 2**44, mr < 2**46, q < 2**22, and the rest's
-    numerator is below 4a² < 2**50.
-    A geometric draw reaches the whole part w with probability exp(−w); the series does the rest.
+    **Theorem.** It is exactly that, and no step overflows. **Proof.** With d = am + r and mr = aq + p, 0 <= r, p < a,
+    the exponent d²/(2a²) is m²/2 + q + (2ap + r²)/(2a²). An odd m² leaves a half, which is a²/(2a²): the whole part is
+    ⌊m²/2⌋ + q and a rest of at most (a² + 2ap + r²)/(2a²) < 4a²/(2a²), normalised by one more division. Fits: proposals
+    have s|y| <= X < a·2**22, so m < 2**22: m² < 2**44, mr < 2**46, q < 2**22, and the rest's numerator is below 4a² <
+    2**50. A geometric draw reaches the whole part w with probability exp(−w); the series does the rest.
+    **Requires** independent draws of both (`dpsql.mechanisms.sampler`).
+    **Checked by** `tests/unit/mechanisms/test_gaussian_noise.py`.
     """
     m, r = np.divmod(distance, a)
     q, p = np.divmod(m * r, a)

@@ -19,8 +19,10 @@ With σ in steps, the mass of the discrete law at z is at most e^(1/8σ²) times
 e^(−z²/8σ⁴) times it, because their ratio is the mean of exp(−(2zu+u²)/2σ²) over |u| ≤ ½ but for a factor 1 +
 2e^(−2π²σ²); |z| ≤ 12σ but for less than 10^−31. So passing to the discrete law and back costs k/8σ² + 18k/σ² in ε (or
 about as much in δ), less than 2·10^−11·k on the fine grid; σ is chosen so that what is left is enough.
-**Checked by** `tests/unit/mechanisms/test_textbook.py` and `test_additive.py`: the divergence meets δ, 0.9
-of the analytic σ does not, and a product of two discrete laws is added up point by point.
+**Requires** a Δ in L2 that the caller states, a draw that is exactly discrete Gaussian (`dpsql.mechanisms.gaussian`),
+and values floored to the grid (`additive.py`).
+**Checked by** `tests/unit/mechanisms/test_textbook.py` and `test_additive.py`: the divergence meets δ, 0.9 of the
+analytic σ does not, and a product of two discrete laws is added up point by point.
 
 >>> round(Gaussian(sensitivity=1, epsilon=1, delta=1e-6).sigma, 4)
 4.2247

@@ -22,12 +22,13 @@ _LARGEST_EXPONENT = 800
 class DiscreteLaplace(Noise):
     """P[Z = z] ∝ exp(−|z|/scale), scale = t/s with t < 2**40 and s <= 2**20 a power of two.
 
-    Theorem: adding independent draws to an integer vector of L1 sensitivity l1 is (l1/scale)-differentially
+    **Theorem.** Adding independent draws to an integer vector of L1 sensitivity l1 is (l1/scale)-differentially
     private.
-    Proof: moving the vector by d changes the probability of any output by a factor of at most
+    **Proof.** Moving the vector by d changes the probability of any output by a factor of at most
     exp(‖d‖₁/scale) (Ghosh, Roughgarden and Sundararajan 2009).
-    Requires: integer inputs, and draws that follow the law exactly (see `propose`).
-    Checked by: goodness-of-fit tests that accept the right scale and reject 0.8 and 1.25 times it.
+    **Requires** integer inputs, an l1 in the steps of the scale, and draws that follow the law exactly (see `propose`).
+    **Checked by** `tests/unit/mechanisms/test_laplace_noise.py`, and goodness-of-fit tests in `test_noise.py` that
+    accept the right scale and reject 0.8 and 1.25 times it.
     """
 
     scale: Fraction
@@ -49,10 +50,13 @@ class DiscreteLaplace(Noise):
     def propose(self, n: int) -> NDArray[np.int64]:
         """Independent exact draws from n proposals.
 
-        Theorem: the law is exact.
-        Proof: U uniform in [0, t), kept with probability exp(−U/t), and V with P[V >= v] = exp(−v) make
+        **Theorem.** The law is exact.
+        **Proof.** U uniform in [0, t), kept with probability exp(−U/t), and V with P[V >= v] = exp(−v) make
         X = U + tV satisfy P[X = x] ∝ exp(−x/t). Then P[⌊X/s⌋ = y] ∝ exp(−ys/t). A fair sign, with −0
         drawn again, gives each ±y the weight of y and 0 its own. V < 2**22 and t < 2**40, so X < 2**62.
+        **Requires** exact and independent draws of U, V and the sign (`dpsql.mechanisms.sampler`).
+        **Checked by** `tests/unit/mechanisms/test_laplace_noise.py`, and the planted bugs "minus zero is kept" and "a
+        sign that is not fair".
         """
         t, s = self.scale.as_integer_ratio()
         proposed = uniform(t, n)

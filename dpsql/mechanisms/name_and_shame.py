@@ -3,7 +3,9 @@
 **Theorem.** Name-and-shame (for each of n people: publish the record with probability δ, else nothing) is (0, δ)-DP,
 and publishes somebody with probability 1 − (1−δ)^n ≈ n·δ. So a δ that is not far below 1/n promises next to nothing.
 **Proof.** If only the record i differs, the two runs are the same unless i is published: P[Z ∈ E] ≤ P[Z' ∈ E] + δ.
-The people are independent. **Checked by** `tests/unit/mechanisms/test_laws.py`, by the divergence of its law.
+The people are independent.
+**Requires** independent draws for each person; neighbours with the same number of people, of whom one is another.
+**Checked by** `tests/unit/mechanisms/test_laws.py`, by the divergence of its law.
 
 >>> round(somebody_is_shamed(1_000_000, 1e-6), 3), round(somebody_is_shamed(1_000_000, default_delta(1_000_000)), 3)
 (0.632, 0.222)

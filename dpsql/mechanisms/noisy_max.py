@@ -10,6 +10,8 @@ r] for all r and s ≥ 0. Average over the others.
 **Theorem (utility).** With probability at least 1 − β the winner is worse than the best by at most a + b, where the
 noise of the best is below −a with probability β/2 at most, and some noise is above b with probability β/2 at most.
 **Proof.** best − a ≤ its noisy score ≤ the winner's ≤ winner + b.
+**Requires** independent draws that are exactly discrete Laplace (`dpsql.mechanisms.laplace`), scores floored to one
+grid (`additive.py`), and a list of candidates that is public.
 **Checked by** `tests/unit/mechanisms/test_selection.py`.
 """
 

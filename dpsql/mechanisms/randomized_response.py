@@ -152,6 +152,7 @@ class RandomizedResponse(Response):
         **Theorem.** The truth has probability p, each other value q, exactly. **Proof.** A move by j, uniform in [0,
         k), is kept if j = 0, and else with probability e^(−ε), which `bernoulli_exp` draws exactly; what is not kept
         is drawn again. So the truth has weight 1 and each other value e^(−ε).
+        **Requires** a list of values that is public and holds the truth, and uniform bits (`dpsql.mechanisms.entropy`).
         **Checked by** `tests/unit/mechanisms/test_randomized_answers.py`.
         """
         moves = np.zeros(codes.size, dtype=np.int64)

@@ -9,8 +9,9 @@ r(α)/α.
 e^((α−1)(x−ε))·(1−1/α)^(α−1)/α: put y = x − ε, and maximise (1 − e^(−y))·e^(−(α−1)y), whose maximum is at
 e^(−y) = 1 − 1/α. The mean of the left side is the δ at ε; solve for ε.
 Here orders are tried one by one, in floats, to show and to compare: no charge is made from these numbers. The
-ledger's conversion of zCDP, with proved rounding, is in `convert.py`. **Checked by**
-`tests/unit/mechanisms/test_laws.py`.
+ledger's conversion of zCDP, with proved rounding, is in `convert.py`.
+**Requires** a curve that holds for all neighbours in both orders.
+**Checked by** `tests/unit/mechanisms/test_laws.py`.
 """
 
 from __future__ import annotations

@@ -32,8 +32,10 @@ _UNDECIDED = -1
 def uniform(n: int | Integers, size: int) -> Integers:
     """Independent uniform integers in [0, n) for 1 <= n <= 2**62; n is one bound or one per draw.
 
-    Proof: with b = ⌊(2^w − 1)/n⌋, each value v is hit by exactly the b words in [bv, bv + b); words from bn
-    on are drawn again. bn < 2^w, so nothing overflows.
+    **Theorem.** Each value is as likely. **Proof.** With b = ⌊(2^w − 1)/n⌋, each value v is hit by exactly the b words
+    in [bv, bv + b); words from bn on are drawn again. bn < 2^w, so nothing overflows.
+    **Requires** words that are uniform, independent and used once (`dpsql.mechanisms.entropy`).
+    **Checked by** `tests/unit/mechanisms/test_sampler_words.py`, and the planted bug "a uniform draw by remainder".
     """
     _require(n, 1, LIMIT)
     words, block = _accepted_words(n, size)
@@ -43,8 +45,10 @@ def uniform(n: int | Integers, size: int) -> Integers:
 def bernoulli(num: int | Integers, den: int | Integers, size: int) -> Booleans:
     """Independent draws that are true with probability num/den, for 0 <= num <= den <= 2**62.
 
-    Proof: as in `uniform`, ⌊word/b⌋ is uniform in [0, den), and it is below num exactly when the word is
-    below b·num <= b·den < 2^w.
+    **Theorem.** The probability is exact. **Proof.** As in `uniform`, ⌊word/b⌋ is uniform in [0, den), and it is below
+    num exactly when the word is below b·num <= b·den < 2^w.
+    **Requires** uniform words (`dpsql.mechanisms.entropy`). **Checked by**
+    `tests/unit/mechanisms/test_sampler_words.py`.
     """
     _require(den, 1, LIMIT)
     _require(num, 0, den)
@@ -56,8 +60,9 @@ def bernoulli(num: int | Integers, den: int | Integers, size: int) -> Booleans:
 def bernoulli_exp(num: int | Integers, den: int | Integers, size: int) -> Booleans:
     """Independent draws that are true with probability exp(-num/den), for num >= 0 and 1 <= den <= 2**62.
 
-    Proof: with num = q·den + r, exp(-num/den) = exp(-q)·exp(-r/den): a geometric draw reaches q with
-    probability exp(-q), and the fraction r/den < 1 goes to the alternating series.
+    **Theorem.** The probability is exact. **Proof.** With num = q·den + r, exp(-num/den) = exp(-q)·exp(-r/den): a
+    geometric draw reaches q with probability exp(-q), and the fraction r/den < 1 goes to the alternating series.
+    **Requires** independent draws of both (below). **Checked by** `tests/unit/mechanisms/test_sampler.py`.
     """
     _require(den, 1, LIMIT)
     _require(num, 0, np.iinfo(np.int64).max)
@@ -73,10 +78,12 @@ def bernoulli_exp(num: int | Integers, den: int | Integers, size: int) -> Boolea
 def bernoulli_exp_fraction(num: Integers, den: int | Integers) -> Booleans:
     """Independent draws that are true with probability exp(-num/den), for 0 <= num <= den <= 2**62.
 
-    Theorem: with x = num/den, let K be the first k >= 1 at which a coin of probability x/k fails; then
+    **Theorem.** With x = num/den, let K be the first k >= 1 at which a coin of probability x/k fails; then
     P[K is odd] = exp(-x).
-    Proof: P[K > k] = x^k/k!, so P[K odd] = Σ (P[K > k − 1] − P[K > k]) over odd k = Σ (−x)^k/k!. A coin of
+    **Proof.** P[K > k] = x^k/k!, so P[K odd] = Σ (P[K > k − 1] − P[K > k]) over odd k = Σ (−x)^k/k!. A coin of
     probability x/k is a coin 1/k and a coin num/den together, so that den·k is never formed.
+    **Requires** coins of exactly these probabilities (`bernoulli`). **Checked by**
+    `tests/unit/mechanisms/test_sampler.py`, and the planted bug "the alternating series stops early".
     """
     odd = np.ones(num.shape, np.bool_)
     alive = np.flatnonzero(bernoulli(num, den, num.size))
@@ -92,12 +99,15 @@ def bernoulli_exp_fraction(num: Integers, den: int | Integers) -> Booleans:
 def geometric(size: int) -> Integers:
     """Independent draws V with P[V >= v] = exp(-v) for v = 0, 1, 2, …
 
-    Theorem: the law is exact.
-    Proof: for u uniform in [0, 1), V = max {v : u < e^(-v)} has this law. The first 16 bits of u name a cell;
+    **Theorem.** The law is exact.
+    **Proof.** For u uniform in [0, 1), V = max {v : u < e^(-v)} has this law. The first 16 bits of u name a cell;
     where no e^(-v) lies inside the cell, V is a constant of the cell, else more bits of u are drawn until the
     rational bounds of `exp_bounds` decide.
     A draw that 2**22 bits do not decide is refused with an error, whatever the data are; its probability is
     below 2^(-4·10^6). So V < 2**22: `v` is decided by b bits only if 2^b·e^(-v) >= 1.
+    **Requires** uniform bits (`dpsql.mechanisms.entropy`), and bounds that enclose e^(-v) (`exp_bounds`).
+    **Checked by** `tests/unit/mechanisms/test_sampler.py`, and the planted bug "cells of the geometric law are decided
+    at their edge".
     """
     cells = random_words(size, _CELL_BITS)
     drawn = _cell_table().take(cells).astype(np.int64)
@@ -110,8 +120,10 @@ def geometric(size: int) -> Integers:
 def exp_bounds(v: int, bits: int) -> tuple[int, int]:
     """Integers (lower, upper) with lower <= 2^bits·e^(-v) <= upper, and upper − lower = 1 but for chance.
 
-    Proof: D_n = n·D_(n-1) + (−1)^n counts derangements, and |D_n − n!/e| < 1; powers of the bounds on 1/e are
-    taken with 32 further bits, rounded down and up.
+    **Theorem.** The bounds enclose it. **Proof.** D_n = n·D_(n-1) + (−1)^n counts derangements, and |D_n − n!/e| < 1;
+    powers of the bounds on 1/e are taken with 32 further bits, rounded down and up.
+    **Requires** nothing else: all of it is arithmetic of whole numbers.
+    **Checked by** `tests/unit/mechanisms/test_sampler.py`.
     """
     precision = bits + _GUARD_BITS
     low, high = _inverse_e(precision)

@@ -15,18 +15,20 @@ _SLACK = 2.0**-48
 def threshold(noise: Noise, weights: Sequence[int], delta: float) -> int:
     """The smallest integer T with 1 − (1 − P[Z >= T − w_g])^g <= delta for every g, w_g = weights[g − 1].
 
-    Theorem: let a unit that is in g groups give the integer weight w_g to each of them. Releasing exactly the
+    **Theorem.** Let a unit that is in g groups give the integer weight w_g to each of them. Releasing exactly the
     keys with (sum of weights) + Z >= T, with independent Z for every key that some unit has, is
     delta-approximate ρ-zCDP, ρ the cost of the noise for these weight vectors (with Laplace noise
     (ε, delta)-DP).
-    Proof: let D' be D with one more unit, in g groups, j <= g of which are not in D. Let E be the event that
+    **Proof.** Let D' be D with one more unit, in g groups, j <= g of which are not in D. Let E be the event that
     none of these j is released from D'. Their weight is w_g, so P[E] = (1 − P[Z >= T − w_g])^j >= 1 − delta,
     and E does not depend on the noise of the other keys. Given E, both databases release a function of the
     noisy weights of D's keys, which differ by part of the unit's vector: ρ-zCDP, in both directions. D never
     releases the j keys. This is approximate zCDP (Bun and Steinke 2016).
     Minimal: P[Z >= 0] > 1/2 > delta, so T > w_1, where the search starts.
-    Requires: every unit is in at most len(weights) groups, and keys come from the capped table only.
-    Checked by: exact rational tails: T suffices, T − 1 does not, and the continuous formula fails.
+    **Requires** that every unit gives weight to at most len(weights) groups, and that keys come from the capped table
+    only (`dpsql.engines.sql.emit`, `dpsql.release.noise`).
+    **Checked by** `tests/unit/mechanisms/test_threshold.py`: by exact rational tails T suffices, T − 1 does not, and
+    the continuous formula fails.
     """
     if not 0 < delta < 0.5 or not weights or min(weights) < 0:
         raise InternalError("a threshold needs weights and a delta strictly between 0 and 1/2")
@@ -50,7 +52,9 @@ def exposure(noise: Noise, gap: int, groups: int) -> float:
 def selection_weights(groups: int, bits: int = 20) -> tuple[int, ...]:
     """w_g = ⌊2^bits/√g⌋ for g = 1 … groups: DP set union (Gopi et al. 2020).
 
-    Theorem: a unit's weight vector has L2 norm at most 2^bits, whatever the number of its groups.
-    Proof: g·w_g² <= g·(4^bits/g), since w_g = ⌊√⌊4^bits/g⌋⌋ = ⌊√(4^bits/g)⌋ for integers.
+    **Theorem.** A unit's weight vector has L2 norm at most 2^bits, whatever the number of its groups.
+    **Proof.** g·w_g² <= g·(4^bits/g), since w_g = ⌊√⌊4^bits/g⌋⌋ = ⌊√(4^bits/g)⌋ for integers.
+    **Requires** that a unit in more groups than that gives weight to so many only (`dpsql.engines.sql.emit`).
+    **Checked by** `tests/unit/mechanisms/test_threshold.py`.
     """
     return tuple(math.isqrt(4**bits // g) for g in range(1, groups + 1))

@@ -3,6 +3,7 @@
 **Theorem.** The renamed join has the same rows with the same owners, and knows the same of them. **Proof.** A name
 occurs in the fields, the parts and the conditions of one join, and is replaced in all of them, one to one; the parts
 of an inner join are all joined alike, so their order is that of names only.
+**Requires** that expressions name fields by columns only, and that each name stands once in a join (`dpsql.plan.join`).
 **Checked by** `tests/properties/test_canonical.py` and `tests/unit/plan/test_canonical_joins.py`.
 """
 

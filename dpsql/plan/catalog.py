@@ -153,6 +153,7 @@ def _unnamed(tables: Mapping[str, Table]) -> Mapping[str, Table]:
     """The tables, where labels that name a key which this analyst may not see are numbers: a hint could repeat them.
 
     **Theorem.** Two labels are equal afterwards if and only if they were before. **Proof.** Each name has one number.
+    **Requires** that of labels nothing decides but whether two are equal (`dpsql.plan.join`).
     **Checked by** `tests/unit/plan/test_catalog.py`.
     """
     private = [table for table in tables.values() if isinstance(table, PrivateTable)]

@@ -3,7 +3,10 @@
 **Theorem.** A copy that is read is the one that `dpsql prepare` wrote from this version of the data by what the policy
 says now. **Proof.** The ledger's facts are looked up by the version's label; one of them must have the digest of what
 the policy says (`recipe`) and the stamp of the file that is open, or the digest of its content. Whatever else is there
-is refused, and the table with it. **Checked by** `tests/unit/session/test_prepare.py`.
+is refused, and the table with it.
+**Requires** facts that only the steward's command writes (`dpsql.budget.ledger`), and a label that changes when the
+data do: a bump, or the stamp of the file (`dpsql.flow.dataset`).
+**Checked by** `tests/unit/session/test_prepare.py`.
 """
 
 from __future__ import annotations

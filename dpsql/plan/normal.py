@@ -11,6 +11,8 @@ an IN list is a set. A comparison of two constants is decided only for exact num
 and booleans, none of them NULL. Every expression is total (`dpsql.engines.sql.dialect`), so the order in which
 operands are evaluated cannot be observed.
 `x = x` is no constant (it is NULL for NULL) and stays.
+**Requires** that an engine compares and adds as is said here, in every dialect (`tests/engines` compares them), and
+that constants have the types of `dpsql.expressions.types`.
 **Checked by** `tests/properties/test_canonical.py`, which compares both on rows with NULL, NaN and ±0 in DuckDB.
 """
 

@@ -22,6 +22,8 @@ def _indirect(declared: Declared, policy: Policy) -> bool:
 
     **Theorem.** If not, the column's value is the owner. **Proof.** By induction along the path: the key it points to
     is the parent's own unit column, whose value is the owner, and equal values name equal units.
+    **Requires** that the foreign keys on the path were verified or are constraints (`dpsql.policy.check`), and one id
+    space for all units of a policy.
     **Checked by** `tests/unit/plan/test_catalog.py`.
     """
     unit = declared.unit

@@ -4,7 +4,10 @@
 0` and a WHERE that is false by its constants leave no row on any data (a SELECT that aggregates without GROUP BY has
 one row all the same, and is none of these); the plan that answers it has no release and reads no table, public or
 private, so there is nothing that data could change, and nothing to charge. Names and types are those of the plan of
-the same query with rows, which is made and thrown away. **Checked by** `tests/unit/session/test_dashboards.py`.
+the same query with rows, which is made and thrown away.
+**Requires** names and types that rows do not decide: the plan of the query with rows is a function of text, policy,
+stored types and public data.
+**Checked by** `tests/unit/session/test_dashboards.py`.
 """
 
 from __future__ import annotations

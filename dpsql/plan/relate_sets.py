@@ -4,8 +4,11 @@
 which the right side has an equal row, or none; their ALL forms number equal rows on both sides and compare the numbers
 too, so that min(m, n) and max(m - n, 0) of m and n equal rows are left. Each is unit-local.
 **Proof.** A column that determines the owner stands in the same place on both sides (`same_owner`), so equal rows have
-one owner, and everything is made of unit-local nodes. **Checked by** the neighbour test of set operations, and the
-planted bug "INTERSECT without the unit". (A key that is NULL in rows that have an owner equals nothing here.)
+one owner, and everything is made of unit-local nodes.
+**Requires** that grouping, EXISTS and numbering are unit-local (`dpsql.plan.lookup`, `dpsql.plan.numbered`), and that
+equal means the same on both sides: one type for each column.
+**Checked by** the neighbour test of set operations, and the planted bug "INTERSECT without the unit". (A key that is
+NULL in rows that have an owner equals nothing here.)
 """
 
 from __future__ import annotations

@@ -33,6 +33,8 @@ def _computed(name: str, call: Over, source: Relation, known: Known) -> Field:
     **Theorem.** It is an attribute if its frame is the whole partition, each key of the partition is an attribute, and
     it is an aggregate or takes the value of one row. **Proof.** Then all rows of an owner are one partition and have
     one frame, in one order, from which the same value is computed for each.
+    **Requires** the owner among the keys of the partition, and an order that is total up to equal rows
+    (`dpsql.plan.window`).
     **Checked by** the neighbour test of windows (rule `one_group`).
     """
     alike = call.frame.whole and (call.aggregate is not None or call.function in CHOSEN)

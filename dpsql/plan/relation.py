@@ -120,6 +120,8 @@ class Relation:
 
         **Theorem.** If `single` or if every column read is an attribute, all rows of one owner agree on the value.
         **Proof.** One row agrees with itself; expressions are deterministic, so equal operands give equal values.
+        **Requires** that `single` and the attributes of fields are what `dpsql.plan.invariants` recomputes from the
+        tables, and functions that are deterministic (the allow-list of `dpsql.expressions`).
         **Checked by** the neighbour test's `one_group` rule (l0 = 1).
         """
         return self.single or self.by_row or all(self.field(name).attribute for name in columns_of(expression))

@@ -3,6 +3,8 @@
 **Theorem.** A search is as private as any query. **Proof.** It *is* one: each unit has one row with its own least and
 largest value (or its number of rows), counted once in one public bucket; noise, charge and replay are those of every
 release. What is found is computed from what was released, so a plan that uses it is a query chosen adaptively.
+**Requires** buckets that follow from the column's type and the policy, never from values, and a charge of its own
+before it runs (`dpsql.flow.searching`).
 **Checked by** the neighbour test of `tests/properties/test_search_neighbours.py`.
 """
 

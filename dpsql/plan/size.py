@@ -43,6 +43,8 @@ class Used:
 
     **Theorem.** A plan has at most `MOST_USED` relations besides those that the text itself writes out.
     **Proof.** Only a use of a CTE repeats relations, and each use is counted here, as a tree, before it is built upon.
+    **Requires** that each use of a CTE is counted (`dpsql.plan.sources`, `dpsql.plan.rows`), and a text whose own
+    length is limited (`dpsql.parse`).
     **Checked by** `tests/privacy/test_found_by_fuzzing.py`.
     """
 

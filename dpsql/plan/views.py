@@ -3,6 +3,8 @@
 **Theorem.** A view tells an analyst nothing that they could not ask by themselves. **Proof.** It exists for them only
 if its query can be planned over the tables and columns that exist for them; then they could have written it. A view
 that cannot be planned does not exist, and the refusal is that of any unknown name.
+**Requires** that an error while a view is planned is swallowed whole, and a catalogue that holds only what this analyst
+may see (`dpsql.plan.catalog`).
 **Checked by** `tests/unit/plan/test_views.py`.
 """
 

@@ -69,6 +69,8 @@ def row_ends(
     **Proof.** The noises of different rows are independent, and so is the noise of the selection; given the rows that
     were released each interval depends on the noise of its own row only. k counts all of them, so whatever
     HAVING, LIMIT or a reader picks out of them is covered.
+    **Requires** separate draws for every row and for the selection (`dpsql.release.noise`), and intervals that are
+    right for one row (`dpsql.release.intervals`).
     **Checked by** `tests/unit/release/test_coverage.py`.
     """
     each = confidence ** (1 / max(1, len(table.keys))) if together else confidence

@@ -2,6 +2,8 @@
 
 **Theorem.** The mark of a release says what it reads: with equal marks two releases read equal rows. **Proof.** The
 emitted SQL names each nested table by the SHA-256 of its rows, and the mark is a digest of that SQL.
+**Requires** rows that are sorted texts, of which alone the outer query is made (`dpsql.plan.released.content_of`), and
+a mark that also names the version of the data (`dpsql.release.replay`).
 **Checked by** the planted bug "the mark of the outer release without the inner content".
 """
 

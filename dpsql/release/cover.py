@@ -21,6 +21,8 @@ dropped. Keys of type DOUBLE, where 0 and -0 share a group, are left out.
 of its rows there. Where the earlier release has more groups or aggregates, its weight may be smaller than that of a
 fresh answer, and clamps are those of the earlier release. Both are answers within the policy's own bounds; the notes
 of the result say which one was given.
+**Requires** that the ledger keeps releases by version, family and fingerprint (`dpsql.release.replay`), and a canonical
+form in which equal families have equal rows (`dpsql.plan.canonical`).
 **Checked by** `tests/unit/session/test_replay_parts.py`.
 """
 

@@ -148,6 +148,8 @@ def enough(first: Result, goals: Sequence[Goal], stages: Stages) -> Verdict:
     differ by the difference of their noises, whose deviation is the root of the sum of squares of theirs, h and d.
     The value of the main one is below |value| − √(h² + d²) with probability `RISK`/k, and its half width at most the
     asked fraction of that.
+    **Requires** fresh noise in every stage (`dpsql.release.noise`), intervals that are right for one value
+    (`dpsql.release.intervals`), and bounds that are the same in all stages.
     **Checked by** tests/unit/session/test_accuracy.py.
     """
     if not len(first):

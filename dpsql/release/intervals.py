@@ -83,6 +83,8 @@ def _quotient_ends(released: Released, quotient: Quotient, confidence: float) ->
     **Proof.** At the true θ the exact parts of N − θD cancel: what is left is its noise, whose law is known.
     θ is an angle φ here, θ = (a/b)·tan φ for the scales a, b of the two noises: then "D might be 0" is no special case,
     but an arc of angles that crosses ±90°, which is two rays of θ.
+    **Requires** independent noises of the statistics, of public scales (`dpsql.release.noise`); N and D may share some.
+    What bounds cut off is no noise: the set is about the quotient of the bounded totals.
     **Checked by** `tests/bench/coverage.py` and its small edition in `tests/unit/release/test_coverage.py`.
     """
     priced = released.priced

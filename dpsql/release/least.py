@@ -51,6 +51,7 @@ def cheapest(releases: Sequence[Bounded], plan: Plan, goals: Sequence[Goal], fun
     **Proof.** The half width of a goal falls with the price of each share that it sees and depends on no other.
     First each share gets the most that one of its goals needs; then each in turn the least that keeps all of its
     goals met while the others stay, and later cuts elsewhere only make that least larger, or leave it.
+    **Requires** half widths that follow from query, policy and price alone: nothing that was released is read here.
     **Checked by** tests/unit/release/test_least.py.
     """
     needs = [_need(releases, plan, goal) for goal in goals]

@@ -35,7 +35,23 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """All that making releases takes. `reserve` charges for what is missing and counts what is replayed, durably."""
+    """All that making releases takes. `reserve` charges for what is missing and counts what is replayed, durably.
+
+    **Theorem.** Before the engine reads a row for a query, the charge of everything that the query will release is
+    durable; each mark is released and charged once; and what is replayed draws no noise.
+    **Proof.** `make` looks up all, then reserves, then runs. `Engine.run` and the noise are reached through `_run`
+    only; `reserve` returns when the charge is durable, or raises, and then nothing runs. It is given each release that
+    is not free: `_look_up` puts it among `done` and `replayed`, or among `missing`, unless it is the twin of a missing
+    one, and what reads a missing release is missing too. `_run` makes what is not done, but for those whose mark was
+    made before in this query: equal marks are equal SQL, noise and version, so they show one table. Whatever fails
+    afterwards, the charge stays. Prices were fixed before any content was known (`dpsql.plan.released`), so the charge
+    is of what is made.
+    **Requires** a ledger that returns when an entry is durable (`dpsql.budget.store`), marks that say all of a release
+    (`dpsql.release.stored`, `dpsql.release.contents`), and that only what is computed from public tables is `free`
+    (`dpsql.budget.allocate`).
+    **Checked by** `tests/unit/session/test_session.py`, `tests/unit/session/test_nested_results.py`, and the planted
+    bugs "the charge comes after the run" and "a twin is released again".
+    """
 
     engine: Engine
     archive: Archive

@@ -7,6 +7,8 @@ key and node of a tree.
 **Proof.** The only uses of `exact` below are `exact + sample` (each sample is used once, for one release), the
 comparison of such a sum with the threshold, and scores, which only the mechanism reads; keys come from the query and
 the policy, or have passed the threshold; their order is that of the keys.
+**Requires** a claim that holds for `exact` (`dpsql.sensitivity.bound` and the SQL that enforces it), a charge that is
+durable before `exact` exists (`dpsql.release.make`), and draws from the operating system (`dpsql.mechanisms.entropy`).
 **Checked by** `tests/unit/release/test_noise_stage.py`, and a test that names every module that may import `Exact`.
 """
 

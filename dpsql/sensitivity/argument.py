@@ -32,7 +32,10 @@ class Argument:
         """**Theorem.** No total overflows: α·Σ + β·n stays below 2¹²⁷ for up to 2⁴⁴ rows.
 
         **Proof.** A row adds at most 2⁵⁰ to Σ and β is at most 2⁵¹; a weight adds 30 bits: 2·2⁵⁰·2³⁰·2⁴⁴ + 2⁵¹·2³⁰·2⁴⁴
-        is below 2¹²⁷. **Checked by** `tests/privacy/test_found_by_review.py`, with the widest bounds that are taken.
+        is below 2¹²⁷.
+        **Requires** |α| ≤ 2 and |β| ≤ 2⁵¹ (`dpsql.sensitivity.statistics`), a clamp in every row
+        (`dpsql.engines.sql.clamp`), and weights of at most 2**WEIGHT_BITS.
+        **Checked by** `tests/privacy/test_found_by_review.py`, with the widest bounds that are taken.
         """
         if self.magnitude > 2**50 or self.lower > self.upper:
             raise InternalError("plan invariant broken: an argument that does not fit its grid")
@@ -69,6 +72,17 @@ def summed(expression: Expression, domain: Domain) -> Argument:
     Integers and decimals are exact; everything else is rounded to the power-of-two grid on which the larger bound
     has ROW_BITS bits. The row is clamped first, so a wrong bound costs accuracy, never privacy. Bounds between which
     the type has no value leave the one above them, to which every row is clamped.
+
+    **Theorem (data grid).** What a row adds is a whole number of grid steps in [lower, upper], by that row alone; sums
+    of them are the same in any order, on any number of threads, and on every engine.
+    **Proof.** The grid follows from type and bounds. A whole number or decimal is a whole number of steps of 1 or
+    10^−scale. Otherwise the grid is a power of two: x/grid is exact, and rounding is monotone and gives k for k steps,
+    so that what lies between the ends, `lower` and `upper` steps, stays between them. Whole numbers below 2⁵⁰ add up
+    exactly (`Argument`).
+    **Requires** the clamp to these very ends in each row, NULL and NaN settled before (`dpsql.engines.sql.clamp`).
+    **Checked by** `tests/unit/sensitivity/test_argument.py`, `tests/unit/engines/test_duckdb_clamp.py`,
+    `tests/audit/test_floating.py`, and the planted bug "whole numbers of 60 bits are added up as they
+    are".
     """
     assert domain.lower is not None and domain.upper is not None
     low, high = Fraction(domain.lower), Fraction(domain.upper)

@@ -121,7 +121,22 @@ def _listed(release: Release, key: str, inferred: Domain) -> Domain:
 
 
 def with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism: str) -> Bounded:
-    """The release under the rule that holds for its source and keys."""
+    """The release under the rule that holds for its source and keys.
+
+    **Theorem.** Which rule is taken is a function of the SQL, the policy, the stored types and the verified facts, and
+    its claim is sound wherever it is taken.
+    **Proof.** All that is asked here (`by_row`, `single`, `rows_per_unit`, what is an attribute, what is listed, which
+    copy is read) is a field of the plan, none of which is made from private rows. By cases: a source that is `by_row`
+    or `single` has at most one row of a unit (`dpsql.sensitivity.row`). A copy at rest has at most `rows_per_unit` of
+    them, each of which adds to one group, and `at_rest` holds only where all is added up over rows. Where every key is
+    an attribute, a unit is in one group, else in any number: `one_group` and `clip` (`dpsql.sensitivity.weight`), whose
+    weight the emitted SQL enforces whatever the rows are. Rules are tried from the least claim on; as each is sound
+    under its own condition, and conditions are public, so is the first that applies.
+    **Requires** facts that were derived anew from the leaves (`dpsql.plan.invariants`, called by `bound`), and SQL that
+    is emitted by the rule that is named here (`dpsql.engines.sql.emit`).
+    **Checked by** `tests/unit/sensitivity/test_bound.py`, `tests/audit/test_neighbours.py`, and the planted bug "one
+    group where only some keys are attributes".
+    """
     private = any(key.values is None for key in keys)
     one_group = all(key.attribute for key in keys)
     if release.source.by_row or release.source.single:

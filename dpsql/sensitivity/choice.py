@@ -15,7 +15,8 @@ The score of the cell is max(b·c − T, T − b·e, 0): how far, in b-ths, the 
 quantile, and 2w for MIN and MAX: their spread is 2Δ. **Proof.** With the unit, b·c and b·e grow by 0 … bw each, and T
 by aw (or for MIN by 0 … w, for MAX by w … 2w). So b·c − T and T − b·e change by −aw … (b−a)w either way round (at most
 2w), and the maximum of terms that each move by at most Δ moves by at most Δ.
-**Theorem.** MODE has the score −(weight of the cell): a unit moves it by −w … 0, so the spread is w.
+**Theorem.** MODE has the score −(weight of the cell): a unit moves it by −w … 0, so the spread is w. **Proof.** What it
+adds to one cell is between 0 and all that it adds to the group.
 **Groups.** Σ over groups of w is at most `most`, so the spreads of one unit add up to that of `most`: all groups
 together cost what one choice costs (`dpsql.mechanisms.exponential`).
 **Requires** NULL and NaN settled before the cell is computed, one weight per unit.

@@ -83,7 +83,10 @@ def histogram(release: Release, grid: Grid, kept: Kept, rule: str) -> Histogram:
     value each add W with W·n ≤ rows_per_unit; or each of its g groups has one extreme, and adds W with
     W·g ≤ groups_per_unit; where all keys are attributes of the unit there is one group, so no weight is needed. W is
     rounded down to units of 2^-WEIGHT_BITS (`dpsql.sensitivity.weight`). Rule `at_rest`: it has at most that many rows,
-    and each adds one. **Checked by** `tests/properties/test_choices.py`.
+    and each adds one.
+    **Requires** the emitted weight (`dpsql.engines.sql.histogram`), one value for each unit and group where extremes
+    are kept, and attributes that are derived (`dpsql.plan.invariants`).
+    **Checked by** `tests/properties/test_choices.py`.
     """
     if rule in ("row", "single_row") or (rule == "one_group" and kept != "rows"):
         return Histogram(grid, kept, None, 1, 1)

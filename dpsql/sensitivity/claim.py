@@ -27,6 +27,8 @@ class Claim:
         linf ≤ ⌈linf/2^s⌉, l1 ≤ l1/2^s + m and l2 ≤ l2/2^s + √m for m coordinates; for m = 1 all are ⌈·/2^s⌉.
         **Proof.** ⌊a⌋ − ⌊b⌋ is an integer in (a−b−1, a−b+1), and |a−b| ≤ D for an integer D implies it is at most D.
         Sum ⌈|d_i|/2^s⌉ < |d_i|/2^s + 1 over m coordinates; for l2 use the triangle inequality with a vector of ones.
+        **Requires** an exact floor in the engine (`Dialect.floored`) of exact integer totals, and an m that counts
+        every coordinate that one unit can touch.
         **Checked by** `tests/audit/test_neighbours.py` (values are compared after the floor).
         """
         if shift == 0:

@@ -39,6 +39,8 @@ def make_keys(named: Sequence[tuple[str, Expression, Domain, bool]], limit: int)
     may be beyond what the policy counts, so there NULL can be), never as a value of the list.
     **Proof.** The values are read off a domain, which is inferred from those two alone, so neighbours have the same
     list; the emitted SQL joins each row to the list before anything is counted.
+    **Requires** domains that narrow by SQL and policy only (`dpsql.bounds.infer`; public tables and released content
+    count as such), and the join to the list in `dpsql.engines.sql.keys`.
     **Checked by** the neighbour test, which compares the keys of both databases.
     """
     keys = [

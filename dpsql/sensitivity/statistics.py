@@ -204,8 +204,10 @@ def _pair(index: int, argument: Argument) -> list[Part]:
     """Σ(x−L) and Σ(U−x).
 
     **Theorem.** A row adds exactly U−L to both together: their joint L1 norm is that of one. **Proof.** x is clamped to
-    [L, U], so both terms are at least 0, and their sum is U−L. **Checked by** `tests/properties/test_planted_bugs.py`,
-    with the planted bug "joint claim halved".
+    [L, U], so both terms are at least 0, and their sum is U−L.
+    **Requires** one clamp and one grid for both terms, and a row counted in both or in none: n is the number of rows
+    that have a value.
+    **Checked by** `tests/properties/test_planted_bugs.py`, with the planted bug "joint claim halved".
     """
     return [
         Part(f"above{index}", index, 1, -argument.lower, argument.width),

@@ -13,7 +13,12 @@ units of 2^−B, so nothing is rounded up afterwards. W depends on u's own rows 
 For the pair a row adds (x−L)+(U−x) = U−L, whatever x is.
 **Theorem (one_group).** If all rows of u lie in one group (every key is an attribute of the unit, or there is no key),
 the same holds with T = |Σ v| in place of Σ|v|, and each statistic changes in one coordinate: l0 = 1.
+**Proof.** There is one g, so Σ_g |Σ v W| = W·|Σ v| ≤ C by choice of W; for a term on the number of rows |Σ v| ≤ Σ|v| ≤
+n·M, as above. A part beside its rest has T = |Σ| of the one plus |Σ| of the other, which bounds both together. The pair
+has a term on the number of rows, never on |Σ v|: its two sums are each at least 0 and add up to n·(U−L).
 All statistics of a release use the same W_u, so sums, counts and averages stay consistent with each other.
+**Requires** exact integer sums in the engine, the cap in every term (`dpsql.sensitivity.bound._terms`), and, for
+`one_group`, attributes that are derived and not believed (`dpsql.plan.invariants`).
 **Checked by** `tests/audit/test_neighbours.py`, and the planted bugs "weight ignored" and "weight per row".
 """
 

@@ -15,9 +15,17 @@ from modules import ROOT
 
 SUITE = (
     "tests/unit", "tests/golden", "tests/privacy", "tests/properties", "tests/audit", "tests/faults",
-    "tests/interfaces/test_every_door.py",
+    "tests/interfaces/test_every_door.py", "tests/postgres",
+    *(f"tests/engines/test_{name}.py" for name in (
+        "suite", "postgres_total", "postgres_engine", "postgres_migrations", "row_sizes", "engine_neighbours", "spark",
+        "spark_expressions")),
+    *(f"tests/server/test_{name}.py" for name in ("catalogue", "statements", "limits", "operations", "start_and_end")),
 )  # fmt: skip
-"""The tests that may kill; those of the other doors and of the server go the same way through the product."""
+"""The tests that may kill; those of the other doors go the same way through the product, as do most of the server's.
+
+Each starts its own PostgreSQL or Spark if it needs one, so whatever knows their SQL as text is asked before: a second
+of `tests/golden/test_dialects.py` against ten until Spark is there.
+"""
 
 APART = 2.0
 """Cases that take longer than this together are asked one by one."""

@@ -1,4 +1,7 @@
-"""The privacy modules: where a bug could break the promise, so where mutants are made."""
+"""The privacy modules: where a bug could break the promise, so where mutants are made.
+
+Every file that states a theorem is one, whether or not it is named here.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-_PACKAGES = ("mechanisms", "sensitivity", "bounds", "engines/sql", "engines/duckdb")
+_PACKAGES = (
+    "mechanisms", "sensitivity", "bounds", "engines/sql", "engines/duckdb", "engines/postgres", "engines/spark",
+)  # fmt: skip
 _BUDGET = "account accountant admission allocate book chain clock durable event head ledger line store window"
 _PLAN = "ownership relate relate_joins relate_sets relate_windows membership join window set_operations sets canonical_joins"
 _RELEASE = "noise replay recent make choosing tree"
@@ -25,9 +30,16 @@ def privacy_modules() -> list[str]:
     found += [ROOT / "dpsql/flow" / f"{name}.py" for name in _FLOW.split()]
     found += [ROOT / "dpsql" / name for name in _SINGLE]
     names = [path.relative_to(ROOT).as_posix() for path in found]
-    return [name for name in names if name not in _TEXT_ONLY and not name.endswith("__init__.py")]
+    named = [name for name in names if name not in _TEXT_ONLY and not name.endswith("__init__.py")]
+    return list(dict.fromkeys([*named, *stating_theorems()]))
+
+
+def stating_theorems() -> list[str]:
+    """The files with a theorem, which say themselves that privacy or an answer rests on them."""
+    paths = sorted((ROOT / "dpsql").rglob("*.py"))
+    return [path.relative_to(ROOT).as_posix() for path in paths if "**Theorem" in path.read_text()]
 
 
 def written_in_sql(module: str) -> bool:
     """Does this module write SQL, so that its texts are code?"""
-    return module.startswith("dpsql/engines/")
+    return module.startswith(("dpsql/engines/", "dpsql/budget/postgres/"))

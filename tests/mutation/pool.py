@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -104,6 +105,8 @@ def record(jobs: int, path: Path, suite: tuple[str, ...] = SUITE) -> Killers:
     Each gives a line of JSON, so that it can be stopped and taken up again; of which none passed, on a busy machine
     perhaps, are asked once more.
     """
+    if find_spec("coverage") is None:
+        raise SystemExit("which lines a test reaches is recorded by coverage: pip install coverage")
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     known = {each["tests"][0]: each for each in lines if each["passed"]}
     lock = threading.Lock()
@@ -127,10 +130,11 @@ def record(jobs: int, path: Path, suite: tuple[str, ...] = SUITE) -> Killers:
 
 
 def chunked(tests: list[str]) -> Iterator[list[str]]:
-    """Up to ten cases of one test function."""
-    for _, cases in groupby(tests, key=lambda test: test.partition("[")[0]):
+    """Up to ten cases of one test function; all of a file for which Spark has to start."""
+    for name, cases in groupby(tests, key=lambda test: test.partition("::" if "spark" in test else "[")[0]):
         listed = list(cases)
-        yield from (listed[at : at + CHUNK] for at in range(0, len(listed), CHUNK))
+        size = len(listed) if name.endswith(".py") else CHUNK
+        yield from (listed[at : at + size] for at in range(0, len(listed), size))
 
 
 def read_record(path: Path) -> Killers:

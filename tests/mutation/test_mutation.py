@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +95,21 @@ def test_each_written_reason_is_of_a_mutant_that_can_be_made() -> None:
 
 def test_every_privacy_module_is_there() -> None:
     assert [name for name in privacy_modules() if not (ROOT / name).is_file()] == []
+
+
+def test_every_file_with_a_theorem_is_a_privacy_module() -> None:
+    """By its docstrings, as `tests/unit/test_proofs.py` reads them."""
+    stating = set()
+    for path in (ROOT / "dpsql").rglob("*.py"):
+        nodes = [
+            n
+            for n in ast.walk(ast.parse(path.read_text()))
+            if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef)
+        ]
+        if any("**Theorem" in (ast.get_docstring(node) or "") for node in nodes):
+            stating.add(path.relative_to(ROOT).as_posix())
+    assert len(stating) > 100
+    assert stating - set(privacy_modules()) == set()
 
 
 def test_a_mutant_is_one_change_and_the_module_is_whole_again() -> None:

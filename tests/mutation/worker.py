@@ -11,12 +11,14 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,13 +43,13 @@ QUIET = [
     "-W",
     "ignore",
 ]
-RECORDED = 3
+RECORDED = 8
 """Seconds of processor time after which the recording of a test is stopped."""
 
 SLOW = 15.0
 """What such a test is taken to need."""
 
-STUCK = 600.0
+STUCK = 120.0
 """Seconds after which a test that cannot be stopped is given up."""
 
 Job = dict[str, Any]
@@ -103,19 +105,35 @@ def in_child(run: Callable[[Told], None], limit: Callable[[str], float]) -> Job:
     The limit is on processor time, which other work on the machine does not stretch; one that sleeps has ten times it.
     """
     began, (reads, writes) = time.monotonic(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        _be_child(run, reads, writes)
-    os.close(writes)
-    verdict = _watch(child, reads, limit)
-    os.close(reads)
-    for stop in (lambda: os.killpg(child, signal.SIGKILL), lambda: os.kill(child, signal.SIGKILL)):
-        try:
-            stop()
-        except (ProcessLookupError, PermissionError):
-            continue
-    os.waitpid(child, 0)
+    with _room_for_servers():
+        child = os.fork()
+        if child == 0:
+            _be_child(run, reads, writes)
+        os.close(writes)
+        verdict = _watch(child, reads, limit)
+        os.close(reads)
+        _end(child)
     return verdict | {"seconds": round(time.monotonic() - began, 2)}
+
+
+@contextmanager
+def _room_for_servers() -> Iterator[None]:
+    """Where a PostgreSQL of the tests keeps its data: who is killed cleans up nothing."""
+    folder = Path(tempfile.mkdtemp(prefix="mutation-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    folder.chmod(0o711)
+    os.environ["DPSQL_TEST_SERVERS"] = str(folder)
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end(child: int) -> None:
+    """The child with all that it started."""
+    for stop in (lambda: os.killpg(child, signal.SIGKILL), lambda: os.kill(child, signal.SIGKILL)):
+        with suppress(ProcessLookupError, PermissionError):
+            stop()
+    os.waitpid(child, 0)
 
 
 def _be_child(run: Callable[[Told], None], reads: int, writes: int) -> None:
@@ -189,6 +207,8 @@ class Warm:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}
         alive = Alive(str(ROOT / "dpsql"))
+        with suppress(ImportError):
+            import coverage  # noqa: F401 - once, and not in each child that records
         gc.freeze()
         serve_each(self.pairs, lambda line: _serve_warm(line, items, alive))
         os._exit(0)
@@ -239,17 +259,16 @@ def _failure(item: pytest.Item, following: pytest.Item | None) -> str | None:
 def _recorded(items: list[pytest.Item]) -> Job:
     """What some tests take, and which lines of the package they run (in a fork, so that nothing is remembered)."""
     reads, writes = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.setsid()
-        os.close(reads)
-        _record(items, writes)
-    os.close(writes)
-    with os.fdopen(reads, "rb") as pipe:
-        said = pipe.read() if select.select([pipe], [], [], STUCK)[0] else b""
-    with suppress(ProcessLookupError):
-        os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    with _room_for_servers():
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            os.close(reads)
+            _record(items, writes)
+        os.close(writes)
+        with os.fdopen(reads, "rb") as pipe:
+            said = pipe.read() if select.select([pipe], [], [], STUCK)[0] else b""
+        _end(child)
     return json.loads(said) if said else {"seconds": SLOW, "passed": [], "lines": {}}
 
 

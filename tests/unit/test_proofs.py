@@ -1,4 +1,4 @@
-"""Proofs that cannot rot: every theorem has its proof and its test, and what it names is there."""
+"""Proofs that cannot rot: every theorem has its proof, what it rests on and its test, and what it names is there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("**Theorem", "**Proof", "**Checked by**")
+PARTS = ("**Theorem", "**Proof", "**Requires**", "**Checked by**")
 _FILE = re.compile(r"(?:tests/)?[\w/]*\w+\.py")
 
 
@@ -31,16 +31,15 @@ class Argument:
         return " ".join(" ".join(found).split())
 
 
-def arguments() -> Iterator[Argument]:
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Each docstring of the package, and where it stands."""
     for path in sorted((ROOT / "dpsql").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                text = ast.get_docstring(node) or ""
-                if PARTS[0] in text:
-                    yield Argument(f"{path.relative_to(ROOT)}::{getattr(node, 'name', 'module')}", text)
+                yield f"{path.relative_to(ROOT)}::{getattr(node, 'name', 'module')}", ast.get_docstring(node) or ""
 
 
-ALL = list(arguments())
+ALL = [Argument(where, text) for where, text in docstrings() if any(part in text for part in PARTS[:2])]
 each = pytest.mark.parametrize("argument", ALL, ids=lambda argument: argument.where)
 
 
@@ -63,8 +62,36 @@ def test_there_are_theorems() -> None:
 
 
 @each
-def test_a_theorem_has_its_proof_and_its_check(argument: Argument) -> None:
+def test_a_theorem_has_its_proof_what_it_requires_and_its_check(argument: Argument) -> None:
     assert [part for part in PARTS if part not in argument.text] == []
+
+
+def test_no_theorem_is_written_so_that_nobody_reads_it() -> None:
+    """As `Theorem:` or `Proof:`, without the marks by which these tests find them."""
+    bare = re.compile(r"(?<!\*)\b(?:Theorem|Proof|Requires|Checked by)(?::| \()")
+    found = [where for where, text in docstrings() if bare.search(text)]
+    assert found == []
+
+
+@each
+def test_each_theorem_of_several_has_a_proof_of_its_own(argument: Argument) -> None:
+    assert argument.text.count("**Theorem") == argument.text.count("**Proof")
+
+
+@each
+def test_the_modules_that_a_theorem_rests_on_exist(argument: Argument) -> None:
+    """What it names as `dpsql.…` is a module, or something in one."""
+    named = re.findall(r"`(dpsql(?:\.\w+)+)`", argument.text)
+    assert [name for name in named if not _exists(name)] == []
+
+
+def _exists(name: str) -> bool:
+    *above, last = name.split(".")
+    folder = ROOT.joinpath(*above)
+    if (folder / last).is_dir() or (folder / f"{last}.py").is_file():
+        return True
+    homes = (folder.with_suffix(".py"), folder / "__init__.py", folder.parent.with_suffix(".py"))
+    return any(home.is_file() and re.search(rf"\b{last}\b", home.read_text()) for home in homes)
 
 
 @each

@@ -7,6 +7,8 @@ and q its probabilities on two neighbours, p ≤ `most(q)`.
 round, is at most αρ; the largest p inside all of these for some orders α is no less than the p that obeys all orders.
 δ-approximate: up to mass δ on either side, P = (1−δ)P' + δ…, where P', Q' obey it: p ≤ δ + (1−δ)p' and q' ≤ q/(1−δ),
 and the largest p' grows with q'.
+**Requires** that the charge is the whole price of what the analyst sees: the charges of one run are added up, and
+nothing else was asked of that account.
 **Checked by** `tests/audit/test_blackbox.py`: the limits of Gaussian and Laplace laws lie inside, those of half the
 noise do not.
 """

@@ -7,7 +7,9 @@ as a key or in a condition its spelling is a function of the row alone.
 DuckDB tells a column's collation nowhere but in the statement that would make the table again. **Theorem.** A column
 that DuckDB does not compare byte by byte is found. **Proof.** The statement is DuckDB's own, so each COLLATE of a
 column is a constraint of that column in it, in the syntax that is read here; where it cannot be read, all columns of a
-table whose statement has that word count. **Checked by** `tests/privacy/test_units_in_several_spellings.py`.
+table whose statement has that word count.
+**Requires** a session without a default collation (`dpsql.engines.duckdb.open`), which no table's statement would show.
+**Checked by** `tests/privacy/test_units_in_several_spellings.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,10 @@
 **Theorem.** No rule here raises, and none gives a text of more than `LONGEST` bytes unless a stored one is longer.
 **Proof.** PostgreSQL's text functions used here are total over texts (positions and patterns are constants of the
 query, checked at planning). Each part of what is joined has at most its share of the bytes, else it is NULL; a
-replacement at most doubles the share of its pattern. **Checked by** `tests/engines/test_postgres_total.py`.
+replacement at most doubles the share of its pattern.
+**Requires** stored texts cut at `STORED` bytes where they are read (`dpsql.engines.postgres.dialect`), a database in
+UTF-8, and patterns that are constants.
+**Checked by** `tests/engines/test_postgres_total.py`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ condition on that very argument, which is then false and drops the branch first.
 - casts from text: a pattern admits at most 40 digits with an exponent of at most two digits, which `numeric` holds; a
   date is put together only from a month and a day that exist.
 - `lower`, `upper`: `translate` takes any text.
-
+**Requires** that the functions are found under `pg_temp` by that very name, so that nobody else's are called, and are
+made anew in each session (`dpsql.engines.postgres.session`).
 **Checked by** `tests/engines/test_postgres_total.py`: all of them over the edge values of their types, and every form
 of every function of the table.
 """

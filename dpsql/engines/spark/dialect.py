@@ -100,6 +100,8 @@ class Spark(Dialect):
         sign) below 2^(bits - 42) ≤ 2²¹. A number is the sum of its pieces, so its total is that of theirs: `>>` rounds
         down, and `&` leaves what that took away. Sums of decimals are decimals that are ten digits wider, at most 38:
         totals stay below 2¹²⁶ (`dpsql.sensitivity.argument`), which 38 digits hold.
+        **Requires** that `bits` are those of what a row really adds (`dpsql.sensitivity.argument`, which the clamp
+        enforces), and at most 63.
         **Checked by** `tests/engines/test_spark_expressions.py` and `tests/engines/test_spark_neighbours.py`.
         """
         if distinct or bits is None:
@@ -124,6 +126,8 @@ class Spark(Dialect):
         known; as there is none, Spark also drops that join. **Theorem.** Each row is there once, with the weight of its
         unit. **Proof.** The anti join has each row at most once, and drops one only for a weight below zero. There is
         none: a weight is 2**WEIGHT_BITS or a quotient of positive numbers. `w` has each unit once.
+        **Requires** `w` grouped by unit, with positive caps and totals (`dpsql.sensitivity.weight`), and units that are
+        not NULL.
         **Checked by** `tests/engines/test_spark_neighbours.py`.
         """
         waiting = f"{rows} LEFT ANTI JOIN (SELECT w FROM w WHERE w < 0) AS m ON TRUE"
@@ -137,6 +141,7 @@ class Spark(Dialect):
 
         **Theorem.** It is the exact floor, in 64 bits. **Proof.** The remainder is subtracted first, so `div` divides
         evenly; a total that would not fit is moved to the nearer end, which `LIMIT` would do afterwards.
+        **Requires** a total of at most 38 digits, which `dpsql.sensitivity.argument` proves.
         **Checked by** `tests/engines/test_spark_neighbours.py`.
         """
         whole = self.wide(total)

@@ -116,7 +116,10 @@ class Opened:
         **Proof.** The executors keep the rows; a part that was lost with its executor is an error, and never computed
         again. The plan over them is new and knows their types only: it has no files, whose statistics or buckets could
         be believed, no list of files that the caller's session refreshes, nothing that the caller cached, and none of
-        the caller's settings. **Checked by** `tests/engines/test_spark.py`.
+        the caller's settings.
+        **Requires** that blocks of an RDD without lineage are not computed again (`localCheckpoint`), and dpsql's own
+        session (`dpsql.engines.spark.settings`).
+        **Checked by** `tests/engines/test_spark.py`.
         """
         own = self.session._jsparkSession
         if source_of(frame).getClass().getSimpleName() in _CONSTANT:
@@ -317,7 +320,10 @@ def _require_plain(name: str, frame: DataFrame) -> None:
     **Theorem.** Reading a plain frame gives the rows of its source, each once, and evaluates no expression of Spark.
     **Proof.** Its plan has only sources and, above them, choices of columns: `Project` whose expressions are columns or
     columns under another name. What a source does to give its rows (an RDD of a program's own, a database behind JDBC)
-    is the steward's, and is done once (`Opened._copy`). **Checked by** `tests/engines/test_spark.py`.
+    is the steward's, and is done once (`Opened._copy`).
+    **Requires** Spark's analysed plan, before any rule rewrites it; a kind of node that is not listed in `_PLAIN` is
+    refused.
+    **Checked by** `tests/engines/test_spark.py`.
     """
     node = frame._jdf.queryExecution().analyzed()
     while True:

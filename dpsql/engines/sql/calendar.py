@@ -62,8 +62,9 @@ class Calendar:
         """The same rules, each of which refuses to move a moment out of reach.
 
         **Theorem.** No moment that they give lies further than `years` from the year 0. **Proof.** By induction:
-        `reach` counts each move, also the outermost, which no other operation asks for. **Checked by**
-        `tests/privacy/test_found_beyond_one_machine.py` and `tests/engines/test_postgres_total.py`.
+        `reach` counts each move, also the outermost, which no other operation asks for.
+        **Requires** stored moments inside the years 1 to 9999, as each dialect's `read` or guard leaves them.
+        **Checked by** `tests/privacy/test_found_beyond_one_machine.py` and `tests/engines/test_postgres_total.py`.
         """
 
         def kept(rule: Rule) -> Rule:

@@ -42,6 +42,8 @@ def pieces(dialect: Dialect, argument: Argument, value: str) -> tuple[Piece, Pie
     power of two is exact and its rounding monotone, so it stays within the bounds, which lie on the grid and fit the
     integer type; `steps` and `unscaled` do not rely on the condition being evaluated first. CASE is several times
     cheaper than least/greatest.
+    **Requires** bounds on the grid, lower ≤ upper (`dpsql.sensitivity.argument`), an expression that is total (the
+    theorem of each dialect), and an engine that orders NaN above all numbers.
     **Checked by** `tests/unit/engines/test_duckdb_clamp.py` and the planted bug "no clamp".
     """
     assert argument.expression is not None

@@ -30,7 +30,10 @@ class Dialect(ABC):
     from a stored column or computed by an operation, and each of both is counted when it is written: `texts` of them
     share `carried`. A stored text that is longer than its share is NULL. An operation gives a part of its operand, at
     most one and a half times as many bytes (upper and lower case), or at most 2**18 bytes (what lengthens a text). The
-    count follows from the query and the policy. **Checked by** `tests/engines/test_row_sizes.py`.
+    count follows from the query and the policy.
+    **Requires** that whatever writes a text goes through `read` or a rule, and that a statement is emitted twice: once
+    to count, and once with the share (`dpsql.engines.sql.results`).
+    **Checked by** `tests/engines/test_row_sizes.py`.
     """
 
     carried: int | None = None

@@ -64,6 +64,7 @@ def _cell(dialect: Dialect, grid: Grid, value: str) -> str:
     moved to the nearer end before they are subtracted, so infinities are gone, and CASE keeps NULL from `least`, which
     would take it for the other end. The width is a positive constant. Differences of whole numbers are taken in the
     widest type: those of two ends of a type do not fit into the type.
+    **Requires** a grid whose ends and width are public and positive (`dpsql.sensitivity.grid`), and a total expression.
     **Checked by** `tests/properties/test_choices.py`, on rows with NULL, NaN, infinities and values out of bounds.
     """
     type_ = grid.expression.type

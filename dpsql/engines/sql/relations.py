@@ -145,7 +145,10 @@ def _nested(below: From, made: Mapping[str, str], name: str, group: str = "") ->
 
     **Theorem.** The owner that is read is the owner that was written. **Proof.** Inside the emitted SQL only `UNIT` and
     `c0, c1, …` occur above a stored table, each once in a SELECT list; in a join each stands behind the name of its
-    table. **Checked by** `tests/privacy/test_found_by_review.py`, which gives columns the names that this SQL uses.
+    table.
+    **Requires** that stored columns are read under numbered names before they meet others, and that each subquery is
+    aliased by a name of the emitter's own.
+    **Checked by** `tests/privacy/test_found_by_review.py`, which gives columns the names that this SQL uses.
     """
     prefix = f"{name}." if name else ""
     unit = None if below.unit is None else prefix + UNIT

@@ -5,7 +5,9 @@
 bounds; they are read only where a query's own argument is that column, unchanged, below filters and EXISTS only, which
 change no column. Bounds and grid are part of the name under which steps are stored (`steps_name`), so steps of others
 are not found, whatever gave the column its bounds (the policy, a public table that it refers to) when they were
-written. **Checked by** `tests/properties/test_at_rest.py`, which compares with the integers of the table, and
+written.
+**Requires** a copy that was written from this version of the data by this policy (`dpsql.plan.copies`).
+**Checked by** `tests/properties/test_at_rest.py`, which compares with the integers of the table, and
 `tests/privacy/test_found_in_copies_and_sources.py`.
 """
 

@@ -14,7 +14,21 @@ from dpsql.plan.window import CHOSEN, Ordering, Over, Windowed
 
 
 def window_sql(over: Over, type_: Type, relation: Windowed, below: From) -> str:
-    """The value of one window function, over rows whose columns are settled."""
+    """The value of one window function, over rows whose columns are settled.
+
+    **Theorem.** The SQL computes what the node says (`dpsql.plan.window`): over rows of one owner, in an order that the
+    rows decide and not the engine.
+    **Proof.** The owner's column is the first key of PARTITION BY, whatever else is written there. Where the function
+    tells rows apart that are equal in ORDER BY, all columns by which rows of an owner can differ (`ties`) follow in the
+    order, so rows that are still equal are interchangeable. What is compared has one spelling of zero and NaN
+    (`settled`), NULLS FIRST or LAST is written out, since engines differ, and so is the frame, which is that of the
+    query and not the default of an order that ties have joined. Sums are exact integers (`unit_aggregate`).
+    **Requires** `below.unit` to be the owner of each row (`dpsql.engines.sql.relations`), and an engine that computes
+    a window as SQL defines it; what it has no words for is refused.
+    **Checked by** `tests/unit/engines/test_window_forms.py`, the neighbour and order tests of
+    `tests/properties/test_relation_neighbours.py`, and the planted bugs "a window without the owner in its partition",
+    "ties of a window are left to the engine" and "zeros of a window have two spellings".
+    """
     assert relation.source is not None
     _check(over, below.dialect)
     window = f" OVER ({_window(over, relation, below)})"

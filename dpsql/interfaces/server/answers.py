@@ -3,7 +3,10 @@
 **Theorem.** Describing a statement releases nothing; answering one asks dpsql for one answer.
 **Proof.** `Connection.query` is called in `_query` and (for the Python door) in `calls.answer` only, which `answer`
 reaches once; `describe` calls `Connection.describe` or asks the empty database. A portal keeps its answer
-(`conversation.py`), so that fetching the rest of it asks nobody. **Checked by** `tests/server/test_protocol.py`.
+(`conversation.py`), so that fetching the rest of it asks nobody.
+**Requires** one connection of dpsql for each of the client's, and a statement that is answered in the order in which it
+came (`conversation.py`).
+**Checked by** `tests/server/test_protocol.py`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,10 @@ PostgreSQL itself.
 that gives it holds tables without rows, made from the policy and the engine's column types alone, and has no way to the
 engine. It belongs to one analyst: no other statement, lock, counter or transaction number is in its memory or files.
 The process numbers of the machine, which all analysts share, are in nothing that it may be asked
-(`catalogue_language.py`). **Checked by** `tests/server/test_catalogue.py`.
+(`catalogue_language.py`).
+**Requires** a policy and column types that are public (types that rows decide are refused where tables are opened), and
+one server for one analyst (`caretaker.py`).
+**Checked by** `tests/server/test_catalogue.py`.
 
 What one may take is limited: memory by the kernel for each process, disk by `temp_file_limit` and by writing nothing,
 time by `statement_timeout`, processes by `relay.CONNECTIONS`.

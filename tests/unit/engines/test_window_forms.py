@@ -10,7 +10,8 @@ from dpsql.engines.sql.source import From
 from dpsql.engines.sql.windows import window_sql
 from dpsql.errors import UnsupportedQuery
 from dpsql.expressions.expression import Column, Literal
-from dpsql.expressions.types import integer
+from dpsql.expressions.types import DOUBLE, integer
+from dpsql.expressions.typing import call
 from dpsql.plan.relation import UNIT, Aggregate, Field, Scan
 from dpsql.plan.window import Frame, Ordering, Over, Windowed
 
@@ -77,6 +78,15 @@ def test_the_order_is_the_written_one_and_ties_are_settled_where_rows_are_told_a
     assert f"ORDER BY CAST(y AS INTEGER) {way}, CAST(x AS INTEGER) ASC NULLS LAST" in told
     keyed = written(Over("rank", partition=(X, U), order=order))
     assert "PARTITION BY owner, CAST(x AS INTEGER) ORDER" in keyed
+
+
+def test_a_computed_key_and_order_has_one_spelling_of_zero_and_of_nan() -> None:
+    """An expression may give zeros and NaNs of several spellings, of which an engine could make several peers."""
+    half = call("mul", DOUBLE, X, Literal(DOUBLE, value=-0.5))
+    settled = DUCKDB.settled(DUCKDB.sql(half, lambda name: name), DOUBLE)
+    assert "NaN" in settled or "nan" in settled
+    window = written(Over("rank", partition=(U, half), order=(Ordering(half),)))
+    assert window == f"rank() OVER (PARTITION BY owner, {settled} ORDER BY {settled} ASC NULLS LAST)"
 
 
 class Behind(DuckDB):

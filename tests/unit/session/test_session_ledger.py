@@ -11,6 +11,7 @@ import pytest
 import dpsql
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.interfaces.steward import check
+from dpsql.policy import check_facts
 
 SQL = "SELECT count(*) FROM visits"
 
@@ -47,6 +48,26 @@ def test_a_bump_ends_replay_and_continues_the_account(database: Path) -> None:
         with pytest.raises(BudgetExceeded):
             db.query(SQL, epsilon=0.75)
         assert db.query(SQL).replayed
+
+
+def test_a_bump_during_a_check_names_data_that_nobody_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, told = tmp_path / "p.duckdb", policy(5)
+    with duckdb.connect(str(path)) as data:
+        data.execute("CREATE TABLE people AS SELECT range AS id FROM range(100)")
+    told["tables"] = {"people": {"unit": "id", "unique": True, "max_rows_per_unit": 3}}
+    with dpsql.connect(path, policy=told, ledger=tmp_path / "l.ledger", steward=True) as db:
+        before = db.data_version()
+
+        def bumped(*args: Any) -> Any:
+            db._ledger.bump("next", "ste")
+            return check_facts(*args)
+
+        monkeypatch.setattr("dpsql.interfaces.steward.check_facts", bumped)
+        assert check(db).recorded == 1
+        assert db._ledger.facts(before) and not db._ledger.facts(db.data_version())
+        assert db.explain("SELECT count(*) FROM people").releases[0].rule != "single_row"
 
 
 def test_a_fact_that_was_verified_of_one_version_is_not_believed_of_the_next(tmp_path: Path) -> None:

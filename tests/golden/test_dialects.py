@@ -1,0 +1,117 @@
+"""What PostgreSQL and Spark are asked, as text: a slip in a form or in a release is seen here at once, without a server.
+
+That the texts mean the right thing is checked on the engines themselves (`tests/engines`). A form is written out for
+the first type that it takes, if it is short, and known by a digest for the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlglot import exp
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))
+import edge_values
+from golden import CASES, connect, queries
+
+import dpsql
+from dpsql.audit.totality.forms import _parsed, letters, written
+from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
+from dpsql.engines.spark.dialect import SPARK
+from dpsql.engines.sql.dialect import Dialect, Site
+from dpsql.engines.sql.results import statements
+from dpsql.expressions.convert import convert
+from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.types import Kind, from_engine
+
+SHORT = 400
+DIALECTS = {"postgres": Postgres(), "spark": SPARK}
+TYPES = (
+    "INTEGER", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "BOOLEAN", "SMALLINT", "BIGINT", "DECIMAL(9,2)", "DECIMAL(18,3)",
+    "DECIMAL(38,10)", "FLOAT", "TIMESTAMP WITH TIME ZONE", "UUID", UNLIMITED,
+)  # fmt: skip
+PAIRS = [
+    *((t, t) for t in TYPES), ("SMALLINT", "BIGINT"), ("BIGINT", "DOUBLE"), ("DOUBLE", "DECIMAL(9,2)"), ("DECIMAL(9,2)", "BIGINT"),
+    ("DECIMAL(9,2)", "DECIMAL(18,3)"), ("DATE", "TIMESTAMP"), ("TIMESTAMP", "DATE"), ("DATE", "INTEGER"), ("DATE", "BIGINT"),
+    ("BOOLEAN", "DOUBLE"), ("VARCHAR", "INTEGER"), ("INTEGER", "DECIMAL(18,3)"),
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A resolver for the columns of one row."""
+
+    types: dict[str, str]
+
+    def column(self, node: exp.Column) -> Expression:
+        type_ = from_engine(self.types[node.name])
+        assert type_ is not None
+        return Column(type_, name=node.name)
+
+
+def form_lines(dialect: Dialect, form: str) -> Iterator[str]:
+    """What the engine is asked for a form, over each type that the form takes, or that it is refused."""
+    names, first = letters(form), True
+    choices = PAIRS if len(names) == 2 else [(t,) * len(names) for t in TYPES]
+    for types in choices if names else [()]:
+        stored = dict(zip(names, types, strict=True))
+        try:
+            expression = convert(_parsed(form), Row(stored))  # type: ignore[arg-type]
+            if expression.type.kind is Kind.INTERVAL:
+                continue
+        except dpsql.Error:
+            continue
+        over = ", ".join(dict.fromkeys(types))
+        try:
+            text = dialect.sql(expression, lambda name: dialect.read(dialect.quote(name), stored[name]))  # noqa: B023
+        except dpsql.Error as refusal:
+            yield f"  {over}: {str(refusal).splitlines()[0]}"
+            continue
+        shown = first and len(text) <= SHORT
+        yield f"  {over}: {text if shown else hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        first = False
+
+
+def release_lines(db: dpsql.Connection, sql: str) -> Iterator[str]:
+    """What each engine is asked for the releases of a query; nothing for one that is refused."""
+    mechanism = "laplace" if sql.startswith("-- laplace") else None
+    try:
+        releases = db.prepare(sql, mechanism=mechanism).bill.releases
+    except dpsql.Error:
+        return
+    for name, dialect in DIALECTS.items():
+        site = Site(db._engine.schema(), dialect)
+        try:
+            for priced in releases:
+                yield from (f"  {name}: {text}" for text in statements(priced, site, None))
+        except dpsql.Error as refusal:
+            yield f"  {name}: {str(refusal).splitlines()[0]}"
+
+
+def compare(name: str, said: str, request: pytest.FixtureRequest) -> None:
+    expected = Path(__file__).parent / "dialects" / f"{name}.out"
+    if request.config.getoption("--golden-update"):
+        assert not os.environ.get("CI"), "golden files are not rewritten in CI"
+        expected.write_text(said)
+    assert said.splitlines() == expected.read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_each_form_is_written_as_it_was(name: str, request: pytest.FixtureRequest) -> None:
+    forms = dict.fromkeys((*written(), *edge_values.FORMS))
+    said = "".join("\n".join([form, *form_lines(DIALECTS[name], form), ""]) for form in forms)
+    compare(f"{name}_forms", said, request)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in CASES.glob("*.sql") if "refus" not in path.stem))
+def test_each_release_is_written_as_it_was(name: str, request: pytest.FixtureRequest) -> None:
+    with connect() as db:
+        said = "".join("\n".join([sql, *release_lines(db, sql), "", ""]) for sql in queries(name))
+    compare(name, said, request)
