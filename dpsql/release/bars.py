@@ -16,7 +16,7 @@ from dpsql.plan.plan import Bar, Plan
 from dpsql.release.finish import Finisher, direct_index
 from dpsql.release.forms import form_of
 from dpsql.release.intervals import form_ends, interval
-from dpsql.release.noise import Noisy, Released, resampled
+from dpsql.release.noise import Noisy, Table, resampled
 from dpsql.release.quantiles import Floats, ends_of
 from dpsql.release.tabulate import tabulate
 
@@ -24,12 +24,12 @@ DRAWS = 2_000
 FEWEST = 200
 MOST_VALUES = 2_000_000
 Bars = dict[str, NDArray[Any]]
-Draw = Callable[[Released, int], tuple[Noisy, ...]]
+Draw = Callable[[Table, int], tuple[Noisy, ...]]
 """So many draws of a released table's noise around its values."""
 _Ends = tuple[NDArray[Any], NDArray[Any]]
 
 
-def bar_columns(finisher: Finisher, plan: Plan, released: Mapping[str, Released]) -> dict[str, Bars]:
+def bar_columns(finisher: Finisher, plan: Plan, released: Mapping[str, Table]) -> dict[str, Bars]:
     """The columns `_b0, _b1, …` of each released table; the ends of one bar come from the same draws."""
     columns: dict[str, Bars] = {name: {} for name in released}
     for release in plan.releases:
@@ -42,7 +42,7 @@ def bar_columns(finisher: Finisher, plan: Plan, released: Mapping[str, Released]
     return columns
 
 
-def _bar(finisher: Finisher, plan: Plan, table: Released, bar: Bar, ends: _Ends) -> NDArray[Any]:
+def _bar(finisher: Finisher, plan: Plan, table: Table, bar: Bar, ends: _Ends) -> NDArray[Any]:
     """One end; or the distance to the further one, so that value ± error holds the whole interval."""
     low, high = ends
     if bar.end != "error":
@@ -54,7 +54,7 @@ def _bar(finisher: Finisher, plan: Plan, table: Released, bar: Bar, ends: _Ends)
 def row_ends(
     finisher: Finisher,
     plan: Plan,
-    table: Released,
+    table: Table,
     bars: Bars,
     expressions: Sequence[exp.Expr],
     confidence: float,
@@ -82,7 +82,7 @@ def row_ends(
     return [known for known in ends if known is not None]
 
 
-def _exact(table: Released, expression: exp.Expr, confidence: float) -> _Ends | None:
+def _exact(table: Table, expression: exp.Expr, confidence: float) -> _Ends | None:
     index = direct_index(expression)
     if index is not None:
         return interval(table, index, confidence)
@@ -93,7 +93,7 @@ def _exact(table: Released, expression: exp.Expr, confidence: float) -> _Ends | 
 def _drawn(
     finisher: Finisher,
     plan: Plan,
-    table: Released,
+    table: Table,
     bars: Bars,
     expressions: Sequence[exp.Expr],
     confidence: float,

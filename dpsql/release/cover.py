@@ -48,13 +48,14 @@ from dpsql.plan.catalog import Catalog
 from dpsql.plan.choosing import chooses
 from dpsql.plan.plan import Release
 from dpsql.plan.relation import Aggregate, Item, Relation
-from dpsql.release.noise import Released
+from dpsql.release.noise import RELEASE, Released
 from dpsql.sensitivity.bound import Bounded, bound
 from dpsql.sensitivity.keys import Key
 from dpsql.sensitivity.statistics import Source
 
 MOST_TRIED = 1_000
 MOST_DROPPED = 4
+_RELEASE = RELEASE.take()
 _EXACT_KINDS = {Kind.INTEGER, Kind.BOOLEAN, Kind.TEXT, Kind.DATE, Kind.TIMESTAMP}
 
 Recipe = Mapping[str, Any]
@@ -161,7 +162,8 @@ def part_of(asked: Priced, earlier: Released) -> Released:
     bounded = replace(had, release=wanted.release, keys=wanted.keys, sources=sources)
     noisy, chosen = tuple(v[rows] for v in earlier.noisy), tuple(cells[rows] for cells in earlier.chosen)
     trees = tuple(nodes[rows] for nodes in earlier.trees)
-    return Released(replace(earlier.priced, bounded=bounded), tuple(keys), noisy, chosen=chosen, trees=trees)
+    priced = replace(earlier.priced, bounded=bounded)
+    return Released(priced, tuple(keys), noisy, chosen=chosen, trees=trees, by=_RELEASE)
 
 
 def _source(aggregate: Aggregate, had: Bounded) -> Source | None:

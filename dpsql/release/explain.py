@@ -19,12 +19,13 @@ from dpsql.plan.released import released_in
 from dpsql.release.choosing import choice_notes, rank_error, rank_of
 from dpsql.release.estimate import step
 from dpsql.release.intervals import half_width, interval
-from dpsql.release.noise import Released
+from dpsql.release.noise import RELEASE, Released
 from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check
 from dpsql.sensitivity.keys import Key
 
+_RELEASE = RELEASE.take()
 INNER = "the noise of the results that are read below the aggregate (bars are for those results as they turned out)"
 
 
@@ -237,7 +238,7 @@ def _expected(priced: Priced, index: int, confidence: float, n: float | None) ->
     pair = (n, 0.0) if source.form == "centred" else (side, side)
     values = [0.0] * source.first + list(pair)
     noisy = tuple(np.array([round(v / step(priced, i))], dtype=np.int64) for i, v in enumerate(values))
-    low, high = interval(Released(priced, ((),), noisy), index, confidence)
+    low, high = interval(Released(priced, ((),), noisy, by=_RELEASE), index, confidence)
     return float(high[0] - low[0]) / 2
 
 

@@ -16,14 +16,14 @@ from dpsql.mechanisms import Noise
 from dpsql.release.estimate import Floats, Numbers, is_whole, real, step, whole
 from dpsql.release.forms import Form, Known, Quotient, aggregate_form, source_form
 from dpsql.release.law import deviation
-from dpsql.release.noise import Released
+from dpsql.release.noise import Table
 from dpsql.sensitivity.statistics import Source
 
 GRID = 257
 Ends = tuple[Floats, Floats]
 
 
-def interval(released: Released, index: int, confidence: float) -> tuple[Numbers, Numbers]:
+def interval(released: Table, index: int, confidence: float) -> tuple[Numbers, Numbers]:
     """Lower and upper ends for aggregate `index` of a release, one pair per row of the released table."""
     priced = released.priced
     low, high = form_ends(released, aggregate_form(priced, index), confidence)
@@ -48,7 +48,7 @@ def count_width(priced: Priced, source: Source, confidence: float) -> float:
     return float(deviation(_steps(priced, form)[None, :], _noises(priced), confidence)[0])
 
 
-def form_ends(released: Released, known: Known, confidence: float) -> Ends:
+def form_ends(released: Table, known: Known, confidence: float) -> Ends:
     """The ends for each row: value ± deviation of a linear form, the confidence set of a quotient."""
     if isinstance(known, Quotient):
         return _quotient_ends(released, known, confidence)
@@ -62,7 +62,7 @@ def _noises(priced: Priced) -> Sequence[Noise]:
     return [noised.noise for noised in priced.noised]
 
 
-def _values(released: Released, form: Form) -> Floats:
+def _values(released: Table, form: Form) -> Floats:
     total = np.full(len(released.keys), form.constant)
     for index, weight in form.weights.items():
         if weight:
@@ -75,7 +75,7 @@ def _steps(priced: Priced, form: Form) -> Floats:
     return np.array([form.weights.get(i, 0.0) * step(priced, i) for i in range(len(priced.noised))])
 
 
-def _quotient_ends(released: Released, quotient: Quotient, confidence: float) -> Ends:
+def _quotient_ends(released: Table, quotient: Quotient, confidence: float) -> Ends:
     """The confidence set of θ = N/D: all θ for which N − θD is no further from 0 than its noise strays.
 
     **Theorem.** The set holds the true quotient with the given confidence, whatever the denominator (Fieller). Its hull

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from dpsql.budget import About, Ledger, Relative, Stored
 from dpsql.budget.allocate import Priced, charge_of
+from dpsql.budget.fingerprint import fingerprint
 from dpsql.errors import Error, InternalError
 from dpsql.plan.catalog import Catalog
 from dpsql.plan.released import released_in
@@ -24,7 +25,7 @@ from dpsql.release.cover import (
     wider,
 )
 from dpsql.release.noise import Released
-from dpsql.release.stored import fingerprint, unpack
+from dpsql.release.stored import unpack
 
 MOST_TRIED = 20
 OF_MORE = (

@@ -9,6 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 from planted import half_the_noise
+from unlocked import unsealed
 
 from dpsql.audit.blackbox.audit import (
     FIRST,
@@ -290,15 +291,15 @@ def test_integers_that_change_by_themselves_are_noticed(monkeypatch: pytest.Monk
     case = cases(("count, Laplace",))[0]
     monkeypatch.setattr("dpsql.audit.blackbox.observe.RECHECKED", 2)
     with opened(case.world) as db:
-        compute, calls = db._engine.run, list[int]()
+        compute, calls = db._engine._compute, list[int]()
 
         def drifting(*args: object) -> object:
             calls.append(1)
             exact = compute(*args)  # type: ignore[arg-type]
-            exact.values[0][0] += len(calls)
+            unsealed(exact).values[0][0] += len(calls)
             return exact
 
-        monkeypatch.setattr(db._engine, "run", drifting)
+        monkeypatch.setattr(db._engine, "_compute", drifting)
         remember_integers(db)
         db.query(case.sql)
         with pytest.raises(Changed):

@@ -33,7 +33,7 @@ def ask(epsilon: int, who: str | None = "ana", fingerprint: bytes = b"f") -> Req
 
 def spend(path: Path, epsilon: int, who: str | None = "ana", payload: bytes | None = None) -> None:
     with open_ledger(path, "shop") as ledger:
-        entry = ledger.reserve(ask(epsilon, who, payload or b"f"))
+        entry = ledger.reserve(ask(epsilon, who, payload or b"f")).entry
         if payload is not None:
             ledger.store(entry, payload, payload)
 

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binom
+from unlocked import sealed
 
 import dpsql
-from dpsql.engines.base import Exact
 from dpsql.release.bars import row_ends
 from dpsql.release.intervals import half_width, interval
 from dpsql.release.noise import add_noise
@@ -37,7 +37,7 @@ def covered(db: dpsql.Connection, aggregate: str, mechanism: str, n: int, mean: 
         argument = priced.bounded.arguments[statistic.part.argument]
         total = statistic.part.alpha * round(n * mean / float(argument.grid)) + statistic.part.beta * n
         values.append(np.full(RUNS, total >> noised.shift))
-    released = add_noise(priced, Exact(tuple((i,) for i in range(RUNS)), tuple(values), None))
+    released = add_noise(priced, sealed(tuple((i,) for i in range(RUNS)), tuple(values), None))
     low, high = interval(released, 0, 0.95)
     truth = {"count": n, "sum": n * mean, "avg": mean}[aggregate.split("(", maxsplit=1)[0]]
     return float(np.mean((low - 1e-6 <= truth) & (truth <= high + 1e-6)))
@@ -92,7 +92,7 @@ def test_a_ratio_is_covered_row_by_row(db: dpsql.Connection, sql: str, mechanism
         grid = priced.bounded.arguments[statistic.part.argument].grid
         total = statistic.part.alpha * round(n * mean / float(grid)) + statistic.part.beta * n
         values.append(np.full(runs, total >> noised.shift))
-    released = add_noise(priced, Exact((("a",),) * runs, tuple(values), None))
+    released = add_noise(priced, sealed((("a",),) * runs, tuple(values), None))
     [(low, high)] = row_ends(db._dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.9)
     hits = int(np.sum((low <= mean) & (mean <= high)))
     assert binom.ppf(1e-7, runs, 0.89) <= hits <= binom.ppf(1 - 1e-7, runs, 0.91)

@@ -9,12 +9,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from unlocked import run
 
 import dpsql
 from dpsql.budget.allocate import Priced
+from dpsql.budget.fingerprint import fingerprint
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw
 from dpsql.release.noise import add_noise
-from dpsql.release.stored import fingerprint, pack, unpack
+from dpsql.release.stored import pack, unpack
 
 POLICY: dict[str, Any] = {
     "dataset": "d",
@@ -93,7 +95,7 @@ def test_everything_that_shows_is_in_the_mark(db: dpsql.Connection, sql: str) ->
 @pytest.mark.parametrize("sql", QUERIES)
 def test_what_was_stored_comes_back(db: dpsql.Connection, sql: str) -> None:
     each = priced(db, sql)
-    released = add_noise(each, db._engine.run(each, b"salt"))
+    released = add_noise(each, run(db._engine, each, b"salt"))
     again = unpack(pack(released), each)
     assert again.keys == released.keys and len(again.keys)
     for name in ("noisy", "chosen", "trees"):
