@@ -26,8 +26,8 @@ from dpsql.expressions.write import write_value
 def fingerprint(priced: Priced, sql: str, version: str, dataset: str) -> bytes:
     """What makes two releases the same: the emitted query, every noise parameter, and the version of the data."""
     noise = [(type(n.noise).__name__, str(n.noise.scale), n.shift) for n in priced.noised]
-    chosen = priced.selection
-    selection = None if chosen is None else (type(chosen.noise).__name__, str(chosen.noise.scale), priced.threshold)
+    drawn = priced.selection
+    selection = None if drawn is None else (type(drawn.noise).__name__, str(drawn.noise.scale), priced.threshold)
     keys = [None if k.values is None else [write_value(v) for v in k.values] for k in priced.bounded.keys]
     parts: list[object] = [dataset, version, sql, noise, selection, keys]
     if priced.chosen:

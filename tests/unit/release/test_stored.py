@@ -58,6 +58,7 @@ def _others(each: Priced) -> Iterator[Priced]:
     if each.selection is not None and each.threshold is not None:
         yield replace(each, threshold=each.threshold + 1)
         yield replace(each, selection=replace(each.selection, noise=DiscreteGaussian(each.selection.noise.scale + 1)))
+        yield replace(each, selection=replace(each.selection, noise=DiscreteLaplace(each.selection.noise.scale)))
     for number, key in enumerate(each.bounded.keys):
         keys = [*each.bounded.keys]
         keys[number] = replace(key, values=("a", "c"))
