@@ -27,7 +27,7 @@ from dpsql.engines.duckdb.released import placed
 from dpsql.engines.duckdb.stop import stopped_after
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public import PublicReader
-from dpsql.engines.sql.results import exact, statements
+from dpsql.engines.sql.results import exact, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError, InternalError
 from dpsql.expressions.types import SPELLINGS, Kind, from_engine
 from dpsql.plan.released import Content
@@ -163,6 +163,9 @@ class DuckDBEngine(Engine):
 
     def emit(self, release: Priced, salt: bytes | None) -> str:
         return ";\n".join(statements(release, self._site, salt))
+
+    def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
+        return text_notes(releases, self._site)
 
     def run(
         self,

@@ -20,7 +20,7 @@ from dpsql.engines.duckdb.lake import list_files
 from dpsql.engines.isolated.codec import pack
 from dpsql.engines.isolated.process import EngineProcess
 from dpsql.engines.sql.dialect import Site
-from dpsql.engines.sql.results import statements
+from dpsql.engines.sql.results import statements, text_notes
 from dpsql.errors import InterfaceError
 from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Relation
@@ -82,6 +82,9 @@ class IsolatedEngine(Engine):
 
     def emit(self, release: Priced, salt: bytes | None) -> str:
         return ";\n".join(statements(release, Site(self._schema, DUCKDB), salt))
+
+    def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
+        return text_notes(releases, Site(self._schema, DUCKDB))
 
     def run(
         self,
