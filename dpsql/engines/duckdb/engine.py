@@ -29,7 +29,7 @@ from dpsql.engines.duckdb.stop import stopped_after
 from dpsql.engines.exact import Exact
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public import PublicReader
-from dpsql.engines.sql.results import exact, statements
+from dpsql.engines.sql.results import exact, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError, InternalError
 from dpsql.expressions.types import SPELLINGS, Kind, from_engine
 from dpsql.plan.released import Content
@@ -165,6 +165,9 @@ class DuckDBEngine(Engine):
 
     def statements(self, release: Priced, salt: bytes | None) -> list[str]:
         return statements(release, self._site, salt)
+
+    def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
+        return text_notes(releases, self._site)
 
     def _compute(
         self,

@@ -22,7 +22,7 @@ from dpsql.engines.exact import Exact, Integers
 from dpsql.engines.isolated.codec import pack
 from dpsql.engines.isolated.process import EngineProcess
 from dpsql.engines.sql.dialect import Site
-from dpsql.engines.sql.results import statements
+from dpsql.engines.sql.results import statements, text_notes
 from dpsql.errors import InterfaceError
 from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Relation
@@ -84,6 +84,9 @@ class IsolatedEngine(Engine):
 
     def statements(self, release: Priced, salt: bytes | None) -> list[str]:
         return statements(release, Site(self._schema, DUCKDB), salt)
+
+    def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
+        return text_notes(releases, Site(self._schema, DUCKDB))
 
     def _compute(
         self,

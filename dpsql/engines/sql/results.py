@@ -51,7 +51,7 @@ def text_notes(releases: Sequence[Priced], site: Site) -> tuple[str, ...]:
     least = min(shares, default=WORTH_A_NOTE)
     if least >= WORTH_A_NOTE:
         return ()
-    return (f"texts of more than {least:,} bytes are NULL here: the query works with very many",)
+    return (f"this query reads so many texts in each row that it takes those of more than {least:,} bytes as NULL",)
 
 
 def _shared(release: Priced, site: Site, salt: str) -> Iterator[tuple[str, int | None]]:

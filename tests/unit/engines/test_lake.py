@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 
 import dpsql
 from dpsql.engines.base import Resources
+from dpsql.engines.duckdb import lake as listing
+from dpsql.engines.duckdb import parquet, place
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.lake import Files, _listed, list_files, partition_values
 from dpsql.engines.duckdb.place import _once
@@ -351,6 +353,22 @@ def test_an_engine_keeps_only_the_tables_that_it_is_told(tmp_path: Path) -> None
     engine.keep_only({"stores", "others"})
     assert list(engine.schema()) == ["stores"]
     engine.close()
+
+
+def test_a_server_forgets_the_oldest_files_and_reads_them_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "REMEMBERED", 3)
+    monkeypatch.setattr(place, "_DECODED", {})
+    monkeypatch.setattr(parquet, "_MEASURED", {})
+    for number in [*range(5), 0]:
+        path = tmp_path / f"{number}.parquet"
+        if not path.exists():
+            pyarrow.parquet.write_table(pa.table({"n": [number], "word": ["x"]}), path)
+        with duckdb.connect() as data:
+            place.place_files(data, list_files("t", path), None)
+            assert data.execute("FROM t").fetchall() == [(number, "x")]
+    assert len(place._DECODED) == len(parquet._MEASURED) == 3
 
 
 def test_files_are_read_once_as_they_are_and_those_of_another_machine_always(tmp_path: Path) -> None:
