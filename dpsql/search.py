@@ -7,9 +7,9 @@ each search is a release like any other: charged once, then remembered for that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 
@@ -21,10 +21,9 @@ from dpsql.errors import UnboundedColumn
 from dpsql.expressions.types import INT64, Kind, Type, integer
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PrivateTable
-from dpsql.plan.join import Part
 from dpsql.plan.nested import Describe, not_described
 from dpsql.plan.plan import Plan
-from dpsql.plan.relation import Relation, Scan
+from dpsql.plan.released import scans_in
 from dpsql.plan.search import search_plan
 from dpsql.policy import Policy
 from dpsql.policy.auto import Found, Subject
@@ -133,7 +132,7 @@ class Searches:
                 with suppress(UnboundedColumn):
                     self._planned(tree, self._standing_in(others), mechanism)
                     needed = others
-        scans = {scan.table.lower() for release in plan.releases for scan in _scans(release.source)}
+        scans = {scan.table.lower() for release in plan.releases for scan in scans_in(release.source)}
         return tuple(s for s in subjects if s in needed or (s.column is None and s.table.lower() in scans))
 
     def _standing_in(self, subjects: Iterable[Subject]) -> Catalog:
@@ -175,15 +174,3 @@ def _visible(subject: Subject, catalog: Catalog) -> bool:
     if not isinstance(table, PrivateTable):
         return False
     return subject.column is None or any(f.name.lower() == subject.column.lower() for f in table.scan.fields)
-
-
-def _scans(node: object) -> Iterator[Scan]:
-    """The private tables below a relation."""
-    if isinstance(node, Scan):
-        yield node
-    elif isinstance(node, tuple):
-        for each in node:
-            yield from _scans(each)
-    elif isinstance(node, Relation | Part):
-        for part in fields(node):
-            yield from _scans(getattr(node, part.name))

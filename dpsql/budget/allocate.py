@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt
+from math import isqrt, sqrt
 
 from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
 from dpsql.errors import UnsupportedQuery
@@ -18,9 +18,10 @@ from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw, 
 from dpsql.mechanisms.convert import epsilon_for, rho_for
 from dpsql.mechanisms.exact import UNIT, exact, float_down, float_up
 from dpsql.mechanisms.price import laplace_rho
-from dpsql.sensitivity.bound import Bounded
+from dpsql.sensitivity.bound import Bounded, settle
 from dpsql.sensitivity.choice import Choice
 from dpsql.sensitivity.claim import Claim
+from dpsql.sensitivity.clip import chosen_clip
 
 LAPLACE_STEPS = 2**36
 GAUSSIAN_STEPS = 2**22
@@ -189,7 +190,13 @@ def _priced(releases: Sequence[Bounded], portions: Portions, funds: Funds, *, ex
 
 
 def price_release(release: Bounded, portion: Portion) -> Priced:
-    """The noise of one release, by its portion and its bounds alone: a release that was made can be priced again."""
+    """The noise of one release, by its portion and its bounds alone: a release that was made can be priced again.
+
+    A vector that has no clip yet gets the one with the least error at this price, by what was found of its norms.
+    """
+    if release.vector is not None and release.clip is None:
+        deviation = _unit_noise(portion.parts[0], portion.mechanism)
+        release = settle(release, chosen_clip(release.vector, release.found, deviation))
     noised = _noise_of(release, portion.parts, portion.mechanism)
     chosen = _chosen(release, portion.parts[len(release.shares) :], portion.mechanism)
     trees = _trees(release, portion.parts[len(release.shares) + len(release.choices) :], portion.mechanism)
@@ -255,6 +262,11 @@ def _scale(claim: Claim, each: Fraction, mechanism: str) -> tuple[Noise, int]:
         if claim.l1 >> shift == 0:
             raise UnsupportedQuery("at this price the noise is too large to draw", hint="ask for a larger epsilon")
     return _noise(claim.coarser(shift), each, mechanism), shift
+
+
+def _unit_noise(each: Fraction, mechanism: str) -> float:
+    """The standard deviation of the noise where the clip is 1."""
+    return sqrt(2) / float(each) if mechanism == "laplace" else 1 / sqrt(2 * float(each))
 
 
 def _steps(claim: Claim, each: Fraction, mechanism: str) -> int:

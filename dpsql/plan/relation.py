@@ -173,7 +173,7 @@ class Scan(Relation):
 
     `hidden` is the unit's column where the analyst may not name it: rows keep their owner, and it is no field.
     `unit_type` is the owner's type, None where each row is its own unit. `copy` is a copy that is there too; with
-    `part` that part of it is read, in place of the table.
+    `part` that part of it is read, in place of the table. `capped`: the policy declares how many rows of a unit count.
     """
 
     table: str = ""
@@ -184,6 +184,7 @@ class Scan(Relation):
     unit_type: Type | None = None
     copy: Copy | None = None
     part: Literal["within", "over"] | None = None
+    capped: bool = field(default=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

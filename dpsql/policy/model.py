@@ -417,6 +417,7 @@ class Policy(_Model):
         BeforeValidator(_read_replay),
     ] = True
     defaults: Annotated[Defaults, BeforeValidator(_empty_if_null)] = Field(default_factory=Defaults)
+    search: Flag = True
     tables: Annotated[
         Mapping[str, Annotated[Table, BeforeValidator(_empty_if_null)]],
         BeforeValidator(_empty_if_null),
@@ -462,6 +463,17 @@ class Policy(_Model):
             return 1
         rows = declared.max_rows_per_unit or self.defaults.max_rows_per_unit
         return UNSEARCHED if rows == "auto" else rows
+
+    @property
+    def searches(self) -> bool:
+        """May a query search privately for what the policy leaves open, and for the clip with the least error?"""
+        return self.search
+
+    def capped(self, table: str) -> bool:
+        """Does the policy declare how many rows of one unit count?"""
+        declared = self._private(table)
+        by_default = "max_rows_per_unit" in self.defaults.model_fields_set
+        return declared.unique or declared.by_row or declared.max_rows_per_unit is not None or by_default
 
     @property
     def prepared(self) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ ROW_BITS = 30
 class Argument:
     """What each row adds: an integer in [lower, upper] in steps of `grid`, or nothing for NULL and NaN.
 
-    `expression` None stands for the row itself (COUNT(*)), which adds exactly one.
+    `expression` None stands for the row itself (COUNT(*)), which adds exactly one. `usual` is around where most values
+    lie, and how far around, in steps, where a search has found that.
     """
 
     expression: Expression | None
@@ -27,6 +28,7 @@ class Argument:
     lower: int
     upper: int
     grid: Fraction
+    usual: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         """**Theorem.** No total overflows: α·Σ + β·n stays below 2¹²⁷ for up to 2⁴⁴ rows.
@@ -56,9 +58,24 @@ class Argument:
         return any(origin.startswith(("declared for", "found for")) for origin in self.domain.origin)
 
     @property
+    def twice_centre(self) -> int:
+        """Twice the value around which a sum is centred: a usual value, or the middle of the interval."""
+        return self.lower + self.upper if self.usual is None else 2 * self.usual[0]
+
+    @property
+    def spread(self) -> int:
+        """How far from the centre a usual value is."""
+        return max(1, self.width // 2 if self.usual is None else self.usual[1])
+
+    @property
+    def typical(self) -> int:
+        """How large a usual value is."""
+        return max(1, self.magnitude if self.usual is None else abs(self.usual[0]) + self.usual[1] // 2)
+
+    @property
     def middle(self) -> float:
-        """The centre of the interval, in the argument's own unit."""
-        return float((self.lower + self.upper) * self.grid / 2)
+        """The centre, in the argument's own unit."""
+        return float(self.twice_centre * self.grid / 2)
 
 
 def counted(expression: Expression | None, domain: Domain) -> Argument:

@@ -24,7 +24,8 @@ class Part:
     """One statistic before its claim is known: α·Σ + β·n, and the most that one row adds to it.
 
     `units` counts units instead, and `distinct` the different values of the argument, of which a unit adds `row`.
-    `other` is the argument of the other half, where a whole is released as a part and the rest.
+    `other` is the argument of the other half, where a whole is released as a part and the rest. `typical` is what a
+    typical row adds, either way, as far as that is public.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Part:
     units: bool = False
     distinct: bool = False
     other: int | None = None
+    typical: int = 1
 
     @property
     def weighed(self) -> bool:
@@ -71,14 +73,20 @@ class Layout:
 
 
 def lay_out(
-    aggregates: Sequence[Aggregate], domains: Sequence[Domain | None], mechanism: str, caps: Sequence[int | None] = ()
+    aggregates: Sequence[Aggregate],
+    domains: Sequence[Domain | None],
+    mechanism: str,
+    caps: Sequence[int | None] = (),
+    *,
+    centred: bool = False,
 ) -> Layout:
     """The statistics of a release; `caps` has the most values of one unit for each COUNT(DISTINCT) of other columns.
 
     AVG, or SUM with COUNT of the same argument, takes the two-sided pair Σ(x−L), Σ(U−x) under Laplace noise, whose
-    joint L1 sensitivity is that of one sum, and the centred sum with the count under Gaussian noise.
+    joint L1 sensitivity is that of one sum, unless bounds are found by a search (`centred`), and the centred sum with
+    the count under Gaussian noise.
     """
-    builder = _Layout(mechanism)
+    builder = _Layout("gaussian" if centred else mechanism)
     asked = [(a.function, *_subject(a, d)) for a, d in zip(aggregates, domains, strict=True)]
     whole = next((e for f, e, d in asked if f in ("sum", "avg") and d is not None and not (d.nullable or d.nan)), None)
     subjects = [
@@ -171,8 +179,9 @@ class _Layout:
                 self.arguments.append(replace(summed(whole, domain), expression=expression))
         alpha, row = (0, 1) if function == "count" else (1, self.arguments[one].magnitude)
         first = len(self.parts)
-        self.parts.append(Part(f"part{one}", one, alpha, 1 - alpha, row, other=two))
-        self.parts.append(Part(f"rest{two}", two, alpha, 1 - alpha, row, other=one))
+        typical = self.arguments[one].typical
+        self.parts.append(Part(f"part{one}", one, alpha, 1 - alpha, row, other=two, typical=typical))
+        self.parts.append(Part(f"rest{two}", two, alpha, 1 - alpha, row, other=one, typical=typical))
         self.shares.append((first, first + 1))
         return first
 
@@ -184,7 +193,7 @@ class _Layout:
         assert subject is not None and domain is not None
         argument = summed(subject, domain)
         if needs == {"sum"}:
-            return self._once((subject, "sum"), "sum", argument, lambda i, a: [Part(f"sum{i}", i, 1, 0, a.magnitude)])
+            return self._once((subject, "sum"), "sum", argument, _sum)
         if self.mechanism == "laplace" and argument.width > 0:
             return self._once((subject, "pair"), "pair", argument, _pair)
         return self._once((subject, "centred"), "centred", argument, _centred)
@@ -198,6 +207,11 @@ class _Layout:
             self.parts += made
             self.shares += [tuple(numbers)] if form == "pair" else [(n,) for n in numbers]
         return self.made[key]
+
+
+def _sum(index: int, argument: Argument) -> list[Part]:
+    """Σx."""
+    return [Part(f"sum{index}", index, 1, 0, argument.magnitude, typical=argument.typical)]
 
 
 def _pair(index: int, argument: Argument) -> list[Part]:
@@ -216,6 +230,8 @@ def _pair(index: int, argument: Argument) -> list[Part]:
 
 
 def _centred(index: int, argument: Argument) -> list[Part]:
-    """The count n and Σ(2x−L−U), in half steps, so that the centre lies exactly in the middle."""
-    centred = Part(f"centred{index}", index, 2, -argument.lower - argument.upper, argument.width)
+    """The count n and Σ(2x−2c) around the argument's centre c, in half steps: the middle may lie between two steps."""
+    twice = argument.twice_centre
+    largest = max(2 * argument.upper - twice, twice - 2 * argument.lower)
+    centred = Part(f"centred{index}", index, 2, -twice, largest, typical=2 * argument.spread)
     return [Part(f"count{index}", index, 0, 1, 1), centred]
