@@ -1,0 +1,334 @@
+"""How good is the clip that the private search finds, against the best one in hindsight, over many made-up worlds?
+
+`python tests/bench/clip_worlds.py` simulates worlds (units with rows in groups, counted or summed) in numpy. A run
+draws the search's noisy histogram at its share of the price, chooses C, and has the root mean square error over the
+cells that a release with this C at the rest of the price has (the clip's bias exactly, the noise by its variance).
+That is divided by the least error that any fixed C has *at the full price*. No mechanism can know that C.
+
+The choices of the chooser were made on the worlds of `TUNED`; the families of `FRESH` were written after that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.convert import rho_for
+from dpsql.sensitivity.clip_choice import (
+    COUNT_WEIGHT,
+    SEARCH_SHARE,
+    SPREAD_WEIGHT,
+    Mechanism,
+    NormHistogram,
+    choose_clip,
+)
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Rows = Callable[[np.random.Generator, int], Ints]
+Amounts = Callable[[np.random.Generator, int], Floats]
+
+EPSILONS = (0.1, 0.5, 2.0)
+DELTA = 1e-8
+MECHANISMS: tuple[Mechanism, ...] = ("gaussian", "laplace")
+FIRST, LAST = -60, 124
+"""The half-octave indices of the search: norms from 2^-30 to 2^62."""
+STEPS = 4
+"""Clips tried in hindsight for each half octave."""
+ROWS_DECLARED = 50
+USEFUL = 0.5
+"""A price buys an answer at all if the best clip's error is below this part of the cells' own root mean square."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Rows of units in groups. `heavy` sends the units with most rows to the first group."""
+
+    name: str
+    units: int
+    groups: int
+    rows: Rows
+    placing: str = "uniform"
+    amounts: Amounts | None = None
+    most: float = 1.0
+    """The largest value of a row that the policy declares."""
+
+    @property
+    def declared(self) -> float:
+        return ROWS_DECLARED * self.most
+
+    def contributions(self) -> tuple[Ints, Ints, Floats]:
+        """Units, groups and what the one adds to the other, one item per pair."""
+        rng = np.random.default_rng(zlib.crc32(f"{self.name}/{self.units}/{self.groups}/{self.placing}".encode()))
+        rows = np.maximum(self.rows(rng, self.units), 1)
+        units = np.repeat(np.arange(self.units), rows)
+        groups = _place(rng, self.placing, units, rows, self.groups)
+        values = np.ones(len(units)) if self.amounts is None else np.minimum(self.amounts(rng, len(units)), self.most)
+        pairs, where = np.unique(units * self.groups + groups, return_inverse=True)
+        return pairs // self.groups, pairs % self.groups, np.bincount(where, values)
+
+
+def _place(rng: np.random.Generator, placing: str, units: Ints, rows: Ints, groups: int) -> Ints:
+    """The group of each row: anywhere, by popularity, in the unit's own group or few groups, or the heavy in one."""
+    home = rng.integers(groups, size=len(rows))
+    if placing == "home":
+        return home[units]
+    if placing == "popular":
+        weights = 1 / np.arange(1, groups + 1)
+        return rng.choice(groups, size=len(units), p=weights / weights.sum())
+    if placing == "few":
+        return (home[units] + rng.integers(3, size=len(units))) % groups
+    placed = rng.integers(groups, size=len(units))
+    if placing == "crowded":
+        placed[(rows >= np.quantile(rows, 0.98))[units]] = 0
+    return placed
+
+
+@dataclass(frozen=True, slots=True)
+class Norms:
+    """A world as one mechanism sees it: its norms, and its cells at every clip of a fine grid."""
+
+    world: World
+    mechanism: Mechanism
+    truth: Floats
+    norms: Floats
+    counts: Floats
+    spreads: Floats
+    clips: Floats
+    clipped: Floats
+    """The cells at each of the clips."""
+
+    @property
+    def bias(self) -> Floats:
+        """The mean square of what each clip takes from a cell."""
+        return np.mean((self.truth - self.clipped) ** 2, axis=1)
+
+    def error(self, clip: float, noise: float) -> float:
+        """The root mean square error over cells at the clip, whose noise has the standard deviation clip·noise."""
+        return math.hypot(math.sqrt(np.mean((self.truth - self.cells(clip)) ** 2)), clip * noise)
+
+    def cells(self, clip: float) -> Floats:
+        """The cells at a clip of the grid, or at the one above every norm."""
+        if clip >= self.clips[-1]:
+            return self.truth
+        if clip < self.clips[0]:
+            return self.clipped[0] * (clip / self.clips[0])
+        at = int(np.argmin(np.abs(np.log(self.clips / clip))))
+        assert math.isclose(self.clips[at], clip, rel_tol=1e-9), "not on the grid"
+        return self.clipped[at]
+
+    def best(self, noise: float) -> float:
+        """The least error of any clip of the grid."""
+        return float(np.min(np.sqrt(self.bias + (self.clips * noise) ** 2)))
+
+
+def seen_by(world: World, mechanism: Mechanism) -> Norms:
+    """The world's norms and its cells at every clip, from the declared cap down to far below all norms."""
+    units, groups, values = world.contributions()
+    l1 = np.bincount(units, np.abs(values), minlength=world.units)
+    l2 = np.sqrt(np.bincount(units, values**2, minlength=world.units))
+    norms = l2 if mechanism == "gaussian" else l1
+    spread = (l1 / l2 - 1) / (math.sqrt(world.groups) - 1) if world.groups > 1 else np.zeros(world.units)
+    bucket = np.clip(np.ceil(2 * np.log2(norms) - 1e-12).astype(np.int64), FIRST - 1, LAST + 1) - (FIRST - 1)
+    size = LAST - FIRST + 3
+    lowest = math.floor(2 * math.log2(norms.min())) - 24
+    highest = math.ceil(2 * math.log2(max(norms.max(), world.declared)))
+    clips = np.exp2(np.arange(lowest * STEPS, highest * STEPS + 1) / (2 * STEPS))
+    clips = np.unique(np.append(clips, world.declared))
+    level = np.searchsorted(clips, norms * (1 - 1e-12))
+    cell = level[units] * world.groups + groups
+    shape = (len(clips), world.groups)
+    whole = np.bincount(cell, values, minlength=math.prod(shape)).reshape(shape)
+    parts = np.bincount(cell, values / norms[units], minlength=math.prod(shape)).reshape(shape)
+    below, inside = np.cumsum(whole, axis=0), np.cumsum(parts, axis=0)
+    clipped = below + clips[:, None] * (inside[-1] - inside)
+    counts = np.bincount(bucket, minlength=size).astype(float)
+    return Norms(
+        world, mechanism, below[-1], norms, counts, np.bincount(bucket, spread, minlength=size), clips, clipped
+    )
+
+
+@cache
+def noise_per_clip(mechanism: Mechanism, epsilon: float, share: float) -> float:
+    """The standard deviation of the noise on a cell at C = 1, for a share of the price."""
+    if mechanism == "gaussian":
+        return 1 / math.sqrt(2 * share * float(rho_for(epsilon, DELTA)))
+    return math.sqrt(2) / (share * epsilon)
+
+
+def searched(norms: Norms, epsilon: float, share: float, rng: np.random.Generator) -> NormHistogram:
+    """The histogram that a search would release."""
+    sd, size = noise_per_clip(norms.mechanism, epsilon, share), len(norms.counts)
+    if norms.mechanism == "laplace":
+        noise = rng.laplace(scale=sd / math.sqrt(2), size=size)
+        return NormHistogram(FIRST, norms.counts + noise, None, sd, None)
+    sds = sd / COUNT_WEIGHT, sd / SPREAD_WEIGHT
+    counts = norms.counts + rng.normal(0, sds[0], size)
+    return NormHistogram(FIRST, counts, norms.spreads + rng.normal(0, sds[1], size), *sds)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the search: its error, the best in hindsight, and what the declared cap would give at full price."""
+
+    world: str
+    mechanism: Mechanism
+    epsilon: float
+    found: bool
+    clip: float
+    error: float
+    best: float
+    declared: float
+    useful: bool
+    units: int
+    groups: int
+
+    @property
+    def ratio(self) -> float:
+        return self.error / self.best
+
+
+def run_all(
+    worlds: Sequence[World], runs: int, mechanism: Mechanism, share: float | None = None, capped: bool = True
+) -> Iterator[Run]:
+    part = SEARCH_SHARE[mechanism] if share is None else share
+    for world in worlds:
+        norms = seen_by(world, mechanism)
+        rng = np.random.default_rng(zlib.crc32(f"{world.name}/{mechanism}".encode()))
+        size = math.sqrt(np.mean(norms.truth**2))
+        for epsilon in EPSILONS:
+            full, rest = (noise_per_clip(mechanism, epsilon, part) for part in (1.0, 1 - part))
+            best, declared = norms.best(full), norms.error(world.declared, full)
+            for _ in range(runs):
+                choice = choose_clip(
+                    searched(norms, epsilon, part, rng),
+                    groups=world.groups,
+                    noise_per_clip=rest,
+                    mechanism=mechanism,
+                    cap=world.declared if capped else None,
+                )
+                error = norms.error(choice.clip, rest)
+                yield Run(
+                    world.name,
+                    mechanism,
+                    epsilon,
+                    choice.found,
+                    choice.clip,
+                    error,
+                    best,
+                    declared,
+                    best < USEFUL * size,
+                    world.units,
+                    world.groups,
+                )
+
+
+def constant(k: int) -> Rows:
+    return lambda rng, n: np.full(n, k)
+
+
+def geometric(mean: float) -> Rows:
+    return lambda rng, n: rng.geometric(1 / mean, n)
+
+
+def log_normal(median: float, sigma: float) -> Rows:
+    return lambda rng, n: np.minimum(np.rint(median * np.exp(sigma * rng.normal(size=n))), 10_000).astype(np.int64)
+
+
+def pareto(alpha: float, least: float) -> Rows:
+    return lambda rng, n: np.minimum(least * (1 + rng.pareto(alpha, n)), 10_000).astype(np.int64)
+
+
+def zipf(alpha: float) -> Rows:
+    return lambda rng, n: np.minimum(rng.zipf(alpha, n), 2_000)
+
+
+def bimodal(light: int, heavy: int, share: float) -> Rows:
+    return lambda rng, n: np.where(rng.random(n) < share, rng.poisson(heavy, n), rng.poisson(light, n))
+
+
+def skewed(median: float, sigma: float) -> Amounts:
+    return lambda rng, n: median * np.exp(sigma * rng.normal(size=n))
+
+
+def even(low: float, high: float) -> Amounts:
+    return lambda rng, n: rng.uniform(low, high, n)
+
+
+ROWS: dict[str, Rows] = {
+    "constant 1": constant(1),
+    "constant 7": constant(7),
+    "geometric 3": geometric(3),
+    "geometric 12": geometric(12),
+    "log-normal 2, 0.8": log_normal(2, 0.8),
+    "log-normal 6, 1.2": log_normal(6, 1.2),
+    "Pareto 3": pareto(3, 2),
+    "Zipf 2.5": zipf(2.5),
+    "Zipf 1.9": zipf(1.9),
+    "bimodal 2, 40 of 5%": bimodal(2, 40, 0.05),
+    "bimodal 3, 60 of 3%": bimodal(3, 60, 0.03),
+}
+
+
+def tuned() -> list[World]:
+    """The worlds on which the chooser was tuned: each law of rows at six sizes, with groups and amounts that differ."""
+    rng = np.random.default_rng(1)
+    worlds = []
+    for number, (name, rows) in enumerate(ROWS.items()):
+        for size in range(6):
+            units = round(300 * (50_000 / 300) ** ((size + rng.random()) / 6))
+            groups = int(rng.choice([1, 6, 12, 36, 100, 300, 1000]))
+            placing = str(rng.choice(["uniform", "popular", "home", "few"]))
+            what = (number + size) % 3
+            amounts = (None, skewed(40, 1.0), even(5, 500))[what]
+            title = f"{name}, {('count', 'skewed', 'even')[what]}, {units} units, {groups} groups, {placing}"
+            worlds.append(World(title, units, groups, rows, placing, amounts, 1.0 if what == 0 else 500.0))
+    return worlds
+
+
+def table(title: str, runs: Sequence[Run]) -> str:
+    ratios = np.array([run.ratio for run in runs])
+    worse = np.mean([run.error > 1.1 * run.declared for run in runs])
+    median, p95, p99 = np.quantile(ratios, [0.5, 0.95, 0.99])
+    lost = np.mean([not run.found for run in runs])
+    old = np.quantile([run.declared / run.best for run in runs], [0.5, 0.95])
+    return f"{title:38}{len(runs):6}{median:8.2f}{p95:8.2f}{p99:8.2f}{ratios.max():9.1f}{worse:8.1%}{lost:8.1%}{old[0]:9.1f}{old[1]:9.0f}"
+
+
+HEAD = f"{'':38}{'runs':>6}{'median':>8}{'p95':>8}{'p99':>8}{'worst':>9}{'> cap':>8}{'lost':>8}{'cap p50':>9}{'cap p95':>9}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--share", type=float)
+    parser.add_argument("--no-cap", action="store_true")
+    parser.add_argument("--worst", type=int, default=0)
+    options = parser.parse_args(arguments)
+    started = time.perf_counter()
+    print(HEAD)
+    for mechanism in MECHANISMS:
+        worlds = tuned()[:: 5 if options.quick else 1]
+        found = list(run_all(worlds, options.runs, mechanism, options.share, not options.no_cap))
+        print(table(f"tuned, {mechanism}, all", found))
+        print(table(f"tuned, {mechanism}, useful", useful := [run for run in found if run.useful]))
+        for epsilon in EPSILONS:
+            print(table(f"  useful, eps {epsilon}", [run for run in useful if run.epsilon == epsilon]))
+        for run in sorted(useful, key=lambda run: -run.ratio)[: options.worst]:
+            print(f"   {run.ratio:9.2f} {run}")
+    print(f"{time.perf_counter() - started:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
