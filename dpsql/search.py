@@ -161,10 +161,11 @@ def _of(subject: Subject) -> str:
     return f"the bounds of {subject}" if subject.column else str(subject)
 
 
-def before(missing: Iterable[Subject], price: object) -> str:
-    """What comes before a query whose bounds are not known yet."""
+def before(missing: Iterable[Subject], price: object, *, norms: bool = False) -> str:
+    """What comes before a query whose bounds, or whose best clip, are not known yet."""
+    sought = [*map(_of, missing), *(["how much one unit adds"] if norms else [])]
     return (
-        f"first a private search for {' and '.join(map(_of, missing))} ({price} together), charged once and then "
+        f"first a private search for {' and '.join(sought)} ({price} together), charged once and then "
         "remembered: until it is made, a stand-in is shown in their place, and errors are not known"
     )
 

@@ -112,6 +112,10 @@ class Connection(Pep249Errors):
             with search_told(draft):
                 if draft.missing:
                     draft, goals = self._draft(question)
+                    more, others = self._searcher.search_first(draft)
+                    paid, counted = draft.funds.plus(paid, more), (*counted, *others)
+                if draft.unsearched:
+                    draft, goals = self._draft(question)
                 if goals:
                     result = AccuracyFirst(self._answerer).answer(draft, goals, nonnegative)
                 else:

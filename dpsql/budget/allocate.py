@@ -157,10 +157,14 @@ def fund(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechan
     return Funds(mechanism, rho_for(epsilon, delta - slack), slack, delta - slack)
 
 
-def allocate(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str) -> Bill:
-    """Split (ε, δ) equally over all shares of all releases."""
+def allocate(
+    releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str, part: Fraction = Fraction(1)
+) -> Bill:
+    """Split (ε, δ), or a part of that price, equally over all shares of all releases."""
     funds = fund(releases, epsilon, delta, mechanism)
-    return Bill(mechanism, epsilon, delta, _priced(releases, equally(releases, funds.price), funds, exact=False))
+    price = funds.price * part
+    cost = epsilon if part == 1 else funds.epsilon(price)
+    return Bill(mechanism, cost, delta, _priced(releases, equally(releases, price), funds, exact=False))
 
 
 def spend(releases: Sequence[Bounded], portions: Portions, funds: Funds) -> Bill:
@@ -171,9 +175,14 @@ def spend(releases: Sequence[Bounded], portions: Portions, funds: Funds) -> Bill
 
 
 def equally(releases: Sequence[Bounded], price: Fraction) -> Portions:
-    """The same part of a price for every share."""
-    each = price / max(1, sum(map(parts_of, releases)))
-    return tuple((each,) * parts_of(release) for release in releases)
+    """The same part of a price for every share; for each statistic of a vector, which is one share, another."""
+    each = price / max(1, sum(sum(_weights(release)) for release in releases))
+    return tuple(tuple(each * weight for weight in _weights(release)) for release in releases)
+
+
+def _weights(release: Bounded) -> list[int]:
+    shares = [len(share) if release.vector is not None else 1 for share, _ in release.shares]
+    return shares + [1] * (parts_of(release) - len(shares))
 
 
 def parts_of(release: Bounded) -> int:

@@ -346,6 +346,22 @@ def _different(bounded: Bounded) -> list[str]:
     return [f"of one unit at most {cap} different {_short(what)} count{where}" for what, cap in each.items()]
 
 
+def _clip_notes(bounded: Bounded) -> list[str]:
+    """What the clip of a vector did, in a sentence."""
+    clip = bounded.clip
+    if clip is None or clip.choice is None:
+        return []
+    if not clip.choice.found:
+        limit = _rows(bounded.release.source.rows_per_unit)
+        return [f"too few units to find out how much one of them adds: noise allows for {limit} of a unit"]
+    if clip.choice.above < 0.5:
+        return []
+    return [
+        f"what about {clip.choice.above:,.0f} of {clip.choice.units:,.0f} units add was reduced; error bars allow for it,"
+        " but not for a few units that add far more than all others"
+    ]
+
+
 def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[str, ...]:
     """What the error bars do not cover, in words; the checks, which measure just that, have nothing to add."""
     notes = []
@@ -367,7 +383,7 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
         if bounded.rule == "at_rest":
             kept, table = _rows(bounded.release.source.rows_per_unit), bounded.release.table
             notes.append(f"of a unit with more than {kept} of {table} the copy kept {kept}, chosen at random, once")
-        notes += _different(bounded)
+        notes += [*_clip_notes(bounded), *_different(bounded)]
         if priced.threshold is not None:
             notes.append("groups with few units are left out")
     return tuple(dict.fromkeys(notes))

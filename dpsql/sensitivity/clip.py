@@ -142,7 +142,9 @@ def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Cl
     return clip_at(vector, choice.clip if choice.found else vector.limit, choice)
 
 
-def read_norms(norms: Norms, counts: NDArray[np.int64], spreads: NDArray[np.int64] | None, sd: float) -> NormHistogram:
+def read_norms(
+    norms: Norms, counts: NDArray[np.float64], spreads: NDArray[np.float64] | None, sd: float
+) -> NormHistogram:
     """A released histogram, as the chooser reads it; `sd` is that of the noise, in its integers."""
     wide = None if spreads is None or not norms.spread else spreads / norms.spread
     return NormHistogram(1, counts / norms.count, wide, sd / norms.count, sd / norms.spread if norms.spread else None)
