@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 
 from dpsql.policy.scalars import Bound
 
@@ -23,10 +24,24 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found: both bounds, or for rows per unit the upper one alone."""
+    """What a search found: both bounds, or for rows per unit the upper one alone.
+
+    `usual` is a value around which most values lie, and how far around.
+    """
 
     lower: Bound | None
     upper: Bound
+    usual: tuple[float, float] | None = None
+
+    def wider(self) -> Found:
+        """The same with numbers four times as large: where vectors are clipped, noise does not grow with the bounds.
+
+        A search does not see a few units beyond its bounds, and there is no need to cut off what they add.
+        """
+        if self.lower is None or not all(isinstance(end, int | Decimal) for end in (self.lower, self.upper)):
+            return self
+        low, high = min(self.lower, self.lower * 4), max(self.upper, self.upper * 4)  # type: ignore[operator, type-var]
+        return Found(low, high, self.usual)
 
     def __str__(self) -> str:
         return f"{self.upper}" if self.lower is None else f"{self.lower} to {self.upper}"

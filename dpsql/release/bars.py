@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsql.plan.plan import Bar, Plan
+from dpsql.release.cut_off import drawn_with_cut
 from dpsql.release.finish import Finisher, direct_index
 from dpsql.release.forms import form_of
 from dpsql.release.intervals import form_ends, interval
-from dpsql.release.cut_off import drawn_with_cut
 from dpsql.release.noise import Noisy, Released, resampled
 from dpsql.release.quantiles import Floats, ends_of
 from dpsql.release.tabulate import tabulate

@@ -357,8 +357,8 @@ def _clip_notes(bounded: Bounded) -> list[str]:
     if clip.choice.above < 0.5:
         return []
     return [
-        f"what about {clip.choice.above:,.0f} of {clip.choice.units:,.0f} units add was reduced; error bars allow for it,"
-        " but not for a few units that add far more than all others"
+        f"what about {clip.choice.above:,.0f} of {clip.choice.units:,.0f} units add was reduced: error bars allow for"
+        " that, but not for a few units that add far more than all others"
     ]
 
 

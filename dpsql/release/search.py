@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 
 from dpsql.expressions.types import Type
@@ -24,7 +25,31 @@ def found_in(subject: Subject, type_: Type, released: Mapping[str, Released]) ->
         upper = largest_of(high, type_)
         return Found(None, max(1, int(upper)))  # type: ignore[arg-type]
     low = _outermost(released[LOW], -1)
-    return None if low is None or low > high else _rounded(least_of(low, type_), largest_of(high, type_))
+    if low is None or low > high:
+        return None
+    found = _rounded(least_of(low, type_), largest_of(high, type_))
+    return replace(found, usual=_usual(released, low, high, type_))
+
+
+def _usual(released: Mapping[str, Released], low: int, high: int, type_: Type) -> tuple[float, float] | None:
+    """The mean of the units' least and largest values by bucket, and their mean distance from it.
+
+    Only buckets between the bounds count: noise in one far out would decide the rest.
+    """
+    if type_.temporal:
+        return None
+    counts: dict[int, float] = {}
+    for table in (released[LOW], released[HIGH]):
+        for (bucket,), count in zip(table.keys, table.noisy[0].tolist(), strict=True):
+            if isinstance(bucket, int) and low <= bucket <= high:
+                counts[bucket] = counts.get(bucket, 0.0) + count
+    middles = {b: (float(least_of(b, type_)) + float(largest_of(b, type_))) / 2 for b in counts}  # type: ignore[arg-type]
+    whole = sum(counts.values())
+    if whole <= 0:
+        return None
+    centre = sum(counts[b] * middles[b] for b in counts) / whole
+    centre = min(max(centre, min(middles.values())), max(middles.values()))
+    return centre, max(sum(counts[b] * abs(middles[b] - centre) for b in counts) / whole, 0.0)
 
 
 def _rounded(lower: Bound, upper: Bound) -> Found:

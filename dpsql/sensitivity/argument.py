@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, isfinite
 
 from dpsql.bounds.domain import Domain
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Expression
 from dpsql.expressions.types import Kind
 
+Usual = tuple[float, float]
 ROW_BITS = 30
 """Values with a binary point keep this many bits: they fit 32-bit integers, and a weighted one 64 bits."""
 
@@ -83,8 +84,8 @@ def counted(expression: Expression | None, domain: Domain) -> Argument:
     return Argument(expression, domain, 1, 1, Fraction(1))
 
 
-def summed(expression: Expression, domain: Domain) -> Argument:
-    """An argument that is added up; its domain is bounded.
+def summed(expression: Expression, domain: Domain, usual: Usual | None = None) -> Argument:
+    """An argument that is added up; its domain is bounded. `usual` is around where its values lie, and how far around.
 
     Integers and decimals are exact; everything else is rounded to the power-of-two grid on which the larger bound
     has ROW_BITS bits. The row is clamped first, so a wrong bound costs accuracy, never privacy. Bounds between which
@@ -101,6 +102,15 @@ def summed(expression: Expression, domain: Domain) -> Argument:
     `tests/audit/test_floating.py`, and the planted bug "whole numbers of 60 bits are added up as they
     are".
     """
+    made = _on_grid(expression, domain)
+    if usual is None or not all(map(isfinite, usual)):
+        return made
+    centre, spread = (Fraction(each) / made.grid for each in usual)
+    inside = min(max(round(centre), made.lower), made.upper)
+    return replace(made, usual=(inside, min(max(1, round(spread)), max(1, made.width))))
+
+
+def _on_grid(expression: Expression, domain: Domain) -> Argument:
     assert domain.lower is not None and domain.upper is not None
     low, high = Fraction(domain.lower), Fraction(domain.upper)
     largest = max(-low, high)

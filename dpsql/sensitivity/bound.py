@@ -20,6 +20,7 @@ from dpsql.plan.plan import Release
 from dpsql.plan.relate import known_of, unbounded
 from dpsql.plan.relation import Aggregate
 from dpsql.plan.released import released_in, scans_in
+from dpsql.plan.usual import usual_of
 from dpsql.sensitivity.argument import Argument, counted
 from dpsql.sensitivity.choice import Choice, Histogram
 from dpsql.sensitivity.choices import lay_out_choices
@@ -106,7 +107,8 @@ def bound(release: Release, mechanism: str, catalog: Catalog) -> Bounded:
     ranges = [d for _, d in added]
     plain = replace(release, aggregates=tuple(a for a, _ in added))
     clips = catalog.searches and not any(released_in(release.source))
-    layout = lay_out(plain.aggregates, ranges, mechanism, _caps(plain, ranges, keys), centred=clips)
+    usual = [None if a.argument is None else usual_of(a.argument, release.source) for a in plain.aggregates]
+    layout = lay_out(plain.aggregates, ranges, mechanism, _caps(plain, ranges, keys), usual if clips else None)
     ruled = with_rule(release, keys, layout, mechanism)
     if clips and _clipped(ruled, layout):
         ruled = _as_vector(ruled, layout, mechanism)

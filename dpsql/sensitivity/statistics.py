@@ -13,7 +13,7 @@ from typing import Literal
 from dpsql.bounds.domain import Domain
 from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Aggregate
-from dpsql.sensitivity.argument import Argument, counted, summed
+from dpsql.sensitivity.argument import Argument, Usual, counted, summed
 from dpsql.sensitivity.halves import Nested, pairs_of
 
 Form = Literal["count", "sum", "pair", "centred", "units", "distinct", "nested", "choice", "tree"]
@@ -77,16 +77,18 @@ def lay_out(
     domains: Sequence[Domain | None],
     mechanism: str,
     caps: Sequence[int | None] = (),
-    *,
-    centred: bool = False,
+    usual: Sequence[Usual | None] | None = None,
 ) -> Layout:
     """The statistics of a release; `caps` has the most values of one unit for each COUNT(DISTINCT) of other columns.
 
     AVG, or SUM with COUNT of the same argument, takes the two-sided pair Σ(x−L), Σ(U−x) under Laplace noise, whose
-    joint L1 sensitivity is that of one sum, unless bounds are found by a search (`centred`), and the centred sum with
-    the count under Gaussian noise.
+    joint L1 sensitivity is that of one sum, and the centred sum with the count under Gaussian noise, or where vectors
+    are clipped: then `usual` has around where the values of each argument lie, as far as that is known.
     """
-    builder = _Layout("gaussian" if centred else mechanism)
+    builder = _Layout(mechanism if usual is None else "gaussian")
+    for aggregate, each in zip(aggregates, usual or (), strict=False):
+        if aggregate.argument is not None and each is not None:
+            builder.usual[aggregate.argument] = each
     asked = [(a.function, *_subject(a, d)) for a, d in zip(aggregates, domains, strict=True)]
     whole = next((e for f, e, d in asked if f in ("sum", "avg") and d is not None and not (d.nullable or d.nan)), None)
     subjects = [
@@ -152,6 +154,7 @@ class _Layout:
         self.parts: list[Part] = []
         self.shares: list[tuple[int, ...]] = []
         self.made: dict[tuple[Expression | None, str], Source] = {}
+        self.usual: dict[Expression, Usual] = {}
 
     def units(self) -> Source:
         """COUNT(DISTINCT unit): one for each unit that has a row in the group."""
@@ -176,7 +179,7 @@ class _Layout:
                 self.arguments.append(counted(expression, domain))
             else:
                 assert whole is not None
-                self.arguments.append(replace(summed(whole, domain), expression=expression))
+                self.arguments.append(replace(summed(whole, domain, self.usual.get(whole)), expression=expression))
         alpha, row = (0, 1) if function == "count" else (1, self.arguments[one].magnitude)
         first = len(self.parts)
         typical = self.arguments[one].typical
@@ -191,7 +194,7 @@ class _Layout:
             argument = counted(subject, domain or Domain())
             return self._once((subject, "count"), "count", argument, lambda i, _: [Part(f"count{i}", i, 0, 1, 1)])
         assert subject is not None and domain is not None
-        argument = summed(subject, domain)
+        argument = summed(subject, domain, self.usual.get(subject))
         if needs == {"sum"}:
             return self._once((subject, "sum"), "sum", argument, _sum)
         if self.mechanism == "laplace" and argument.width > 0:
