@@ -1,9 +1,9 @@
 """VARIANCE, STDDEV, COVAR, CORR, REGR_* as arithmetic on a count and sums of centred, scaled values; BOOL_OR, BOOL_AND.
 
-With y = (x − middle) / (half width) of the argument's inferred bounds, y and 2y²−1 lie in [−1, 1], so each sum has the
-least sensitivity that the bounds allow. Where a search has found around where the values lie, that is the middle, how
-far around the half width, and y² is added up: most of it is then around 1. Everything else is post-processing of those sums, with error bars like those
-of any other expression above the aggregate.
+With y = (x − middle) / (half width) of the argument's inferred bounds, y and 2y²−1 lie in [−1, 1], so each sum has
+the least sensitivity that the bounds allow. Where a search has found around where the values lie, that is the middle,
+how far around the half width, and y² is added up: most of it is then around 1. Everything else is post-processing of
+those sums, with error bars like those of any other expression above the aggregate.
 """
 
 from __future__ import annotations

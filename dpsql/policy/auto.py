@@ -38,10 +38,10 @@ class Found:
 
         A search does not see a few units beyond its bounds, and there is no need to cut off what they add.
         """
-        if self.lower is None or not all(isinstance(end, int | Decimal) for end in (self.lower, self.upper)):
+        low, high = self.lower, self.upper
+        if not (isinstance(low, int | Decimal) and isinstance(high, int | Decimal)):
             return self
-        low, high = min(self.lower, self.lower * 4), max(self.upper, self.upper * 4)  # type: ignore[operator, type-var]
-        return Found(low, high, self.usual)
+        return Found(low * 4 if low < 0 else low, high * 4 if high > 0 else high, self.usual)
 
     def __str__(self) -> str:
         return f"{self.upper}" if self.lower is None else f"{self.lower} to {self.upper}"
