@@ -13,6 +13,7 @@ from dpsql.policy.auto import Subject
 
 POLICY = {
     "dataset": "d",
+    "search": False,
     "budget": {"epsilon": 5},
     "tables": {
         "t": {
