@@ -107,10 +107,8 @@ def bound(release: Release, mechanism: str, catalog: Catalog) -> Bounded:
     plain = replace(release, aggregates=tuple(a for a, _ in added))
     clips = catalog.searches and not any(released_in(release.source))
     layout = lay_out(plain.aggregates, ranges, mechanism, _caps(plain, ranges, keys), centred=clips)
-    ruled = with_rule(release, keys, layout, mechanism)
-    if clips and _clipped(ruled, layout):
-        ruled = _as_vector(ruled, layout, mechanism)
-    return _with_choices(ruled, asked, mechanism)
+    ruled = _with_choices(with_rule(release, keys, layout, mechanism), asked, mechanism)
+    return _as_vector(ruled, layout, mechanism) if clips and _clipped(ruled, layout) else ruled
 
 
 def _with_choices(bounded: Bounded, asked: Sequence[tuple[Aggregate, Domain | None]], mechanism: str) -> Bounded:
