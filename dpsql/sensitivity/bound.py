@@ -109,10 +109,8 @@ def bound(release: Release, mechanism: str, catalog: Catalog) -> Bounded:
     clips = catalog.searches and not any(released_in(release.source))
     usual = [None if a.argument is None else usual_of(a.argument, release.source) for a in plain.aggregates]
     layout = lay_out(plain.aggregates, ranges, mechanism, _caps(plain, ranges, keys), usual if clips else None)
-    ruled = with_rule(release, keys, layout, mechanism)
-    if clips and _clipped(ruled, layout):
-        ruled = _as_vector(ruled, layout, mechanism)
-    return _with_choices(ruled, asked, mechanism)
+    ruled = _with_choices(with_rule(release, keys, layout, mechanism), asked, mechanism)
+    return _as_vector(ruled, layout, mechanism) if clips and _clipped(ruled, layout) else ruled
 
 
 def _with_choices(bounded: Bounded, asked: Sequence[tuple[Aggregate, Domain | None]], mechanism: str) -> Bounded:
