@@ -4,18 +4,20 @@ A release clips each unit's whole vector to the norm C and adds noise of C·`noi
 cuts off what heavy units contribute, a large one drowns the answer in noise. The search released how many units have
 a norm in each half octave; this module estimates the error of every bucket edge as a bound, and takes the least.
 
-The histogram has about 190 buckets of which a dozen hold units: the rest is noise, and one bucket of noise far out,
-taken for units, would cost orders of magnitude. So units are believed in where they are connected:
+The histogram has about 190 buckets of which a dozen hold units. The rest is noise, and one bucket of noise far out,
+taken for units, would cost orders of magnitude. So units are believed to be where they are connected:
 
-1. the *anchor* is the most significant run of up to 16 buckets; without a significant one nothing was found;
-2. it grows on both sides as long as the next 1, 2 or 4 buckets together stand out a little;
-3. what lies farther away counts only if it stands out beyond any doubt;
-4. all other buckets are taken to be empty, and the number of units above an edge never grows with the edge;
-5. C is the edge (or the cap, where that is lower) with the least √(cut² + noise²) for each cell, where a unit in a
-   bucket is taken to lie at its *upper* edge: the cost of a C just below many units is far greater than just above.
+1. The *anchor* is the most significant run of up to 16 buckets. If none is significant, nothing was found. Close below
+   the cap less is asked for: few buckets are there to mislead, and they do not mislead beyond the fallback.
+2. It grows on both sides as long as the next 1, 2 or 4 buckets together stand out a little.
+3. Runs farther away must stand out the more, the farther they are: for each octave of distance, which doubles the
+   noise that a mistake would buy, the chance of a mistake falls by more than a half.
+4. All other buckets are taken to be empty, and the number of units above an edge never grows with the edge.
+5. C is the edge (or the cap, where that is lower) with the least √(cut² + noise²) in a cell. A unit is taken to lie at
+   the *upper* edge of its bucket: a C just below many units costs far more than one just above them.
 
 Everything here is a function of released numbers, the query's text and the policy, so it needs no proof of privacy:
-any C is sound, and the emitted SQL enforces it.
+any C is sound, and the emitted SQL enforces it. `tests/bench/clip_worlds.py` measures how good the choice is.
 """
 
 from __future__ import annotations
@@ -36,15 +38,18 @@ COUNT_WEIGHT, SPREAD_WEIGHT = 0.94, 0.34
 """What a unit adds to the two coordinates of its bucket, the second times t ≤ 1: together an L2 norm of at most 1."""
 
 _LONGEST = 16
-_FOUND, _FOUND_FEW, _FEW = 4.2, 4.8, 500
-_GROW = ((1, 1.5), (2, 2.3), (4, 3.0))
-_FAR_LONGEST, _FAR = 4, 6.0
+_FOUND, _FOUND_NEAR, _NEAR = 4.5, 3.3, 20
+"""The significance of an anchor: anywhere, and within this many half octaves below the cap."""
+_GROW = ((1, 1.3), (2, 1.8), (4, 2.5))
+"""How much the next so many buckets must stand out together to be joined to the anchor."""
+_FAR_LONGEST, _FAR, _FARTHER = 4, 3.5, 0.5
+"""Runs apart from the anchor: their length, their least exponent, and how much more for each half octave between."""
 _UNEVEN = 1.15
 """The root mean square of the cut over cells, against its mean: heavy units are not spread evenly."""
-_SPREAD_VARIES = 0.15
+_SPREAD_VARIES = 0.3
 """By how much the mean t of a bucket differs from that of all, as a standard deviation."""
-_MORE = 4
-"""Buckets above the last one found, for the upper estimate of the cut."""
+_MORE = 3
+"""Buckets above the last one found that the cautious estimate of the cut counts as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +106,8 @@ def choose_clip(
     histogram: NormHistogram, *, groups: int, noise_per_clip: float, mechanism: Mechanism, cap: float | None = None
 ) -> ClipChoice:
     """The clip with the least estimated error, for `groups` cells with noise of C·`noise_per_clip` each."""
-    kept = _occupied(histogram, mechanism)
-    if kept is None:
+    kept = _occupied(histogram, mechanism, cap)
+    if not kept.any():
         return ClipChoice(math.inf if cap is None else cap, False, 0.0, 0.0, 0.0, 0.0)
     counts = _monotone(np.where(kept, histogram.counts, 0.0))
     reach = _reach(histogram, counts, kept, groups)
@@ -113,14 +118,9 @@ def choose_clip(
     best = int(np.argmin(np.hypot(cuts, clips * noise_per_clip)))
     clip = float(clips[best])
     middles = (uppers + np.concatenate(([0.0], uppers[:-1]))) / 2
-    return ClipChoice(
-        clip,
-        True,
-        float(np.maximum(middles - clip, 0.0) @ (counts * reach)),
-        _cautious(histogram, kept, over[best] * reach),
-        float(counts.sum()),
-        float(counts[uppers > clip].sum()),
-    )
+    cut = float(np.maximum(middles - clip, 0.0) @ (counts * reach))
+    above = float(counts[uppers > clip].sum())
+    return ClipChoice(clip, True, cut, _cautious(histogram, kept, over[best] * reach), float(counts.sum()), above)
 
 
 def _significance(sums: Floats, terms: int, sd: float, mechanism: Mechanism) -> Floats:
@@ -137,50 +137,52 @@ def _significance(sums: Floats, terms: int, sd: float, mechanism: Mechanism) -> 
     return significance
 
 
-def _occupied(histogram: NormHistogram, mechanism: Mechanism) -> NDArray[np.bool_] | None:
-    """Which buckets are taken to hold units; None if no run of buckets stands out."""
-    totals = np.concatenate(([0.0], np.cumsum(histogram.counts)))
+def _occupied(histogram: NormHistogram, mechanism: Mechanism, cap: float | None) -> NDArray[np.bool_]:
+    """Which buckets are taken to hold units; none if no run of buckets stands out."""
     size = len(histogram.counts)
-
-    def stands_out(start: int, stop: int) -> float:
-        total = np.asarray(totals[stop] - totals[start])
-        return float(_significance(total, stop - start, histogram.sd, mechanism))
-
-    best, low, high = -math.inf, 0, 0
-    for terms in range(1, min(_LONGEST, size) + 1):
-        runs = _significance(totals[terms:] - totals[:-terms], terms, histogram.sd, mechanism)
-        start = int(np.argmax(runs))
-        if runs[start] > best:
-            best, low, high = float(runs[start]), start, start + terms
-    if best < (_FOUND if totals[high] - totals[low] >= _FEW else _FOUND_FEW):
-        return None
-    while steps := [m for m, z in _GROW if high + m <= size and stands_out(high, high + m) > z]:
-        high += steps[0]
-    while steps := [m for m, z in _GROW if low >= m and stands_out(low - m, low) > z]:
-        low -= steps[0]
+    totals = np.concatenate(([0.0], np.cumsum(histogram.counts)))
+    runs = [
+        _significance(totals[terms:] - totals[:-terms], terms, histogram.sd, mechanism)
+        for terms in range(1, min(_LONGEST, size) + 1)
+    ]
     kept = np.zeros(size, dtype=bool)
+    found, low, high = _anchor(runs, 0, size)
+    if found < _FOUND and cap is not None:
+        top = min(int(np.searchsorted(histogram.uppers, cap)) + 1, size)
+        found, low, high = _anchor(runs, max(top - _NEAR, 0), top)
+        found += _FOUND - _FOUND_NEAR
+    if found < _FOUND:
+        return kept
+    while steps := [m for m, least in _GROW if high + m <= size and runs[m - 1][high] > least]:
+        high += steps[0]
+    while steps := [m for m, least in _GROW if m <= low and runs[m - 1][low - m] > least]:
+        low -= steps[0]
     kept[low:high] = True
-    for terms in range(1, min(_FAR_LONGEST, size) + 1):
-        runs = _significance(totals[terms:] - totals[:-terms], terms, histogram.sd, mechanism)
-        for start in np.flatnonzero(runs > _FAR).tolist():
-            if start >= high or start + terms <= low:
-                kept[start : start + terms] = True
+    for terms, run in enumerate(runs[:_FAR_LONGEST], start=1):
+        starts = np.arange(len(run))
+        between = np.maximum(np.maximum(starts - high, low - starts - terms), 0)
+        believed = (run > 0) & (run**2 / 2 > _FAR + _FARTHER * between) & ((starts >= high) | (starts + terms <= low))
+        for start in np.flatnonzero(believed).tolist():
+            kept[start : start + terms] = True
     return kept
 
 
+def _anchor(runs: list[Floats], low: int, high: int) -> tuple[float, int, int]:
+    """The most significant run of buckets between two, with where it starts and stops."""
+    best = (-math.inf, low, low)
+    for terms, run in enumerate(runs, start=1):
+        inside = run[low : high - terms + 1]
+        if len(inside) and float(inside.max()) > best[0]:
+            start = low + int(inside.argmax())
+            best = (float(inside.max()), start, start + terms)
+    return best
+
+
 def _monotone(counts: Floats) -> Floats:
-    """Counts that are nowhere negative: the number of units above an edge is the least-squares fit that never grows."""
-    blocks: list[tuple[float, int]] = []
-    tails = np.cumsum(counts[::-1])
-    for tail in tails:
-        mean, size = float(tail), 1
-        while blocks and blocks[-1][0] > mean:
-            before, width = blocks.pop()
-            mean, size = (before * width + mean * size) / (width + size), size + width
-        blocks.append((mean, size))
-    fitted = np.maximum(np.concatenate([np.full(size, mean) for mean, size in blocks]), 0.0)
-    result: Floats = np.diff(fitted, prepend=0.0)[::-1]
-    return result
+    """Counts for which the number of units above an edge nowhere grows with the edge, and is nowhere negative."""
+    above = np.maximum.accumulate(np.maximum(np.cumsum(counts[::-1]), 0.0))
+    monotone: Floats = np.diff(above, prepend=0.0)[::-1]
+    return monotone
 
 
 def _reach(histogram: NormHistogram, counts: Floats, kept: NDArray[np.bool_], groups: int) -> Floats:
@@ -201,29 +203,23 @@ def _cautious(histogram: NormHistogram, kept: NDArray[np.bool_], taken: Floats) 
 
     `taken` is what a unit at the upper edge of each bucket loses.
     """
-    top = min(int(np.flatnonzero(kept)[-1]) + _MORE, len(kept) - 1)
-    counted = kept.copy()
-    counted[top - _MORE : top + 1] = True
+    counted, top = kept.copy(), int(np.flatnonzero(kept)[-1])
+    counted[top : top + 1 + _MORE] = True
     weights = np.where(counted, taken, 0.0)
     return max(float(weights @ histogram.counts), 0.0) + histogram.sd * float(np.sqrt(np.sum(weights**2)))
 
 
-@dataclass(frozen=True, slots=True)
-class Widening:
-    """What the cut-off means for one cell: `add` to its value, and widen its bar by `below` and `above`."""
+def widen(values: Floats, choice: ClipChoice, *, signed: bool = False) -> tuple[Floats, Floats]:
+    """What the cut adds to the error bar of each cell, below and above, beside the noise.
 
-    add: float
-    below: float
-    above: float
-
-
-def widen(value: float, share: float, sd: float, choice: ClipChoice) -> Widening:
-    """How a cell's bar allows for the cut, of which the cell bears its `share` of the total (the shares add up to 1).
-
-    A cut that is small beside the noise (`sd`) is added back, and the bar allows for half of it being wrong; a large
-    one is only allowed for above, as nothing says in which cells it was made.
+    `values` are all released cells, in the units of the norms. Each is taken to have lost its share, by size, of the
+    cautious estimate of the cut, so its true value may be that much higher; where contributions have both signs
+    (`signed`), also lower. The bar of a sum of cells is widened by the sum of theirs. Nothing is added to the values
+    themselves: an estimate of the cut, added back, gained next to nothing (`tests/bench/clip_worlds.py`) and sometimes
+    lost a lot. Units that are too few to be seen by the search are not covered.
     """
-    cut, most = choice.cut * share, max(choice.cut_upper, choice.cut) * share
-    if value <= 0 or cut > 3 * sd:
-        return Widening(0.0, 0.0, most)
-    return Widening(cut, cut / 2, most - cut)
+    sizes = np.abs(values) if signed else np.maximum(values, 0.0)
+    total = float(sizes.sum())
+    shares = sizes / total if total > 0 else np.full(len(values), 1 / len(values))
+    above = shares * max(choice.cut, choice.cut_upper)
+    return (above if signed else np.zeros_like(above)), above
