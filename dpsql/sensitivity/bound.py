@@ -295,7 +295,7 @@ def norm_search(bounded: Bounded, name: str) -> Bounded:
     statistics = tuple(Statistic(part.name, part, Fraction(1, part.row), one_coordinate(part.row)) for part in parts)
     release = replace(bounded.release, name=name, bars=())
     return Bounded(
-        release,
+        replace(release, keys=(), aggregates=()),
         "norms",
         (key,),
         (counted(None, Domain()),),
