@@ -10,11 +10,12 @@ is the share of runs with a greater error than the declared cap (50 rows of the 
 p50` the cap's median ratio, and what is not found falls back to it. A price that buys no useful answer even with the
 best clip is counted apart: there, the best clip answers next to zero.
 
-Tried on the tuned worlds and worse: octaves (median 1.3); the cap wherever C would gain little (p95 up to twice as high
-with Laplace noise); an allowance for the noise of the cut (median 1.3); the observed tail continued (median 1.4, p95 9);
-longer runs far out and C by bucket middles (no better, and the latter fragile). A search share of 10% leaves twice as
-many Laplace runs without a find; 25% gives a single cell a p95 of 3.3 instead of 8 (Gaussian) or 6.7 instead of 13
-(Laplace), for a median over all of 1.25 and 1.34.
+Tried and worse, on the tuned worlds (the continued tail on all, after which nothing was changed): octaves (median
+1.3); the cap wherever C would gain little (p95 up to twice as high with Laplace noise); an allowance for the noise of
+the cut (median 1.3); the observed tail continued (median 1.4, p95 9); longer runs far out and C by bucket middles (no
+better, and the latter fragile). A search share of 10% leaves twice as many Laplace runs without a find; 25% gives a
+single cell a p95 of 3.3 instead of 8 (Gaussian) or 6.7 instead of 13 (Laplace), for a median over all of 1.25 and
+1.34.
 """
 
 from __future__ import annotations
