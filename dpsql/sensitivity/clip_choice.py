@@ -52,13 +52,15 @@ _MORE = 3
 """Buckets above the last one found that the cautious estimate of the cut counts as well."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NormHistogram:
     """What the search released: the noisy number of units by the norm of their contribution, and how they spread.
 
     `counts[0]` holds the norms in (0, lowest edge], `counts[-1]` those above the top edge; in between the bucket with
     the half-octave index h = `first`, `first` + 1, … holds 2^((h-1)/2) < norm ≤ 2^(h/2). A unit without a value is in
-    none. `spreads` has the noisy sum of t = (‖z‖₁/‖z‖₂ - 1)/(√G - 1) for each bucket, None under Laplace noise.
+    none. `spreads` has the noisy sum of t = (‖z‖₁/‖z‖₂ - 1)/(√G - 1) for each bucket; it is None where the norm is L1,
+    and may be for a single cell. `sd` and `spread_sd` are the standard deviations of the noise of one item of each,
+    after what was released has been divided by `COUNT_WEIGHT` and `SPREAD_WEIGHT`.
     """
 
     first: int
@@ -76,6 +78,8 @@ class NormHistogram:
             raise ValueError("spreads and counts must have the same length")
         if not (self.sd > 0 and (self.spread_sd is None or self.spread_sd > 0)):
             raise ValueError("the noise of a histogram must be positive")
+        if not (np.isfinite(self.counts).all() and (self.spreads is None or np.isfinite(self.spreads).all())):
+            raise ValueError("the counts and spreads of a histogram must be finite")
 
     @property
     def uppers(self) -> Floats:
@@ -106,6 +110,8 @@ def choose_clip(
     histogram: NormHistogram, *, groups: int, noise_per_clip: float, mechanism: Mechanism, cap: float | None = None
 ) -> ClipChoice:
     """The clip with the least estimated error, for `groups` cells with noise of C·`noise_per_clip` each."""
+    if groups < 1 or not noise_per_clip > 0 or (cap is not None and not cap > 0):
+        raise ValueError(f"groups, noise and cap must be positive, got {groups}, {noise_per_clip} and {cap}")
     kept = _occupied(histogram, mechanism, cap)
     if not kept.any():
         return ClipChoice(math.inf if cap is None else cap, False, 0.0, 0.0, 0.0, 0.0)
