@@ -43,6 +43,8 @@ def _of_call(node: Call, source: Relation) -> Usual | None:
     if len(known) != 2 or known[0] is None or known[1] is None:
         return None
     (one, around), (two, spread) = known[0], known[1]
+    if node.op == "mul" and node.args[0] == node.args[1]:
+        return one**2 + 2 * around**2, 2 * abs(one) * around + 4 * around**2
     match node.op:
         case "add":
             return one + two, around + spread

@@ -64,13 +64,20 @@ class Argument:
         return self.lower + self.upper if self.usual is None else 2 * self.usual[0]
 
     @property
+    def flag(self) -> bool:
+        """Is it 0 or 1?"""
+        return (self.lower, self.upper) == (0, 1) and self.grid == 1
+
+    @property
     def spread(self) -> int:
         """How far from the centre a usual value is."""
-        return max(1, self.width // 2 if self.usual is None else self.usual[1])
+        return 0 if self.flag else max(1, self.width // 2 if self.usual is None else self.usual[1])
 
     @property
     def typical(self) -> int:
         """How large a usual value is."""
+        if self.flag:
+            return 0
         return max(1, self.magnitude if self.usual is None else abs(self.usual[0]) + self.usual[1] // 2)
 
     @property

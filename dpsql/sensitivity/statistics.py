@@ -25,7 +25,7 @@ class Part:
 
     `units` counts units instead, and `distinct` the different values of the argument, of which a unit adds `row`.
     `other` is the argument of the other half, where a whole is released as a part and the rest. `typical` is what a
-    typical row adds, either way, as far as that is public.
+    typical row adds, either way, as far as that is public; `rare` marks a count that may be of few rows.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Part:
     distinct: bool = False
     other: int | None = None
     typical: int = 1
+    rare: bool = False
 
     @property
     def weighed(self) -> bool:
@@ -86,9 +87,9 @@ def lay_out(
     are clipped: then `usual` has around where the values of each argument lie, as far as that is known.
     """
     builder = _Layout(mechanism if usual is None else "gaussian")
-    for aggregate, each in zip(aggregates, usual or (), strict=False):
-        if aggregate.argument is not None and each is not None:
-            builder.usual[aggregate.argument] = each
+    for aggregate, domain, each in zip(aggregates, domains, usual or (), strict=False):
+        if aggregate.argument is not None and domain is not None and domain.bounded:
+            builder.usual[aggregate.argument] = each or _around(domain)
     asked = [(a.function, *_subject(a, d)) for a, d in zip(aggregates, domains, strict=True)]
     whole = next((e for f, e, d in asked if f in ("sum", "avg") and d is not None and not (d.nullable or d.nan)), None)
     subjects = [
@@ -111,6 +112,14 @@ def lay_out(
         domain = next((d for (_, e, d) in asked if e == subject), None)
         sources.append(builder.source(function, subject, domain, needs))
     return Layout(tuple(builder.arguments), tuple(builder.parts), tuple(builder.shares), tuple(sources))
+
+
+def _around(domain: Domain) -> Usual:
+    """Where values might lie of which only bounds are known: around zero, unless all are far from it."""
+    assert domain.lower is not None and domain.upper is not None
+    low, high = float(domain.lower), float(domain.upper)
+    far = abs(low + high) > 2 * (high - low)
+    return ((low + high) / 2 if far else min(max(0.0, low), high)), (high - low) / 2
 
 
 _Asked = tuple[str, Expression | None, Domain | None]
@@ -183,7 +192,7 @@ class _Layout:
         alpha, row = (0, 1) if function == "count" else (1, self.arguments[one].magnitude)
         first = len(self.parts)
         typical = self.arguments[one].typical
-        self.parts.append(Part(f"part{one}", one, alpha, 1 - alpha, row, other=two, typical=typical))
+        self.parts.append(Part(f"part{one}", one, alpha, 1 - alpha, row, other=two, typical=typical, rare=alpha == 0))
         self.parts.append(Part(f"rest{two}", two, alpha, 1 - alpha, row, other=one, typical=typical))
         self.shares.append((first, first + 1))
         return first
