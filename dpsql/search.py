@@ -28,7 +28,6 @@ from dpsql.plan.search import search_plan
 from dpsql.plan.usual import fields_of
 from dpsql.policy import Policy
 from dpsql.policy.auto import Found, Subject
-from dpsql.policy.model import Column
 from dpsql.release.noise import Released
 from dpsql.release.replay import Archive
 from dpsql.release.search import found_in
@@ -109,7 +108,7 @@ class Searches:
 
     def _told(self, subject: Subject, found: Found | None) -> Found | None:
         """What was found; where nothing was, a column with declared bounds does without."""
-        if found is None and subject.column is not None and not self._spec(subject).open:
+        if found is None and not self.bounds_needed(subject):
             return None
         if found is None:
             raise UnboundedColumn(
@@ -186,8 +185,9 @@ class Searches:
         assert isinstance(table, PrivateTable)
         return next(f.type for f in table.scan.fields if f.name.lower() == (subject.column or "").lower())
 
-    def _spec(self, subject: Subject) -> Column:
-        return (self.policy.tables[subject.table].columns or {})[subject.column or ""]
+    def bounds_needed(self, subject: Subject) -> bool:
+        """Can no query use it before it was searched for? Of a column with declared bounds only the centre is sought."""
+        return subject.column is None or (self.policy.tables[subject.table].columns or {})[subject.column].open
 
     def _stand_in(self, subject: Subject) -> Found:
         if subject.column is None:

@@ -177,9 +177,10 @@ class Connection(Pep249Errors):
         with about(sql):
             keywords = Asked(epsilon, delta, mechanism)
             draft, _ = self._draft(Question(sql, parameters, keywords, self.asked, self.dialect, clipped=clipped))
-            if draft.missing:
+            unknown = [subject for subject in draft.missing if self.searches.bounds_needed(subject)]
+            if unknown:
                 raise InterfaceError(
-                    f"not searched for yet: {', '.join(map(str, draft.missing))}",
+                    f"not searched for yet: {', '.join(map(str, unknown))}",
                     hint="ask the query once, or let the steward run `dpsql bounds --search`",
                 )
             return draft.priced()

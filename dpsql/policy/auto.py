@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from dpsql.policy.scalars import Bound
@@ -31,7 +31,7 @@ class Found:
 
     lower: Bound | None
     upper: Bound
-    usual: tuple[float, float] | None = None
+    usual: tuple[float, float] | None = field(default=None, compare=False)
 
     def wider(self) -> Found:
         """The same with numbers four times as large: where vectors are clipped, noise does not grow with the bounds.

@@ -318,8 +318,8 @@ def _scales(layout: Layout) -> tuple[int | None, ...]:
 
     A sum is divided by what a typical row adds to it, and a count beside a sum of the same argument counts half: an
     average needs its sum more than its count. A sum of flags, or the count of a part beside the rest, counts twice: it
-    is small, or else its error matters less. Together they are shifted so that the finest steps are units of norms, as far as a row
-    then adds at most 2**ROW_BITS of them.
+    is small, or else its error matters less. Together they are shifted so that the finest steps are units of norms, as
+    far as a row then adds at most 2**ROW_BITS of them.
     """
     halved = {part.argument for part in layout.parts if part.alpha}
     parts = {

@@ -7,7 +7,7 @@ sum Σ of the argument and the number n of rows that have one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dpsql.bounds.domain import Domain
@@ -36,8 +36,8 @@ class Part:
     units: bool = False
     distinct: bool = False
     other: int | None = None
-    typical: int = 1
-    rare: bool = False
+    typical: int = field(default=1, compare=False)
+    rare: bool = field(default=False, compare=False)
 
     @property
     def weighed(self) -> bool:

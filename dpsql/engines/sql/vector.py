@@ -82,7 +82,7 @@ def _cells(bounded: Bounded, exponents: Sequence[int | None], most: int) -> Cell
 
 
 def cell(dialect: Dialect, y: str, exponent: int, most: int) -> str:
-    """z = ⌊y·2**exponent⌋ cut to [−most, most], of a whole number y.
+    """Z = ⌊y·2**exponent⌋ cut to [−most, most], of a whole number y.
 
     **Theorem.** It is that number, in 64 bits, and nothing overflows, whichever branch is evaluated first. **Proof.**
     For an exponent of at least 0, y·2^e > C if and only if y > ⌊C/2^e⌋, and below 0 likewise. What is left has at most
