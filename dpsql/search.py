@@ -186,7 +186,7 @@ class Searches:
         return next(f.type for f in table.scan.fields if f.name.lower() == (subject.column or "").lower())
 
     def bounds_needed(self, subject: Subject) -> bool:
-        """Can no query use it before it was searched for? Of a column with declared bounds only the centre is sought."""
+        """Must it be searched for before it can be used? Of a column with declared bounds only the centre is sought."""
         return subject.column is None or (self.policy.tables[subject.table].columns or {})[subject.column].open
 
     def _stand_in(self, subject: Subject) -> Found:

@@ -113,6 +113,19 @@ class KeyPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ClipPlan:
+    """How the vector of a unit is clipped: about how many units there are, and how many of them add more.
+
+    `cut` has for each statistic the most that is expected to be cut off in all groups together, if all of it were cut
+    off there. `units` is None where nothing was found, so that the limit of the policy is the clip.
+    """
+
+    units: float | None
+    above: float
+    cut: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class ReleasePlan:
     """One release: its keys, its statistics, the rule that bounds them, and the threshold of private keys.
 
@@ -132,6 +145,7 @@ class ReleasePlan:
     stage: int = 1
     trees: tuple[TreePlan, ...] = ()
     apart: bool = False
+    clip: ClipPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +237,20 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
         tuple(_choice(priced, i) for i in range(len(priced.chosen))),
         trees=tuple(_tree(priced, i) for i in range(len(priced.trees))),
         apart=apart_at_rest(bounded) is not None,
+        clip=_clip(bounded),
     )
+
+
+def _clip(bounded: Bounded) -> ClipPlan | None:
+    if bounded.clip is None:
+        return None
+    choice = bounded.clip.choice
+    if choice is None or not choice.found:
+        return ClipPlan(None, 0.0, {})
+    steps = max(choice.cut, choice.cut_upper) * bounded.clip.bound / choice.clip
+    members = zip(bounded.statistics, bounded.clip.exponents, strict=True)
+    cut = {each.name: steps * float(each.grid) for each, exponent in members if exponent is not None}
+    return ClipPlan(choice.units, choice.above, cut)
 
 
 def _expected(priced: Priced, index: int, confidence: float, n: float | None) -> float | None:
