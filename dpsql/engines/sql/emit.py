@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from dpsql.budget.allocate import Priced
 from dpsql.engines.sql import vector
@@ -230,18 +231,19 @@ def _column_sum(bounded: Bounded, source: From) -> str:
     The conditions are on a stored column, so DuckDB checks them while it reads, and leaves out the scan where its
     statistics exclude them: of values that keep to their bounds only one scan is left.
     """
-    [(index, _, _)] = _needs(bounded)
+    [(index, _, _)], [name] = _needs(bounded), _totals(bounded)
     argument = bounded.arguments[index]
     assert argument.expression is not None
     dialect = source.dialect
+    cell = str if bounded.vector is None else partial(vector.of_row, dialect, vector.clipped_cells(bounded), 0)
     inside, *outside = pieces(dialect, argument, source.render(argument.expression))
-    scans = [(dialect.total(inside.result, bits=_bits(bounded, index)), inside.condition)]
-    scans += [(f"count(*) * {dialect.wide(p.result)}", p.condition) for p in outside if p.result != "0"]
+    scans = [(dialect.total(cell(inside.result), bits=_bits(bounded, index)), inside.condition)]
+    scans += [(f"count(*) * {dialect.wide(cell(p.result))}", p.condition) for p in outside if p.result != "0"]
     union = " UNION ALL ".join(
         f"SELECT {total} AS s FROM {source.source} WHERE {' AND '.join([*source.where, condition])}"
         for total, condition in scans
     )
-    return f"SELECT {dialect.total('s')} AS s{index} FROM ({union}) AS p"
+    return f"SELECT {dialect.total('s')} AS {name} FROM ({union}) AS p"
 
 
 def _per_unit(bounded: Bounded) -> list[str]:
@@ -334,23 +336,24 @@ def _one_group(bounded: Bounded, source: From, keys: Coded) -> str:
 
 def _vector(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
     """Rule `vector`: the cells of each unit, clipped together, and added up by group."""
-    assert bounded.vector is not None
-    dialect, cells = source.dialect, vector.clipped_cells(bounded)
     by_row = bounded.release.source.by_row or bounded.release.source.single
+    bounded = vector.tightened(bounded) if by_row else bounded
+    dialect, cells = source.dialect, vector.clipped_cells(bounded)
+    if by_row and dialect.scans_by_piece and _is_column_sum(bounded):
+        return _column_sum(bounded, source)
     rows = _rows(bounded, source, keys, zero=_summed_only(bounded, ()), owned=not by_row)
-    if not (by_row or bounded.vector.one_group):
+    if not (by_row or cells.one_group):
         rows, names = keys.in_rows(rows, ["u", *_values(bounded)])
         groups = [] if bounded.selection is None else ["count(*) AS groups"]
         pairs = vector.of_pairs(dialect, cells, rows, names)
         head = f"WITH p AS ({pairs}), w AS ({vector.norms(dialect, cells, groups)})"
         added = vector.clipped_pairs(dialect, cells, names)
         return _beside_selected(dialect, bounded, names, head, added, salt)
-    names = keys.names
-    made = (vector.of_rows if by_row else vector.of_pairs)(dialect, cells, rows, names)
-    clipped = vector.clipped_rows(dialect, cells, made, names)
+    made = (vector.of_rows if by_row else vector.of_pairs)(dialect, cells, rows, keys.names)
+    clipped = vector.clipped_rows(dialect, cells, made, keys.names)
     selected = [f"count(*) * {bounded.selection.one} AS selected"] if bounded.selection is not None else []
-    listed = [*names, *selected, *vector.totals(dialect, cells)]
-    return keys.mapped(f"SELECT {', '.join(listed)} FROM ({clipped}) AS p{_group(names)}", _totals(bounded))
+    listed = [*keys.names, *selected, *vector.totals(dialect, cells)]
+    return keys.mapped(f"SELECT {', '.join(listed)} FROM ({clipped}) AS p{_group(keys.names)}", _totals(bounded))
 
 
 def _norms(searched: Bounded, site: Site) -> str:
@@ -358,11 +361,11 @@ def _norms(searched: Bounded, site: Site) -> str:
     assert searched.vector is not None
     source, keys = _base(searched, site)
     dialect, cells = site.dialect, vector.searched_cells(searched)
-    alone = searched.release.source.by_row or searched.release.source.single
-    rows = _rows(searched, source, keys, zero=_summed_only(searched, ()), owned=not alone)
-    rows, names = keys.in_rows(rows, [*([] if alone else ["u"]), *_values(searched)])
-    made = vector.of_rows(dialect, cells, rows, ()) if alone else vector.of_pairs(dialect, cells, rows, names)
-    return vector.histogram(dialect, cells, made, searched.vector.cells, alone=alone)
+    by_row = searched.release.source.by_row or searched.release.source.single
+    rows = _rows(searched, source, keys, zero=_summed_only(searched, ()), owned=not by_row)
+    rows, names = keys.in_rows(rows, [*([] if by_row else ["u"]), *_values(searched)])
+    made = vector.of_rows(dialect, cells, rows, ()) if by_row else vector.of_pairs(dialect, cells, rows, names)
+    return vector.histogram(dialect, cells, made, searched.vector.cells, alone=by_row or cells.one_group)
 
 
 def _clip_rows(bounded: Bounded, source: From, keys: Coded) -> str:

@@ -26,7 +26,7 @@ that is not NULL (`dpsql.engines.sql.relations`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 from dpsql.engines.sql.dialect import Dialect
@@ -42,7 +42,7 @@ ROUNDED_UP = 1 + 2.0**-40
 @dataclass(frozen=True, slots=True)
 class Cells:
     """The vector of a unit in SQL: for the place of each of its statistics, the exponent that scales it; the most of a
-    cell; and in which norm it is measured.
+    cell; in which norm it is measured; and whether a unit has one group.
     """
 
     arguments: tuple[Argument, ...]
@@ -50,6 +50,7 @@ class Cells:
     exponents: dict[int, int]
     most: int
     norm: Norm
+    one_group: bool
 
     @property
     def names(self) -> list[str]:
@@ -78,42 +79,75 @@ def _cells(bounded: Bounded, exponents: Sequence[int | None], most: int) -> Cell
     assert bounded.vector is not None
     chosen = {place: exponent for place, exponent in enumerate(exponents) if exponent is not None}
     parts = {place: bounded.statistics[place].part for place in chosen}
-    return Cells(bounded.arguments, parts, chosen, most, bounded.vector.norm)
+    return Cells(bounded.arguments, parts, chosen, most, bounded.vector.norm, bounded.vector.one_group)
 
 
-def cell(dialect: Dialect, y: str, exponent: int, most: int) -> str:
-    """Z = ⌊y·2**exponent⌋ cut to [−most, most], of a whole number y.
+def tightened(bounded: Bounded) -> Bounded:
+    """The release with rows clamped to where their cells would be cut, where a row is all of its unit.
+
+    **Theorem.** No cell changes. **Proof.** Only an argument is clamped of which y = v is all that is asked, with
+    z = ⌊v/2^k⌋ for k > 0. The clamp takes v to the nearer end of [−C·2^k, (C+1)·2^k − 1], if it is outside, and there z
+    is the end of [−C, C] to which it would be cut. An end is a whole number of steps, so a value above it is rounded to
+    it or beyond.
+    **Requires** a clamp that keeps its ends (`dpsql.engines.sql.clamp`). **Checked by**
+    `tests/properties/test_vector_clip.py`.
+    """
+    assert bounded.clip is not None
+    made = list(bounded.arguments)
+    for statistic, exponent in zip(bounded.statistics, bounded.clip.exponents, strict=True):
+        part = statistic.part
+        alone = sum(each.part.argument == part.argument for each in bounded.statistics) == 1
+        if exponent is not None and exponent < 0 and alone and (part.alpha, part.beta) == (1, 0):
+            it, (low, high) = made[part.argument], _ends(exponent, bounded.clip.bound)
+            if it.lower <= high and it.upper >= low:
+                made[part.argument] = replace(it, lower=max(it.lower, low), upper=min(it.upper, high))
+    return replace(bounded, arguments=tuple(made))
+
+
+def _ends(exponent: int, most: int) -> tuple[int, int]:
+    """The least and the largest y of which the cell is not cut."""
+    if exponent >= 0:
+        return -(most >> exponent), most >> exponent
+    return -(most << -exponent), ((most + 1) << -exponent) - 1
+
+
+def cell(dialect: Dialect, y: str, exponent: int, most: int, within: tuple[int, int] | None = None) -> str:
+    """The cell z = ⌊y·2**exponent⌋ cut to [−most, most], of a whole number y that is known to lie `within` two ends.
 
     **Theorem.** It is that number, in 64 bits, and nothing overflows, whichever branch is evaluated first. **Proof.**
     For an exponent of at least 0, y·2^e > C if and only if y > ⌊C/2^e⌋, and below 0 likewise. What is left has at most
-    as many bits as C; `attempted` gives NULL for what does not fit 64 bits, and a product of 64 bits and 2^e fits the
-    widest type for e ≤ 32; for larger ones C/2^e is 0. For a negative exponent, ⌊y/2^k⌋ > C if and only if
+    as many bits as C; `attempted` gives NULL for what does not fit 32 or 64 bits, whose product with 2^e is taken in a
+    type that holds it; where C/2^e is below 1, what is left is 0. For a negative exponent, ⌊y/2^k⌋ > C if and only if
     y ≥ (C + 1)·2^k, and ⌊y/2^k⌋ < −C if and only if y < −C·2^k.
-    **Requires** C below 2⁵³ and exponents from −64 to 64, and a y that is not computed in a narrower type.
+    **Requires** C below 2⁵³, exponents above −64, and a y of 64 bits or of the widest type.
     **Checked by** `tests/properties/test_vector_clip.py`, and the planted bug "raw scales".
     """
-    if exponent >= 0:
-        above = below = most >> exponent
-        if above == 0:
-            inside = "0"
-        elif exponent == 0:
-            inside = dialect.attempted(y, "HUGEINT", "BIGINT")
-        else:
-            narrow = "INTEGER" if above < 2**31 else "BIGINT"
-            factor = dialect.cast(str(1 << exponent), "BIGINT")
-            fits = (31 if narrow == "INTEGER" else 63) + exponent < 63
-            factor = factor if fits else dialect.wide(factor)
-            inside = f"{dialect.attempted(y, 'HUGEINT', narrow)} * {factor}"
+    low, high = _ends(exponent, most)
+    if high == 0:
+        inside = "0"
+    elif exponent <= 0:
+        inside = dialect.attempted(dialect.floored(y, -exponent) if exponent else y, "HUGEINT", "BIGINT")
     else:
-        above, below = ((most + 1) << -exponent) - 1, most << -exponent
-        inside = dialect.attempted(dialect.floored(dialect.wide(y), -exponent), "HUGEINT", "BIGINT")
-    ends = (_whole(dialect, above), _whole(dialect, -below))
-    cut = f"CASE WHEN {y} > {ends[0]} THEN {most} WHEN {y} < {ends[1]} THEN -{most} ELSE {inside} END"
-    return dialect.cast(cut, "BIGINT")
+        bits, narrow = (31, "INTEGER") if high < 2**31 else (63, "BIGINT")
+        factor = dialect.cast(str(1 << exponent), "BIGINT" if bits + exponent < 63 else "HUGEINT")
+        inside = f"{dialect.attempted(y, 'HUGEINT', narrow)} * {factor}"
+    if within is None or within[0] < low or within[1] > high:
+        ends = _whole(dialect, high), _whole(dialect, low)
+        inside = f"CASE WHEN {y} > {ends[0]} THEN {most} WHEN {y} < {ends[1]} THEN -{most} ELSE {inside} END"
+    return dialect.cast(inside, "BIGINT")
 
 
 def _whole(dialect: Dialect, number: int) -> str:
-    return str(number) if abs(number) < 2**31 else dialect.wide(f"'{number}'")
+    return str(number) if abs(number) < 2**63 else dialect.wide(f"'{number}'")
+
+
+def of_row(dialect: Dialect, cells: Cells, place: int, y: str) -> str:
+    """The cell of a row that is all of its unit, of a whole number y that is not NULL."""
+    part = cells.parts[place]
+    it = cells.arguments[part.argument]
+    ends = [part.alpha * end + part.beta for end in (it.lower, it.upper)] if part.alpha else [part.beta]
+    within = min(0, *ends), max(0, *ends)
+    return cell(dialect, dialect.cast(y, "BIGINT"), cells.exponents[place], cells.most, within)
 
 
 def of_rows(dialect: Dialect, cells: Cells, rows: str, kept: Sequence[str]) -> str:
@@ -125,12 +159,13 @@ def of_rows(dialect: Dialect, cells: Cells, rows: str, kept: Sequence[str]) -> s
             return str(part.beta)
         if not part.alpha:
             return f"CASE WHEN {value} IS NOT NULL THEN {part.beta} ELSE 0 END"
-        plain = (part.alpha, part.beta) == (1, 0)
-        wide = dialect.cast(value, "BIGINT")
-        return f"coalesce({value if plain else f'{part.alpha} * {wide} + ({part.beta})'}, 0)"
+        if (part.alpha, part.beta) == (1, 0):
+            return f"coalesce({value}, 0)"
+        return f"coalesce({part.alpha} * {dialect.cast(value, 'BIGINT')} + ({part.beta}), 0)"
 
     numbers = [f"{y(part)} AS y{place}" for place, part in cells.parts.items() if not part.units]
-    return _scaled(dialect, cells, f"SELECT {', '.join([*kept, *numbers])} FROM ({rows}) AS r", kept)
+    table = f"SELECT {', '.join([*kept, *numbers])} FROM ({rows}) AS r"
+    return _scaled(dialect, cells, table, kept, lambda place: of_row(dialect, cells, place, f"y{place}"))
 
 
 def of_pairs(dialect: Dialect, cells: Cells, rows: str, names: Sequence[str]) -> str:
@@ -146,18 +181,16 @@ def of_pairs(dialect: Dialect, cells: Cells, rows: str, names: Sequence[str]) ->
     kept = ["u", *names]
     numbers = [f"{y(part)} AS y{place}" for place, part in cells.parts.items() if not part.units]
     pairs = f"SELECT {', '.join([*kept, *numbers])} FROM ({rows}) AS r GROUP BY {', '.join(kept)}"
-    return _scaled(dialect, cells, pairs, kept)
+    return _scaled(dialect, cells, pairs, kept, lambda i: cell(dialect, f"y{i}", cells.exponents[i], cells.most))
 
 
-def _scaled(dialect: Dialect, cells: Cells, table: str, kept: Sequence[str]) -> str:
-    """The cells z of a table of numbers y."""
+def _scaled(dialect: Dialect, cells: Cells, table: str, kept: Sequence[str], z: Callable[[int], str]) -> str:
+    """The cells z of a table of numbers y; of a group that a unit is in, y is 1 where units are counted."""
     listed = list(kept)
-    for place, exponent in cells.exponents.items():
-        if cells.parts[place].units:
-            one = min(1 << exponent, cells.most) if exponent >= 0 else 0
-            listed.append(f"{dialect.cast(str(one), 'BIGINT')} AS z{place}")
-        else:
-            listed.append(f"{cell(dialect, f'y{place}', exponent, cells.most)} AS z{place}")
+    for place, part in cells.parts.items():
+        exponent = cells.exponents[place]
+        one = dialect.cast(str(min(1 << exponent, cells.most) if exponent >= 0 else 0), "BIGINT")
+        listed.append(f"{one if part.units else z(place)} AS z{place}")
     return f"SELECT {', '.join(listed)} FROM ({table}) AS y"
 
 
@@ -236,18 +269,16 @@ def histogram(dialect: Dialect, cells: Cells, table: str, width: int, *, alone: 
 
     `width` is the number of cells of a vector; with `alone` a row of the table is all of its unit.
     """
-    adds = norms_of(cells.norm, width)
+    adds, single = norms_of(cells.norm, width), alone and len(cells.parts) == 1
     lengths = " + ".join(f"abs({z})" if alone else dialect.total(f"abs({z})", bits=cells.bits) for z in cells.names)
     squares = " + ".join(f"{dialect.wide(z)} * {z}" if alone else _squares(dialect, z, cells.bits) for z in cells.names)
-    power = lengths if cells.norm == "l1" else squares
-    listed = [f"{power} AS power", *([f"{lengths} AS len"] if adds.spread else [])]
-    group = "" if alone else " GROUP BY u"
-    units = f"SELECT {', '.join(listed)} FROM ({table}) AS c{group}"
-    shown = [f"{bucket(dialect, cells.norm)} AS g"]
-    sums = [f"count(*) * {adds.count} AS t0"]
+    norm: Norm = "l1" if single else cells.norm
+    shown, sums = [f"{bucket(dialect, norm)} AS g"], [f"count(*) * {adds.count} AS t0"]
     if adds.spread:
-        shown.append(f"{_spread(dialect, adds.spread, width)} AS share")
+        shown.append(f"{'0' if single else _spread(dialect, adds.spread, width)} AS share")
         sums.append(f"{dialect.total('share', bits=adds.spread.bit_length())} AS t1")
+    listed = [f"{lengths if norm == 'l1' else squares} AS power", f"{lengths} AS len"]
+    units = f"SELECT {', '.join(listed)} FROM ({table}) AS c{'' if alone else ' GROUP BY u'}"
     placed = f"SELECT {', '.join(shown)} FROM ({units}) AS n WHERE power > 0"
     return f"SELECT {', '.join(['g', *sums])} FROM ({placed}) AS b GROUP BY g"
 
