@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from math import copysign, sqrt
 
 from dpsql.expressions.types import Type
-from dpsql.plan.search import HIGH, LOW, largest_of, least_of
+from dpsql.plan.search import HIGH, LOW, largest_of, least_of, middle_of
 from dpsql.policy import Bound
 from dpsql.policy.auto import Found, Subject
 from dpsql.release.noise import Released
 
+NEXT_TO_NOTHING = 1e-3
+"""A mean that is smaller beside another counts as that much of it."""
 DOUBT = 0.01
 """The chance that the noise of an empty bucket widens the bounds."""
 
@@ -32,24 +35,38 @@ def found_in(subject: Subject, type_: Type, released: Mapping[str, Released]) ->
 
 
 def _usual(released: Mapping[str, Released], low: int, high: int, type_: Type) -> tuple[float, float] | None:
-    """The mean of the units' least and largest values by bucket, and their mean distance from it.
+    """A value between the means of the units' least and largest values, and the lesser of their distances from it.
 
-    Only buckets between the bounds count: noise in one far out would decide the rest.
+    Of numbers with one sign it is the geometric mean of the two: the usual value of a unit with many rows lies between
+    its extremes, however large its largest one is. Only buckets between the bounds count: noise in one far out would
+    decide the rest.
     """
     if type_.temporal:
         return None
-    counts: dict[int, float] = {}
-    for table in (released[LOW], released[HIGH]):
-        for (bucket,), count in zip(table.keys, table.noisy[0].tolist(), strict=True):
-            if isinstance(bucket, int) and low <= bucket <= high:
-                counts[bucket] = counts.get(bucket, 0.0) + count
-    middles = {b: (float(least_of(b, type_)) + float(largest_of(b, type_))) / 2 for b in counts}  # type: ignore[arg-type]
-    whole = sum(counts.values())
-    if whole <= 0:
+    sides = [_inside(released[side], low, high) for side in (LOW, HIGH)]
+    sizes = [sum(each.values()) for each in sides]
+    if min(sizes) <= 0:
         return None
-    centre = sum(counts[b] * middles[b] for b in counts) / whole
-    centre = min(max(centre, min(middles.values())), max(middles.values()))
-    return centre, max(sum(counts[b] * abs(middles[b] - centre) for b in counts) / whole, 0.0)
+    means = [sum(middle_of(b) * n for b, n in each.items()) / size for each, size in zip(sides, sizes, strict=True)]
+    centre = _between(*means)
+    distances = [
+        sum(n * abs(middle_of(bucket) - centre) for bucket, n in each.items()) / size
+        for each, size in zip(sides, sizes, strict=True)
+    ]
+    return centre, min(distances)
+
+
+def _between(least: float, largest: float) -> float:
+    if least < 0 < largest:
+        return (least + largest) / 2
+    near, far = sorted((abs(least), abs(largest)))
+    return copysign(sqrt(max(near, far * NEXT_TO_NOTHING) * far), least + largest)
+
+
+def _inside(table: Released, low: int, high: int) -> dict[int, float]:
+    """The counts of the buckets between two, noise below zero left out."""
+    counted = zip(table.keys, table.noisy[0].tolist(), strict=True)
+    return {b: max(0.0, n) for (b,), n in counted if isinstance(b, int) and low <= b <= high}
 
 
 def _rounded(lower: Bound, upper: Bound) -> Found:
