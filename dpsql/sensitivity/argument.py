@@ -71,13 +71,11 @@ class Argument:
     @property
     def spread(self) -> int:
         """How far from the centre a usual value is."""
-        return 0 if self.flag else max(1, self.width // 2 if self.usual is None else self.usual[1])
+        return max(1, self.width // 2 if self.usual is None else self.usual[1])
 
     @property
     def typical(self) -> int:
         """How large a usual value is."""
-        if self.flag:
-            return 0
         return max(1, self.magnitude if self.usual is None else abs(self.usual[0]) + self.usual[1] // 2)
 
     @property

@@ -34,6 +34,8 @@ from dpsql.sensitivity.statistics import Layout, Part, Source, lay_out
 from dpsql.sensitivity.tree import Tree
 from dpsql.sensitivity.weight import WEIGHT_BITS, Term, Weight
 
+RARE = 2
+"""The exponent of the scale of what may be rare."""
 PRIVATE_GROUPS = 100
 """How many groups a clip is chosen for where their number is not public."""
 MAX_RELEASED = 2**20
@@ -317,16 +319,17 @@ def _scales(layout: Layout) -> tuple[int | None, ...]:
     """For each statistic the exponent that makes it comparable with the others in one norm.
 
     A sum is divided by what a typical row adds to it, and a count beside a sum of the same argument counts half: an
-    average needs its sum more than its count. A sum of flags, or the count of a part beside the rest, counts twice: it
-    is small, or else its error matters less. Together they are shifted so that the finest steps are units of norms, as
-    far as a row then adds at most 2**ROW_BITS of them.
+    average needs its sum more than its count. A sum of flags, or the count of a part beside the rest, counts four
+    times: it is small, or else its error matters less. Together they are shifted so that the finest steps are units of
+    norms, as far as a row then adds at most 2**ROW_BITS of them.
     """
     halved = {part.argument for part in layout.parts if part.alpha}
     parts = {
-        place: 1 - part.typical.bit_length() if part.alpha else -1 if part.argument in halved else int(part.rare)
+        place: 1 - part.typical.bit_length() if part.alpha else -1 if part.argument in halved else 0
         for place, part in enumerate(layout.parts)
         if not part.distinct
     }
+    parts |= {place: RARE for place in parts if layout.parts[place].rare}
     if not parts:
         return (None,) * len(layout.parts)
     finest = -min(parts.values())

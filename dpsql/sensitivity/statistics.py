@@ -223,7 +223,7 @@ class _Layout:
 
 def _sum(index: int, argument: Argument) -> list[Part]:
     """Σx."""
-    return [Part(f"sum{index}", index, 1, 0, argument.magnitude, typical=argument.typical)]
+    return [Part(f"sum{index}", index, 1, 0, argument.magnitude, typical=argument.typical, rare=argument.flag)]
 
 
 def _pair(index: int, argument: Argument) -> list[Part]:
@@ -245,5 +245,5 @@ def _centred(index: int, argument: Argument) -> list[Part]:
     """The count n and Σ(2x−2c) around the argument's centre c, in half steps: the middle may lie between two steps."""
     twice = argument.twice_centre
     largest = max(2 * argument.upper - twice, twice - 2 * argument.lower)
-    centred = Part(f"centred{index}", index, 2, -twice, largest, typical=2 * argument.spread)
+    centred = Part(f"centred{index}", index, 2, -twice, largest, typical=2 * argument.spread, rare=argument.flag)
     return [Part(f"count{index}", index, 0, 1, 1), centred]
