@@ -115,6 +115,10 @@ class Connection(Pep249Errors):
             with search_told(draft):
                 if draft.missing:
                     draft, goals = self._draft(question)
+                    more, others = self._searcher.search_first(draft)
+                    paid, counted = draft.funds.plus(paid, more), (*counted, *others)
+                if draft.unsearched:
+                    draft, goals = self._draft(question)
                 if goals:
                     result = AccuracyFirst(self._answerer).answer(draft, goals, nonnegative)
                 else:
@@ -176,9 +180,10 @@ class Connection(Pep249Errors):
         with about(sql):
             keywords = Asked(epsilon, delta, mechanism)
             draft, _ = self._draft(Question(sql, parameters, keywords, self.asked, self.dialect, clipped=clipped))
-            if draft.missing:
+            unknown = [subject for subject in draft.missing if self.searches.bounds_needed(subject)]
+            if unknown:
                 raise InterfaceError(
-                    f"not searched for yet: {', '.join(map(str, draft.missing))}",
+                    f"not searched for yet: {', '.join(map(str, unknown))}",
                     hint="ask the query once, or let the steward run `dpsql bounds --search`",
                 )
             return draft.priced()

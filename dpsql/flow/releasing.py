@@ -35,8 +35,9 @@ class Releaser:
             lambda missing, replayed: self._reserve(prepared, archive.version, missing, replayed),
             policy.limits.seconds,
         )
-        alone = frozenset(check.bounded.release.name for check in prepared.checks)
-        return maker.make(prepared.bill, prepared.plan.nested, alone)
+        searches = [priced.bounded for priced in prepared.bill.releases if priced.bounded.searched is not None]
+        alone = [*(check.bounded for check in prepared.checks), *searches]
+        return maker.make(prepared.bill, prepared.plan.nested, frozenset(each.release.name for each in alone))
 
     def kept(self, prepared: Prepared) -> bool:
         """Does the ledger have all of it, as releases that the analyst paid for or was shown?"""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsql.plan.plan import Bar, Plan
+from dpsql.release.cut_off import drawn_with_cut
 from dpsql.release.finish import Finisher, direct_index
 from dpsql.release.forms import form_of
 from dpsql.release.intervals import form_ends, interval
@@ -105,7 +106,9 @@ def _drawn(
     rows, name = len(table.keys), table.priced.bounded.release.name
     times = max(FEWEST, min(DRAWS, MOST_VALUES // max(1, rows)))
     shown = finisher.numbers(plan, name, tabulate(table, bars), expressions)
-    drawn = finisher.numbers(plan, name, tabulate(table, bars, draw(table, times), times=times), expressions)
+    drawn = finisher.numbers(
+        plan, name, tabulate(table, bars, drawn_with_cut(table, draw(table, times), times), times=times), expressions
+    )
     return [
         ends_of(values.reshape(times, rows), value, confidence, together=together)
         for values, value in zip(drawn, shown, strict=True)

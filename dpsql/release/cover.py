@@ -31,7 +31,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
@@ -49,7 +49,9 @@ from dpsql.plan.choosing import chooses
 from dpsql.plan.plan import Release
 from dpsql.plan.relation import Aggregate, Item, Relation
 from dpsql.release.noise import RELEASE, Released
-from dpsql.sensitivity.bound import Bounded, bound
+from dpsql.sensitivity.bound import Bounded, bound, settle
+from dpsql.sensitivity.clip import Clip
+from dpsql.sensitivity.clip_choice import ClipChoice
 from dpsql.sensitivity.keys import Key
 from dpsql.sensitivity.statistics import Source
 
@@ -85,6 +87,7 @@ def recipe_of(priced: Priced) -> Recipe:
         "keys": [write(k.expression) for k in release.keys],
         "mechanism": portion.mechanism,
         "portion": [str(portion.whole), str(portion.tail), *map(str, portion.parts)],
+        **({} if priced.bounded.clip is None else {"clip": asdict(priced.bounded.clip)}),
     }
 
 
@@ -131,7 +134,16 @@ def made_again(asked: Priced, relation: Relation, recipe: Recipe, catalog: Catal
         keys=tuple(Item(names[order(key)], key) for key in keys),
         aggregates=tuple(map(_read_aggregate, recipe["aggregates"])),
     )
-    return price_release(bound(earlier, portion.mechanism, catalog), portion)
+    bounded = bound(earlier, portion.mechanism, catalog)
+    if "clip" in recipe and bounded.vector is not None:
+        bounded = settle(bounded, _read_clip(recipe["clip"]))
+    return price_release(bounded, portion)
+
+
+def _read_clip(written: Mapping[str, Any]) -> Clip:
+    choice = written["choice"]
+    made = None if choice is None else ClipChoice(**choice)
+    return Clip(written["norm"], written["bound"], tuple(written["exponents"]), made)
 
 
 def _read_aggregate(written: Sequence[Any]) -> Aggregate:

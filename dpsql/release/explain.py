@@ -13,6 +13,7 @@ from dpsql.budget.allocate import Bill, Priced
 from dpsql.errors import InterfaceError
 from dpsql.expressions.expression import columns_of
 from dpsql.mechanisms import DiscreteLaplace, Noise
+from dpsql.plan.catalog import FOUND
 from dpsql.plan.plan import Plan
 from dpsql.plan.relation import Filter, Relation, UnitGroup
 from dpsql.plan.released import released_in
@@ -114,6 +115,19 @@ class KeyPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ClipPlan:
+    """How the vector of a unit is clipped: about how many units there are, and how many of them add more.
+
+    `cut` has for each statistic the most that is expected to be cut off in all groups together, if all of it were cut
+    off there. `units` is None where nothing was found, so that the limit of the policy is the clip.
+    """
+
+    units: float | None
+    above: float
+    cut: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class ReleasePlan:
     """One release: its keys, its statistics, the rule that bounds them, and the threshold of private keys.
 
@@ -133,6 +147,7 @@ class ReleasePlan:
     stage: int = 1
     trees: tuple[TreePlan, ...] = ()
     apart: bool = False
+    clip: ClipPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +239,20 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
         tuple(_choice(priced, i) for i in range(len(priced.chosen))),
         trees=tuple(_tree(priced, i) for i in range(len(priced.trees))),
         apart=apart_at_rest(bounded) is not None,
+        clip=_clip(bounded),
     )
+
+
+def _clip(bounded: Bounded) -> ClipPlan | None:
+    if bounded.clip is None:
+        return None
+    choice = bounded.clip.choice
+    if choice is None or not choice.found:
+        return ClipPlan(None, 0.0, {})
+    steps = max(choice.cut, choice.cut_upper) * bounded.clip.bound / choice.clip
+    members = zip(bounded.statistics, bounded.clip.exponents, strict=True)
+    cut = {each.name: steps * float(each.grid) for each, exponent in members if exponent is not None}
+    return ClipPlan(choice.units, choice.above, cut)
 
 
 def _expected(priced: Priced, index: int, confidence: float, n: float | None) -> float | None:
@@ -347,6 +375,22 @@ def _different(bounded: Bounded) -> list[str]:
     return [f"of one unit at most {cap} different {_short(what)} count{where}" for what, cap in each.items()]
 
 
+def _clip_notes(bounded: Bounded) -> list[str]:
+    """What the clip of a vector did, in a sentence."""
+    clip = bounded.clip
+    if clip is None or clip.choice is None:
+        return []
+    if not clip.choice.found:
+        limit = _rows(bounded.release.source.rows_per_unit)
+        return [f"too few units to find out how much one of them adds: noise allows for {limit} of a unit"]
+    if clip.choice.above < 0.5:
+        return []
+    return [
+        f"what about {clip.choice.above:,.0f} of {clip.choice.units:,.0f} units add was reduced: error bars allow for"
+        " that, but not for a few units that add far more than all others"
+    ]
+
+
 def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[str, ...]:
     """What the error bars do not cover, in words; the checks, which measure just that, have nothing to add."""
     notes = []
@@ -357,7 +401,10 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
             continue
         clamped = [h.grid.argument for h in bounded.histograms if h.grid.argument is not None]
         for argument in (*bounded.arguments, *clamped):
-            if argument.expression is not None and argument.declared and argument.lower != argument.upper:
+            found = bounded.vector is not None and any(o.startswith(FOUND) for o in argument.domain.origin)
+            if argument.expression is None or argument.lower == argument.upper or found:
+                continue
+            if argument.declared:
                 low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))
                 notes.append(f"values of {_short(str(argument.expression))} outside [{low:g}, {high:g}] are clamped")
         notes += [*choice_notes(priced), *_cut(bounded)]
@@ -368,7 +415,7 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
         if bounded.rule == "at_rest":
             kept, table = _rows(bounded.release.source.rows_per_unit), bounded.release.table
             notes.append(f"of a unit with more than {kept} of {table} the copy kept {kept}, chosen at random, once")
-        notes += _different(bounded)
+        notes += [*_clip_notes(bounded), *_different(bounded)]
         if priced.threshold is not None:
             notes.append("groups with few units are left out")
     return tuple(dict.fromkeys(notes))

@@ -109,7 +109,7 @@ class Archive:
         if stored is None:
             return None
         notes = [OF_MORE] if min(made.portion.parts) < min(asked.portion.parts) else []
-        notes += [OF_MORE_GROUPS] if way.dropped and made.bounded.rule == "clip" else []
+        notes += [OF_MORE_GROUPS] if way.dropped and made.bounded.rule in ("clip", "vector") else []
         return Found(part_of(asked, unpack(stored.payload, made)), stored, relative.fingerprint, tuple(notes))
 
     def _made_again(self, asked: Priced, way: Wider, relative: Relative) -> Priced | None:

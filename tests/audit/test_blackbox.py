@@ -149,6 +149,7 @@ def shop(delta: str) -> World:
     declared = {"amount": {"min": 0, "max": 500}, "city": {}}
     policy = {
         "dataset": "shop",
+        "search": False,
         "budget": {"epsilon": 10, "delta": delta},
         "tables": {"orders": {"unit": "id", "max_rows_per_unit": 10, "columns": declared}},
     }

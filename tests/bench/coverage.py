@@ -41,7 +41,7 @@ GROUPED = {"count": "count(*)", "sum": "sum(x)", "avg": "avg(x)"}
 SHAPES = {"": "SELECT {} AS v FROM t WHERE g = '{}'", "by public key": "SELECT g, {} AS v FROM t GROUP BY g",
           "by private key": "SELECT note, {} AS v FROM t GROUP BY note"}  # fmt: skip
 POLICY = {
-    "dataset": "coverage",
+    "dataset": "coverage", "search": False,
     "budget": {"epsilon": 1000, "delta": 1e-3},
     "limits": {"epsilon": 100, "delta": 1e-4},
     "defaults": {"delta": 1e-6},

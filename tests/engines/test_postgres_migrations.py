@@ -53,8 +53,7 @@ CREATE FUNCTION odd(mood) RETURNS text LANGUAGE sql IMMUTABLE AS $$SELECT 'bad'$
 GRANT USAGE ON SCHEMA public, shadow TO PUBLIC;
 """
 POLICY: dict[str, Any] = {
-    "dataset": "clinic",
-    "budget": {"epsilon": 100000, "delta": "1e-3"},
+    "dataset": "clinic", "search": False, "budget": {"epsilon": 100000, "delta": "1e-3"},
     "limits": {"epsilon": 10, "delta": "1e-6"},
     "replay": False,
     "tables": {

@@ -14,6 +14,7 @@ from dpsql.audit.traces import trace
 pytestmark = pytest.mark.skipif(engine_server.absent() is not None, reason=str(engine_server.absent()))
 POLICY: dict[str, Any] = {
     "dataset": "notes",
+    "search": False,
     "budget": {"epsilon": 100, "delta": "1e-3"},
     "tables": {"notes": {"unit": "person", "max_rows_per_unit": 2, "columns": {"note": {}}}},
 }

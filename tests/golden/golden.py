@@ -11,6 +11,7 @@ import dpsql
 CASES = Path(__file__).parent / "cases"
 POLICY = """
 dataset: shop
+search: false
 budget: {epsilon: 10, delta: 1e-6}
 limits: {max_public_keys: 1000}
 defaults: {epsilon: 1, delta: 1e-8}

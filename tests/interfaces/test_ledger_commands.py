@@ -13,6 +13,7 @@ from dpsql.interfaces.cli import app
 
 POLICY = """
 dataset: shop
+search: false
 budget: {{epsilon: {cap}, delta: 0, analysts: {{ana: {{epsilon: 1}}}}}}
 limits: {{epsilon: 1, delta: 0}}
 defaults: {{epsilon: 0.1, delta: 0}}

@@ -18,6 +18,7 @@ from dpsql.interfaces.demo_data import make_shop
 
 POLICY = {
     "dataset": "shop",
+    "search": False,
     "budget": {"epsilon": 1, "delta": 0, "analysts": {"ana": {}, "bob": {}}},
     "limits": {"epsilon": 1, "delta": 0},
     "defaults": {"epsilon": 0.5, "delta": 0},

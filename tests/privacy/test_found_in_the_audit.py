@@ -40,8 +40,7 @@ from dpsql.parse import parse_query
 from dpsql.session import Connection
 
 POLICY = {
-    "dataset": "d",
-    "budget": {"epsilon": 1000, "delta": "1e-6"},
+    "dataset": "d", "search": False, "budget": {"epsilon": 1000, "delta": "1e-6"},
     "tables": {"people": {"unit": "id", "columns": {"age": {"min": 0, "max": 100}, "note": {}}}, "shops": {"public": True}},
 }  # fmt: skip
 
@@ -180,6 +179,7 @@ def world(rows: int, unit: str = "id") -> World:
     people = Stored({"id": "INTEGER", "age": "INTEGER"}, tuple((i, i) for i in range(rows)))
     policy = {
         "dataset": "own",
+        "search": False,
         "budget": {"epsilon": 1, "delta": "1e-6"},
         "tables": {"people": {"unit": unit, "columns": {"age": {"min": 0, "max": 9}}}},
     }
@@ -302,7 +302,12 @@ LARGE = "1.7976931348623157e308"
 def test_bounds_beyond_the_floats_are_none(sql: str) -> None:
     """They overflowed in the planner, which is an internal error where a refusal or an answer is due."""
     columns = {"i": {}, "x": {}, "f": {}, "far": {"min": -(10**300), "max": 10**300}}
-    made = {"dataset": "d", "budget": {"epsilon": 9, "delta": 1e-6}, "tables": {"t": {"unit": "u", "columns": columns}}}
+    made = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 9, "delta": 1e-6},
+        "tables": {"t": {"unit": "u", "columns": columns}},
+    }
     with duckdb.connect() as own:
         own.execute(
             "CREATE TABLE t AS SELECT range AS u, 3::INT AS i, 'ab' AS x, 1.5::DOUBLE AS f, 2::INT AS far FROM range(9)"

@@ -20,6 +20,7 @@ from dpsql.release.noise import add_noise, drawn_ahead
 
 POLICY: dict[str, Any] = {
     "dataset": "shop",
+    "search": False,
     "budget": {"epsilon": 1000, "delta": 1e-6, "analysts": {"ana": {}, "bob": {}}},
     "limits": {"epsilon": 50},
     "tables": {

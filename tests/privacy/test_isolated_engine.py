@@ -63,7 +63,7 @@ def make(path: Path, without: int | None = None) -> Path:
 
 def connect(path: Path, *, isolate: bool = True, seconds: int | None = None) -> dpsql.Connection:
     policy = {
-        "dataset": "d", "budget": {"epsilon": 1000, "delta": 1e-5}, "replay": False, "tables": TABLES,
+        "dataset": "d", "search": False, "budget": {"epsilon": 1000, "delta": 1e-5}, "replay": False, "tables": TABLES,
         "limits": {"memory": "500MB", "seconds": seconds, "epsilon": 100},
     }  # fmt: skip
     return dpsql.connect(path, policy=policy, ledger=":memory:", steward=True, isolate=isolate)
@@ -221,7 +221,7 @@ def test_what_cannot_be_opened_is_said_at_once(tmp_path: Path) -> None:
             connect(path)
         assert "CANARY" not in str(refused.value)
     with pytest.raises(dpsql.InterfaceError, match="only files"):
-        dpsql.connect(duckdb.connect(), policy={"dataset": "d", "budget": {"epsilon": 1}, "tables": TABLES},
+        dpsql.connect(duckdb.connect(), policy={"dataset": "d", "search": False, "budget": {"epsilon": 1}, "tables": TABLES},
                       ledger=":memory:", isolate=True)  # fmt: skip
 
 
@@ -345,6 +345,6 @@ def test_confined_a_process_gets_no_memory_and_writes_no_file(tmp_path: Path) ->
 
 @pytest.mark.parametrize("address", ["postgresql://reader@host/shop", "spark://host:7077", "local[2]"])
 def test_a_server_is_not_taken_for_a_file(address: str) -> None:
-    policy = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"t": {"public": True}}}
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 1}, "tables": {"t": {"public": True}}}
     with pytest.raises(dpsql.InterfaceError, match="this is the address of a server"):
         dpsql.connect(address, policy=policy, ledger=":memory:", isolate=True)

@@ -141,6 +141,7 @@ def policy() -> dict[str, Any]:
     private = {"unit": "id", "max_rows_per_unit": 1, "columns": columns}
     return {
         "dataset": "reading",
+        "search": False,
         "budget": {"epsilon": 10**6, "delta": "1e-6"},
         "tables": {"t": private, "v": private, "p": {"public": True}},
     }

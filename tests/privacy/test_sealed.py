@@ -20,6 +20,7 @@ ROOT = Path(dpsql.__file__).parent
 CANARY = "CANARY-4711"
 POLICY = {
     "dataset": "d",
+    "search": False,
     "budget": {"epsilon": 100, "delta": 1e-6},
     "tables": {
         "t": {"unit": "u", "columns": {"x": {"min": 0, "max": 9}, "g": {"values": ["a", "b"]}}},

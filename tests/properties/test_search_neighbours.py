@@ -14,6 +14,7 @@ from dpsql.policy.auto import Subject
 
 POLICY = {
     "dataset": "d",
+    "search": False,
     "budget": {"epsilon": 5},
     "tables": {
         "t": {

@@ -258,7 +258,7 @@ def test_a_release_that_fails_is_logged_and_shows_nothing(logged: list[str]) -> 
     data = duckdb.connect()
     data.execute("CREATE TABLE t AS SELECT range AS u FROM range(7)")
     table = {"unit": "u", "max_rows_per_unit": 1, "columns": {}}
-    policy = {"dataset": "d", "budget": {"epsilon": 9}, "tables": {"t": table}}
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 9}, "tables": {"t": table}}
     with dpsql.connect(data, policy=policy, ledger=":memory:") as db:
         [release] = db.prepare("SELECT count(*) FROM t", 1.0, 0.0, "laplace").bill.releases
     engine = DuckDBEngine(data)

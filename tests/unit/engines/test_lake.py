@@ -36,6 +36,7 @@ def policy(**table: Any) -> dict[str, Any]:
     columns = {"year": {"min": 2020, "max": 2022}, "amount": {"min": 0, "max": 10}, "kind": {"values": ["a", "b"]}}
     return {
         "dataset": "lake",
+        "search": False,
         "budget": {"epsilon": 10**6, "delta": "1e-6"},
         "limits": {"epsilon": 10**5},
         "tables": {
@@ -394,7 +395,12 @@ def test_files_are_read_once_as_they_are_and_those_of_another_machine_always(tmp
 def test_files_with_two_columns_of_one_name_are_refused(tmp_path: Path, names: list[str]) -> None:
     """DuckDB calls the second `x_1`: a policy that names a unit of that name would mean another column."""
     pyarrow.parquet.write_table(pa.table([[1], [2], [3]], names=names), tmp_path / "t.parquet")
-    said = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"t": {"unit": names[-1], "max_rows_per_unit": 1}}}
+    said = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 1},
+        "tables": {"t": {"unit": names[-1], "max_rows_per_unit": 1}},
+    }
     with pytest.raises(InterfaceError, match="two columns of one name"):
         opened({"t": tmp_path / "t.parquet"}, said)
 

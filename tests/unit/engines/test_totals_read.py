@@ -50,7 +50,13 @@ def db(data: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
         "t": {"unit": "u", "max_rows_per_unit": 3, "max_groups_per_unit": 2, "columns": columns},
         "o": {"unit": "u", "max_rows_per_unit": 3, "columns": {"u": {}, "y": {"min": 0, "max": 3}}},
     }
-    policy = {"dataset": "d", "budget": {"epsilon": 99, "delta": 1e-6}, "limits": {"epsilon": 99}, "tables": tables}
+    policy = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 99, "delta": 1e-6},
+        "limits": {"epsilon": 99},
+        "tables": tables,
+    }
     with dpsql.connect(data, policy=policy, ledger=":memory:") as connection:
         yield connection
 

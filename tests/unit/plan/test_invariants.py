@@ -21,8 +21,7 @@ from dpsql.plan.window import Windowed
 from dpsql.sensitivity.bound import bound
 
 POLICY: dict[str, Any] = {
-    "dataset": "d",
-    "budget": {"epsilon": 100, "delta": 1e-6},
+    "dataset": "d", "search": False, "budget": {"epsilon": 100, "delta": 1e-6},
     "tables": {
         "people": {"unit": "id", "unique": True, "columns": {"age": {"min": 0, "max": 99}, "town": {"values": ["a", "b"]}}},
         "visits": {"unit": "id", "max_rows_per_unit": 9, "columns": {"x": {"min": 0, "max": 9}, "town": {"values": ["a", "b"]}}},

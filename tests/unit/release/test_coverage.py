@@ -65,6 +65,7 @@ def test_intervals_hold_as_often_as_they_say(shape: str) -> None:
 
 POLICY = {
     "dataset": "d",
+    "search": False,
     "budget": {"epsilon": 1000, "delta": 1e-6},
     "tables": {
         "t": {"unit": "row", "columns": {"k": {"min": 0, "max": 11, "nulls": False}, "x": {"min": 0, "max": 9}}}

@@ -14,6 +14,7 @@ import dpsql
 
 POLICY = {
     "dataset": "finish",
+    "search": False,
     "budget": {"epsilon": 1000, "delta": 1e-6},
     "tables": {
         "t": {"unit": "row", "columns": {"x": {"min": 0, "max": 10}, "k": {"values": ["a", "b"]}}},
@@ -94,7 +95,7 @@ def test_public_values_and_types_are_those_of_the_database(tmp_path: Path) -> No
         )
         expected = plain.execute(sql).fetchall()
         types = [row[1] for row in plain.execute(f"DESCRIBE {sql}").fetchall()]
-    policy = {"dataset": "p", "budget": {"epsilon": 1}, "tables": {"p": {"public": True}}}
+    policy = {"dataset": "p", "search": False, "budget": {"epsilon": 1}, "tables": {"p": {"public": True}}}
     with dpsql.connect(file, policy=policy, ledger=":memory:") as db:
         result = db.query(sql)
         assert (result.fetchall(), list(result.types)) == (expected, types)

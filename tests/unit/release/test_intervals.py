@@ -17,6 +17,7 @@ from dpsql.release.noise import add_noise
 
 POLICY = {
     "dataset": "intervals",
+    "search": False,
     "budget": {"epsilon": 1000, "delta": 1e-6},
     "tables": {"t": {"unit": "row", "columns": {"x": {"min": -5, "max": 10}, "k": {"values": ["a"]}}}},
 }
@@ -112,6 +113,7 @@ def test_how_many_private_groups_there_are_has_no_error_bar_rather_than_none_lef
     frame = pd.DataFrame({"k": [f"g{i % 3}" for i in range(900)]})
     policy = {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 1000, "delta": 1e-6},
         "tables": {"t": {"unit": "row", "columns": {"k": {}}}},
     }

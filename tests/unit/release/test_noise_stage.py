@@ -13,6 +13,7 @@ from dpsql.release.noise import add_noise, box, public_table, resampled
 
 POLICY = {
     "dataset": "noise",
+    "search": False,
     "budget": {"epsilon": 100, "delta": 1e-6},
     "tables": {"t": {"unit": "row", "columns": {"x": {"min": 0, "max": 10}, "k": {"values": ["a", "b"]}, "free": {}}}},
 }

@@ -19,8 +19,7 @@ from dpsql.release.noise import add_noise
 from dpsql.release.stored import pack, unpack
 
 POLICY: dict[str, Any] = {
-    "dataset": "d",
-    "budget": {"epsilon": 100, "delta": 1e-6},
+    "dataset": "d", "search": False, "budget": {"epsilon": 100, "delta": 1e-6},
     "tables": {
         "t": {"unit": "u", "columns": {"x": {"min": 0, "max": 9}, "k": {"values": ["a", "b"]}, "free": {}, "n": {"min": 0, "max": 15}}},
     },

@@ -13,6 +13,7 @@ import dpsql
 
 POLICY: dict[str, Any] = {
     "dataset": "shop",
+    "search": False,
     "budget": {"epsilon": 100, "delta": 1e-6},
     "tables": {
         "customers": {

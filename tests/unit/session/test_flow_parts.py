@@ -31,7 +31,7 @@ ANALYSTS = {"ana": {"epsilon": 2, "delta": 1e-9, "purposes": {"report": {"epsilo
 
 
 def policy_of(**parts: Any) -> Policy:
-    chosen = {"dataset": "d", "budget": {"epsilon": 5, "delta": 1e-6}, "limits": {"epsilon": 3, "delta": 1e-7},
+    chosen = {"dataset": "d", "search": False, "budget": {"epsilon": 5, "delta": 1e-6}, "limits": {"epsilon": 3, "delta": 1e-7},
               "defaults": {"epsilon": 0.25, "delta": 1e-8}, "tables": TABLES, **parts}  # fmt: skip
     return load_policy(chosen)
 

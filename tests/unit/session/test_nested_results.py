@@ -20,6 +20,7 @@ def policy(**budget: Any) -> dict[str, Any]:
     columns = {"x": {"min": 0, "max": 10}, "k": {"values": ["a", "b"]}, "w": {}}
     return {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 5, "delta": 1e-6, **budget},
         "tables": {"t": {"unit": "id", "max_rows_per_unit": 3, "columns": columns}, "p": {"public": True}},
     }

@@ -30,6 +30,7 @@ VISITS = {
 }
 POLICY: dict[str, Any] = {
     "dataset": "clinic",
+    "search": False,
     "budget": {"epsilon": 20, "delta": 1e-6, "analysts": {"ana": {"epsilon": 10}, "bob": {"epsilon": 10}}},
     "defaults": {"epsilon": 1, "search": 0.2},
     "tables": {"visits": VISITS},
