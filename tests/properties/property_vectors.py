@@ -11,10 +11,12 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import unlocked
+
 import dpsql
 from dpsql.audit.database import Stored, load
 from dpsql.budget.allocate import Portion, Priced, parts_of, price_release
-from dpsql.engines.base import Exact
+from dpsql.engines.exact import Integers
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.bound import Bounded, norm_search, settle
 from dpsql.sensitivity.clip import BUCKETS, CELL_BITS, Clip, clip_at, norms_of
@@ -97,9 +99,9 @@ def priced_at(bounded: Bounded, mechanism: str, *, floored: bool = False) -> Pri
     return priced if floored else replace(priced, noised=tuple(replace(n, shift=0) for n in priced.noised))
 
 
-def run(db: dpsql.Connection, priced: Priced) -> Exact:
+def run(db: dpsql.Connection, priced: Priced) -> Integers:
     """The integers of a release, as the engine adds them up."""
-    return db._engine.run(priced, SALT)
+    return unlocked.integers(db._engine, priced, SALT)
 
 
 def clipped_at(bounded: Bounded, norm: float) -> Bounded:

@@ -14,7 +14,7 @@ from property_vectors import Group, Row
 
 import dpsql
 from dpsql.budget.allocate import Priced
-from dpsql.engines.base import Exact
+from dpsql.engines.exact import Integers
 from dpsql.engines.sql import vector
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.errors import EngineError
@@ -45,13 +45,13 @@ QUERIES = (
 NORMS = (1.0, 3.0, 700.0, 2.0**20, 1e9, 2.0**36, 2.0**52)
 
 
-def shown(exact: Exact, members: Sequence[int]) -> dict[tuple[Group, int], int]:
+def shown(exact: Integers, members: Sequence[int]) -> dict[tuple[Group, int], int]:
     """The totals that are not zero, by group and statistic."""
     values = {(key, place): int(exact.values[place][i]) for i, key in enumerate(exact.keys) for place in members}
     return {at: value for at, value in values.items() if value}
 
 
-def counted(exact: Exact) -> dict[int, tuple[int, int]]:
+def counted(exact: Integers) -> dict[int, tuple[int, int]]:
     """The buckets that are not empty: what was added to their count and their spread."""
     counts, spreads = exact.values[0], exact.values[1] if len(exact.values) > 1 else [0] * BUCKETS
     return {h: (int(counts[h]), int(spreads[h])) for h in range(BUCKETS) if counts[h] or spreads[h]}
@@ -166,7 +166,7 @@ def neighbours(tables: Mapping[str, list[Row]], table: str) -> Iterator[dict[str
         }
 
 
-def tried(db: dpsql.Connection, priced: Priced) -> Exact | None:
+def tried(db: dpsql.Connection, priced: Priced) -> Integers | None:
     """The integers, or None where the engine failed: no data may do that."""
     try:
         return worlds.run(db, priced)
