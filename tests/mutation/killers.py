@@ -14,7 +14,7 @@ from mechanical import Mutant
 from modules import ROOT
 
 SUITE = (
-    "tests/unit", "tests/golden", "tests/privacy", "tests/properties", "tests/audit", "tests/faults",
+    "tests/golden", "tests/unit", "tests/privacy", "tests/properties", "tests/audit", "tests/faults",
     "tests/interfaces/test_every_door.py", "tests/postgres",
     *(f"tests/engines/test_{name}.py" for name in (
         "suite", "postgres_total", "postgres_engine", "postgres_migrations", "row_sizes", "engine_neighbours", "spark",
@@ -26,6 +26,9 @@ SUITE = (
 Each starts its own PostgreSQL or Spark if it needs one, so whatever knows their SQL as text is asked before: a second
 of `tests/golden/test_dialects.py` against ten until Spark is there.
 """
+
+STARTS = 10.0
+"""Seconds until Spark is there."""
 
 APART = 2.0
 """Cases that take longer than this together are asked one by one."""
@@ -93,11 +96,16 @@ class Killers:
         hope = 3 ** len(_words(mutant.module) & _words(chunk.tests[0].lower())) / (100 + chunk.size)
         hope += 0.2 * min(sum(here[t] for t in chunk.tests), 5)
         hope += 0.01 * min(sum(around[t] for t in chunk.tests), 10)
-        return (0.05 + chunk.seconds) / hope
+        return (0.05 + chunk.seconds + STARTS * needs_spark(chunk.tests[0])) / hope
 
     def _ordered(self, mutant: Mutant, chunk: Chunk) -> list[str]:
         around = self.near[mutant.module]
         return sorted(chunk.tests, key=lambda test: -around[test])
+
+
+def needs_spark(test: str) -> bool:
+    """Does a session of Spark have to start for it?"""
+    return test.startswith("tests/engines/") and "spark" in test
 
 
 @lru_cache(maxsize=10_000)

@@ -79,6 +79,18 @@ def test_a_whole_run_catches_a_constant_whoever_read_the_module(warm: Worker, tm
     assert (verdict["verdict"], verdict["killer"].split("::")[0]) == ("killed", SUITE)
 
 
+def test_tests_of_folders_with_a_conftest_each_are_asked_together() -> None:
+    files = ["tests/unit/mechanisms/test_entropy.py", "tests/server/test_catalogue.py"]
+    with workers(1, "warm", *files) as [worker]:
+        assert {test.split("::")[0] for test in worker.tests} == set(files)
+
+
+def test_a_test_that_cannot_be_imported_is_not_left_out_in_silence(tmp_path: Path) -> None:
+    (tmp_path / "test_broken.py").write_text("import no_such_module\n")
+    with pytest.raises(SystemExit, match="test_broken"), workers(1, "warm", SUITE, str(tmp_path)):
+        pass
+
+
 def test_each_bug_planted_by_hand_still_has_its_place() -> None:
     found = bugs()
     assert len(found) >= 40
