@@ -26,6 +26,7 @@ class Trial:
         self._lock, self._began, self._done = threading.Lock(), time.monotonic(), 0
         self._modules: dict[str, Module] = {}
         self.sound: dict[str, bool] = {}
+        self.sound_in_a_copy: dict[str, bool] = {}
 
     def run(self, chosen: list[Mutant | Bug]) -> None:
         with ExitStack() as stack:
@@ -57,7 +58,10 @@ class Trial:
         if not source:
             with self._lock:
                 source = self._module(mutant.module).mutated(mutant.id)
-        return self._ask(cold, mutant, source, more)
+        verdict = self._ask(cold, mutant, source, more)
+        while verdict["verdict"] == "killed" and not self._sound_in_a_copy(cold, mutant.module, verdict["killer"]):
+            verdict = self._ask(cold, mutant, source, more)
+        return verdict
 
     def _sound(self, worker: Worker, test: str) -> bool:
         """Does the test pass without a mutant? Asked once of each that kills."""
@@ -65,6 +69,13 @@ class Trial:
             job = {"id": "", "module": "", "tests": [test], "seconds": {test: self.killers.seconds[test]}}
             self.sound[test] = worker.ask(job)["verdict"] == "survived"
         return self.sound.get(test, True)
+
+    def _sound_in_a_copy(self, worker: Worker, module: str, test: str) -> bool:
+        """Does the test pass in a copy without a mutant? What cannot even be imported is asked of no test."""
+        if test not in self.sound_in_a_copy and test.startswith("tests/"):
+            job = {"id": "", "module": module, "tests": [test], "seconds": {}, "source": (ROOT / module).read_text()}
+            self.sound_in_a_copy[test] = worker.ask(job)["verdict"] == "survived"
+        return self.sound_in_a_copy.get(test, True)
 
     def _files(self) -> list[str]:
         """The files of the killers, without those that are gone since they were recorded."""
@@ -88,6 +99,7 @@ class Trial:
             "tests": tests,
             "seconds": seconds,
             "more": more,
+            "without": [test for test, sound in self.sound_in_a_copy.items() if not sound],
             "source": source,
         }
         return worker.ask(job) | {"whole": whole}

@@ -343,17 +343,18 @@ class Cold:
 
     def __init__(self, job: Job, told: Told) -> None:
         self.order, self.told = {name: place for place, name in enumerate(job["tests"])}, told
-        self.more = tuple(job.get("more", ()))
+        self.more, self.without = tuple(job.get("more", ())), job.get("without", ())
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         chosen = sorted((item for item in items if item.nodeid in self.order), key=lambda item: self.order[item.nodeid])
-        items[:] = [*chosen, *(item for item in items if item.nodeid.startswith(self.more))]
+        asked = [*chosen, *(item for item in items if item.nodeid.startswith(self.more))]
+        items[:] = [item for item in asked if item.nodeid not in self.without]
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.told("begin", nodeid)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
+        if report.failed and report.nodeid not in self.without:
             self.told("killed", report.nodeid, str(report.longrepr).strip().splitlines()[-1][-300:])
             os._exit(0)
 
