@@ -68,10 +68,10 @@ class Killers:
 
     def of(self, mutant: Mutant, patience: float) -> tuple[list[str], bool]:
         """Tests that reach the mutant, the likeliest for their time first, and whether these are all of them."""
-        places = [(mutant.module, range(mutant.line, mutant.end + 1))]
         found = (
-            self._reaching(places) or self._reaching(_uses(mutant)) or self._reaching([(mutant.module, range(5_000))])
-        )
+            self._reaching(_place(mutant)) or self._reaching(_uses(mutant)) or self._reaching(_whole([mutant.module]))
+            or self._reaching(_whole(_importers(mutant.module)))
+        )  # fmt: skip
         order = sorted(found, key=lambda chunk: self._worth(mutant, chunk))
         chosen, total = [], 0.0
         for chunk in order:
@@ -80,6 +80,10 @@ class Killers:
                 break
             chosen.append(chunk)
         return [test for chunk in chosen for test in self._ordered(mutant, chunk)], len(chosen) == len(order)
+
+    def sees(self, mutant: Mutant) -> bool:
+        """Does a test reach the mutant in its own process? If not, it may run in one that a test starts."""
+        return bool(self._reaching(_place(mutant)))
 
     def _reaching(self, places: Iterable[tuple[str, Iterable[int]]]) -> list[Chunk]:
         masks: Counter[str] = Counter()
@@ -113,6 +117,22 @@ def _words(name: str) -> frozenset[str]:
     """The words of a path, without those that all have; golden tests compare everything, so they have all packages."""
     found = {word.rstrip("s") for word in re.findall(r"[a-z]+", name)} - _COMMON
     return frozenset(found | _COMPARED if "golden" in found else found)
+
+
+def _place(mutant: Mutant) -> list[tuple[str, range]]:
+    return [(mutant.module, range(mutant.line, mutant.end + 1))]
+
+
+def _whole(modules: Iterable[str]) -> list[tuple[str, range]]:
+    return [(module, range(5_000)) for module in modules]
+
+
+def _importers(module: str) -> list[str]:
+    """The modules that name this one, in an import or to start a process of it."""
+    package, _, name = module.removesuffix(".py").replace("/", ".").rpartition(".")
+    named = re.compile(rf"\b{re.escape(package)}\.{name}\b|from {re.escape(package)} import .*\b{name}\b")
+    paths = [path for path in sorted((ROOT / "dpsql").rglob("*.py")) if named.search(path.read_text())]
+    return [path.relative_to(ROOT).as_posix() for path in paths]
 
 
 def _uses(mutant: Mutant) -> list[tuple[str, list[int]]]:

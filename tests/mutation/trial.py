@@ -44,7 +44,7 @@ class Trial:
             self._say(each.mutant if isinstance(each, Bug) else each, self._tried(each, warm, cold), total)
 
     def _tried(self, each: Mutant | Bug, warm: Worker, cold: Worker) -> dict[str, Any]:
-        """In the living functions if it can be; else, or if tests of its own are named, in a copy."""
+        """In the living functions if it can be; else in a copy, as where tests of its own are named or none sees it."""
         if isinstance(each, Bug):
             mutant, source, more = each.mutant, each.source, each.tests
         else:
@@ -53,7 +53,8 @@ class Trial:
         while verdict["verdict"] == "killed" and not self._sound(warm, verdict["killer"]):
             self.killers.drop(verdict["killer"])
             verdict = self._ask(warm, mutant, source)
-        if verdict["verdict"] == "killed" or (verdict["verdict"] == "survived" and not more):
+        survived = verdict["verdict"] == "survived" and not more and self.killers.sees(mutant)
+        if verdict["verdict"] == "killed" or survived:
             return verdict
         if not source:
             with self._lock:

@@ -17,6 +17,7 @@ from dpsql.plan.join import Exists, Inner, Outer, Part
 from dpsql.plan.mark import Marked
 from dpsql.plan.relation import UNIT, Field, Filter, Project, PublicScan, Relation, Scan, UnitGroup
 from dpsql.plan.set_operations import UnionAll
+from dpsql.plan.size import widest
 from dpsql.plan.window import Windowed
 from dpsql.sensitivity.bound import bound
 
@@ -213,4 +214,22 @@ def test_the_planner_and_the_check_agree_on_a_chain_of_lookups(db: dpsql.Connect
         db, "SELECT count(*) FROM visits v JOIN towns t ON v.town = t.town JOIN towns u ON u.town = t.region"
     )
     assert release.source.rows_per_unit == 9 and len(release.source.lookups) == 2
+    check_facts(release.source, catalog(db))
+
+
+def test_the_widest_expression_is_found_in_conditions_and_in_what_is_read(db: dpsql.Connection) -> None:
+    """Whichever of the two it is in."""
+    long = " + ".join(["x"] * 20)
+    for sql in (f"SELECT sum(x) FROM visits WHERE {long} > 3", f"SELECT sum({long}) FROM visits WHERE x > 3"):
+        release = release_of(db, sql)
+        read = [each.argument for each in release.aggregates if each.argument is not None]
+        assert 20 < widest(release.source, read) < 100
+
+
+def test_rows_grouped_by_owner_and_more_are_found_by_both(db: dpsql.Connection) -> None:
+    """Each is one row of its owner with its town: the pair finds one row at most, and the town alone does not."""
+    per_town = "SELECT id, town, count(*) AS n FROM visits GROUP BY id, town"
+    sql = f"SELECT sum(v.x) FROM visits v JOIN ({per_town}) AS s ON v.id = s.id AND v.town = s.town"
+    release = release_of(db, sql)
+    assert release.source.rows_per_unit == 9
     check_facts(release.source, catalog(db))

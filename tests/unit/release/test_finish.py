@@ -11,6 +11,8 @@ import pytest
 from sqlglot import parse_one
 
 import dpsql
+from dpsql.errors import ParseError
+from dpsql.release.finish import _explained, _settled
 
 POLICY = {
     "dataset": "finish",
@@ -111,3 +113,13 @@ def test_arrow_and_dataframe_agree(db: dpsql.Connection) -> None:
     result = db.query("SELECT k, count(*) AS n, avg(x) AS a FROM t GROUP BY k")
     assert result.arrow().column_names == list(result.columns) == list(result.df().columns)
     assert result.arrow().num_rows == len(result) == len(result.df()) == 3
+
+
+def test_what_python_has_no_memory_for_is_too_much_as_well() -> None:
+    with pytest.raises(ParseError, match="takes more time or memory than there is"), _explained():
+        raise MemoryError
+
+
+def test_an_average_of_nothing_is_null_and_only_fractions_can_be_no_number() -> None:
+    assert "isnan(_a0)" in _settled("_a0", "DOUBLE") and "isnan(_b0)" in _settled("_b0", "DOUBLE")
+    assert [_settled("_a0", "BIGINT"), _settled("_k0", "DOUBLE")] == ["_a0", "_k0"]
