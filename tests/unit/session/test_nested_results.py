@@ -184,7 +184,8 @@ def test_a_value_for_each_row_adds_no_column_to_a_star(db: dpsql.Connection) -> 
     for star in ("p.*", "*"):
         made = db.query(f"SELECT {star}, (SELECT sum(x) FROM t WHERE t.k = p.k) AS s FROM p ORDER BY y")
         assert made.columns == ("k", "y", "s")
-        assert [(*row[:2], len(row)) for row in made.fetchall()] == [("a", 1, 3), ("b", 2, 3), ("b", 3, 3)]
+        assert [row[:2] for row in made.fetchall()] == [("a", 1), ("b", 2), ("b", 3)]
+        assert all(isinstance(value, int) for _, _, value in made.fetchall())
 
 
 def test_a_value_for_each_row_leaves_other_joins_as_they_are(db: dpsql.Connection) -> None:
