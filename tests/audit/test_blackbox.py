@@ -208,6 +208,11 @@ def test_slack_widens_a_promise() -> None:
     assert Limit("epsilon", 1.0, 0.01).most(q)[0] == pytest.approx(0.01)
 
 
+def test_a_price_without_a_conversion_is_its_own_epsilon() -> None:
+    assert Limit("rho", 0.1, 0.0).epsilon() == 0.1
+    assert Limit("rho", 0.1, 0.0, conversion=1e-6).epsilon() > 1
+
+
 def test_slack_is_a_share_of_runs_for_which_nothing_is_promised() -> None:
     """A tenth of the runs tell everything; for the others the promise holds with what is left of q."""
     rest = Limit("rho", 0.1, 0.0).most(np.array([0.0, 0.2 / 0.9]))

@@ -32,6 +32,11 @@ def test_a_pattern_that_may_start_again_too_often_is_refused() -> None:
         like("%a%b%c%d")
 
 
+def test_the_parts_of_a_longer_text_share_its_bytes() -> None:
+    joined = Call(TEXT, op="join", args=(WORD, WORD))
+    assert re.findall(r"octet_length\(.*?\) <= (\d+) THEN", SPARK.sql(joined, SPARK.quote)) == [str(2**18 // 2)] * 2
+
+
 def letter(number: int) -> str:
     return SPARK.sql(Call(TEXT, op="chr", args=(Literal(integer(number, number), value=number),)), SPARK.quote)
 

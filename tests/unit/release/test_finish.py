@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from decimal import Decimal
 from pathlib import Path
 
@@ -155,3 +156,11 @@ def test_columns_that_are_not_known_are_refused_before_anything_is_charged(db: d
     with pytest.raises(ParseError, match="not known"):
         db.query(sql)
     assert db._ledger.spent(None).epsilon == 0
+
+
+def test_a_column_with_a_time_zone_is_refused_before_anything_is_charged(db: dpsql.Connection) -> None:
+    for day, refused in (("TIMESTAMP WITH TIME ZONE", True), ("TIMESTAMP", False)):
+        sql = f"SELECT CAST('2024-01-0' || least(greatest(n, 1), 9) AS {day}) AS day FROM {GROUPS}"
+        with pytest.raises(ParseError, match="day has a time zone") if refused else nullcontext():
+            db.query(sql)
+        assert (db._ledger.spent(None).epsilon == 0) is refused
