@@ -210,6 +210,26 @@ def test_slack_widens_a_promise() -> None:
     assert Limit("epsilon", 1.0, 0.01).most(q)[0] == pytest.approx(0.01)
 
 
+def test_a_price_without_a_conversion_is_its_own_epsilon() -> None:
+    assert Limit("rho", 0.1, 0.0).epsilon() == 0.1
+    assert Limit("rho", 0.1, 0.0, conversion=1e-6).epsilon() > 1
+
+
+def test_slack_is_a_share_of_runs_for_which_nothing_is_promised() -> None:
+    """A tenth of the runs tell everything; for the others the promise holds with what is left of q."""
+    rest = Limit("rho", 0.1, 0.0).most(np.array([0.0, 0.2 / 0.9]))
+    assert Limit("rho", 0.1, 0.1).most(np.array([0.0, 0.2])) == pytest.approx(0.1 + 0.9 * rest)
+
+
+@pytest.mark.parametrize("rho", [0.3, 1.0, 3.0])
+def test_no_order_is_left_out_of_a_promise_not_even_the_first(rho: float) -> None:
+    """Of two bits far apart the divergence of Kullback and Leibler, either way round, is the first to exceed ρ."""
+    q = np.array([0.01, 0.1, 0.3, 0.7, 0.9])
+    p = Limit("rho", rho, 0.0).most(q)
+    forth, back = (a * np.log(a / b) + (1 - a) * np.log((1 - a) / (1 - b)) for a, b in ((p, q), (q, p)))
+    assert np.all(forth <= rho + 1e-6) and np.all(back <= rho + 1e-6)
+
+
 # the test -----------------------------------------------------------------------------------------------------------------
 
 

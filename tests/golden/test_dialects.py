@@ -26,6 +26,7 @@ import dpsql
 from dpsql.audit.totality.forms import _parsed, letters, written
 from dpsql.budget.allocate import Portion, price_release
 from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.postgres import total
 from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.dialect import Dialect, Site
@@ -144,6 +145,11 @@ def test_each_form_is_written_as_it_was(name: str, request: pytest.FixtureReques
     forms = dict.fromkeys((*written(), *edge_values.FORMS))
     said = "".join("\n".join([form, *form_lines(DIALECTS[name], form), ""]) for form in forms)
     compare(f"{name}_forms", said, request)
+
+
+def test_each_function_of_postgres_is_defined_as_it_was(request: pytest.FixtureRequest) -> None:
+    """The definitions with which a session begins; what they compute is checked in `test_postgres_total.py`."""
+    compare("postgres_functions", "".join(f"{statement}\n\n" for statement in total.statements()), request)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CASES.glob("*.sql") if "refus" not in path.stem))

@@ -49,6 +49,14 @@ def test_of_many_who_race_for_the_last_unit_exactly_one_wins(url: str) -> None:
         assert ended == ["refused"] * (7 if not spent else 8) + ["won"] * (not spent)
 
 
+@pytest.mark.parametrize("dataset", ["shop", "clinic", "bank", "fleet"])
+def test_every_account_has_a_lock_whatever_its_name(postgres: Server, dataset: str) -> None:
+    """PostgreSQL's number of a lock has a sign, and so has that of about half of all names."""
+    with open_ledger(fresh_ledger(postgres, dataset), dataset) as ledger:
+        ledger.reserve(ask())
+        assert ledger.spent(None).epsilon
+
+
 def charging(url: str, times: int) -> Child:
     """A client that asks on until so many were released to it, whatever happens to the server."""
 

@@ -275,3 +275,11 @@ def test_the_other_mechanism_is_priced_for_the_same_goal() -> None:
         assert plan.expected_error()["n"] == pytest.approx(100, rel=0.01)
         assert other.expected_error()["n"] == pytest.approx(100, rel=0.01)
         assert other.cost != plan.cost
+
+
+def test_a_percentage_of_a_negative_number_is_one_of_its_size() -> None:
+    with connect() as db:
+        up, down = (db.query(f"SELECT sum({sign}x) AS s FROM t", accuracy="2%") for sign in ("", "-"))
+        assert float(down.fetchall()[0][0]) < 0
+        assert worst(down, "2%") <= 1 and not any("missed" in note for note in down.notes)
+        assert down.cost.epsilon == pytest.approx(up.cost.epsilon, rel=0.2)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
 import pytest
 
@@ -73,6 +74,18 @@ def test_a_connection_that_lets_go_of_its_database_leaves_the_ledger_open(monkey
         db.query(SQL)
     assert db._ledger.spent(None).rho > 0
     db._ledger.close()
+
+
+def test_a_connection_that_closes_closes_the_sealed_database_that_it_opened() -> None:
+    db = connect()
+    db.query(SQL)
+    sealed = db._dataset.finisher._connection
+    db.close()
+    with pytest.raises(duckdb.ConnectionException):
+        sealed.execute("SELECT 1")
+    unused = connect()
+    unused.close()
+    assert "finisher" not in unused._dataset.__dict__
 
 
 def test_a_block_closes_its_connection() -> None:
