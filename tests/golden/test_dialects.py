@@ -135,7 +135,7 @@ def clip_lines(db: dpsql.Connection, sql: str) -> Iterator[str]:
 
 
 def test_the_clip_and_its_search_are_written_as_they_were(request: pytest.FixtureRequest) -> None:
-    with connect() as db:
+    with connect(search=True) as db:
         said = "".join("\n".join([sql, *clip_lines(db, sql), "", ""]) for sql in CLIPPED)
     compare("rule_vector", said, request)
 
