@@ -1,4 +1,4 @@
-"""Options of the whole suite, its repeatable randomness, and the table of the neighbour search."""
+"""Options of the whole suite, its tiers, its repeatable randomness, and the table of the neighbour search."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import numpy as np
 import pytest
+import tiers
 
 from dpsql.mechanisms import entropy
 
@@ -28,15 +30,42 @@ hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run all tests, not only the core: see tests/tiers.py")
     parser.addoption("--golden-update", action="store_true", help="rewrite the golden files (refused in CI)")
-    parser.addoption("--pairs", type=int, default=5_000, help="how many neighbouring pairs the neighbour test compares")
+    parser.addoption("--pairs", type=int, help="how many neighbouring pairs the neighbour test compares")
     parser.addoption("--pairs-seed", type=int, default=0, help="another seed, for other pairs")
     parser.addoption("--noise-seed", type=int, default=0, help="another seed, for other noise in every test")
 
 
+# tiers ------------------------------------------------------------------------------------------------------------------
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave a file out before it is imported; None leaves the decision to others."""
+    return None if collection_path.is_dir() or _asked_for(config, collection_path) else True
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    return tiers.Module.from_parent(parent, path=module_path)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept = [item for item in items if _asked_for(config, item.path, f"::{item.nodeid.partition('::')[2]}")]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
+
+
+def _asked_for(config: pytest.Config, path: Path, test: str = "") -> bool:
+    names = tiers.named(config.args, config.invocation_params.dir)
+    return bool(config.getoption("--all")) or tiers.asked_for(path, test, names)
+
+
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
+def postgres(request: pytest.FixtureRequest) -> Iterator[Server]:
     """One PostgreSQL for all tests that need one; who kills it starts it again."""
+    if tiers.core_only(request.config):
+        pytest.skip("the core starts no PostgreSQL: pytest --all")
     from postgres_server import running
 
     with running() as server:

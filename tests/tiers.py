@@ -1,0 +1,74 @@
+"""Which tests run: `pytest` runs the core, `pytest --all` everything.
+
+The core takes at most four minutes of processor time, needs `pip install -e '.[test]'` and starts no server. A file or
+folder that is named on the command line runs whatever its tier.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+CORE = (
+    "golden/",
+    "unit/",
+    "mutation/",
+    "audit/test_neighbours.py",
+    "properties/test_nested_bugs.py",
+    "properties/test_planted_bugs.py",
+)
+"""The files and folders of the core; of the neighbouring pairs it compares fewer."""
+
+NOT_CORE = (
+    "properties/test_planted_bugs.py::test_the_random_search_finds_it_too",
+    "unit/budget/test_accountant.py::test_so_many_more_of_the_same_are_admitted",
+    "unit/budget/test_ledger_bytes.py",
+    "unit/budget/test_ledger_processes.py",
+    "unit/release/test_coverage.py",
+    "unit/session/test_accuracy.py",
+)
+"""What these leave to `--all` because it takes long. Whatever uses the fixture `postgres` is left to it too."""
+
+CORE_PAIRS, ALL_PAIRS = 300, 5_000
+
+OPTIONAL = frozenset({
+    "asyncpg", "narwhals", "opendp", "pg8000", "playwright", "polars", "psycopg", "psycopg2", "pyarrow", "pyspark",
+    "sqlalchemy",
+})  # fmt: skip
+"""Packages that files of tests import at their top: a file whose package is missing is skipped."""
+
+
+def named(arguments: Iterable[str], folder: Path) -> list[Path]:
+    """The files and folders that a command line names; the folder of all tests is as good as none."""
+    paths = [Path(os.path.normpath(folder / argument.partition("::")[0])) for argument in arguments]
+    return [path for path in paths if not TESTS.is_relative_to(path)]
+
+
+def asked_for(path: Path, test: str, names: Sequence[Path]) -> bool:
+    """Whether a file is named or in the core; with `::test_name`, whether that test of it is."""
+    if any(path.is_relative_to(name) for name in names):
+        return True
+    place = path.relative_to(TESTS).as_posix()
+    return place.startswith(CORE) and not f"{place}{test}".startswith(NOT_CORE)
+
+
+def core_only(config: pytest.Config) -> bool:
+    """Whether neither `--all` nor any file or folder was asked for."""
+    return not config.getoption("--all") and not named(config.args, config.invocation_params.dir)
+
+
+class Module(pytest.Module):
+    """A file of tests that is skipped, with a reason, if it imports an optional package that is not installed."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        try:
+            return super().collect()
+        except self.CollectError as failure:
+            missing = failure.__cause__
+            if isinstance(missing, ModuleNotFoundError) and str(missing.name).split(".")[0] in OPTIONAL:
+                pytest.skip(f"{missing.name} is not installed: pip install -e '.[test-all]'", allow_module_level=True)
+            raise
