@@ -75,7 +75,9 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Server]:
 # repeatable randomness --------------------------------------------------------------------------------------------------
 # What dpsql asks of the operating system is answered from a stream that the name of the test (or of the fixture) fixes,
 # so that no test of noise, in this process, fails by chance: what passes once passes everywhere, in any order and on any
-# worker. The samplers and the laws are the real ones, so a wrong law fails as it would with true randomness.
+# worker. The samplers and the laws are the real ones, so a wrong law fails as it would with true randomness. A process
+# that a test starts draws true noise (two that drew the same would have the same ids): such a test asks for nothing that
+# noise decides, or for what fails with a chance below 1e-9. Nothing is run twice to pass.
 
 _operating_system = os.urandom
 
@@ -106,8 +108,12 @@ def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, object, object]:
     named = f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]"
+    before = os.urandom
     _answer_from(_stream(f"{request.config.getoption('--noise-seed')} {named}"))
-    return (yield)
+    try:
+        return (yield)
+    finally:
+        _answer_from(before)  # of a fixture, or a test, that asked for this one in the middle: it is made only once
 
 
 @pytest.hookimpl(wrapper=True)

@@ -27,9 +27,12 @@ NOT_CORE = (
     "properties/test_planted_bugs.py::test_the_random_search_finds_it_too",
     "unit/budget/test_accountant.py::test_so_many_more_of_the_same_are_admitted",
     "unit/budget/test_ledger_bytes.py",
+    "unit/budget/test_ledger_merge.py::test_booked_is_never_below_what_any_file_or_head_knows",
     "unit/budget/test_ledger_processes.py",
+    "unit/mechanisms/test_textbook.py::test_a_choice_is_as_good_as_its_theorem_says",
     "unit/release/test_coverage.py",
     "unit/session/test_accuracy.py",
+    "unit/session/test_explain_is_a_bound.py",
 )
 """What these leave to `--all` because it takes long. Whatever uses the fixture `postgres` is left to it too."""
 

@@ -25,7 +25,12 @@ def test_what_is_left_out_would_be_in_the_core(place: str) -> None:
 def test_the_core_runs_without_being_named_and_nothing_else_does() -> None:
     assert asked_for(TESTS / "unit/test_proofs.py", "", [])
     assert asked_for(TESTS / "audit/test_neighbours.py", "::test_any[0]", [])
-    for place in ("server/test_abuse.py", "engines/test_suite.py", "audit/test_fuzz.py", "unit/release/test_coverage.py"):
+    for place in (
+        "server/test_abuse.py",
+        "engines/test_suite.py",
+        "audit/test_fuzz.py",
+        "unit/release/test_coverage.py",
+    ):
         assert not asked_for(TESTS / place, "", [])
     [slow] = [place for place in NOT_CORE if "random_search" in place]
     file, _, test = slow.partition("::")
