@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -42,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave a file out before it is imported; None leaves the decision to others."""
-    return None if collection_path.is_dir() or _asked_for(config, collection_path) else True
+    return None if collection_path.is_dir() or tiers.chosen(config, collection_path) else True
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
@@ -50,22 +51,22 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    kept = [item for item in items if _asked_for(config, item.path, f"::{item.nodeid.partition('::')[2]}")]
-    if len(kept) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    kept, left = [], []
+    for item in items:
+        (kept if tiers.chosen(config, item.path, item) else left).append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
         items[:] = kept
 
 
-def _asked_for(config: pytest.Config, path: Path, test: str = "") -> bool:
-    names = tiers.named(config.args, config.invocation_params.dir)
-    return bool(config.getoption("--all")) or tiers.asked_for(path, test, names)
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
-def postgres(request: pytest.FixtureRequest) -> Iterator[Server]:
+def postgres() -> Iterator[Server]:
     """One PostgreSQL for all tests that need one; who kills it starts it again."""
-    if tiers.core_only(request.config):
-        pytest.skip("the core starts no PostgreSQL: pytest --all")
     from postgres_server import running
 
     with running() as server:

@@ -7,7 +7,7 @@ folder that is named on the command line runs whatever its tier.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ NOT_CORE = (
     "unit/session/test_accuracy.py",
     "unit/session/test_explain_is_a_bound.py",
 )
-"""What these leave to `--all` because it takes long. Whatever uses the fixture `postgres` is left to it too."""
+"""What these leave to `--all` because it takes long. Tests that start a PostgreSQL are left to it too."""
 
 CORE_PAIRS, ALL_PAIRS = 300, 5_000
 
@@ -45,18 +45,34 @@ OPTIONAL = frozenset({
 """Packages that files of tests import at their top: a file whose package is missing is skipped."""
 
 
+def chosen(config: pytest.Config, path: Path, item: pytest.Item | None = None) -> bool:
+    """Whether a file is to be imported, or one of its tests to be run."""
+    names = named(config.args, config.invocation_params.dir)
+    if config.getoption("--all") or any(path.is_relative_to(name) for name in names):
+        return True
+    if item is None:
+        return in_core(path)
+    return in_core(path, f"::{item.nodeid.partition('::')[2]}") and not _starts_postgres(item)
+
+
 def named(arguments: Iterable[str], folder: Path) -> list[Path]:
     """The files and folders that a command line names; the folder of all tests is as good as none."""
     paths = [Path(os.path.normpath(folder / argument.partition("::")[0])) for argument in arguments]
     return [path for path in paths if not TESTS.is_relative_to(path)]
 
 
-def asked_for(path: Path, test: str, names: Sequence[Path]) -> bool:
-    """Whether a file is named or in the core; with `::test_name`, whether that test of it is."""
-    if any(path.is_relative_to(name) for name in names):
-        return True
+def in_core(path: Path, test: str = "") -> bool:
+    """Whether the table has a file; with `::test_name`, that test of it."""
     place = path.relative_to(TESTS).as_posix()
     return place.startswith(CORE) and not f"{place}{test}".startswith(NOT_CORE)
+
+
+def _starts_postgres(item: pytest.Item) -> bool:
+    """By the fixture of this name, or by a ledger's place that is called so."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return any(
+        isinstance(each, str) and each == "postgres" for each in (*getattr(item, "fixturenames", ()), *parameters)
+    )
 
 
 def core_only(config: pytest.Config) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import tiers
-from tiers import CORE, NOT_CORE, TESTS, asked_for, named
+from tiers import CORE, NOT_CORE, TESTS, in_core, named
 
 
 @pytest.mark.parametrize("place", [*CORE, *NOT_CORE])
@@ -22,31 +24,47 @@ def test_what_is_left_out_would_be_in_the_core(place: str) -> None:
     assert place.startswith(CORE)
 
 
-def test_the_core_runs_without_being_named_and_nothing_else_does() -> None:
-    assert asked_for(TESTS / "unit/test_proofs.py", "", [])
-    assert asked_for(TESTS / "audit/test_neighbours.py", "::test_any[0]", [])
+def test_the_core_is_what_the_table_says() -> None:
+    assert in_core(TESTS / "unit/test_proofs.py") and in_core(TESTS / "audit/test_neighbours.py", "::test_any[0]")
     for place in (
         "server/test_abuse.py",
         "engines/test_suite.py",
         "audit/test_fuzz.py",
         "unit/release/test_coverage.py",
     ):
-        assert not asked_for(TESTS / place, "", [])
+        assert not in_core(TESTS / place)
     [slow] = [place for place in NOT_CORE if "random_search" in place]
     file, _, test = slow.partition("::")
-    assert asked_for(TESTS / file, "", []) and not asked_for(TESTS / file, f"::{test}[pooled]", [])
+    assert in_core(TESTS / file) and not in_core(TESTS / file, f"::{test}[pooled]")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["tests", "tests/", ".", str(TESTS), str(TESTS.parent)], []),
+        (["tests/server"], ["server"]),
+        (["tests", "./tests/server/test_abuse.py::test_x[a::b]"], ["server/test_abuse.py"]),
+    ],
+)
+def test_only_a_part_of_the_tests_is_named(arguments: list[str], names: list[str]) -> None:
+    """So that `pytest tests` is the core too; for everything one says `--all`."""
+    assert named(arguments, TESTS.parent) == [TESTS / name for name in names]
+
+
+def _collected(*words: str) -> dict[str, int]:
+    """How many tests of each file a command line runs."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider", *words]
+    said = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=True).stdout
+    return {Path(file).name: int(count) for file, count in re.findall(r"^(tests/\S+): (\d+)$", said, re.MULTILINE)}
 
 
 def test_what_is_named_runs_whatever_its_tier() -> None:
-    for argument in ("tests/server", "tests/server/test_abuse.py", "./tests/server/test_abuse.py::test_x[a::b]"):
-        assert asked_for(TESTS / "server/test_abuse.py", "::test_x", named([argument], TESTS.parent))
-    assert not asked_for(TESTS / "server/test_limits.py", "", named(["tests/server/test_abuse.py"], TESTS.parent))
-    assert asked_for(TESTS / "server/test_abuse.py", "", named(["test_abuse.py"], TESTS / "server"))
-
-
-def test_the_folder_of_all_tests_names_none_of_them() -> None:
-    """So that `pytest tests` is the core too; `--all` is said by its name."""
-    assert named(["tests", "tests/", ".", str(TESTS), str(TESTS.parent)], TESTS.parent) == []
+    """Of the tests of the budget: those of the core, and all of them."""
+    others = [*TESTS.glob("[!u]*/"), *(TESTS / "unit").glob("[!b]*"), TESTS / "unit" / "bounds"]
+    core, every = _collected(*(f"--ignore={each}" for each in others)), _collected("tests/unit/budget")
+    assert core.keys() <= every.keys() and "test_ledger_bytes.py" in every.keys() - core.keys()
+    assert 0 < core["test_ledger.py"] < every["test_ledger.py"], "the core starts no PostgreSQL"
+    assert core["test_window.py"] == every["test_window.py"]
 
 
 def _file(request: pytest.FixtureRequest, path: Path, text: str) -> tiers.Module:
