@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import os
@@ -57,11 +56,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
-
-
-def pytest_collection_finish() -> None:
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(scope="session")

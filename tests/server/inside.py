@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import duckdb
 import pytest
-from conftest import PASSWORD
+from served import PASSWORD
 
 import dpsql
 from dpsql.flow.releasing import Releaser
