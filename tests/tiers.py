@@ -100,5 +100,6 @@ class Module(pytest.Module):
         except self.CollectError as failure:
             missing = failure.__cause__
             if isinstance(missing, ModuleNotFoundError) and str(missing.name).split(".")[0] in OPTIONAL:
-                pytest.skip(f"{missing.name} is not installed: pip install -e '.[test-all]'", allow_module_level=True)
+                reason = f"{self.path.name} needs {missing.name}: pip install -e '.[test-all]'"
+                pytest.skip(reason, allow_module_level=True)
             raise
