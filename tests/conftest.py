@@ -1,4 +1,4 @@
-"""Options of the whole suite, its repeatable randomness, and the table of the neighbour search."""
+"""Options of the whole suite, its tiers, its repeatable randomness, and the table of the neighbour search."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import numpy as np
 import pytest
+import tiers
 
 from dpsql.mechanisms import entropy
 
@@ -28,10 +30,32 @@ hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run all tests, not only the core: see tests/tiers.py")
     parser.addoption("--golden-update", action="store_true", help="rewrite the golden files (refused in CI)")
-    parser.addoption("--pairs", type=int, default=5_000, help="how many neighbouring pairs the neighbour test compares")
+    parser.addoption("--pairs", type=int, help="how many neighbouring pairs the neighbour test compares")
     parser.addoption("--pairs-seed", type=int, default=0, help="another seed, for other pairs")
     parser.addoption("--noise-seed", type=int, default=0, help="another seed, for other noise in every test")
+
+
+# tiers ------------------------------------------------------------------------------------------------------------------
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave a file out before it is imported; None leaves the decision to others."""
+    return None if collection_path.is_dir() or tiers.chosen(config, collection_path) else True
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    return tiers.Module.from_parent(parent, path=module_path)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept, left = [], []
+    for item in items:
+        (kept if tiers.chosen(config, item.path, item) else left).append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +70,9 @@ def postgres() -> Iterator[Server]:
 # repeatable randomness --------------------------------------------------------------------------------------------------
 # What dpsql asks of the operating system is answered from a stream that the name of the test (or of the fixture) fixes,
 # so that no test of noise, in this process, fails by chance: what passes once passes everywhere, in any order and on any
-# worker. The samplers and the laws are the real ones, so a wrong law fails as it would with true randomness.
+# worker. The samplers and the laws are the real ones, so a wrong law fails as it would with true randomness. A process
+# that a test starts draws true noise (two that drew the same would have the same ids): such a test asks for nothing that
+# noise decides, or for what fails with a chance below 1e-9. Nothing is run twice to pass.
 
 _operating_system = os.urandom
 
@@ -77,8 +103,12 @@ def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, object, object]:
     named = f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]"
+    before = os.urandom
     _answer_from(_stream(f"{request.config.getoption('--noise-seed')} {named}"))
-    return (yield)
+    try:
+        return (yield)
+    finally:
+        _answer_from(before)  # of a fixture, or a test, that asked for this one in the middle: it is made only once
 
 
 @pytest.hookimpl(wrapper=True)

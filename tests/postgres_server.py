@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import psycopg
 import pytest
 
 OWNER, PASSWORD = "steward", "geheim:&wort"
@@ -108,6 +107,8 @@ class Server:
         raise AssertionError((self.folder / "log").read_text()[-3000:])
 
     def _answers(self) -> bool:
+        import psycopg
+
         try:
             psycopg.connect(self.url(), connect_timeout=5).close()
         except psycopg.OperationalError:
@@ -137,6 +138,8 @@ class Server:
 
     def run(self, *statements: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """As the owner of everything, each by itself; the rows of the last."""
+        import psycopg
+
         with psycopg.connect(self.url(database=database), autocommit=True) as db:
             for statement in statements:
                 cursor = db.execute(statement.encode())
@@ -167,6 +170,7 @@ def a_place(request: pytest.FixtureRequest, folder: Path) -> str | Path:
 @contextmanager
 def running(base: Path | None = None, **different: Any) -> Iterator[Server]:
     """A fresh server, in memory unless a folder is given; what it wrote is gone afterwards."""
+    pytest.importorskip("psycopg")
     where = binaries()
     memory = Path(os.environ.get("DPSQL_TEST_SERVERS", "/dev/shm"))
     if base is None and os.access(memory, os.W_OK):

@@ -70,11 +70,12 @@ def test_an_audit_goes_through_a_door_that_only_gives_rows() -> None:
 
 
 def test_an_audit_goes_through_a_server_that_draws_fresh_noise_each_time() -> None:
+    """Two draws of a scale of 8·10⁸ steps are the same with a chance of 3·10⁻¹⁰."""
     case = cases(("sum, Laplace",))[0]
     with server(case.world) as ask:
         observe = through(ask)
-        seen = {observe(case.sql) for _ in range(5)}
-        assert len(seen) == 5 and all(each.rows and not each.error for each in seen)
+        seen = {observe(case.sql) for _ in range(3)}
+        assert len(seen) == 3 and all(each.rows and not each.error for each in seen)
         assert observe("SELECT income FROM people").error.startswith("UnsupportedQuery")
 
 

@@ -7,22 +7,37 @@ import math
 from itertools import count
 
 import pytest
+import tiers
 
 from dpsql.audit.checks.neighbours import outcome
 from dpsql.audit.search import run_block
 from dpsql.audit.tally import Tally
 
-CHUNKS = 20
+CHUNKS, CHUNK = 20, 250
+"""At most so many tests, and how many pairs are worth one more."""
 NEIGHBOURS = "neighbour search"
 RULES = ("row", "single_row", "one_group", "clip", "selection", "choice")
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+def _pairs(config: pytest.Config) -> int:
+    """As many as `--pairs` says; without it those of the short audit, and fewer in the core."""
+    usual = tiers.CORE_PAIRS if tiers.core_only(config) else tiers.ALL_PAIRS
+    return config.getoption("--pairs") or usual
+
+
+def _chunks(config: pytest.Config) -> int:
+    return min(CHUNKS, math.ceil(_pairs(config) / CHUNK))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    metafunc.parametrize("chunk", range(_chunks(metafunc.config)))
+
+
 def test_no_unit_moves_anything_further_than_claimed(chunk: int, request: pytest.FixtureRequest) -> None:
-    """Random worlds and queries: the chunks add up to `--pairs` pairs, by default those of the short audit."""
-    total, seed = request.config.getoption("--pairs"), request.config.getoption("--pairs-seed")
-    wanted, tally = math.ceil(total / CHUNKS), Tally()
-    for number in count(chunk, CHUNKS):
+    """Random worlds and queries: the chunks add up to all pairs."""
+    chunks, seed = _chunks(request.config), request.config.getoption("--pairs-seed")
+    wanted, tally = math.ceil(_pairs(request.config) / chunks), Tally()
+    for number in count(chunk, chunks):
         tally = tally.plus(run_block(seed, number))
         if tally.pairs["all"] >= wanted or tally.findings:
             break

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "server"))
 
 import duckdb
 import psycopg
-from conftest import PASSWORD, Served, run, start, stop
+from served import PASSWORD, Served, run, start, stop
 
 import dpsql
 

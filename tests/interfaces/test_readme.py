@@ -72,10 +72,14 @@ def test_every_option_of_query_is_in_the_readme() -> None:
     assert [name for name in options if name not in TEXT] == []
 
 
-def test_the_two_commands_stand_at_the_top() -> None:
+def test_the_commands_that_try_and_test_it_stand_at_the_top() -> None:
     top = TEXT.partition("## ")[0]
     assert "\npython3 -m venv .venv && .venv/bin/pip install . && .venv/bin/dpsql demo\n" in top
     assert "\npython3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest\n" in top
+    every = ".venv/bin/pip install -e '.[test-all]' && .venv/bin/pytest --all -n 2"
+    assert f"\n{every}\n" in top
+    ci = (README.parent / ".ci" / "run").read_text()
+    assert "install --quiet -e '.[test-all]'" in ci and '/pytest" --all -n 2' in ci
 
 
 def test_the_changelog_begins_with_privacy() -> None:

@@ -45,7 +45,7 @@ class Worker:
         line = self._back.readline()
         if not line:
             raise SystemExit(
-                "a worker ended: the tests need `pip install -e '.[test]'`, and each --tests path has to exist"
+                "a worker ended: the tests need `pip install -e '.[test-all]'`, and each --tests path has to exist"
             )
         return json.loads(line)
 

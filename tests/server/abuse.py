@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
-from conftest import PASSWORD, Served, run, start, stop
 from raw import SYNC, Raw, bind, describe, execute, faults, frame, parse, query, startup
+from served import PASSWORD, Served, run, start, stop
 from starvation import Starvation, starve
 
 import dpsql

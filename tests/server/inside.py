@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import duckdb
 import pytest
-from conftest import PASSWORD
+from served import PASSWORD, need_packages
 
 import dpsql
 from dpsql.flow.releasing import Releaser
@@ -41,6 +41,7 @@ MARK = "Zanzibar-7741"
 
 def make(folder: Path, policy: str = POLICY) -> Place:
     """A small dataset with two users."""
+    need_packages()
     with duckdb.connect(str(folder / "shop.duckdb")) as data:
         data.execute(
             f"CREATE TABLE people AS SELECT i AS id, 20 + i % 60 AS age, ['a', 'b', 'c'][i % 3 + 1] AS kind, "

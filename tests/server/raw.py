@@ -11,7 +11,7 @@ import ssl
 import struct
 from dataclasses import dataclass, field
 
-from conftest import PASSWORD, Served
+from served import PASSWORD, Served
 
 
 def frame(kind: bytes, body: bytes = b"") -> bytes:

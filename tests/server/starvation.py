@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
-from conftest import PASSWORD, Served, stop
 from raw import Raw, query
+from served import PASSWORD, Served, stop
 
 import dpsql
 

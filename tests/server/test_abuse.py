@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from abuse import abuse
-from conftest import Served
+from served import Served
 from starvation import Starvation
 
 

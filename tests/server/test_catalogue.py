@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from conftest import PASSWORD
 from inside import Inside, inside
 from raw import Raw, faults, kinds, query
+from served import PASSWORD
 
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.server.catalogue_language import check

@@ -16,7 +16,7 @@ import psycopg
 import psycopg2
 import pytest
 import sqlalchemy as sa
-from conftest import PASSWORD, Served
+from served import PASSWORD, Served
 
 BY_REGION = "SELECT region, count(*) AS n, avg(age) AS age FROM customers GROUP BY region ORDER BY region"
 OLDER = "SELECT count(*) AS n FROM customers WHERE age > %s AND region = %s"

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg2
 import pytest
-from conftest import Served
+from served import Served
 
 MONTHS = (
     "SELECT\n  DATE_TRUNC('MONTH', placed) AS placed,\n  COUNT(*) AS count\nFROM public.orders\n"

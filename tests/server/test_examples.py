@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from conftest import PASSWORD, run, start_words, stop
+from served import PASSWORD, run, start_words, stop
 
 from dpsql.interfaces.demo_data import make_shop
 

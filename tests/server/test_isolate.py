@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import psycopg
-from conftest import Served, start, stop
+from served import Served, start, stop
 
 import dpsql
 

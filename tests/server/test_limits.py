@@ -14,9 +14,9 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import PASSWORD
 from inside import POLICY, Inside, held, held_at_the_charge, inside, make, until
 from raw import SYNC, Raw, bind, execute, faults, frame, kinds, parse, query
+from served import PASSWORD
 
 import dpsql
 from dpsql.interfaces.server.desk import MOST_PER_ACCOUNT

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from conftest import PASSWORD, Served
 from inside import MARK, POLICY, Inside, held, inside, until
 from raw import Raw, bind, describe, execute, faults, frame, kinds, parse, query, startup
+from served import PASSWORD, Served
 
 import dpsql
 from dpsql.interfaces.server.login import pepper_of

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import PASSWORD, Served
+from served import PASSWORD, Served
 
 CLIENTS = Path(__file__).parent / "clients"
 JDBC = Path("/usr/share/java/postgresql.jar")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import psycopg
 import pytest
-from conftest import run, start_words, stop
+from served import run, start_words, stop
 
 if TYPE_CHECKING:
     from postgres_server import Server

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from conftest import PASSWORD, Served
 from raw import SYNC, Raw, bind, describe, execute, faults, frame, kinds, parse, query, startup
+from served import PASSWORD, Served
 
 COUNT = "SELECT category, count(*) AS n FROM orders GROUP BY category"
 

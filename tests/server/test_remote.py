@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pandas as pd
 import pytest
-from conftest import PASSWORD, Served
+from served import PASSWORD, Served
 
 import dpsql
 from dpsql.interfaces.remote import RemoteConnection

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from conftest import start, stop
+from served import start, stop
 
 if TYPE_CHECKING:
-    from conftest import Served
     from postgres_server import Server
+    from served import Served
 
 QUERIES = [f"SELECT count(*) FROM orders WHERE amount < {number}" for number in range(10, 17)]
 

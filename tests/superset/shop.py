@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "server"))
 
-from conftest import PASSWORD, Served, run, start, stop
+from served import PASSWORD, Served, run, start, stop
 
 import dpsql
 from dpsql.budget.ledger import open_ledger

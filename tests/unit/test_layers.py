@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import dpsql
@@ -17,15 +18,22 @@ MAY_NAME_EXACT = {"engines/base.py", "engines/exact.py", "engines/sql/results.py
                   "audit/traces.py"}  # fmt: skip
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All of a file's syntax tree."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
     """The dpsql modules that a file imports, also inside functions."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-    return {name for name in found if name.split(".")[0] == "dpsql" and "." in name}
+    return frozenset(name for name in found if name.split(".")[0] == "dpsql" and "." in name)
 
 
 def package(name: str) -> str:
@@ -55,8 +63,7 @@ def test_imports_point_backwards_only() -> None:
 
 def _typing_only(path: Path, imported: str) -> bool:
     """Inside `if TYPE_CHECKING:`, or the one lazy door from the conductor to the DB-API cursor."""
-    tree = ast.parse(path.read_text())
-    guarded = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+    guarded = [n for n in nodes(path) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
     inside = {n.module for g in guarded for n in ast.walk(g) if isinstance(n, ast.ImportFrom)}
     return imported in inside or (path.name == "session.py" and imported == "dpsql.interfaces.dbapi")
 
@@ -66,7 +73,7 @@ def test_exact_values_are_named_only_where_they_are_made_and_where_noise_is_adde
         path.relative_to(ROOT).as_posix()
         for _, path in modules()
         if any((isinstance(n, ast.Name) and n.id == "Exact") or (isinstance(n, ast.alias) and n.name == "Exact")
-               for n in ast.walk(ast.parse(path.read_text())))
+               for n in nodes(path))
     }  # fmt: skip
     assert named <= MAY_NAME_EXACT
 
@@ -75,16 +82,14 @@ def test_the_engine_library_stays_in_its_folder_and_the_sealed_database() -> Non
     allowed = {"engines/duckdb", "release/finish.py", "policy", "interfaces", "audit/database.py"}
     for _, path in modules():
         where = path.relative_to(ROOT).as_posix()
-        if "duckdb" in {n.names[0].name for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Import)}:
+        if "duckdb" in {n.names[0].name for n in nodes(path) if isinstance(n, ast.Import)}:
             assert any(where.startswith(a) for a in allowed), where
 
 
 def test_psycopg_stays_with_the_engine_and_the_ledger() -> None:
     for _, path in modules():
         where = path.relative_to(ROOT).as_posix()
-        words = [
-            ast.unparse(n) for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Import | ast.ImportFrom)
-        ]
+        words = [ast.unparse(n) for n in nodes(path) if isinstance(n, ast.Import | ast.ImportFrom)]
         inside = where.startswith(("engines/postgres/", "budget/postgres/", "server_address.py"))
         assert inside or not any("psycopg" in word for word in words), where
 
@@ -101,9 +106,7 @@ def test_an_engine_is_known_in_its_folder_and_where_engines_are_opened() -> None
 def test_spark_stays_in_its_folder() -> None:
     for _, path in modules():
         where = path.relative_to(ROOT).as_posix()
-        words = [
-            ast.unparse(n) for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Import | ast.ImportFrom)
-        ]
+        words = [ast.unparse(n) for n in nodes(path) if isinstance(n, ast.Import | ast.ImportFrom)]
         assert where.startswith("engines/spark/") or not any("pyspark" in word for word in words), where
 
 

@@ -7,6 +7,7 @@ import random
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 
 import duckdb
 import pytest
@@ -115,8 +116,14 @@ class Row:
         return Column(self.types[node.name], name=node.name)
 
 
+@cache
+def _parsed(text: str) -> exp.Expression:
+    """Once for each text, which is asked with many types; nobody changes the tree."""
+    return sqlglot.parse_one(f"SELECT {text}", dialect="duckdb").selects[0]
+
+
 def expression(text: str, **types: Type) -> Expression:
-    return convert(sqlglot.parse_one(f"SELECT {text}", dialect="duckdb").selects[0], Row(**types))
+    return convert(_parsed(text), Row(**types))
 
 
 def convertible(texts: list[str], **types: Type) -> dict[str, Expression]:

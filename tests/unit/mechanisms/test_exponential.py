@@ -7,7 +7,6 @@ from collections import Counter
 from fractions import Fraction
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
@@ -135,6 +134,7 @@ def test_the_price_bounds_every_divergence() -> None:
 
 def test_opendp_chooses_by_the_same_law() -> None:
     """OpenDP's noisy maximum with Gumbel noise is the exponential mechanism: scale 2 and scores 0, 1, 3."""
+    dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.linf_distance(T=int, monotonic=True)
     other = dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=2.0, negate=True)

@@ -10,7 +10,6 @@ from fractions import Fraction
 from functools import cache
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,6 +83,7 @@ def test_each_integer_has_its_own_probability(scale: Fraction) -> None:
 
 @pytest.mark.parametrize("scale", [Fraction(3, 2), Fraction(40)])
 def test_draws_agree_with_another_sampler(scale: Fraction, same_law: Callable[..., bool]) -> None:
+    dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
     other = np.array(dp.m.make_gaussian(*space, scale=float(scale))([0] * SIZE))

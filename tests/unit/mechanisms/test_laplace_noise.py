@@ -9,7 +9,6 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +61,7 @@ def test_each_integer_has_its_own_probability(scale: Fraction) -> None:
 
 @pytest.mark.parametrize("scale", [Fraction(3, 2), Fraction(40)])
 def test_draws_agree_with_another_sampler(scale: Fraction, same_law: Callable[..., bool]) -> None:
+    dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
     other = np.array(dp.m.make_laplace(*space, scale=float(scale))([0] * SIZE))

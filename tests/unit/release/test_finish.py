@@ -112,6 +112,7 @@ def test_the_finishing_query_is_generated_afresh(db: dpsql.Connection) -> None:
 
 
 def test_arrow_and_dataframe_agree(db: dpsql.Connection) -> None:
+    pytest.importorskip("pyarrow")
     result = db.query("SELECT k, count(*) AS n, avg(x) AS a FROM t GROUP BY k")
     assert result.arrow().column_names == list(result.columns) == list(result.df().columns)
     assert result.arrow().num_rows == len(result) == len(result.df()) == 3
