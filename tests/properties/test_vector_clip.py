@@ -332,7 +332,7 @@ def _raw_scales(patch: Patch) -> None:
     (_uncut, _big(2**45, -(2**45), 2**45, 2**45), _raw, _violations),
     (_uncut, _big(2**45, 3), _scaled, _differences),
     (_raw_scales, _big(2**45, 3), _scaled, _differences),
-], ids=["a norm of floats", "rounded down below zero", "forgotten", "cells are not cut", "overflow", "raw scales"])  # fmt: skip
+], ids=["a norm of floats", "the clip rounds down below zero", "the clip is forgotten", "cells are not cut", "overflow", "raw scales"])  # fmt: skip
 def test_a_planted_bug_is_reported(
     plant: Callable[[Patch], None],
     tables: dict[str, list[Row]],
