@@ -23,19 +23,23 @@ class Releaser:
     accounts: Accounts
 
     def release(self, prepared: Prepared) -> Made:
-        """Replay what was released before; charge for the rest, durably, and only then run it."""
+        """Replay what was released before; charge for the rest, durably, and only then run it.
+
+        A search for norms is known for as long as its version of the data is, so it is replayed whatever the policy
+        says of answers: a second one would be paid for and not be read.
+        """
         policy, salt = self.accounts.policy, self.accounts.ledger.salt()
-        archive = self.archive(salt)
+        searches = [priced.bounded for priced in prepared.bill.releases if priced.bounded.searched is not None]
+        archive = replace(self.archive(salt), keep=None) if searches else self.archive(salt)
         maker = Maker(
             self.dataset.engine,
             archive,
             self.dataset.finisher,
             salt,
-            bool(policy.replay),
+            bool(policy.replay or searches),
             lambda missing, replayed: self._reserve(prepared, archive.version, missing, replayed),
             policy.limits.seconds,
         )
-        searches = [priced.bounded for priced in prepared.bill.releases if priced.bounded.searched is not None]
         alone = [*(check.bounded for check in prepared.checks), *searches]
         return maker.make(prepared.bill, prepared.plan.nested, frozenset(each.release.name for each in alone))
 

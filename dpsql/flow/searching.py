@@ -77,7 +77,8 @@ class Searcher:
     def with_norms(self, draft: Draft) -> Draft:
         """The draft with what is known of the norms of its vectors; of the others it says that they are unsearched.
 
-        A release that an earlier one answers needs no search.
+        A release that an earlier one answers needs no search, if the analyst has that already: another's changes no
+        cost until it is counted.
         """
         vectors = [bounded for bounded in draft.bounded if bounded.vector is not None]
         if not vectors:
@@ -88,10 +89,10 @@ class Searcher:
         bounded = tuple(replace(b, found=found.get(b.release.name)) for b in draft.bounded)
         draft = replace(draft, bounded=bounded, part=1 - SHARE)
         unknown = {name for name, histogram in found.items() if histogram is None}
-        if unknown and not draft.missing:
+        if unknown and not draft.missing and self._accounts.policy.replay:
             archive = self._archive()
             priced = [p for p in draft.split.bill.releases if p.bounded.release.name in unknown]
-            unknown -= {p.bounded.release.name for p in priced if archive.find(p, archive.mark(p)) is not None}
+            unknown -= {p.bounded.release.name for p in priced if archive.best(p) is not None}
         return replace(draft, unsearched=tuple(searches[name] for name in found if name in unknown))
 
     def _tier(self, draft: Draft, vectors: int) -> int:

@@ -44,7 +44,7 @@ def _of_call(node: Call, source: Relation) -> Usual | None:
         return None
     (one, around), (two, spread) = known[0], known[1]
     if node.op == "mul" and node.args[0] == node.args[1]:
-        return one**2 + 2 * around**2, 2 * abs(one) * around + 4 * around**2
+        return one * one + 2 * around * around, 2 * abs(one) * around + 4 * around * around
     match node.op:
         case "add":
             return one + two, around + spread

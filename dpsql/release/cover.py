@@ -97,6 +97,11 @@ def portion_of(recipe: Recipe) -> Portion:
     return Portion(recipe["mechanism"], whole, tuple(parts), tail)
 
 
+def searched(recipe: Recipe) -> bool:
+    """Was its clip chosen by a search for norms?"""
+    return "clip" in recipe and recipe["clip"]["choice"] is not None
+
+
 def wider(asked: Bounded) -> Iterator[Wider]:
     """The relation itself, and those without some of the conjuncts on public keys."""
     yield Wider(asked.release.source, ())

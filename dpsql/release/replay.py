@@ -22,6 +22,7 @@ from dpsql.release.cover import (
     portion_of,
     readable,
     recipe_of,
+    searched,
     wider,
 )
 from dpsql.release.noise import Released
@@ -89,10 +90,20 @@ class Archive:
         return self._covering(priced, own=True)
 
     def _covering(self, priced: Priced, *, own: bool = False) -> Found | None:
+        """The most accurate relative that shows all of it.
+
+        Another's clip tells what their search found, and counting the release would not count the search: such a
+        release is had by its very mark only, after the same search was counted.
+        """
         ways = list(wider(priced.bounded))
         families = [family(priced.bounded.release, way.relation, self.version, self.dataset) for way in ways]
         kept = zip(ways, self.ledger.relatives(families, self.analyst, self.keep, self.purpose), strict=True)
-        offered = [(way, each) for way, relatives in kept for each in relatives if not (own and each.owed)]
+        offered = [
+            (way, each)
+            for way, relatives in kept
+            for each in relatives
+            if not (each.owed and (own or searched(each.recipe)))
+        ]
         likely = [(way, each) for way, each in offered if might_cover(priced, each.recipe)]
         likely.sort(key=lambda pair: -min(portion_of(pair[1].recipe).parts))
         return next((f for way, each in likely[:MOST_TRIED] if (f := self._part(priced, way, each)) is not None), None)

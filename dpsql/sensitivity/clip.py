@@ -27,7 +27,7 @@ only. t is cut to [0, 1].
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import frexp, isqrt
 from typing import Literal
 
@@ -139,7 +139,9 @@ def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Cl
     mechanism: Literal["laplace", "gaussian"] = "laplace" if vector.norm == "l1" else "gaussian"
     cap = float(vector.limit) if vector.declared else None
     choice = choose_clip(found, groups=vector.cells, noise_per_clip=noise, mechanism=mechanism, cap=cap)
-    return clip_at(vector, choice.clip if choice.found else vector.limit, choice)
+    if not choice.found:
+        choice = replace(choice, clip=float(vector.limit))
+    return clip_at(vector, choice.clip, choice)
 
 
 def read_norms(
