@@ -27,6 +27,7 @@ Row = dict[str, Any]
 Group = tuple[object, ...]
 TYPES = {
     "id": "INTEGER", "k": "VARCHAR", "w": "VARCHAR", "x": "DOUBLE", "n": "INTEGER", "big": "BIGINT", "d": "DECIMAL(9,2)",
+    "s": "SMALLINT",
 }  # fmt: skip
 LETTERS = ("a", "b", "c", "d", "e", "f")
 POLICY: Mapping[str, Any] = {
@@ -38,6 +39,7 @@ POLICY: Mapping[str, Any] = {
             "columns": {
                 "k": {"values": list(LETTERS)}, "w": {}, "x": {"min": -50, "max": 70}, "n": {"min": -3, "max": 9},
                 "big": {"min": -(2**45), "max": 2**45}, "d": {"min": -10, "max": 99},
+                "s": {"min": -40_000, "max": 40_000},
             }
         }
         for name, unit in {
@@ -58,6 +60,7 @@ def drawn(rng: random.Random) -> Row:
     return {
         "k": rng.choice((*LETTERS, "unlisted", None)), "w": rng.choice(("p", "q", "r", "s", "", None)),
         "x": rng.choice(DOUBLES), "n": rng.choice((None, *range(-5, 12))), "big": rng.choice(WHOLES), "d": rng.choice(CENTS),
+        "s": rng.choice((None, 0, -1, 5, -32_768, 32_767)),
     }  # fmt: skip
 
 
