@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.bounds.domain import Domain
 from dpsql.budget import Ledger, Stored
 from dpsql.budget.allocate import Bill, allocate, choose_mechanism
 from dpsql.errors import UnboundedColumn
@@ -165,8 +166,8 @@ class Searches:
             several = len({a.argument for a in sums}) > 1 or any(a.function == "count" for a in release.aggregates)
             for aggregate in sums:
                 for field in fields_of(aggregate.argument, release.source):  # type: ignore[arg-type]
-                    wide = field.type.kind in NUMERIC and field.domain.values is None and field.stored is not None
-                    if wide and (several or aggregate.function == "avg"):
+                    numeric = field.type.kind in NUMERIC and field.domain.values is None and field.stored is not None
+                    if numeric and _loose(field.domain) and (several or aggregate.function == "avg"):
                         yield Subject(*field.stored)  # type: ignore[misc]
 
     def _standing_in(self, subjects: Iterable[Subject]) -> Catalog:
@@ -206,6 +207,14 @@ def before(missing: Iterable[Subject], price: object, *, norms: bool = False) ->
         f"first a private search for {' and '.join(sought)} ({price} together), charged once and then "
         "remembered: until it is made, a stand-in is shown in their place, and errors are not known"
     )
+
+
+def _loose(domain: Domain) -> bool:
+    """Are the bounds no help to tell around where the values lie: not both there, or around zero?"""
+    if domain.lower is None or domain.upper is None:
+        return True
+    low, high = float(domain.lower), float(domain.upper)
+    return abs(low + high) <= 2 * (high - low)
 
 
 def _visible(subject: Subject, catalog: Catalog) -> bool:

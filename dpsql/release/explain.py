@@ -13,7 +13,6 @@ from dpsql.budget.allocate import Bill, Priced
 from dpsql.errors import InterfaceError
 from dpsql.expressions.expression import columns_of
 from dpsql.mechanisms import DiscreteLaplace, Noise
-from dpsql.plan.catalog import FOUND
 from dpsql.plan.plan import Plan
 from dpsql.plan.relation import Filter, Relation, UnitGroup
 from dpsql.plan.released import released_in
@@ -383,11 +382,10 @@ def _clip_notes(bounded: Bounded) -> list[str]:
     if not clip.choice.found:
         limit = _rows(bounded.release.source.rows_per_unit)
         return [f"too few units to find out how much one of them adds: noise allows for {limit} of a unit"]
-    if clip.choice.above < 0.5:
-        return []
+    reduced = f"about {clip.choice.above:,.0f}" if clip.choice.above >= 0.5 else "hardly any"
     return [
-        f"what about {clip.choice.above:,.0f} of {clip.choice.units:,.0f} units add was reduced: error bars allow for"
-        " that, but not for a few units that add far more than all others"
+        f"{reduced} of about {clip.choice.units:,.0f} units add more than the limit that was found, and count less:"
+        " error bars allow for these, but not for a few units that add very much more, which no search can see"
     ]
 
 
@@ -401,10 +399,7 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
             continue
         clamped = [h.grid.argument for h in bounded.histograms if h.grid.argument is not None]
         for argument in (*bounded.arguments, *clamped):
-            found = bounded.vector is not None and any(o.startswith(FOUND) for o in argument.domain.origin)
-            if argument.expression is None or argument.lower == argument.upper or found:
-                continue
-            if argument.declared:
+            if argument.expression is not None and argument.declared and argument.lower != argument.upper:
                 low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))
                 notes.append(f"values of {_short(str(argument.expression))} outside [{low:g}, {high:g}] are clamped")
         notes += [*choice_notes(priced), *_cut(bounded)]

@@ -13,6 +13,8 @@ from dpsql.policy import Bound
 from dpsql.policy.auto import Found, Subject
 from dpsql.release.noise import Released
 
+COARSE = 0.2
+"""A bucket of half an octave tells where a value lies to about so much of it."""
 NEXT_TO_NOTHING = 1e-3
 """A mean that is smaller beside another counts as that much of it."""
 DOUBT = 0.01
@@ -53,7 +55,7 @@ def _usual(released: Mapping[str, Released], low: int, high: int, type_: Type) -
         sum(n * abs(middle_of(bucket) - centre) for bucket, n in each.items()) / size
         for each, size in zip(sides, sizes, strict=True)
     ]
-    return centre, min(distances)
+    return centre, max(min(distances), COARSE * abs(centre))
 
 
 def _between(least: float, largest: float) -> float:

@@ -90,7 +90,8 @@ def counted(expression: Expression | None, domain: Domain) -> Argument:
 
 
 def summed(expression: Expression, domain: Domain, usual: Usual | None = None) -> Argument:
-    """An argument that is added up; its domain is bounded. `usual` is around where its values lie, and how far around.
+    """An argument that is added up; its domain is bounded. `usual` is around where its values lie, and how far around,
+    which is of use only where the bounds tell less.
 
     Integers and decimals are exact; everything else is rounded to the power-of-two grid on which the larger bound
     has ROW_BITS bits. The row is clamped first, so a wrong bound costs accuracy, never privacy. Bounds between which
@@ -110,9 +111,10 @@ def summed(expression: Expression, domain: Domain, usual: Usual | None = None) -
     made = _on_grid(expression, domain)
     if usual is None or not all(map(isfinite, usual)):
         return made
-    centre, spread = (Fraction(each) / made.grid for each in usual)
-    inside = min(max(round(centre), made.lower), made.upper)
-    return replace(made, usual=(inside, min(max(1, round(spread)), max(1, made.width))))
+    centre, spread = (round(Fraction(each) / made.grid) for each in usual)
+    if 2 * spread >= made.width or not made.lower <= centre <= made.upper:
+        return made
+    return replace(made, usual=(centre, max(1, spread)))
 
 
 def _on_grid(expression: Expression, domain: Domain) -> Argument:

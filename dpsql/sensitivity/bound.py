@@ -250,8 +250,9 @@ def _as_vector(bounded: Bounded, layout: Layout, mechanism: str) -> Bounded:
     scales = _scales(layout)
     rows = 1 if bounded.rule in ("row", "single_row") else source.rows_per_unit
     members = [(part, scale) for part, scale in zip(layout.parts, scales, strict=True) if scale is not None]
-    largest = sum((max(1, part.row) * Fraction(2) ** scale) ** 2 for part, scale in members)
-    limit = min(rows * (isqrt(ceil(largest)) + 1), 1 << CELL_BITS)
+    each = [max(1, part.row) * Fraction(2) ** scale for part, scale in members]
+    row = sum(each) if norm == "l1" else isqrt(ceil(sum(size**2 for size in each)) - 1) + 1
+    limit = min(ceil(rows * row), 1 << CELL_BITS)
     groups = _size(bounded.keys) if bounded.public else PRIVATE_GROUPS
     one_group = bounded.rule != "clip"
     declared = all(scan.capped for scan in scans_in(source))
