@@ -32,7 +32,7 @@ from dpsql.sensitivity.clip_choice import NormHistogram
 
 PAID = "the private search that came first is counted, and what it found stays known"
 SHARE = Fraction(15, 100)
-"""The part of a price that is set apart for the search for norms, whether or not one has to be made."""
+"""The part of a price that is at most set apart for the search for norms, whether or not one has to be made."""
 DEARER = 3
 """A search of up to so many tiers above serves as well."""
 
@@ -87,7 +87,9 @@ class Searcher:
         searches = {b.release.name: self._norm_search(b, draft.mechanism, tier) for b in vectors}
         found = {b.release.name: self._known_norms(b, draft.mechanism, tier) for b in vectors}
         bounded = tuple(replace(b, found=found.get(b.release.name)) for b in draft.bounded)
-        draft = replace(draft, bounded=bounded, part=1 - SHARE)
+        price = fund(draft.bounded, draft.most, draft.delta, draft.mechanism).price
+        set_apart = sum((search.price for search in searches.values()), Fraction(0)) / price
+        draft = replace(draft, bounded=bounded, part=1 - set_apart)
         unknown = {name for name, histogram in found.items() if histogram is None}
         if unknown and not draft.missing and self._accounts.policy.replay:
             archive = self._archive()
