@@ -56,6 +56,7 @@ def draft_policy(source: Reader | duckdb.DuckDBPyConnection, dataset: str) -> Dr
         "# `analysts: {ana: {epsilon: 1}}` in it gives ana a cap inside it. With `every: month` that cap starts afresh",
         "# each month, a weaker promise: what ana learns over many months adds up; only the budget itself bounds it.",
         "limits: {epsilon: 1}                  # the most that one query may ask for",
+        "search: true                          # what one unit may add, and open bounds, are found by private searches",
         "tables:",
     ]
     for name, relation in catalog.items():

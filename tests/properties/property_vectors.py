@@ -31,7 +31,7 @@ TYPES = {
 }  # fmt: skip
 LETTERS = ("a", "b", "c", "d", "e", "f")
 POLICY: Mapping[str, Any] = {
-    "dataset": "vectors",
+    "dataset": "vectors", "search": True,
     "budget": {"epsilon": 1000, "delta": "1e-6"},
     "tables": {
         name: unit

@@ -24,6 +24,7 @@ def connect(folder: Path, analyst: str, units: int = 2_000, **more: Any) -> dpsq
             raw.execute(f"CREATE TABLE t AS {made}", [units, units])
     policy = {
         "dataset": "d",
+        "search": True,
         "budget": {"epsilon": 20, "delta": 1e-6, "analysts": {"ana": {"epsilon": 9}, "bob": {"epsilon": 9}}},
         "tables": {"t": {"unit": "u", "columns": {"k": {"values": ["a", "b", "c", "d"]}, "x": {}}}},
         **more,
