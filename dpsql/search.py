@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.bounds.domain import Domain
 from dpsql.budget import Ledger, Stored
 from dpsql.budget.allocate import Bill, allocate, choose_mechanism
 from dpsql.errors import UnboundedColumn
 from dpsql.expressions.types import INT64, Kind, Type, integer
 from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PrivateTable
-from dpsql.plan.join import Part
 from dpsql.plan.nested import Describe, not_described
 from dpsql.plan.plan import Plan
-from dpsql.plan.relation import Relation, Scan
+from dpsql.plan.released import released_in, scans_in
 from dpsql.plan.search import search_plan
+from dpsql.plan.usual import fields_of
 from dpsql.policy import Policy
 from dpsql.policy.auto import Found, Subject
 from dpsql.release.noise import Released
@@ -36,6 +37,7 @@ from dpsql.sensitivity import bound
 
 ROWS = Found(None, 50)
 NUMBERS = Found(-(2**20), 2**20)
+NUMERIC = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
 DATES = Found(date(1970, 1, 1), date(2100, 12, 31))
 
 
@@ -80,7 +82,7 @@ class Searches:
             return Knowledge(catalog, {})
         read = {subject: self.read(subject) for subject in needed}
         known = {s: made for s, made in read.items() if made is not None and not any(map(self.owed, made[1]))}
-        found = {subject: self._told(subject, what) for subject, (what, _) in known.items()}
+        found = {s: told for s, (what, _) in known.items() if (told := self._told(s, what)) is not None}
         missing = tuple(subject for subject in needed if subject not in known)
         standing_in = {subject: self._stand_in(subject) for subject in missing}
         return Knowledge(self.seen(self.policy.with_found(found | standing_in)), found, missing)
@@ -105,7 +107,10 @@ class Searches:
             released[priced.bounded.release.name] = unpack(kept.payload, priced)
         return found_in(subject, self._type(subject), released), tuple(stored)
 
-    def _told(self, subject: Subject, found: Found | None) -> Found:
+    def _told(self, subject: Subject, found: Found | None) -> Found | None:
+        """What was found; where nothing was, a column with declared bounds does without."""
+        if found is None and not self.bounds_needed(subject):
+            return None
         if found is None:
             raise UnboundedColumn(
                 f"a private search saw too few units to tell {_of(subject)}",
@@ -116,8 +121,12 @@ class Searches:
 
     def _needed(self, tree: exp.Query, catalog: Catalog, mechanism: str) -> tuple[Subject, ...]:
         """The subjects that this query cannot do without: no column can be left out, each table's rows are read."""
-        subjects = [s for s in self.policy.searched() if _visible(s, catalog)]
-        if not subjects:
+        explicit = [s for s in self.policy.searched() if _visible(s, catalog)]
+        named = {column.name.casefold() for column in tree.find_all(exp.Column)}
+        every = any(tree.find_all(exp.Star))
+        implied = [s for s in self._left_open(catalog) if every or (s.column or "").casefold() in named]
+        subjects = list(dict.fromkeys((*explicit, *implied)))
+        if not subjects and not catalog.searches:
             return ()
         columns = [s for s in subjects if s.column is not None]
         needed: list[Subject] = []
@@ -133,8 +142,33 @@ class Searches:
                 with suppress(UnboundedColumn):
                     self._planned(tree, self._standing_in(others), mechanism)
                     needed = others
-        scans = {scan.table.lower() for release in plan.releases for scan in _scans(release.source)}
-        return tuple(s for s in subjects if s in needed or (s.column is None and s.table.lower() in scans))
+        scans = {scan.table.lower() for release in plan.releases for scan in scans_in(release.source)}
+        usual = self._centred(plan) if catalog.searches else ()
+        kept = [s for s in subjects if s in needed or (s.column is None and s.table.lower() in scans)]
+        return tuple(dict.fromkeys((*kept, *usual)))
+
+    def _left_open(self, catalog: Catalog) -> Iterator[Subject]:
+        """The numbers whose bounds the policy leaves open, without saying so, where it allows searches."""
+        for table in catalog.tables.values() if catalog.searches else ():
+            if isinstance(table, PrivateTable):
+                declared = self.policy.tables[table.name].columns or {}
+                for field in table.scan.fields:
+                    known = field.stored is not None and field.stored[1] in declared
+                    if known and field.type.kind in NUMERIC and declared[field.stored[1]].open:  # type: ignore[index]
+                        yield Subject(*field.stored)  # type: ignore[misc]
+
+    def _centred(self, plan: Plan) -> Iterator[Subject]:
+        """The columns that are averaged: an average is centred around where their values lie."""
+        for release in plan.releases:
+            if any(released_in(release.source)):
+                continue
+            sums = [a for a in release.aggregates if a.function in ("sum", "avg") and a.argument is not None]
+            several = len({a.argument for a in sums}) > 1 or any(a.function == "count" for a in release.aggregates)
+            for aggregate in sums:
+                for field in fields_of(aggregate.argument, release.source):  # type: ignore[arg-type]
+                    numeric = field.type.kind in NUMERIC and field.domain.values is None and field.stored is not None
+                    if numeric and _loose(field.domain) and (several or aggregate.function == "avg"):
+                        yield Subject(*field.stored)  # type: ignore[misc]
 
     def _standing_in(self, subjects: Iterable[Subject]) -> Catalog:
         return self.seen(self.policy.with_found({s: self._stand_in(s) for s in subjects}))
@@ -152,6 +186,10 @@ class Searches:
         assert isinstance(table, PrivateTable)
         return next(f.type for f in table.scan.fields if f.name.lower() == (subject.column or "").lower())
 
+    def bounds_needed(self, subject: Subject) -> bool:
+        """Must it be searched for before it can be used? Of a column with declared bounds only the centre is sought."""
+        return subject.column is None or (self.policy.tables[subject.table].columns or {})[subject.column].open
+
     def _stand_in(self, subject: Subject) -> Found:
         if subject.column is None:
             return ROWS
@@ -162,12 +200,21 @@ def _of(subject: Subject) -> str:
     return f"the bounds of {subject}" if subject.column else str(subject)
 
 
-def before(missing: Iterable[Subject], price: object) -> str:
-    """What comes before a query whose bounds are not known yet."""
+def before(missing: Iterable[Subject], price: object, *, norms: bool = False) -> str:
+    """What comes before a query whose bounds, or whose best clip, are not known yet."""
+    sought = [*map(_of, missing), *(["how much one unit adds"] if norms else [])]
     return (
-        f"first a private search for {' and '.join(map(_of, missing))} ({price} together), charged once and then "
+        f"first a private search for {' and '.join(sought)} ({price} together), charged once and then "
         "remembered: until it is made, a stand-in is shown in their place, and errors are not known"
     )
+
+
+def _loose(domain: Domain) -> bool:
+    """Are the bounds no help to tell around where the values lie: not both there, or around zero?"""
+    if domain.lower is None or domain.upper is None:
+        return True
+    low, high = float(domain.lower), float(domain.upper)
+    return abs(low + high) <= 2 * (high - low)
 
 
 def _visible(subject: Subject, catalog: Catalog) -> bool:
@@ -175,15 +222,3 @@ def _visible(subject: Subject, catalog: Catalog) -> bool:
     if not isinstance(table, PrivateTable):
         return False
     return subject.column is None or any(f.name.lower() == subject.column.lower() for f in table.scan.fields)
-
-
-def _scans(node: object) -> Iterator[Scan]:
-    """The private tables below a relation."""
-    if isinstance(node, Scan):
-        yield node
-    elif isinstance(node, tuple):
-        for each in node:
-            yield from _scans(each)
-    elif isinstance(node, Relation | Part):
-        for part in fields(node):
-            yield from _scans(getattr(node, part.name))

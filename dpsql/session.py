@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from dpsql.budget import FREE, Ledger, Stored
+from dpsql.budget.reservation import PERMIT, TracePermit
 from dpsql.budget.status import BudgetStatus
 from dpsql.engines.base import Engine
 from dpsql.engines.open import Source
-from dpsql.errors import Error, InterfaceError, Pep249Errors
+from dpsql.errors import Error, InterfaceError, Pep249Errors, PolicyError
 from dpsql.flow.about import about
 from dpsql.flow.accounts import Accounts
 from dpsql.flow.accuracy_first import AccuracyFirst
@@ -42,6 +43,8 @@ from dpsql.turns import at_a_multiple, in_turn
 
 if TYPE_CHECKING:
     from dpsql.interfaces.dbapi import Cursor
+
+_PERMIT = PERMIT.take()
 
 
 class Connection(Pep249Errors):
@@ -112,6 +115,10 @@ class Connection(Pep249Errors):
             with search_told(draft):
                 if draft.missing:
                     draft, goals = self._draft(question)
+                    more, others = self._searcher.search_first(draft)
+                    paid, counted = draft.funds.plus(paid, more), (*counted, *others)
+                if draft.unsearched:
+                    draft, goals = self._draft(question)
                 if goals:
                     result = AccuracyFirst(self._answerer).answer(draft, goals, nonnegative)
                 else:
@@ -173,9 +180,10 @@ class Connection(Pep249Errors):
         with about(sql):
             keywords = Asked(epsilon, delta, mechanism)
             draft, _ = self._draft(Question(sql, parameters, keywords, self.asked, self.dialect, clipped=clipped))
-            if draft.missing:
+            unknown = [subject for subject in draft.missing if self.searches.bounds_needed(subject)]
+            if unknown:
                 raise InterfaceError(
-                    f"not searched for yet: {', '.join(map(str, draft.missing))}",
+                    f"not searched for yet: {', '.join(map(str, unknown))}",
                     hint="ask the query once, or let the steward run `dpsql bounds --search`",
                 )
             return draft.priced()
@@ -230,6 +238,15 @@ class Connection(Pep249Errors):
     def search(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
         """Search for the bounds of one subject, unless somebody did: charged as any release is."""
         return self._searcher.search(subject)
+
+    def permit_trace(self) -> TracePermit:
+        """Leave to read exact values without a charge (`dpsql.audit.trace`): the steward's alone."""
+        self._open()
+        if not self.steward or self.analyst is not None:
+            raise PolicyError(
+                "a trace shows exact values: it is for the steward only", hint="open the connection with steward=True"
+            )
+        return TracePermit(by=_PERMIT)
 
     # PEP 249 --------------------------------------------------------------------------------------------------------
 

@@ -78,6 +78,8 @@ def named(arguments: Iterable[str], folder: Path) -> list[Path]:
 
 def in_core(path: Path, test: str = "") -> bool:
     """Whether the table has a file; with `::test_name`, that test of it."""
+    if not path.is_relative_to(TESTS):
+        return True
     place = path.relative_to(TESTS).as_posix()
     return place.startswith(CORE) and not f"{place}{test}".startswith(NOT_CORE)
 

@@ -29,7 +29,8 @@ def drawn(rng: random.Random) -> World:
         world = World.made("kinds", made, world.tables)
     if rng.random() < 0.4:
         world = with_extreme(world, rng) or world
-    return world
+    clipped = rng.random() < 0.6
+    return replace(world, policy=world.policy.model_copy(update={"search": clipped}))
 
 
 def part_of(world: World, rng: random.Random) -> World:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpsql.audit.compare import compare, compare_equal
 from dpsql.audit.grammar.query import Query
 from dpsql.audit.traces import ReleaseTrace, traced
 from dpsql.audit.world import Unit, World
+from dpsql.budget import Cost
+from dpsql.budget.allocate import Priced, price_release
 from dpsql.errors import EngineError, Error, InternalError
 from dpsql.flow.draft import Prepared
 from dpsql.mechanisms.convert import rho_for
 from dpsql.plan.released import Content
+from dpsql.sensitivity.bound import norm_search, settle
+from dpsql.sensitivity.clip import clip_at
 from dpsql.session import Connection
 
 SALT = b"a fixed salt"
@@ -23,8 +27,22 @@ FAILURES = (EngineError.__name__, InternalError.__name__)
 
 
 def prepare(db: Connection, query: Query) -> Prepared:
-    """The query up to its price."""
-    return db.prepare(query.sql, query.epsilon, query.delta, query.mechanism, clipped=query.clipped)
+    """The query up to its price; where vectors are clipped, at some norm, with the searches for their norms beside it.
+
+    Any public clip is sound, so that one will do which the text of the query decides.
+    """
+    prepared = db.prepare(query.sql, query.epsilon, query.delta, query.mechanism, clipped=query.clipped)
+    rng, releases, searches = random.Random(query.sql), list[Priced](), list[Priced]()
+    for priced in prepared.bill.releases:
+        vector = priced.bounded.vector
+        if vector is None:
+            releases.append(priced)
+            continue
+        norm = vector.limit ** rng.random() * rng.choice((1.0, 1.4, 0.1))
+        releases.append(price_release(settle(priced.bounded, clip_at(vector, norm)), priced.portion))
+        search = norm_search(priced.bounded, f"{priced.bounded.release.name}_norms")
+        searches.append(price_release(search, replace(priced.portion, parts=priced.portion.parts[:1])))
+    return replace(prepared, bill=replace(prepared.bill, releases=(*releases, *searches)))
 
 
 def vectors(
@@ -65,7 +83,18 @@ def answered(db: Connection, query: Query) -> tuple[object, ...]:
     except Error as refusal:
         return type(refusal).__name__, str(refusal)
     keys = [row[: query.keys] for row in made.fetchall()] if _fixed(made._released.values(), query) else None
-    return made.columns, made.types, made.cost, keys
+    return made.columns, made.types, _about(made.cost) if db.policy.search else made.cost, keys
+
+
+def _about(cost: Cost) -> tuple[str, ...]:
+    """A cost without its last digits, in which the noise of a search may show: clips are rounded to their grid."""
+    return tuple(f"{each:.3g}" for each in (cost.epsilon, cost.delta, cost.rho))
+
+
+def forget_searches(db: Connection, label: str) -> None:
+    """Make a new version of the data: what was searched for in another belongs to that."""
+    if db.policy.search:
+        db._ledger.bump(label, "the audit")
 
 
 def _fixed(released: object, query: Query) -> bool:

@@ -57,6 +57,7 @@ def _policy(rows: int) -> dict[str, Any]:
     columns = {name: dict(spec) for name, (_, _, spec) in PALETTES.items()}
     return {
         "dataset": "readings",
+        "search": False,
         "budget": BUDGET,
         "tables": {
             "persons": {"unit": "id", "unique": True, "columns": columns},

@@ -26,6 +26,7 @@ from dpsql.audit.pairs import (
     Case,
     answered,
     differences,
+    forget_searches,
     paid,
     prepare,
     refused,
@@ -170,6 +171,9 @@ def _compare(query: Query, prepared: Prepared, where: Neighbourhood, tally: Tall
 
 
 def _look(query: Query, where: Neighbourhood, gone: tuple[Unit, ...], database: Connection, tally: Tally) -> None:
+    for each in (where.whole, database):
+        forget_searches(each, f"look {tally.counted['looks']}")
+    tally.counted["looks"] += 1
     for kind, look in ((SEEN, visible), (ANSWERED, answered)):
         one, two = look(where.whole, query), look(database, query)
         tally.counted["pairs refused" if refused(one) else f"pairs {kind}"] += 1

@@ -1,7 +1,12 @@
-"""For the steward: the very integers to which noise is added, with the claims that scale it."""
+"""For the steward: the very integers to which noise is added, with the claims that scale it.
+
+They are read with the steward's permit, without a charge, and stand in tables of their own type: the noise stage
+refuses what was read so, and a released table cannot be made of it (`dpsql.release.noise`).
+"""
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -9,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.audit.stepwise import Stepwise
-from dpsql.errors import PolicyError
+from dpsql.engines.exact import OPEN
 from dpsql.expressions.expression import Value
 from dpsql.release.contents import Contents
-from dpsql.release.noise import Released, public_table
+from dpsql.release.noise import Table, public_table
 from dpsql.release.tabulate import tabulate
 from dpsql.sensitivity.choice import scored
 from dpsql.sensitivity.tree import counted
@@ -22,10 +27,18 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from dpsql.budget.allocate import Chosen, Priced
-    from dpsql.engines.base import Weights
+    from dpsql.budget.reservation import TracePermit
+    from dpsql.engines.exact import Exact, Weights
     from dpsql.flow.draft import Prepared
     from dpsql.plan.released import Content
     from dpsql.session import Connection
+
+_OPEN = OPEN.take()
+
+
+@dataclass(frozen=True, slots=True)
+class TracedTable(Table):
+    """A table of exact integers, for the steward: it goes through the same finishing as a released one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +121,10 @@ def exact_answer(db: Connection, prepared: Prepared, *, salt: bytes) -> list[tup
 
 def _traced(
     db: Connection, prepared: Prepared, salt: bytes, released: Mapping[str, Content] | None
-) -> tuple[list[ReleaseTrace], Contents, dict[str, Released]]:
-    if not db.steward:
-        raise PolicyError(
-            "a trace shows exact values: it is for the steward only", hint="open the connection with steward=True"
-        )
+) -> tuple[list[ReleaseTrace], Contents, dict[str, Table]]:
+    permit = db.permit_trace()
     contents = Contents(db._dataset.finisher, prepared.plan.nested, dict(released or {}))
-    tables: dict[str, Released] = {}
+    tables: dict[str, Table] = {}
     made = []
     for priced in prepared.bill.releases:
         name = priced.bounded.release.name
@@ -122,14 +132,22 @@ def _traced(
             tables[name] = public_table(priced)
             continue
         contents.complete(tables)
-        shown, tables[name] = _release(db, contents.filled(priced), salt, contents)
+        shown, tables[name] = _release(db, priced, salt, permit, contents)
         made.append(shown)
     return made, contents, tables
 
 
-def _release(db: Connection, priced: Priced, salt: bytes, contents: Contents) -> tuple[ReleaseTrace, Released]:
+def same_integers(one: Exact, two: Exact) -> bool:
+    """Are these the same exact values? For checks that ask an engine the same again."""
+    return pickle.dumps(one.open(_OPEN)) == pickle.dumps(two.open(_OPEN))
+
+
+def _release(
+    db: Connection, asked: Priced, salt: bytes, permit: TracePermit, contents: Contents
+) -> tuple[ReleaseTrace, TracedTable]:
+    priced = contents.filled(asked)
     bounded = priced.bounded
-    exact = db._engine.run(priced, salt, contents.by_digest)
+    exact = db._engine.run(asked, salt, permit, contents.made).open(_OPEN)
     kinds = {True: "laplace", False: "gaussian"}
     statistics = []
     for statistic, noised, values in zip(bounded.statistics, priced.noised, exact.values, strict=True):
@@ -187,7 +205,7 @@ def _release(db: Connection, priced: Priced, salt: bytes, contents: Contents) ->
     )
     steps = [each.values for each in scores if isinstance(each.values, Stepwise)]
     cells = tuple(np.array([each.best(place) for place in range(groups)], dtype=np.int64) for each in steps)
-    shown = Released(priced, exact.keys, exact.values, chosen=cells, trees=nodes)
+    shown = TracedTable(priced, exact.keys, exact.values, chosen=cells, trees=nodes)
     return ReleaseTrace(bounded.rule, exact.keys, tuple(statistics), joint), shown
 
 

@@ -62,6 +62,7 @@ def kinds_policy(rows: int = 4, groups: int = 3, unit: object = "id") -> dict[st
     columns = {name: dict(spec) for name, (_, spec) in KIND_COLUMNS.items()}
     return {
         "dataset": "kinds",
+        "search": False,
         "budget": BUDGET,
         "tables": {
             "visits": {"unit": "row", "columns": columns},
@@ -146,6 +147,7 @@ def joins_policy(rows: int = 4, groups: int = 3) -> dict[str, Any]:
     caps = {"max_rows_per_unit": rows, "max_groups_per_unit": groups}
     return {
         "dataset": "joins",
+        "search": False,
         "budget": BUDGET,
         "tables": {
             "people": {"unit": "id", "unique": True, "columns": columns},
@@ -215,6 +217,7 @@ def shop_policy() -> dict[str, Any]:
     """Views, bounds that are searched for, MIN and MAX by the policy, values from a public table."""
     return {
         "dataset": "shop",
+        "search": False,
         "budget": BUDGET,
         "defaults": {"max_rows_per_unit": 5, "max_groups_per_unit": 2},
         "tables": {

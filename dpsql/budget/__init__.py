@@ -4,6 +4,7 @@ from dpsql.budget.account import About, Charged, ErrorBar, Ledger, LogEntry, Rel
 from dpsql.budget.accountant import Caps, Limits, Spent, admits, limits, more_like, remaining, spent_as
 from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
 from dpsql.budget.ledger import ChainedLedger, open_ledger
+from dpsql.budget.reservation import Reservation
 from dpsql.mechanisms.convert import delta_for, epsilon_for, rho_for
 from dpsql.mechanisms.exact import UNIT, Number, exact
 from dpsql.mechanisms.price import laplace_rho, pure_rho
@@ -24,6 +25,7 @@ __all__ = [
     "Number",
     "Relative",
     "Request",
+    "Reservation",
     "Spent",
     "Standing",
     "Stored",

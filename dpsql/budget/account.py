@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from dpsql.budget.accountant import Caps, Spent
 from dpsql.budget.event import Charge, Cost
+from dpsql.budget.reservation import Reservation
 from dpsql.errors import ProgrammingError
 
 
@@ -51,6 +52,7 @@ class Request:
     `replays` are others' releases (entry and number) that the query shows too, which count against the analyst's own
     accounts; `charge` is for what is released now, and None if that is nothing. `asked` is what the query would cost
     had nobody else released a part of it: the analyst's accounts must hold that much, and a refusal speaks of it alone.
+    `version` is that of the data in the fingerprints.
     """
 
     analyst: str | None
@@ -65,6 +67,7 @@ class Request:
     error: ErrorBar | None = None
     replays: tuple[tuple[int, int], ...] = ()
     asked: tuple[Charge, Cost] | None = None
+    version: str = ""
 
     def __post_init__(self) -> None:
         charge = self.charge if self.asked is None else self.asked[0]
@@ -138,10 +141,10 @@ class Ledger(ABC):
     """
 
     @abstractmethod
-    def reserve(self, request: Request) -> int:
+    def reserve(self, request: Request) -> Reservation:
         """Charge analyst and dataset at once, and count the replays, or raise BudgetExceeded and do neither.
 
-        The number of the new entry.
+        The reservation names the new entry, which is durable, and is what an engine asks for.
 
         **Theorem.** A refusal of the analyst's own budget, its text, figures and hint, is a function of the query, the
         policy and the sums of the accounts shown in it: it does not tell what others released.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt
+from math import isqrt, sqrt
 
 from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
 from dpsql.errors import UnsupportedQuery
@@ -18,9 +18,10 @@ from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw, 
 from dpsql.mechanisms.convert import epsilon_for, rho_for
 from dpsql.mechanisms.exact import UNIT, exact, float_down, float_up
 from dpsql.mechanisms.price import laplace_rho
-from dpsql.sensitivity.bound import Bounded
+from dpsql.sensitivity.bound import Bounded, settle
 from dpsql.sensitivity.choice import Choice
 from dpsql.sensitivity.claim import Claim
+from dpsql.sensitivity.clip import chosen_clip
 
 LAPLACE_STEPS = 2**36
 GAUSSIAN_STEPS = 2**22
@@ -156,10 +157,14 @@ def fund(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechan
     return Funds(mechanism, rho_for(epsilon, delta - slack), slack, delta - slack)
 
 
-def allocate(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str) -> Bill:
-    """Split (ε, δ) equally over all shares of all releases."""
+def allocate(
+    releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str, part: Fraction = Fraction(1)
+) -> Bill:
+    """Split (ε, δ), or a part of that price, equally over all shares of all releases."""
     funds = fund(releases, epsilon, delta, mechanism)
-    return Bill(mechanism, epsilon, delta, _priced(releases, equally(releases, funds.price), funds, exact=False))
+    price = funds.price * part
+    cost = epsilon if part == 1 else funds.epsilon(price)
+    return Bill(mechanism, cost, delta, _priced(releases, equally(releases, price), funds, exact=False))
 
 
 def spend(releases: Sequence[Bounded], portions: Portions, funds: Funds) -> Bill:
@@ -170,9 +175,14 @@ def spend(releases: Sequence[Bounded], portions: Portions, funds: Funds) -> Bill
 
 
 def equally(releases: Sequence[Bounded], price: Fraction) -> Portions:
-    """The same part of a price for every share."""
-    each = price / max(1, sum(map(parts_of, releases)))
-    return tuple((each,) * parts_of(release) for release in releases)
+    """The same part of a price for every share; for each statistic of a vector, which is one share, another."""
+    each = price / max(1, sum(sum(_weights(release)) for release in releases))
+    return tuple(tuple(each * weight for weight in _weights(release)) for release in releases)
+
+
+def _weights(release: Bounded) -> list[int]:
+    shares = [len(share) if release.vector is not None else 1 for share, _ in release.shares]
+    return shares + [1] * (parts_of(release) - len(shares))
 
 
 def parts_of(release: Bounded) -> int:
@@ -189,7 +199,13 @@ def _priced(releases: Sequence[Bounded], portions: Portions, funds: Funds, *, ex
 
 
 def price_release(release: Bounded, portion: Portion) -> Priced:
-    """The noise of one release, by its portion and its bounds alone: a release that was made can be priced again."""
+    """The noise of one release, by its portion and its bounds alone: a release that was made can be priced again.
+
+    A vector that has no clip yet gets the one with the least error at this price, by what was found of its norms.
+    """
+    if release.vector is not None and release.clip is None:
+        deviation = _unit_noise(portion.parts[0], portion.mechanism)
+        release = settle(release, chosen_clip(release.vector, release.found, deviation))
     noised = _noise_of(release, portion.parts, portion.mechanism)
     chosen = _chosen(release, portion.parts[len(release.shares) :], portion.mechanism)
     trees = _trees(release, portion.parts[len(release.shares) + len(release.choices) :], portion.mechanism)
@@ -255,6 +271,11 @@ def _scale(claim: Claim, each: Fraction, mechanism: str) -> tuple[Noise, int]:
         if claim.l1 >> shift == 0:
             raise UnsupportedQuery("at this price the noise is too large to draw", hint="ask for a larger epsilon")
     return _noise(claim.coarser(shift), each, mechanism), shift
+
+
+def _unit_noise(each: Fraction, mechanism: str) -> float:
+    """The standard deviation of the noise where the clip is 1."""
+    return sqrt(2) / float(each) if mechanism == "laplace" else 1 / sqrt(2 * float(each))
 
 
 def _steps(claim: Claim, each: Fraction, mechanism: str) -> int:

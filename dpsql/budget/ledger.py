@@ -28,11 +28,14 @@ from dpsql.budget.event import Charge
 from dpsql.budget.head import Mark
 from dpsql.budget.line import read_cost, read_error, read_line, write_error
 from dpsql.budget.places import place_of
+from dpsql.budget.reservation import RESERVE, Reservation
 from dpsql.budget.storage import Payloads, Storage
 from dpsql.budget.window import renews
 from dpsql.errors import LedgerError
 
 __all__ = ["About", "ChainedLedger", "Ledger", "LogEntry", "Relative", "Request", "Stored", "open_ledger"]
+
+_RESERVE = RESERVE.take()
 
 
 def open_ledger(place: str | Path, dataset: str | None, *, create: bool = True) -> ChainedLedger:
@@ -80,9 +83,9 @@ class ChainedLedger(Ledger):
             storage.close()
             raise
 
-    def reserve(self, request: Request) -> int:
+    def reserve(self, request: Request) -> Reservation:
         """See `Ledger`. The transaction that checks the caps is the one that records the charge, and it is one entry:
-        a query that is refused, or cut short, leaves nothing of itself.
+        a query that is refused, or cut short, leaves nothing of itself. The reservation is made after it.
         """
         if request.charge is None:
             raise LedgerError("there is nothing to charge for")
@@ -97,7 +100,8 @@ class ChainedLedger(Ledger):
         with self._writing():
             self._admit(request)
             gist = write_charge((request.analyst, request.purpose), request.charge, self._owing(request))
-            return self._append("charge", gist, body)
+            entry = self._append("charge", gist, body)
+        return Reservation(entry, self._book.dataset, request.version, frozenset(request.fingerprints), by=_RESERVE)
 
     def count(self, request: Request) -> None:
         """See `Ledger`."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Priced
-from dpsql.errors import InterfaceError
-from dpsql.expressions.expression import Value
+from dpsql.budget.fingerprint import fingerprint
+from dpsql.budget.reservation import Reservation, Warrant, use
+from dpsql.engines.exact import Exact
+from dpsql.errors import InterfaceError, InternalError
 from dpsql.plan.public import PublicData
-from dpsql.plan.released import Content
+from dpsql.plan.released import Content, released_in, with_digests
 from dpsql.policy.reader import Reader
 
 
@@ -25,34 +27,6 @@ class Resources:
 
     memory: int | None = None
     spill: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """An exact histogram: the weight of each cell that has any, by the number of its group, in ascending order."""
-
-    groups: NDArray[np.int64]
-    cells: NDArray[np.int64]
-    weights: NDArray[np.int64]
-
-    def of(self, group: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The cells of one group that have weight, and their weights."""
-        start, stop = np.searchsorted(self.groups, [group, group + 1])
-        return self.cells[start:stop], self.weights[start:stop]
-
-
-@dataclass(frozen=True, slots=True)
-class Exact:
-    """Exact integers, before noise. Only an engine makes one, and only `dpsql.release.noise` and the audit read it.
-
-    `keys` holds one tuple per row; `values` one array per statistic, already floored to its noise grid; `selection`
-    the total weight of each private key; `histograms` what the choices are made from.
-    """
-
-    keys: tuple[tuple[Value, ...], ...]
-    values: tuple[NDArray[np.int64], ...]
-    selection: NDArray[np.int64] | None
-    histograms: tuple[Weights, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +85,12 @@ class Engine(ABC):
         """What the planner may ask about public tables."""
 
     @abstractmethod
-    def emit(self, release: Priced, salt: bytes | None) -> str:
+    def statements(self, release: Priced, salt: bytes | None) -> list[str]:
         """The SQL of one release; without salt, a placeholder stands in its place (for people to read)."""
+
+    def emit(self, release: Priced, salt: bytes | None) -> str:
+        """The same as one text."""
+        return _text(self.statements(release, salt))
 
     def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
         """What this engine does not read of their tables, in words that follow from the query and the policy."""
@@ -123,19 +101,52 @@ class Engine(ABC):
         """These releases, of one query, run inside: where others may write, they all read one state of the data."""
         yield
 
-    @abstractmethod
     def run(
         self,
         release: Priced,
         salt: bytes,
+        warrant: Warrant,
         contents: Mapping[str, Content] | None = None,
         seconds: float | None = None,
     ) -> Exact:
-        """The exact integers of one release, within so many seconds.
+        """The exact integers of one release that was paid for (or that the steward traces), within so many seconds.
 
-        `contents` has, by digest, what nested queries released and this one reads. Raises EngineError with a constant
-        text, whatever went wrong.
+        The release is the one that the ledger was shown; if it reads nested results, `contents` has what these gave in
+        the meantime, by their names in the plan. Raises EngineError with a constant text, whatever went wrong.
+
+        **Theorem.** No row is read for a release that the warrant does not cover, and what is read is the release that
+        was paid for, over nested results that are a function of other releases.
+        **Proof.** `use` comes first, with the mark of the release as this engine would run it on its own version of the
+        data. After it only the digests of nested results are filled in: tables, bounds, keys and noise stay, and none
+        of them depends on a content (`dpsql.plan.released`).
+        **Requires** a warrant that only its makers make (`dpsql.budget.reservation`), contents of released tables
+        (`dpsql.release.contents`), and engines that read rows for releases in `_compute` only.
+        **Checked by** `tests/unit/test_locks.py`, and the planted bug "an engine runs without a reservation".
         """
+        written, known = self.statements(release, salt), contents or {}
+        use(warrant, lambda reservation: self._mark(release, written, reservation))
+        if any(released_in(release.bounded.release.source)):
+            release = _filled(release, known)
+            written = self.statements(release, salt)
+        return self._compute(release, salt, written, warrant, {each.digest: each for each in known.values()}, seconds)
+
+    def _mark(self, release: Priced, written: Sequence[str], reservation: Reservation) -> bytes:
+        """The mark of a release that runs here, on the version of the data that was reserved if that is this one."""
+        if not f"{reservation.version} ".startswith(f"{self.version()} "):
+            raise InternalError("the reservation is for another version of the data")
+        return fingerprint(release, _text(written), reservation.version, reservation.dataset)
+
+    @abstractmethod
+    def _compute(
+        self,
+        release: Priced,
+        salt: bytes,
+        written: Sequence[str],
+        warrant: Warrant,
+        contents: Mapping[str, Content],
+        seconds: float | None,
+    ) -> Exact:
+        """Run the statements of a release that may be run, over contents by digest, and seal the integers."""
 
     @abstractmethod
     def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
@@ -148,3 +159,16 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of the database."""
+
+
+def _text(written: Sequence[str]) -> str:
+    return ";\n".join(written)
+
+
+def _filled(release: Priced, contents: Mapping[str, Content]) -> Priced:
+    """The release over the contents that it reads, in place of what stood for them when it was paid for."""
+    inner = release.bounded.release
+    if any(scan.table not in contents for scan in released_in(inner.source)):
+        raise InternalError("a release was to be run before what it reads was released")
+    source = with_digests(inner.source, {name: content.digest for name, content in contents.items()})
+    return replace(release, bounded=replace(release.bounded, release=replace(inner, source=source)))

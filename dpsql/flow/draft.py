@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
 from dpsql.budget import Cost
-from dpsql.budget.allocate import Bill, Funds, allocate, fund
+from dpsql.budget.allocate import Bill, Funds, Priced, allocate, fund
 from dpsql.flow.about import about
 from dpsql.plan.plan import Plan
 from dpsql.policy.auto import Subject
@@ -38,7 +38,11 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Draft:
-    """A query before it has a price: planned and bounded, with the most that it may cost (`left`, if less)."""
+    """A query before it has a price: planned and bounded, with the most that it may cost (`left`, if less).
+
+    What it has to search for first is `missing` (bounds that the policy leaves open) or `unsearched` (the norms of its
+    units, already priced); `part` of the price is left for the query itself, whether or not it has to search.
+    """
 
     sql: str
     plan: Plan
@@ -51,6 +55,8 @@ class Draft:
     left: Fraction | None = None
     missing: tuple[Subject, ...] = ()
     notes: tuple[str, ...] = ()
+    unsearched: tuple[Priced, ...] = ()
+    part: Fraction = Fraction(1)
 
     def at(self, bill: Bill) -> Prepared:
         """The query at a price."""
@@ -59,14 +65,14 @@ class Draft:
     def within(self, epsilon: Fraction) -> Prepared:
         """The query at a price that is split equally."""
         releases = [*self.bounded, *(check.bounded for check in self.checks)]
-        return self.at(allocate(releases, epsilon, self.delta, self.mechanism))
+        return self.at(allocate(releases, epsilon, self.delta, self.mechanism, self.part))
 
     def priced(self, goals: Sequence[Goal] = ()) -> Prepared:
         """At the least price that meets the goals; without goals, at the asked price."""
         with about(self.sql):
             if not goals:
                 return self.split
-            return self.at(cheapest(self.bounded, self.plan, goals, self.funds))
+            return self.at(cheapest(self.settled, self.plan, goals, self.funds))
 
     @cached_property
     def split(self) -> Prepared:
@@ -75,8 +81,17 @@ class Draft:
 
     @property
     def funds(self) -> Funds:
-        """What it may cost, in the currency of its noise."""
-        return fund(self.bounded, self.most, self.delta, self.mechanism)
+        """What it may cost without searches, in the currency of its noise."""
+        return self._funds(self.most)
+
+    def _funds(self, epsilon: Fraction) -> Funds:
+        whole = fund(self.bounded, epsilon, self.delta, self.mechanism)
+        return replace(whole, price=whole.price * self.part)
+
+    @property
+    def settled(self) -> tuple[Bounded, ...]:
+        """The releases with the clips of the most that the query may cost: for an accuracy they stay, and it varies."""
+        return tuple(priced.bounded for priced in self.split.bill.releases[: len(self.bounded)])
 
     @property
     def most(self) -> Fraction:
@@ -86,5 +101,4 @@ class Draft:
     @property
     def stages(self) -> Stages:
         """The same for pilots and a main release together."""
-        limit = fund(self.bounded, self.epsilon, self.delta, self.mechanism).price
-        return Stages.out_of(self.bounded, self.funds, limit)
+        return Stages.out_of(self.settled, self.funds, self._funds(self.epsilon).price)

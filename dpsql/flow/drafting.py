@@ -63,8 +63,9 @@ class Drafter:
         types = self.dataset.finisher.check(plan)
         draft = Draft(said, plan, bounded, epsilon, delta, chosen, types, checks)
         if plan.releases:
-            draft = replace(draft, missing=known.missing, notes=known.notes)
-        return draft, not (self.dataset.engine.live or known.found or known.missing or reads_the_clock(tree))
+            draft = self.searcher.with_norms(replace(draft, missing=known.missing, notes=known.notes))
+        changing = known.found or known.missing or draft.unsearched or reads_the_clock(tree)
+        return draft, not (self.dataset.engine.live or changing)
 
     def _mechanism(self, asked: Asked) -> str:
         return known_mechanism(asked.mechanism or self.accounts.policy.defaults.mechanism)

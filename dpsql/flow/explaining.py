@@ -37,11 +37,12 @@ class Explainer:
         if goals:
             with suppress(BudgetExceeded):
                 draft = fitted(draft, self.accounts)
-        if draft.missing:
-            prepared, search = draft.priced(), self.searcher.cost(draft, draft.missing)
+        if draft.missing or draft.unsearched:
+            prepared = draft.priced()
+            search = draft.funds.plus(self.searcher.cost(draft, draft.missing), self.searcher.norms_cost(draft))
             parts = [part for priced in prepared.bill.releases for part in priced.portion.parts]
             total = draft.funds.plus(self._most(draft, parts), search)
-            return replace(prepared, total=total), before(draft.missing, search)
+            return replace(prepared, total=total), before(draft.missing, search, norms=bool(draft.unsearched))
         said = ", ".join(map(str, goals))
         if foreseeable(draft.plan, goals):
             return draft.priced(goals), f"the least that gives {said}" if goals else None

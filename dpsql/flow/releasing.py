@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dpsql.budget import Stored
+from dpsql.budget import Reservation, Stored
 from dpsql.budget.allocate import Priced, charge_of, cost_of
 from dpsql.flow.accounts import Accounts
 from dpsql.flow.dataset import Dataset
@@ -23,19 +23,25 @@ class Releaser:
     accounts: Accounts
 
     def release(self, prepared: Prepared) -> Made:
-        """Replay what was released before; charge for the rest, durably, and only then run it."""
+        """Replay what was released before; charge for the rest, durably, and only then run it.
+
+        A search for norms is known for as long as its version of the data is, so it is replayed whatever the policy
+        says of answers: a second one would be paid for and not be read.
+        """
         policy, salt = self.accounts.policy, self.accounts.ledger.salt()
+        searches = [priced.bounded for priced in prepared.bill.releases if priced.bounded.searched is not None]
+        archive = replace(self.archive(salt), keep=None) if searches else self.archive(salt)
         maker = Maker(
             self.dataset.engine,
-            self.archive(salt),
+            archive,
             self.dataset.finisher,
             salt,
-            bool(policy.replay),
-            lambda missing, replayed: self._reserve(prepared, missing, replayed),
+            bool(policy.replay or searches),
+            lambda missing, replayed: self._reserve(prepared, archive.version, missing, replayed),
             policy.limits.seconds,
         )
-        alone = frozenset(check.bounded.release.name for check in prepared.checks)
-        return maker.make(prepared.bill, prepared.plan.nested, alone)
+        alone = [*(check.bounded for check in prepared.checks), *searches]
+        return maker.make(prepared.bill, prepared.plan.nested, frozenset(each.release.name for each in alone))
 
     def kept(self, prepared: Prepared) -> bool:
         """Does the ledger have all of it, as releases that the analyst paid for or was shown?"""
@@ -60,9 +66,13 @@ class Releaser:
         )
 
     def _reserve(
-        self, prepared: Prepared, missing: Mapping[bytes, Priced], replayed: Sequence[tuple[Priced, Stored]]
-    ) -> tuple[int | None, tuple[str, ...]]:
-        """Charge for what is missing and count what others released, in one step; the entry, and what was counted."""
+        self,
+        prepared: Prepared,
+        version: str,
+        missing: Mapping[bytes, Priced],
+        replayed: Sequence[tuple[Priced, Stored]],
+    ) -> tuple[Reservation | None, tuple[str, ...]]:
+        """Charge for what is missing and count what others released, in one step; and say what was counted."""
         bill, releases = prepared.bill, list(missing.values())
         owed = [(priced, stored) for priced, stored in replayed if self.accounts.owes(stored)]
         whole = [*releases, *(priced for priced, _ in owed)]
@@ -73,6 +83,7 @@ class Releaser:
         request = replace(
             self.accounts.request(prepared.sql, *costs, tuple(missing), (asked, cost_of(bill, whole))),
             error=first_error(releases, bill.mechanism) if releases else None,
+            version=version,
             replays=tuple(dict.fromkeys((stored.entry, stored.number) for _, stored in owed)),
         )
         told = tuple(self.accounts.told(stored) for _, stored in owed)

@@ -73,12 +73,13 @@ LISTED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Tables by folded name; what is not here does not exist."""
+    """Tables by folded name; what is not here does not exist. `searches`: the policy allows private searches."""
 
     tables: Mapping[str, Table]
     max_public_keys: int
     public: PublicData
     views: Mapping[str, exp.Query] = field(default_factory=dict)
+    searches: bool = False
 
     def find(self, name: str) -> Table | None:
         """The table of that name, in any case."""
@@ -146,7 +147,7 @@ def make_catalog(
                 mistake.message if policy.sees_all(analyst) else f"the policy does not fit the database: table {name}"
             )
             raise PolicyError(said, hint="ask the steward to run `dpsql check`") from None
-    return Catalog(_unnamed(tables), policy.limits.max_public_keys, known)
+    return Catalog(_unnamed(tables), policy.limits.max_public_keys, known, searches=policy.searches)
 
 
 def _unnamed(tables: Mapping[str, Table]) -> Mapping[str, Table]:
@@ -250,12 +251,14 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
             domain = intersect(domain, _referred(f"{name}.{stored_name}", spec, type_, policy, schema, public))
         attribute = owner == UNIT or single
         response = _response(f"{name}.{stored_name}", spec, type_)
-        fields.append(Field(stored_name, type_, domain, attribute, owner, ends=_ends(spec, type_), response=response))
+        made = Field(stored_name, type_, domain, attribute, owner, ends=_ends(spec, type_), response=response)
+        fields.append(replace(made, stored=(name, column), usual=spec.usual))
     rows = 1 if declared.by_row else policy.rows_per_unit(name)
     unique = tuple(f.name for f in fields if fold(f.name) in keys)
     owners = path[-1].table if path else name
     of_unit = None if unit is None else stored_column(owners, unit, schema[fold(owners)])[1]
     scan = Scan(tuple(fields), declared.by_row, rows, single, name, unit, path, unique, unit_type=of_unit)
+    scan = replace(scan, capped=policy.capped(name))
     return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name))
 
 

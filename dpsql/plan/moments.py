@@ -1,8 +1,9 @@
 """VARIANCE, STDDEV, COVAR, CORR, REGR_* as arithmetic on a count and sums of centred, scaled values; BOOL_OR, BOOL_AND.
 
-With y = (x − middle) / (half width) of the argument's inferred bounds, y and 2y²−1 lie in [−1, 1], so each sum has the
-least sensitivity that the bounds allow. Everything else is post-processing of those sums, with error bars like those
-of any other expression above the aggregate.
+With y = (x − middle) / (half width) of the argument's inferred bounds, y and 2y²−1 lie in [−1, 1], so each sum has
+the least sensitivity that the bounds allow. Where a search has found around where the values lie, that is the middle,
+how far around the half width, and y² is added up: most of it is then around 1. Everything else is post-processing of
+those sums, with error bars like those of any other expression above the aggregate.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dpsql.expressions.types import Kind
 from dpsql.parse.span import name_of, refuse
 from dpsql.plan.relate import known_of, unbounded
 from dpsql.plan.scope import Scope
+from dpsql.plan.usual import usual_of
 
 SPREADS: dict[type[exp.Expr], str] = {
     exp.Variance: "var_samp", exp.VariancePop: "var_pop",
@@ -39,6 +41,7 @@ class _Variable:
     sql: str
     centre: float
     half: float
+    usual: bool = False
 
     @property
     def n(self) -> str:
@@ -56,6 +59,9 @@ class _Variable:
     @property
     def variance(self) -> str:
         """The population variance, which noise must not make negative."""
+        if self.usual:
+            square = f"CASE WHEN NOT isnan({self.sql}) THEN {self.scaled} * {self.scaled} END"
+            return f"({_number(self.half**2)} * greatest(sum({square}) / {self.n} - {self.mean} * {self.mean}, 0))"
         inside = f"least(greatest(2 * {self.scaled} * {self.scaled} - 1, -1), 1)"
         square = f"CASE WHEN NOT isnan({self.sql}) THEN {inside} END"
         return (
@@ -117,6 +123,9 @@ def _variable(argument: exp.Expr, where: exp.Expr | None, call: exp.Expr, scope:
             f"the bounds of {made} are too wide for {name_of(call)}: its square is no number any more", call,
             hint="clamp it: least(greatest(x, 0), 1000)", reason="aggregate",
         )  # fmt: skip
+    usual = usual_of(made, scope.relation)
+    if usual is not None and usual[1] > 0:
+        return _Variable(argument.sql("duckdb"), *usual, usual=True)
     low, high = float(domain.lower), float(domain.upper)
     return _Variable(argument.sql("duckdb"), (low + high) / 2, (high - low) / 2 or 1.0)
 

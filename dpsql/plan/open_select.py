@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
 from sqlglot import exp
@@ -39,7 +40,8 @@ def open_select(planner: Planner, node: exp.Select, sources: Sequence[FromItem],
         star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
         if isinstance(star, exp.Star):
             table = fold(item.table) if isinstance(item, exp.Column) else ""
-            outputs += [o for name, o in columns if not table or name == table]
+            meant = [o for name, o in columns if name == table] if table else _joined_columns(node, sources)
+            outputs += _as_changed(star, meant, columns, nested)
         else:
             outputs.append(open_output(item, columns, nested))
     below = None if nested else cache(lambda: _public_rows(planner, node.copy(), sources, ctes))
@@ -48,6 +50,40 @@ def open_select(planner: Planner, node: exp.Select, sources: Sequence[FromItem],
     alone = not grouped and (singles or any(map(has_aggregate, node.expressions)))
     known = {fold(output.name) for _, output in columns}
     return Open(node, tuple(outputs), below=below, key=() if alone else grouped_places(node, known))
+
+
+def _joined_columns(node: exp.Select, sources: Sequence[FromItem]) -> list[Output]:
+    """What `*` stands for: a column of USING once, and none of a side that only chooses rows."""
+    shown: list[Output] = []
+    for (_, _, made), join in zip(sources, [None, *(node.args.get("joins") or ())], strict=False):
+        if not isinstance(made, Open) or (join is not None and join.kind in ("SEMI", "ANTI")):
+            continue
+        using = {fold(name.name) for name in (join.args.get("using") or () if join is not None else ())}
+        merged = {fold(o.name): o for o in made.outputs if fold(o.name) in using}
+        shown = [_either(o, merged.get(fold(o.name))) for o in shown]
+        shown += [o for o in made.outputs if fold(o.name) not in using]
+    return shown
+
+
+def _either(one: Output, other: Output | None) -> Output:
+    """A column that an outer join takes from either side."""
+    if other is None:
+        return one
+    return Output(one.name, one.noisy or other.noisy, chosen=one.chosen or other.chosen)
+
+
+def _as_changed(
+    star: exp.Star, meant: Sequence[Output], columns: Sequence[tuple[str, Output]], nested: bool
+) -> list[Output]:
+    """The columns of a star after its EXCLUDE, REPLACE and RENAME."""
+    gone = {fold(column.name) for column in star.args.get("except_") or ()}
+    new = {fold(item.alias): open_output(item, columns, nested) for item in star.args.get("replace") or ()}
+    names = {fold(item.this.name): item.alias for item in star.args.get("rename") or ()}
+    return [
+        replace(new.get(fold(o.name), o), name=names.get(fold(o.name), o.name))
+        for o in meant
+        if fold(o.name) not in gone
+    ]
 
 
 def _public_rows(

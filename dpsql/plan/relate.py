@@ -18,6 +18,7 @@ from dpsql.plan.mark import Marked
 from dpsql.plan.normal import conjunction, conjuncts, normal
 from dpsql.plan.numbered import rows_left
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, UnitGroup
+from dpsql.plan.usual import usual_of
 
 
 def known_of(relation: Relation) -> Known:
@@ -59,7 +60,8 @@ def _offered(source: Relation, item: Item, known: Known) -> Field:
     owner, padded = (None, False) if before is None else (before.owner, before.padded)
     response = None if before is None else before.response
     attribute = source.is_attribute(expression)
-    return Field(item.name, expression.type, infer(expression, known), attribute, owner, padded, response=response)
+    made = Field(item.name, expression.type, infer(expression, known), attribute, owner, padded, response=response)
+    return replace(made, stored=None if before is None else before.stored, usual=usual_of(expression, source))
 
 
 def projected(source: Relation, items: Sequence[Item]) -> Relation:

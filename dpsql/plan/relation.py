@@ -30,7 +30,8 @@ class Field:
     `owner` labels how the value determines the owner: UNIT if it is the owner, `table.key` if it is a key of that
     table, whose row has the same owner (a verified foreign key); None if it tells nothing. `padded`: an outer join
     may have put NULL in its place, which tells nothing either. `ends` are what the policy answers to MIN and MAX.
-    `response` says how the value was randomised before it was stored, where it was.
+    `response` says how the value was randomised before it was stored, where it was. `stored` names the table and column
+    that it is read from, unchanged; `usual` is around where its values lie, and how far around, if that was found.
     """
 
     name: str
@@ -40,6 +41,8 @@ class Field:
     owner: str | None = None
     padded: bool = False
     ends: tuple[Value, Value] | None = field(default=None, compare=False, repr=False)
+    stored: tuple[str, str] | None = field(default=None, compare=False, repr=False)
+    usual: tuple[float, float] | None = field(default=None, compare=False, repr=False)
     response: RandomizedResponse | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -173,7 +176,7 @@ class Scan(Relation):
 
     `hidden` is the unit's column where the analyst may not name it: rows keep their owner, and it is no field.
     `unit_type` is the owner's type, None where each row is its own unit. `copy` is a copy that is there too; with
-    `part` that part of it is read, in place of the table.
+    `part` that part of it is read, in place of the table. `capped`: the policy declares how many rows of a unit count.
     """
 
     table: str = ""
@@ -184,6 +187,7 @@ class Scan(Relation):
     unit_type: Type | None = None
     copy: Copy | None = None
     part: Literal["within", "over"] | None = None
+    capped: bool = field(default=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

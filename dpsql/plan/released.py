@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from dpsql.plan.join import Part
-from dpsql.plan.relation import Relation, require
+from dpsql.plan.relation import Relation, Scan, require
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,18 @@ def released_in(node: object) -> Iterator[ReleasedScan]:
     elif isinstance(node, tuple):
         for item in node:
             yield from released_in(item)
+
+
+def scans_in(node: object) -> Iterator[Scan]:
+    """The private tables that a relation reads, at any depth."""
+    if isinstance(node, Scan):
+        yield node
+    elif isinstance(node, Relation | Part):
+        for each in fields(node):
+            yield from scans_in(getattr(node, each.name))
+    elif isinstance(node, tuple):
+        for item in node:
+            yield from scans_in(item)
 
 
 def with_digests(node: Node, digests: Mapping[str, str]) -> Node:

@@ -79,6 +79,14 @@ def least_of(bucket: int, type_: Type) -> Bound:
     return _end(bucket - OFFSET, up=False) if bucket > 0 else _negative(_end(-bucket - OFFSET + 1, up=True))
 
 
+def middle_of(bucket: int) -> float:
+    """The number in the middle of a bucket."""
+    if bucket == 0:
+        return 0.0
+    size = float(2 ** ((abs(bucket) - OFFSET + 0.5) / 2))
+    return size if bucket > 0 else -size
+
+
 def largest_of(bucket: int, type_: Type) -> Bound:
     """The largest value in a bucket."""
     if type_.kind in (Kind.DATE, Kind.TIMESTAMP):

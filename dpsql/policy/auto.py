@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
 
 from dpsql.policy.scalars import Bound
 
@@ -23,10 +24,24 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found: both bounds, or for rows per unit the upper one alone."""
+    """What a search found: both bounds, or for rows per unit the upper one alone.
+
+    `usual` is a value around which most values lie, and how far around.
+    """
 
     lower: Bound | None
     upper: Bound
+    usual: tuple[float, float] | None = field(default=None, compare=False)
+
+    def wider(self) -> Found:
+        """The same with numbers four times as large: where vectors are clipped, noise does not grow with the bounds.
+
+        A search does not see a few units beyond its bounds, and there is no need to cut off what they add.
+        """
+        low, high = self.lower, self.upper
+        if not (isinstance(low, int | Decimal) and isinstance(high, int | Decimal)):
+            return self
+        return Found(low * 4 if low < 0 else low, high * 4 if high > 0 else high, self.usual)
 
     def __str__(self) -> str:
         return f"{self.upper}" if self.lower is None else f"{self.lower} to {self.upper}"

@@ -219,6 +219,12 @@ class Column(_Model):
     type: Annotated[str | None, BeforeValidator(read_type)] = None
     minmax: Annotated[Literal["policy"] | None, BeforeValidator(_read_minmax)] = None
     randomized: Randomized | None = None
+    usual: Annotated[tuple[float, float] | None, Field(exclude=True)] = None
+
+    @property
+    def open(self) -> bool:
+        """Does the policy leave one of its bounds open?"""
+        return self.values is None and self.values_from is None and (self.min is None or self.max is None)
 
     @model_validator(mode="before")
     @classmethod
@@ -417,6 +423,7 @@ class Policy(_Model):
         BeforeValidator(_read_replay),
     ] = True
     defaults: Annotated[Defaults, BeforeValidator(_empty_if_null)] = Field(default_factory=Defaults)
+    search: Flag = True
     tables: Annotated[
         Mapping[str, Annotated[Table, BeforeValidator(_empty_if_null)]],
         BeforeValidator(_empty_if_null),
@@ -464,6 +471,17 @@ class Policy(_Model):
         return UNSEARCHED if rows == "auto" else rows
 
     @property
+    def searches(self) -> bool:
+        """May a query search privately for what the policy leaves open, and for the clip with the least error?"""
+        return self.search
+
+    def capped(self, table: str) -> bool:
+        """Does the policy declare how many rows of one unit count?"""
+        declared = self._private(table)
+        by_default = "max_rows_per_unit" in self.defaults.model_fields_set
+        return declared.unique or declared.by_row or declared.max_rows_per_unit is not None or by_default
+
+    @property
     def prepared(self) -> tuple[str, ...]:
         """The tables of which `dpsql prepare` writes a copy."""
         return tuple(name for name, table in self.tables.items() if table.prepare is not None)
@@ -479,7 +497,7 @@ class Policy(_Model):
         return tuple(subjects)
 
     def with_found(self, found: Mapping[Subject, Found]) -> Policy:
-        """The policy with what was found in place of each `auto`."""
+        """The policy with what was found wherever it leaves something open."""
         tables = dict(self.tables)
         for subject, what in found.items():
             table = tables[subject.table]
@@ -487,7 +505,7 @@ class Policy(_Model):
                 tables[subject.table] = table.model_copy(update={"max_rows_per_unit": what.upper})
                 continue
             columns = dict(table.columns or {})
-            columns[subject.column] = columns[subject.column].model_copy(update={"min": what.lower, "max": what.upper})
+            columns[subject.column] = _with_found(columns[subject.column], what.wider() if self.search else what)
             tables[subject.table] = table.model_copy(update={"columns": Names(columns)})
         return self.model_copy(update={"tables": Names(tables)})
 
@@ -561,6 +579,15 @@ def _checked(model: ModelT, mistakes: list[Mistake]) -> ModelT:
     if mistakes:
         raise Mistakes(*mistakes)
     return model
+
+
+def _with_found(column: Column, found: Found) -> Column:
+    """A column with what was found, where the policy declares nothing."""
+    if not column.open:
+        return column.model_copy(update={"usual": found.usual})
+    low, high = (found.lower, found.upper)
+    ends = {"min": low if column.min is None else column.min, "max": high if column.max is None else column.max}
+    return column.model_copy(update={**ends, "bounds": "auto", "usual": found.usual})
 
 
 def _within(outer: Caps, account: AnalystBudget | PurposeBudget) -> Caps:

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsql.plan.plan import Bar, Plan
+from dpsql.release.cut_off import drawn_with_cut
 from dpsql.release.finish import Finisher, direct_index
 from dpsql.release.forms import form_of
 from dpsql.release.intervals import form_ends, interval
-from dpsql.release.noise import Noisy, Released, resampled
+from dpsql.release.noise import Noisy, Table, resampled
 from dpsql.release.quantiles import Floats, ends_of
 from dpsql.release.tabulate import tabulate
 
@@ -24,12 +25,12 @@ DRAWS = 2_000
 FEWEST = 200
 MOST_VALUES = 2_000_000
 Bars = dict[str, NDArray[Any]]
-Draw = Callable[[Released, int], tuple[Noisy, ...]]
+Draw = Callable[[Table, int], tuple[Noisy, ...]]
 """So many draws of a released table's noise around its values."""
 _Ends = tuple[NDArray[Any], NDArray[Any]]
 
 
-def bar_columns(finisher: Finisher, plan: Plan, released: Mapping[str, Released]) -> dict[str, Bars]:
+def bar_columns(finisher: Finisher, plan: Plan, released: Mapping[str, Table]) -> dict[str, Bars]:
     """The columns `_b0, _b1, …` of each released table; the ends of one bar come from the same draws."""
     columns: dict[str, Bars] = {name: {} for name in released}
     for release in plan.releases:
@@ -42,7 +43,7 @@ def bar_columns(finisher: Finisher, plan: Plan, released: Mapping[str, Released]
     return columns
 
 
-def _bar(finisher: Finisher, plan: Plan, table: Released, bar: Bar, ends: _Ends) -> NDArray[Any]:
+def _bar(finisher: Finisher, plan: Plan, table: Table, bar: Bar, ends: _Ends) -> NDArray[Any]:
     """One end; or the distance to the further one, so that value ± error holds the whole interval."""
     low, high = ends
     if bar.end != "error":
@@ -54,7 +55,7 @@ def _bar(finisher: Finisher, plan: Plan, table: Released, bar: Bar, ends: _Ends)
 def row_ends(
     finisher: Finisher,
     plan: Plan,
-    table: Released,
+    table: Table,
     bars: Bars,
     expressions: Sequence[exp.Expr],
     confidence: float,
@@ -82,7 +83,7 @@ def row_ends(
     return [known for known in ends if known is not None]
 
 
-def _exact(table: Released, expression: exp.Expr, confidence: float) -> _Ends | None:
+def _exact(table: Table, expression: exp.Expr, confidence: float) -> _Ends | None:
     index = direct_index(expression)
     if index is not None:
         return interval(table, index, confidence)
@@ -93,7 +94,7 @@ def _exact(table: Released, expression: exp.Expr, confidence: float) -> _Ends | 
 def _drawn(
     finisher: Finisher,
     plan: Plan,
-    table: Released,
+    table: Table,
     bars: Bars,
     expressions: Sequence[exp.Expr],
     confidence: float,
@@ -105,7 +106,9 @@ def _drawn(
     rows, name = len(table.keys), table.priced.bounded.release.name
     times = max(FEWEST, min(DRAWS, MOST_VALUES // max(1, rows)))
     shown = finisher.numbers(plan, name, tabulate(table, bars), expressions)
-    drawn = finisher.numbers(plan, name, tabulate(table, bars, draw(table, times), times=times), expressions)
+    drawn = finisher.numbers(
+        plan, name, tabulate(table, bars, drawn_with_cut(table, draw(table, times), times), times=times), expressions
+    )
     return [
         ends_of(values.reshape(times, rows), value, confidence, together=together)
         for values, value in zip(drawn, shown, strict=True)

@@ -23,7 +23,7 @@ from dpsql.plan.released import Content, content_of, released_in, with_digests
 from dpsql.release.bars import bar_columns
 from dpsql.release.finish import Finisher, finishing_sql
 from dpsql.release.fit import fit_tables
-from dpsql.release.noise import Released
+from dpsql.release.noise import Table
 from dpsql.release.tabulate import tabulate
 
 _RELEASE = re.compile(r"\b_r\d+\b")
@@ -38,7 +38,7 @@ class Contents:
     made: dict[str, Content] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)
 
-    def complete(self, tables: Mapping[str, Released], marks: Mapping[str, bytes] | None = None) -> None:
+    def complete(self, tables: Mapping[str, Table], marks: Mapping[str, bytes] | None = None) -> None:
         """Take in all nested queries whose releases are there; the others are named after what they will be made of."""
         for nested in self.nested:
             if nested.name in self.made:
@@ -62,13 +62,8 @@ class Contents:
         """Is everything there that the release reads?"""
         return all(scan.table in self.made for scan in released_in(priced.bounded.release.source))
 
-    @property
-    def by_digest(self) -> Mapping[str, Content]:
-        """The contents as the engine asks for them."""
-        return {content.digest: content for content in self.made.values()}
 
-
-def _content(finisher: Finisher, nested: Nested, tables: Mapping[str, Released]) -> Content:
+def _content(finisher: Finisher, nested: Nested, tables: Mapping[str, Table]) -> Content:
     """The answer of a nested query, as text: as it is, since what an analyst is shown may be cut at zero."""
     released = fit_tables(nested.plan, {release.name: tables[release.name] for release in nested.plan.releases})
     bars = bar_columns(finisher, nested.plan, released)

@@ -31,7 +31,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
@@ -48,13 +48,16 @@ from dpsql.plan.catalog import Catalog
 from dpsql.plan.choosing import chooses
 from dpsql.plan.plan import Release
 from dpsql.plan.relation import Aggregate, Item, Relation
-from dpsql.release.noise import Released
-from dpsql.sensitivity.bound import Bounded, bound
+from dpsql.release.noise import RELEASE, Released
+from dpsql.sensitivity.bound import Bounded, bound, settle
+from dpsql.sensitivity.clip import Clip
+from dpsql.sensitivity.clip_choice import ClipChoice
 from dpsql.sensitivity.keys import Key
 from dpsql.sensitivity.statistics import Source
 
 MOST_TRIED = 1_000
 MOST_DROPPED = 4
+_RELEASE = RELEASE.take()
 _EXACT_KINDS = {Kind.INTEGER, Kind.BOOLEAN, Kind.TEXT, Kind.DATE, Kind.TIMESTAMP}
 
 Recipe = Mapping[str, Any]
@@ -84,6 +87,7 @@ def recipe_of(priced: Priced) -> Recipe:
         "keys": [write(k.expression) for k in release.keys],
         "mechanism": portion.mechanism,
         "portion": [str(portion.whole), str(portion.tail), *map(str, portion.parts)],
+        **({} if priced.bounded.clip is None else {"clip": asdict(priced.bounded.clip)}),
     }
 
 
@@ -91,6 +95,11 @@ def portion_of(recipe: Recipe) -> Portion:
     """The portion of the budget that the earlier release had."""
     whole, tail, *parts = map(Fraction, recipe["portion"])
     return Portion(recipe["mechanism"], whole, tuple(parts), tail)
+
+
+def searched(recipe: Recipe) -> bool:
+    """Was its clip chosen by a search for norms?"""
+    return "clip" in recipe and recipe["clip"]["choice"] is not None
 
 
 def wider(asked: Bounded) -> Iterator[Wider]:
@@ -130,7 +139,16 @@ def made_again(asked: Priced, relation: Relation, recipe: Recipe, catalog: Catal
         keys=tuple(Item(names[order(key)], key) for key in keys),
         aggregates=tuple(map(_read_aggregate, recipe["aggregates"])),
     )
-    return price_release(bound(earlier, portion.mechanism, catalog), portion)
+    bounded = bound(earlier, portion.mechanism, catalog)
+    if "clip" in recipe and bounded.vector is not None:
+        bounded = settle(bounded, _read_clip(recipe["clip"]))
+    return price_release(bounded, portion)
+
+
+def _read_clip(written: Mapping[str, Any]) -> Clip:
+    choice = written["choice"]
+    made = None if choice is None else ClipChoice(**choice)
+    return Clip(written["norm"], written["bound"], tuple(written["exponents"]), made)
 
 
 def _read_aggregate(written: Sequence[Any]) -> Aggregate:
@@ -161,7 +179,8 @@ def part_of(asked: Priced, earlier: Released) -> Released:
     bounded = replace(had, release=wanted.release, keys=wanted.keys, sources=sources)
     noisy, chosen = tuple(v[rows] for v in earlier.noisy), tuple(cells[rows] for cells in earlier.chosen)
     trees = tuple(nodes[rows] for nodes in earlier.trees)
-    return Released(replace(earlier.priced, bounded=bounded), tuple(keys), noisy, chosen=chosen, trees=trees)
+    priced = replace(earlier.priced, bounded=bounded)
+    return Released(priced, tuple(keys), noisy, chosen=chosen, trees=trees, by=_RELEASE)
 
 
 def _source(aggregate: Aggregate, had: Bounded) -> Source | None:

@@ -24,13 +24,14 @@ from dpsql.release.bars import Draw
 from dpsql.release.estimate import step
 from dpsql.release.intervals import count_width, half_width
 from dpsql.release.least import least
-from dpsql.release.noise import Noisy, Released
+from dpsql.release.noise import RELEASE, Noisy, Released, Table
 from dpsql.release.result import Result
 from dpsql.release.stored import pack
 from dpsql.release.target import Goal
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.statistics import Source
 
+_RELEASE = RELEASE.take()
 DIGITS = 3
 MARGIN = 1.15
 """Resampled widths are estimates: allow for their own error."""
@@ -375,7 +376,7 @@ def _imagined(table: Released, part: Fraction, side: int, confidence: float) -> 
         for index in (source.first, source.first + 1):
             reals[index] = reals[index] * kept
     steps = tuple(np.rint(values / step(priced, i)).astype(np.int64) for i, values in enumerate(reals))
-    return Released(priced, table.keys, steps, chosen=table.chosen, trees=table.trees)
+    return Released(priced, table.keys, steps, chosen=table.chosen, trees=table.trees, by=_RELEASE)
 
 
 def _counts(table: Released, source: Source) -> Floats:
@@ -412,7 +413,7 @@ def _steady(first: Result) -> Draw:
     """
     digest = hashlib.sha256(b"".join(pack(first._released[name]) for name in sorted(first._released)))
 
-    def draw(table: Released, times: int) -> tuple[Noisy, ...]:
+    def draw(table: Table, times: int) -> tuple[Noisy, ...]:
         random = np.random.default_rng(int.from_bytes(digest.digest()))
         drawn = []
         for values, noised in zip(table.noisy, table.priced.noised, strict=True):

@@ -19,12 +19,13 @@ from dpsql.plan.released import released_in
 from dpsql.release.choosing import choice_notes, rank_error, rank_of
 from dpsql.release.estimate import step
 from dpsql.release.intervals import half_width, interval
-from dpsql.release.noise import Released
+from dpsql.release.noise import RELEASE, Released
 from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check
 from dpsql.sensitivity.keys import Key
 
+_RELEASE = RELEASE.take()
 INNER = "the noise of the results that are read below the aggregate (bars are for those results as they turned out)"
 
 
@@ -113,6 +114,19 @@ class KeyPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ClipPlan:
+    """How the vector of a unit is clipped: about how many units there are, and how many of them add more.
+
+    `cut` has for each statistic the most that is expected to be cut off in all groups together, if all of it were cut
+    off there. `units` is None where nothing was found, so that the limit of the policy is the clip.
+    """
+
+    units: float | None
+    above: float
+    cut: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class ReleasePlan:
     """One release: its keys, its statistics, the rule that bounds them, and the threshold of private keys.
 
@@ -132,6 +146,7 @@ class ReleasePlan:
     stage: int = 1
     trees: tuple[TreePlan, ...] = ()
     apart: bool = False
+    clip: ClipPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +238,20 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
         tuple(_choice(priced, i) for i in range(len(priced.chosen))),
         trees=tuple(_tree(priced, i) for i in range(len(priced.trees))),
         apart=apart_at_rest(bounded) is not None,
+        clip=_clip(bounded),
     )
+
+
+def _clip(bounded: Bounded) -> ClipPlan | None:
+    if bounded.clip is None:
+        return None
+    choice = bounded.clip.choice
+    if choice is None or not choice.found:
+        return ClipPlan(None, 0.0, {})
+    steps = max(choice.cut, choice.cut_upper) * bounded.clip.bound / choice.clip
+    members = zip(bounded.statistics, bounded.clip.exponents, strict=True)
+    cut = {each.name: steps * float(each.grid) for each, exponent in members if exponent is not None}
+    return ClipPlan(choice.units, choice.above, cut)
 
 
 def _expected(priced: Priced, index: int, confidence: float, n: float | None) -> float | None:
@@ -237,7 +265,7 @@ def _expected(priced: Priced, index: int, confidence: float, n: float | None) ->
     pair = (n, 0.0) if source.form == "centred" else (side, side)
     values = [0.0] * source.first + list(pair)
     noisy = tuple(np.array([round(v / step(priced, i))], dtype=np.int64) for i, v in enumerate(values))
-    low, high = interval(Released(priced, ((),), noisy), index, confidence)
+    low, high = interval(Released(priced, ((),), noisy, by=_RELEASE), index, confidence)
     return float(high[0] - low[0]) / 2
 
 
@@ -346,6 +374,21 @@ def _different(bounded: Bounded) -> list[str]:
     return [f"of one unit at most {cap} different {_short(what)} count{where}" for what, cap in each.items()]
 
 
+def _clip_notes(bounded: Bounded) -> list[str]:
+    """What the clip of a vector did, in a sentence."""
+    clip = bounded.clip
+    if clip is None or clip.choice is None:
+        return []
+    if not clip.choice.found:
+        limit = _rows(bounded.release.source.rows_per_unit)
+        return [f"too few units to find out how much one of them adds: noise allows for {limit} of a unit"]
+    reduced = f"about {clip.choice.above:,.0f}" if clip.choice.above >= 0.5 else "hardly any"
+    return [
+        f"{reduced} of about {clip.choice.units:,.0f} units add more than the limit that was found, and count less:"
+        " error bars allow for these, but not for a few units that add very much more, which no search can see"
+    ]
+
+
 def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[str, ...]:
     """What the error bars do not cover, in words; the checks, which measure just that, have nothing to add."""
     notes = []
@@ -367,7 +410,7 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
         if bounded.rule == "at_rest":
             kept, table = _rows(bounded.release.source.rows_per_unit), bounded.release.table
             notes.append(f"of a unit with more than {kept} of {table} the copy kept {kept}, chosen at random, once")
-        notes += _different(bounded)
+        notes += [*_clip_notes(bounded), *_different(bounded)]
         if priced.threshold is not None:
             notes.append("groups with few units are left out")
     return tuple(dict.fromkeys(notes))

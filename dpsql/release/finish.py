@@ -91,6 +91,8 @@ class Finisher:
                 raise ParseError(
                     f"the column {name} has a time zone", hint=f'cast it: CAST({name} AS TIMESTAMP) AS "{name}"'
                 )
+        if len(described) != len(plan.outputs) + (plan.row is not None):
+            raise ParseError("the columns of this SELECT are not known here", hint="list them by their names")
         return tuple(row[1] for row in described)[: len(plan.outputs)]
 
     def run(

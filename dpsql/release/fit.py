@@ -7,8 +7,9 @@ list every cell, so they are left alone, as are those whose keys have other valu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import sqrt
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,11 @@ from dpsql.expressions.write import order
 from dpsql.plan.plan import Family, Plan
 from dpsql.release.consistent import Axes, fitted
 from dpsql.release.estimate import step
-from dpsql.release.noise import Noisy, Released
+from dpsql.release.noise import RELEASE, Noisy, Table
 
 Draws = Mapping[str, tuple[Noisy, ...]]
+Made = TypeVar("Made", bound=Table)
+_RELEASE = RELEASE.take()
 _Meaning = tuple[str, int, int]
 """What a statistic is, whatever its place: its argument, and its α and β."""
 
@@ -36,7 +39,7 @@ class _Table:
     variance: float
 
 
-def fit_tables(plan: Plan, released: Mapping[str, Released]) -> dict[str, Released]:
+def fit_tables(plan: Plan, released: Mapping[str, Made]) -> dict[str, Made]:
     """The tables with fitted values, and by how much their noise has shrunk."""
     spread = {name: [1.0] * len(table.noisy) for name, table in released.items()}
     values = {name: [each[None, :] for each in table.noisy] for name, table in released.items()}
@@ -48,12 +51,12 @@ def fit_tables(plan: Plan, released: Mapping[str, Released]) -> dict[str, Releas
             touched.add(table.name)
     return {
         name: table if name not in touched
-        else replace(table, noisy=tuple(v[0] for v in values[name]), spread=tuple(spread[name]))
+        else table.fitted(tuple(v[0] for v in values[name]), tuple(spread[name]), _RELEASE)
         for name, table in released.items()
     }  # fmt: skip
 
 
-def fit_draws(plan: Plan, released: Mapping[str, Released], draws: Draws) -> dict[str, tuple[Noisy, ...]]:
+def fit_draws(plan: Plan, released: Mapping[str, Table], draws: Draws) -> dict[str, tuple[Noisy, ...]]:
     """Draws around raw values as the same fit would show them: so they vary, together, as fitted values do."""
     values = {name: list(drawn) for name, drawn in draws.items()}
     for group in _groups(plan, released):
@@ -74,7 +77,7 @@ def _fitted(
     ]
 
 
-def _groups(plan: Plan, released: Mapping[str, Released]) -> Iterator[list[_Table]]:
+def _groups(plan: Plan, released: Mapping[str, Table]) -> Iterator[list[_Table]]:
     """The tables that are fitted to each other: of one family, and of one meaning."""
     for family in plan.families:
         meanings: dict[_Meaning, list[_Table]] = {}
@@ -84,7 +87,7 @@ def _groups(plan: Plan, released: Mapping[str, Released]) -> Iterator[list[_Tabl
         yield from (group for group in meanings.values() if len(group) > 1)
 
 
-def _listed(family: Family, released: Mapping[str, Released]) -> list[str]:
+def _listed(family: Family, released: Mapping[str, Table]) -> list[str]:
     """The releases of a family that list every cell, with the same values for each key."""
     names = list(dict.fromkeys(member.release for member in family.members))
     public = [name for name in names if released[name].priced.bounded.public and released[name].keys]
@@ -92,7 +95,7 @@ def _listed(family: Family, released: Mapping[str, Released]) -> list[str]:
     return [n for n in public if all(values[k.name] == k.values for k in released[n].priced.bounded.keys)]
 
 
-def _tables(family: Family, name: str, released: Mapping[str, Released]) -> Iterator[tuple[_Meaning, _Table]]:
+def _tables(family: Family, name: str, released: Mapping[str, Table]) -> Iterator[tuple[_Meaning, _Table]]:
     priced = released[name].priced
     bounded, every = priced.bounded, sorted({k for m in family.members for k in m.missing} | _keys(family, released))
     sizes = {key.name: len(key.values or ()) for key in bounded.keys}
@@ -107,5 +110,5 @@ def _tables(family: Family, name: str, released: Mapping[str, Released]) -> Iter
             yield meaning, _Table(name, index, axes, shape, size, variance)
 
 
-def _keys(family: Family, released: Mapping[str, Released]) -> set[str]:
+def _keys(family: Family, released: Mapping[str, Table]) -> set[str]:
     return {key.name for member in family.members for key in released[member.release].priced.bounded.keys}

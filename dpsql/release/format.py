@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpsql.release.explain import Explanation, KeyPlan, ReleasePlan
+from dpsql.release.explain import ClipPlan, Explanation, KeyPlan, ReleasePlan
 
 RULES = {
     "row": "each row is its own unit",
@@ -12,6 +12,7 @@ RULES = {
     "at_rest": "a copy of it keeps each unit within its bound, and is read instead",
     "one_group": "each unit is in one group; its total is weighed down to its bound",
     "clip": "each unit's whole contribution is weighed down to its bound",
+    "vector": "what each unit adds to all groups and statistics is one vector, which is clipped",
 }
 
 
@@ -53,6 +54,7 @@ def _release(release: ReleasePlan) -> list[str]:
         lines.append(f"  shown: groups with at least about {release.threshold:.4g} units")
     elif release.keys:
         lines.append(f"  shown: all {release.groups} groups, also empty ones")
+    lines += [] if release.clip is None else [f"  {_clip(release.clip)}"]
     for statistic in release.statistics:
         origin = ", ".join(statistic.bounds.origin) or "the query"
         lines.append(
@@ -78,6 +80,16 @@ def _release(release: ReleasePlan) -> list[str]:
         error = "depends on the count" if aggregate.error is None else f"± {aggregate.error:.6g} (95%)"
         lines.append(f"  {aggregate.text}: {error}")
     return lines
+
+
+def _clip(clip: ClipPlan) -> str:
+    """Where the clip comes from, and what it is expected to cut off."""
+    if clip.units is None:
+        return "the clip is the limit of the policy: nothing was searched for yet, or too few units were found"
+    above = "nearly none" if clip.above < 0.5 else f"about {clip.above:,.0f}"
+    cut = ", ".join(f"{each:.3g} of {name}" for name, each in clip.cut.items() if each)
+    lost = f": in all groups together at most about {cut} is cut off" if cut else ""
+    return f"the clip was found by a private search: of about {clip.units:,.0f} units {above} add more{lost}"
 
 
 def _key(key: KeyPlan) -> str:

@@ -1,6 +1,6 @@
 """Error bars with the law of the noise itself, no resampling, for linear forms of a row and their quotients.
 
-They cover the noise, and say nothing about what clamping and the bounds per unit cut off.
+They cover the noise, and what a clip is estimated to cut off; they say nothing about what declared bounds cut off.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Priced
 from dpsql.mechanisms import Noise
+from dpsql.release.cut_off import cut_off
 from dpsql.release.estimate import Floats, Numbers, is_whole, real, step, whole
 from dpsql.release.forms import Form, Known, Quotient, aggregate_form, source_form
 from dpsql.release.law import deviation
-from dpsql.release.noise import Released
+from dpsql.release.noise import Table
 from dpsql.sensitivity.statistics import Source
 
 GRID = 257
 Ends = tuple[Floats, Floats]
 
 
-def interval(released: Released, index: int, confidence: float) -> tuple[Numbers, Numbers]:
+def interval(released: Table, index: int, confidence: float) -> tuple[Numbers, Numbers]:
     """Lower and upper ends for aggregate `index` of a release, one pair per row of the released table."""
     priced = released.priced
     low, high = form_ends(released, aggregate_form(priced, index), confidence)
@@ -48,21 +49,44 @@ def count_width(priced: Priced, source: Source, confidence: float) -> float:
     return float(deviation(_steps(priced, form)[None, :], _noises(priced), confidence)[0])
 
 
-def form_ends(released: Released, known: Known, confidence: float) -> Ends:
+def form_ends(released: Table, known: Known, confidence: float) -> Ends:
     """The ends for each row: value ± deviation of a linear form, the confidence set of a quotient."""
     if isinstance(known, Quotient):
-        return _quotient_ends(released, known, confidence)
+        low, high = _quotient_ends(released, known, confidence)
+        biased = _quotient_bias(released, known)
+        return np.maximum(low - biased, known.lower), np.minimum(high + biased, known.upper)
     values = _values(released, known)
     steps = _steps(released.priced, known) * released.stretch(confidence)
     width = deviation(steps[None, :], _noises(released.priced), confidence)[0]
-    return values - width, values + width
+    below, above = _cut(released, known)
+    return values - width - below, values + width + above
+
+
+def _cut(released: Table, form: Form) -> Ends:
+    """How far below and above a linear form its exact value may lie because of what was cut off."""
+    moved = [weight * step(released.priced, i) * cut_off(released)[i] for i, weight in form.weights.items() if weight]
+    none = np.zeros(len(released.keys))
+    below = sum((np.maximum(-each, 0) for each in moved), start=none)
+    above = sum((np.maximum(each, 0) for each in moved), start=none)
+    return below, above
+
+
+def _quotient_bias(released: Table, quotient: Quotient) -> Floats:
+    """How far a quotient may be off because of what was cut off above and below it."""
+    over, under = (sum(_cut(released, form)) for form in (quotient.numerator, quotient.denominator))
+    if not (np.any(over) or np.any(under)):
+        return np.zeros(len(released.keys))
+    numerator, denominator = (_values(released, form) for form in (quotient.numerator, quotient.denominator))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        off = (over + np.abs(numerator / denominator) * under) / np.abs(denominator)
+    return abs(quotient.factor) * np.where(np.isfinite(off), off, 0.0)
 
 
 def _noises(priced: Priced) -> Sequence[Noise]:
     return [noised.noise for noised in priced.noised]
 
 
-def _values(released: Released, form: Form) -> Floats:
+def _values(released: Table, form: Form) -> Floats:
     total = np.full(len(released.keys), form.constant)
     for index, weight in form.weights.items():
         if weight:
@@ -75,7 +99,7 @@ def _steps(priced: Priced, form: Form) -> Floats:
     return np.array([form.weights.get(i, 0.0) * step(priced, i) for i in range(len(priced.noised))])
 
 
-def _quotient_ends(released: Released, quotient: Quotient, confidence: float) -> Ends:
+def _quotient_ends(released: Table, quotient: Quotient, confidence: float) -> Ends:
     """The confidence set of θ = N/D: all θ for which N − θD is no further from 0 than its noise strays.
 
     **Theorem.** The set holds the true quotient with the given confidence, whatever the denominator (Fieller). Its hull

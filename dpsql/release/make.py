@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dpsql.budget import Cost, Stored
+from dpsql.budget import Cost, Reservation, Stored
 from dpsql.budget.allocate import Bill, Priced, cost_of
 from dpsql.engines.base import Engine
+from dpsql.errors import InternalError
 from dpsql.plan.plan import Nested
 from dpsql.release.contents import Contents
 from dpsql.release.finish import Finisher
@@ -39,16 +40,16 @@ class Maker:
 
     **Theorem.** Before the engine reads a row for a query, the charge of everything that the query will release is
     durable; each mark is released and charged once; and what is replayed draws no noise.
-    **Proof.** `make` looks up all, then reserves, then runs. `Engine.run` and the noise are reached through `_run`
-    only; `reserve` returns when the charge is durable, or raises, and then nothing runs. It is given each release that
-    is not free: `_look_up` puts it among `done` and `replayed`, or among `missing`, unless it is the twin of a missing
-    one, and what reads a missing release is missing too. `_run` makes what is not done, but for those whose mark was
-    made before in this query: equal marks are equal SQL, noise and version, so they show one table. Whatever fails
-    afterwards, the charge stays. Prices were fixed before any content was known (`dpsql.plan.released`), so the charge
-    is of what is made.
-    **Requires** a ledger that returns when an entry is durable (`dpsql.budget.store`), marks that say all of a release
-    (`dpsql.release.stored`, `dpsql.release.contents`), and that only what is computed from public tables is `free`
-    (`dpsql.budget.allocate`).
+    **Proof.** `make` looks up all, then reserves, then runs: two consecutive lines. `Engine.run` and the noise are
+    reached through `_release` only, and the engine refuses what the reservation does not cover. `reserve` is given each
+    release that is not free: `_look_up` puts it among `done` and `replayed`, or among `missing`, unless it is the twin
+    of a missing one, and what reads a missing release is missing too. `_release` makes what is not done, but for those
+    whose mark was made before in this query: equal marks are equal SQL, noise and version, so they show one table.
+    Whatever fails afterwards, the charge stays. Prices were fixed before any content was known
+    (`dpsql.plan.released`), so the charge is of what is made.
+    **Requires** a reservation for what was charged, durably (`dpsql.budget.reservation`), marks that say all of a
+    release (`dpsql.budget.fingerprint`, `dpsql.release.contents`), and that only what is computed from public tables is
+    `free` (`dpsql.budget.allocate`).
     **Checked by** `tests/unit/session/test_session.py`, `tests/unit/session/test_nested_results.py`, and the planted
     bugs "the charge comes after the run" and "a twin is released again".
     """
@@ -58,7 +59,9 @@ class Maker:
     finisher: Finisher
     salt: bytes
     replay: bool
-    reserve: Callable[[Mapping[bytes, Priced], Sequence[tuple[Priced, Stored]]], tuple[int | None, Sequence[str]]]
+    reserve: Callable[
+        [Mapping[bytes, Priced], Sequence[tuple[Priced, Stored]]], tuple[Reservation | None, Sequence[str]]
+    ]
     seconds: int | None = None
 
     def make(self, bill: Bill, nested: Sequence[Nested], alone: frozenset[str]) -> Made:
@@ -66,12 +69,9 @@ class Maker:
         work = _Work(Contents(self.finisher, nested))
         for priced in bill.releases:
             self._look_up(priced, work)
-        entry, counted = self.reserve(work.missing, work.replayed)
-        with self.engine.together([p for p in bill.releases if p.bounded.release.name not in work.done]):
-            for priced in bill.releases:
-                if priced.bounded.release.name not in work.done:
-                    self._run(priced, work, entry, alone)
-        replayed = entry is None and not all(p.free for p in bill.releases)
+        reservation, counted = self.reserve(work.missing, work.replayed)
+        self._run(bill, work, reservation, alone)
+        replayed = reservation is None and not all(p.free for p in bill.releases)
         return Made(
             work.done,
             cost_of(bill, list(work.missing.values())),
@@ -90,7 +90,7 @@ class Maker:
             return
         work.contents.complete(work.done, work.marks)
         filled = work.contents.filled(priced)
-        mark = work.marks[name] = self.archive.mark(filled)
+        work.paid[name], work.marks[name] = filled, (mark := self.archive.mark(filled))
         if mark in work.missing:
             work.twins[name] = work.missing[mark].bounded.release.name
             return
@@ -103,7 +103,17 @@ class Maker:
         work.replayed.append((priced, found.stored))
         work.origins[found.mark] = found.stored.entry
 
-    def _run(self, priced: Priced, work: _Work, entry: int | None, alone: frozenset[str]) -> None:
+    def _run(self, bill: Bill, work: _Work, reservation: Reservation | None, alone: frozenset[str]) -> None:
+        """Make what is not done, in the order of the plan."""
+        left = [priced for priced in bill.releases if priced.bounded.release.name not in work.done]
+        if left and reservation is None:
+            raise InternalError("a release is missing that was not paid for")
+        with self.engine.together(left):
+            for priced in left:
+                assert reservation is not None
+                self._release(priced, work, reservation, alone)
+
+    def _release(self, priced: Priced, work: _Work, reservation: Reservation, alone: frozenset[str]) -> None:
         """Make one release that was paid for, over what was released before it."""
         name = priced.bounded.release.name
         work.contents.complete(work.done)
@@ -111,23 +121,23 @@ class Maker:
         mark = self.archive.mark(filled)
         twin = work.twins.get(name) or work.made.get(mark)
         if twin is not None:
-            work.done[name] = replace(work.done[twin], priced=priced)
+            work.done[name] = work.done[twin].shown_as(priced)
             return
         ahead = drawn_ahead(filled)
-        exact = self.engine.run(filled, self.salt, work.contents.by_digest, self.seconds)
+        exact = self.engine.run(work.paid[name], self.salt, reservation, work.contents.made, self.seconds)
         work.done[name], work.made[mark] = add_noise(filled, exact, ahead), name
-        if entry is not None:
-            about = replace(self.archive.about(filled, alone=name in alone), paid=work.marks[name])
-            self.archive.ledger.store(entry, mark, pack(work.done[name]), about)
-            work.origins[mark] = entry
+        about = replace(self.archive.about(filled, alone=name in alone), paid=work.marks[name])
+        self.archive.ledger.store(reservation.entry, mark, pack(work.done[name]), about)
+        work.origins[mark] = reservation.entry
 
 
 @dataclass(slots=True)
 class _Work:
-    """What is done and what is missing, by name and by mark."""
+    """What is done and what is missing, by name and by mark; `paid` are releases as the ledger was shown them."""
 
     contents: Contents
     done: dict[str, Released] = field(default_factory=dict)
+    paid: dict[str, Priced] = field(default_factory=dict)
     marks: dict[str, bytes] = field(default_factory=dict)
     missing: dict[bytes, Priced] = field(default_factory=dict)
     twins: dict[str, str] = field(default_factory=dict)

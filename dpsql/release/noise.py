@@ -8,27 +8,29 @@ key and node of a tree.
 comparison of such a sum with the threshold, and scores, which only the mechanism reads; keys come from the query and
 the policy, or have passed the threshold; their order is that of the keys.
 **Requires** a claim that holds for `exact` (`dpsql.sensitivity.bound` and the SQL that enforces it), a charge that is
-durable before `exact` exists (`dpsql.release.make`), and draws from the operating system (`dpsql.mechanisms.entropy`).
-**Checked by** `tests/unit/release/test_noise_stage.py`, and a test that names every module that may import `Exact`.
+durable before `exact` exists (`dpsql.budget.reservation`), and draws from the operating system
+(`dpsql.mechanisms.entropy`).
+**Checked by** `tests/unit/release/test_noise_stage.py` and `tests/unit/test_locks.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field, replace
 from itertools import product
 from math import log1p, prod, sqrt
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Chosen, Noised, Priced
-from dpsql.engines.base import Exact
+from dpsql.engines.exact import OPEN, Exact, Integers
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Value
 from dpsql.mechanisms import DiscreteLaplace
+from dpsql.rights import Right, Token
 from dpsql.sensitivity.bound import MAX_RELEASED
 from dpsql.sensitivity.choice import scored
 from dpsql.sensitivity.tree import Tree, counted
@@ -36,10 +38,23 @@ from dpsql.sensitivity.tree import Tree, counted
 Noisy = NDArray[np.number[Any]]
 
 
+RELEASE = Right(
+    "make a released table",
+    "dpsql.release.noise",
+    "dpsql.release.stored",
+    "dpsql.release.fit",
+    "dpsql.release.cover",
+    "dpsql.release.enough",
+    "dpsql.release.explain",
+)
+"""The noise stage; what reads a table that was stored; and what makes one of released tables, or of public figures."""
+_OPEN, _RELEASE = OPEN.take(), RELEASE.take()
+
+
 @dataclass(frozen=True, slots=True)
-class Released:
-    """A noisy table: keys, an array of noisy integers per statistic, in steps of its noise grid, chosen cells, and
-    the noisy nodes of each tree, one row per key.
+class Table:
+    """What finishing reads: keys, an array of integers per statistic, in steps of its noise grid, chosen cells, and the
+    nodes of each tree, one row per key. The analyst's tables are `Released`; the steward's trace has its own.
 
     Fitted values (`dpsql.release.fit`) are no integers; their error is `spread` times that of the noise drawn.
     """
@@ -62,6 +77,37 @@ class Released:
         wider = max(1.0, NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(2) / -log1p(-confidence))
         laplace = [isinstance(noised.noise, DiscreteLaplace) for noised in self.priced.noised]
         return [each * (wider if drawn else 1.0) for each, drawn in zip(self.spread, laplace, strict=True)]
+
+    def fitted(self, noisy: tuple[Noisy, ...], spread: tuple[float, ...], by: Token) -> Self:
+        """The same table with fitted values."""
+        return replace(self, noisy=noisy, spread=spread)
+
+
+@dataclass(frozen=True, slots=True)
+class Released(Table):
+    """A noisy table.
+
+    **Theorem.** No exact value is in it: it holds what the noise stage made, or a function of such tables.
+    **Proof.** It is made with a token for `RELEASE`, also by `replace`. Of the modules that have one, only the noise
+    stage can open exact values, and what it makes is noisy (above); the others have released tables, stored ones and
+    public figures in hand, and nothing else that depends on the data.
+    **Requires** that exact values stay sealed until they are opened here (`dpsql.engines.exact`).
+    **Checked by** `tests/unit/test_locks.py`, and the planted bugs "anybody makes a released table" and "a trace is
+    released".
+    """
+
+    by: InitVar[Token] = field(kw_only=True)
+
+    def __post_init__(self, by: Token) -> None:
+        RELEASE.check(by)
+
+    def fitted(self, noisy: tuple[Noisy, ...], spread: tuple[float, ...], by: Token) -> Self:
+        """See `Table`."""
+        return replace(self, noisy=noisy, spread=spread, by=by)
+
+    def shown_as(self, twin: Priced) -> Self:
+        """The same table as the answer to an equal release of the same query."""
+        return replace(self, priced=twin, by=_RELEASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +142,11 @@ def _draw(priced: Priced, keys: int) -> Drawn:
     return Drawn(statistics, tuple(trees))
 
 
-def add_noise(priced: Priced, exact: Exact, ahead: Drawn | None = None) -> Released:
+def add_noise(priced: Priced, sealed: Exact, ahead: Drawn | None = None) -> Released:
     """The released table; with the noise that was drawn ahead for it, if there is any."""
+    if sealed.traced:
+        raise InternalError("a trace is for the steward: it was not paid for, so it is never released")
+    exact = sealed.open(_OPEN)
     shown = _shown(priced, exact)
     keys = tuple(exact.keys[i] for i in shown) if shown is not None else exact.keys
     places = np.arange(len(exact.keys)) if shown is None else shown
@@ -108,16 +157,16 @@ def add_noise(priced: Priced, exact: Exact, ahead: Drawn | None = None) -> Relea
         _nodes(exact, tree, noised, places) for tree, noised in zip(priced.bounded.trees, priced.trees, strict=True)
     ]
     trees = tuple(exactly + each for exactly, each in zip(nodes, drawn.trees, strict=True))
-    return Released(priced, keys, noisy, chosen=chosen, trees=trees)
+    return Released(priced, keys, noisy, chosen=chosen, trees=trees, by=_RELEASE)
 
 
-def _nodes(exact: Exact, tree: Tree, noised: Noised, places: NDArray[np.int64]) -> NDArray[np.int64]:
+def _nodes(exact: Integers, tree: Tree, noised: Noised, places: NDArray[np.int64]) -> NDArray[np.int64]:
     """The exact nodes of a tree, one row for each of these groups."""
     nodes = [counted(tree, noised.shift, *exact.histograms[tree.histogram].of(int(place))) for place in places]
     return np.array(nodes, dtype=np.int64).reshape(len(places), tree.nodes)
 
 
-def _choose(priced: Priced, exact: Exact, chosen: Chosen, places: NDArray[np.int64]) -> NDArray[np.int64]:
+def _choose(priced: Priced, exact: Integers, chosen: Chosen, places: NDArray[np.int64]) -> NDArray[np.int64]:
     """One cell for each of these groups; in an empty one every cell is as likely as any other."""
     size = priced.bounded.histograms[chosen.choice.histogram].grid.cells
     weights = exact.histograms[chosen.choice.histogram]
@@ -131,10 +180,10 @@ def _choose(priced: Priced, exact: Exact, chosen: Chosen, places: NDArray[np.int
 
 def public_table(priced: Priced) -> Released:
     """A release that shows public keys and nothing else: no data is read for it."""
-    return Released(priced, tuple(product(*(key.values or () for key in priced.bounded.keys))), ())
+    return Released(priced, tuple(product(*(key.values or () for key in priced.bounded.keys))), (), by=_RELEASE)
 
 
-def _shown(priced: Priced, exact: Exact) -> NDArray[np.int64] | None:
+def _shown(priced: Priced, exact: Integers) -> NDArray[np.int64] | None:
     """The positions of the private keys that pass; None where all keys are public.
 
     A key to which no unit gives weight is no candidate: it is never shown, whatever the noise.
@@ -145,7 +194,7 @@ def _shown(priced: Priced, exact: Exact) -> NDArray[np.int64] | None:
     return np.flatnonzero((noisy >= priced.threshold) & (exact.selection > 0))[:MAX_RELEASED]
 
 
-def resampled(released: Released, times: int) -> tuple[Noisy, ...]:
+def resampled(released: Table, times: int) -> tuple[Noisy, ...]:
     """Fresh draws of the same laws around the released values, `times` rows of them: free, as post-processing is."""
     spread = released.spread or (1,) * len(released.noisy)
     return tuple(

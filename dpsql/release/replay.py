@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from dpsql.budget import About, Ledger, Relative, Stored
 from dpsql.budget.allocate import Priced, charge_of
+from dpsql.budget.fingerprint import fingerprint
 from dpsql.errors import Error, InternalError
 from dpsql.plan.catalog import Catalog
 from dpsql.plan.released import released_in
@@ -21,10 +22,11 @@ from dpsql.release.cover import (
     portion_of,
     readable,
     recipe_of,
+    searched,
     wider,
 )
 from dpsql.release.noise import Released
-from dpsql.release.stored import fingerprint, unpack
+from dpsql.release.stored import unpack
 
 MOST_TRIED = 20
 OF_MORE = (
@@ -88,10 +90,20 @@ class Archive:
         return self._covering(priced, own=True)
 
     def _covering(self, priced: Priced, *, own: bool = False) -> Found | None:
+        """The most accurate relative that shows all of it.
+
+        Another's clip tells what their search found, and counting the release would not count the search: such a
+        release is had by its very mark only, after the same search was counted.
+        """
         ways = list(wider(priced.bounded))
         families = [family(priced.bounded.release, way.relation, self.version, self.dataset) for way in ways]
         kept = zip(ways, self.ledger.relatives(families, self.analyst, self.keep, self.purpose), strict=True)
-        offered = [(way, each) for way, relatives in kept for each in relatives if not (own and each.owed)]
+        offered = [
+            (way, each)
+            for way, relatives in kept
+            for each in relatives
+            if not (each.owed and (own or searched(each.recipe)))
+        ]
         likely = [(way, each) for way, each in offered if might_cover(priced, each.recipe)]
         likely.sort(key=lambda pair: -min(portion_of(pair[1].recipe).parts))
         return next((f for way, each in likely[:MOST_TRIED] if (f := self._part(priced, way, each)) is not None), None)
@@ -108,7 +120,7 @@ class Archive:
         if stored is None:
             return None
         notes = [OF_MORE] if min(made.portion.parts) < min(asked.portion.parts) else []
-        notes += [OF_MORE_GROUPS] if way.dropped and made.bounded.rule == "clip" else []
+        notes += [OF_MORE_GROUPS] if way.dropped and made.bounded.rule in ("clip", "vector") else []
         return Found(part_of(asked, unpack(stored.payload, made)), stored, relative.fingerprint, tuple(notes))
 
     def _made_again(self, asked: Priced, way: Wider, relative: Relative) -> Priced | None:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.release.estimate import estimates
-from dpsql.release.noise import Noisy, Released
+from dpsql.release.noise import Noisy, Table
 
 
 def tabulate(
-    released: Released,
+    released: Table,
     bars: Mapping[str, NDArray[Any]] | None = None,
     noisy: Sequence[Noisy] | None = None,
     *,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, isfinite
 
 from dpsql.bounds.domain import Domain
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Expression
 from dpsql.expressions.types import Kind
 
+Usual = tuple[float, float]
 ROW_BITS = 30
 """Values with a binary point keep this many bits: they fit 32-bit integers, and a weighted one 64 bits."""
 
@@ -19,7 +20,8 @@ ROW_BITS = 30
 class Argument:
     """What each row adds: an integer in [lower, upper] in steps of `grid`, or nothing for NULL and NaN.
 
-    `expression` None stands for the row itself (COUNT(*)), which adds exactly one.
+    `expression` None stands for the row itself (COUNT(*)), which adds exactly one. `usual` is around where most values
+    lie, and how far around, in steps, where a search has found that.
     """
 
     expression: Expression | None
@@ -27,6 +29,7 @@ class Argument:
     lower: int
     upper: int
     grid: Fraction
+    usual: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         """**Theorem.** No total overflows: α·Σ + β·n stays below 2¹²⁷ for up to 2⁴⁴ rows.
@@ -56,9 +59,29 @@ class Argument:
         return any(origin.startswith(("declared for", "found for")) for origin in self.domain.origin)
 
     @property
+    def twice_centre(self) -> int:
+        """Twice the value around which a sum is centred: a usual value, or the middle of the interval."""
+        return self.lower + self.upper if self.usual is None else 2 * self.usual[0]
+
+    @property
+    def flag(self) -> bool:
+        """Is it 0 or 1?"""
+        return (self.lower, self.upper) == (0, 1) and self.grid == 1
+
+    @property
+    def spread(self) -> int:
+        """How far from the centre a usual value is."""
+        return max(1, self.width // 2 if self.usual is None else self.usual[1])
+
+    @property
+    def typical(self) -> int:
+        """How large a usual value is."""
+        return max(1, self.magnitude if self.usual is None else abs(self.usual[0]) + self.usual[1] // 2)
+
+    @property
     def middle(self) -> float:
-        """The centre of the interval, in the argument's own unit."""
-        return float((self.lower + self.upper) * self.grid / 2)
+        """The centre, in the argument's own unit."""
+        return float(self.twice_centre * self.grid / 2)
 
 
 def counted(expression: Expression | None, domain: Domain) -> Argument:
@@ -66,8 +89,9 @@ def counted(expression: Expression | None, domain: Domain) -> Argument:
     return Argument(expression, domain, 1, 1, Fraction(1))
 
 
-def summed(expression: Expression, domain: Domain) -> Argument:
-    """An argument that is added up; its domain is bounded.
+def summed(expression: Expression, domain: Domain, usual: Usual | None = None) -> Argument:
+    """An argument that is added up; its domain is bounded. `usual` is around where its values lie, and how far around,
+    which is of use only where the bounds tell less.
 
     Integers and decimals are exact; everything else is rounded to the power-of-two grid on which the larger bound
     has ROW_BITS bits. The row is clamped first, so a wrong bound costs accuracy, never privacy. Bounds between which
@@ -84,6 +108,16 @@ def summed(expression: Expression, domain: Domain) -> Argument:
     `tests/audit/test_floating.py`, and the planted bug "whole numbers of 60 bits are added up as they
     are".
     """
+    made = _on_grid(expression, domain)
+    if usual is None or not all(map(isfinite, usual)):
+        return made
+    centre, spread = (round(Fraction(each) / made.grid) for each in usual)
+    if 2 * spread >= made.width or not made.lower <= centre <= made.upper:
+        return made
+    return replace(made, usual=(centre, max(1, spread)))
+
+
+def _on_grid(expression: Expression, domain: Domain) -> Argument:
     assert domain.lower is not None and domain.upper is not None
     low, high = Fraction(domain.lower), Fraction(domain.upper)
     largest = max(-low, high)

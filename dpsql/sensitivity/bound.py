@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import ceil, isqrt
 
 from dpsql.bounds import infer
-from dpsql.bounds.domain import Domain, intersect
+from dpsql.bounds.domain import Domain, finite, intersect
 from dpsql.errors import PolicyError
+from dpsql.expressions.expression import Literal
+from dpsql.expressions.types import integer
 from dpsql.plan.at_rest import bounded_at_rest
 from dpsql.plan.catalog import Catalog
 from dpsql.plan.choosing import chooses
@@ -16,10 +19,14 @@ from dpsql.plan.invariants import check_facts
 from dpsql.plan.plan import Release
 from dpsql.plan.relate import known_of, unbounded
 from dpsql.plan.relation import Aggregate
-from dpsql.sensitivity.argument import Argument
+from dpsql.plan.released import released_in, scans_in
+from dpsql.plan.usual import usual_of
+from dpsql.sensitivity.argument import Argument, counted
 from dpsql.sensitivity.choice import Choice, Histogram
 from dpsql.sensitivity.choices import lay_out_choices
 from dpsql.sensitivity.claim import Claim, one_coordinate
+from dpsql.sensitivity.clip import BUCKETS, CELL_BITS, ROW_BITS, Clip, Norm, Vector, clip_at, norms_of
+from dpsql.sensitivity.clip_choice import NormHistogram
 from dpsql.sensitivity.distinct import distinct_cap
 from dpsql.sensitivity.keys import Key, make_keys
 from dpsql.sensitivity.selection import Selection, select_keys
@@ -27,6 +34,10 @@ from dpsql.sensitivity.statistics import Layout, Part, Source, lay_out
 from dpsql.sensitivity.tree import Tree
 from dpsql.sensitivity.weight import WEIGHT_BITS, Term, Weight
 
+RARE = 2
+"""The exponent of the scale of what may be rare."""
+PRIVATE_GROUPS = 100
+"""How many groups a clip is chosen for where their number is not public."""
 MAX_RELEASED = 2**20
 """The most private keys that one release shows; it bounds how many coordinates the floor to a grid can touch."""
 
@@ -43,7 +54,11 @@ class Statistic:
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """A release with everything that the noise and the emitted SQL need to know."""
+    """A release with everything that the noise and the emitted SQL need to know.
+
+    By the rule `vector` it has a `vector`, what was `found` of its norms, if they were searched for, and, once it has a
+    price, the `clip` that was chosen. By the rule `norms` it is that search: `searched` is the release that it is for.
+    """
 
     release: Release
     rule: str
@@ -57,6 +72,10 @@ class Bounded:
     histograms: tuple[Histogram, ...] = ()
     choices: tuple[Choice, ...] = ()
     trees: tuple[Tree, ...] = ()
+    vector: Vector | None = None
+    found: NormHistogram | None = None
+    clip: Clip | None = None
+    searched: Bounded | None = None
 
     @property
     def public(self) -> bool:
@@ -89,8 +108,11 @@ def bound(release: Release, mechanism: str, catalog: Catalog) -> Bounded:
     added = [(a, d) for a, d in asked if not chooses(a)]
     ranges = [d for _, d in added]
     plain = replace(release, aggregates=tuple(a for a, _ in added))
-    layout = lay_out(plain.aggregates, ranges, mechanism, _caps(plain, ranges, keys))
-    return _with_choices(with_rule(release, keys, layout, mechanism), asked, mechanism)
+    clips = catalog.searches and not any(released_in(release.source))
+    usual = [None if a.argument is None else usual_of(a.argument, release.source) for a in plain.aggregates]
+    layout = lay_out(plain.aggregates, ranges, mechanism, _caps(plain, ranges, keys), usual if clips else None)
+    ruled = _with_choices(with_rule(release, keys, layout, mechanism), asked, mechanism)
+    return _as_vector(ruled, layout, mechanism) if clips and _clipped(ruled, layout) else ruled
 
 
 def _with_choices(bounded: Bounded, asked: Sequence[tuple[Aggregate, Domain | None]], mechanism: str) -> Bounded:
@@ -205,6 +227,116 @@ def _terms(release: Release, layout: Layout, one_group: bool) -> list[Term]:
         else:
             terms.append(Term("sum", index, rows * layout.arguments[index].magnitude, other))
     return terms
+
+
+def _clipped(bounded: Bounded, layout: Layout) -> bool:
+    """Does the rule `vector` serve better than the one by declared caps?
+
+    A copy that is bounded at rest is read by its own rule, which is why it was made. A unit with one row adds the same
+    to every count, so there a clip serves sums only, and not those of flags.
+    """
+    members = [part for part in layout.parts if not part.distinct]
+    if not members or bounded.rule == "at_rest":
+        return False
+    if bounded.rule in ("row", "single_row"):
+        return any(part.alpha and part.row > 1 for part in members)
+    return True
+
+
+def _as_vector(bounded: Bounded, layout: Layout, mechanism: str) -> Bounded:
+    """The release under the rule `vector`, clipped at the limit of the policy until a better clip is known."""
+    norm: Norm = "l1" if mechanism == "laplace" else "l2"
+    source = bounded.release.source
+    scales = _scales(layout)
+    rows = 1 if bounded.rule in ("row", "single_row") else source.rows_per_unit
+    members = [(part, scale) for part, scale in zip(layout.parts, scales, strict=True) if scale is not None]
+    each = [max(1, part.row) * Fraction(2) ** scale for part, scale in members]
+    row = sum(each) if norm == "l1" else isqrt(ceil(sum(size**2 for size in each)) - 1) + 1
+    limit = min(ceil(rows * row), 1 << CELL_BITS)
+    groups = _size(bounded.keys) if bounded.public else PRIVATE_GROUPS
+    one_group = bounded.rule != "clip"
+    declared = all(scan.capped for scan in scans_in(source))
+    made = replace(
+        bounded,
+        rule="vector",
+        weight=None,
+        vector=Vector(norm, scales, groups * len(members), limit, declared, one_group),
+    )
+    return settle(made, clip_at(made.vector, limit), provisional=True)  # type: ignore[arg-type]
+
+
+def settle(bounded: Bounded, clip: Clip, *, provisional: bool = False) -> Bounded:
+    """The release with the claims of a clip, all statistics of the vector as one share."""
+    vector = bounded.vector
+    assert vector is not None
+    reach = 1 if vector.one_group else _size(bounded.keys) if bounded.public else MAX_RELEASED
+    claim, members = clip.claim(reach), frozenset(vector.members)
+    statistics = tuple(
+        replace(each, claim=claim, grid=_own_grid(bounded, each.part) / Fraction(2) ** exponent)
+        if exponent is not None
+        else each
+        for each, exponent in zip(bounded.statistics, clip.exponents, strict=True)
+    )
+    others = [(share, joint) for share, joint in bounded.shares if not members.intersection(share)]
+    shares = ((vector.members, clip.claim(reach * len(members))), *others)
+    made = replace(bounded, statistics=statistics, shares=shares)
+    return made if provisional else replace(made, found=None, clip=clip)
+
+
+BUCKET = "_k0"
+
+
+def norm_search(bounded: Bounded, name: str) -> Bounded:
+    """The search for the norms of a release under the rule `vector`: a histogram of its units, as a release."""
+    assert bounded.vector is not None
+    norms = norms_of(bounded.vector.norm, bounded.vector.cells)
+    listed = tuple(range(BUCKETS))
+    bucket = Literal(integer(0, BUCKETS - 1), value=0)
+    key = Key(BUCKET, bucket, finite(listed, bucket.type, nullable=False), listed, attribute=True)
+    sizes = [("units", norms.count), *([("spread", norms.spread)] if norms.spread else [])]
+    parts = [Part(each, 0, 0, 1, size) for each, size in sizes]
+    statistics = tuple(Statistic(part.name, part, Fraction(1, part.row), one_coordinate(part.row)) for part in parts)
+    release = replace(bounded.release, name=name, bars=())
+    return Bounded(
+        replace(release, keys=(), aggregates=()),
+        "norms",
+        (key,),
+        (counted(None, Domain()),),
+        statistics,
+        ((tuple(range(len(parts))), norms.claim),),
+        (),
+        None,
+        None,
+        searched=replace(bounded, release=release),
+    )
+
+
+def _own_grid(bounded: Bounded, part: Part) -> Fraction:
+    """The size of a step of α·Σ + β·n."""
+    return bounded.arguments[part.argument].grid / abs(part.alpha) if part.alpha else Fraction(1)
+
+
+def _scales(layout: Layout) -> tuple[int | None, ...]:
+    """For each statistic the exponent that makes it comparable with the others in one norm.
+
+    A sum is divided by what a typical row adds to it, and a count beside a sum of the same argument counts half: an
+    average needs its sum more than its count. A sum of flags, or the count of a part beside the rest, counts four
+    times: it is small, or else its error matters less. Together they are shifted so that the finest steps are units of
+    norms, as far as a row then adds at most 2**ROW_BITS of them.
+    """
+    halved = {part.argument for part in layout.parts if part.alpha}
+    parts = {
+        place: 1 - part.typical.bit_length() if part.alpha else -1 if part.argument in halved else 0
+        for place, part in enumerate(layout.parts)
+        if not part.distinct
+    }
+    parts |= {place: RARE for place in parts if layout.parts[place].rare}
+    if not parts:
+        return (None,) * len(layout.parts)
+    finest = -min(parts.values())
+    room = min(ROW_BITS - max(1, layout.parts[place].row).bit_length() - scale for place, scale in parts.items())
+    shift = min(finest, room)
+    return tuple(parts[place] + shift if place in parts else None for place in range(len(layout.parts)))
 
 
 def _rule(

@@ -7,13 +7,13 @@ sum Σ of the argument and the number n of rows that have one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dpsql.bounds.domain import Domain
 from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Aggregate
-from dpsql.sensitivity.argument import Argument, counted, summed
+from dpsql.sensitivity.argument import Argument, Usual, counted, summed
 from dpsql.sensitivity.halves import Nested, pairs_of
 
 Form = Literal["count", "sum", "pair", "centred", "units", "distinct", "nested", "choice", "tree"]
@@ -24,7 +24,8 @@ class Part:
     """One statistic before its claim is known: α·Σ + β·n, and the most that one row adds to it.
 
     `units` counts units instead, and `distinct` the different values of the argument, of which a unit adds `row`.
-    `other` is the argument of the other half, where a whole is released as a part and the rest.
+    `other` is the argument of the other half, where a whole is released as a part and the rest. `typical` is what a
+    typical row adds, either way, as far as that is public; `rare` marks a count that may be of few rows.
     """
 
     name: str
@@ -35,6 +36,8 @@ class Part:
     units: bool = False
     distinct: bool = False
     other: int | None = None
+    typical: int = field(default=1, compare=False)
+    rare: bool = field(default=False, compare=False)
 
     @property
     def weighed(self) -> bool:
@@ -71,14 +74,22 @@ class Layout:
 
 
 def lay_out(
-    aggregates: Sequence[Aggregate], domains: Sequence[Domain | None], mechanism: str, caps: Sequence[int | None] = ()
+    aggregates: Sequence[Aggregate],
+    domains: Sequence[Domain | None],
+    mechanism: str,
+    caps: Sequence[int | None] = (),
+    usual: Sequence[Usual | None] | None = None,
 ) -> Layout:
     """The statistics of a release; `caps` has the most values of one unit for each COUNT(DISTINCT) of other columns.
 
     AVG, or SUM with COUNT of the same argument, takes the two-sided pair Σ(x−L), Σ(U−x) under Laplace noise, whose
-    joint L1 sensitivity is that of one sum, and the centred sum with the count under Gaussian noise.
+    joint L1 sensitivity is that of one sum, and the centred sum with the count under Gaussian noise, or where vectors
+    are clipped: then `usual` has around where the values of each argument lie, as far as that is known.
     """
-    builder = _Layout(mechanism)
+    builder = _Layout(mechanism if usual is None else "gaussian")
+    for aggregate, domain, each in zip(aggregates, domains, usual or (), strict=False):
+        if aggregate.argument is not None and domain is not None and domain.bounded:
+            builder.usual[aggregate.argument] = each or _around(domain)
     asked = [(a.function, *_subject(a, d)) for a, d in zip(aggregates, domains, strict=True)]
     whole = next((e for f, e, d in asked if f in ("sum", "avg") and d is not None and not (d.nullable or d.nan)), None)
     subjects = [
@@ -101,6 +112,14 @@ def lay_out(
         domain = next((d for (_, e, d) in asked if e == subject), None)
         sources.append(builder.source(function, subject, domain, needs))
     return Layout(tuple(builder.arguments), tuple(builder.parts), tuple(builder.shares), tuple(sources))
+
+
+def _around(domain: Domain) -> Usual:
+    """Where values might lie of which only bounds are known: around zero, unless all are far from it."""
+    assert domain.lower is not None and domain.upper is not None
+    low, high = float(domain.lower), float(domain.upper)
+    far = abs(low + high) > 2 * (high - low)
+    return ((low + high) / 2 if far else min(max(0.0, low), high)), (high - low) / 2
 
 
 _Asked = tuple[str, Expression | None, Domain | None]
@@ -144,6 +163,7 @@ class _Layout:
         self.parts: list[Part] = []
         self.shares: list[tuple[int, ...]] = []
         self.made: dict[tuple[Expression | None, str], Source] = {}
+        self.usual: dict[Expression, Usual] = {}
 
     def units(self) -> Source:
         """COUNT(DISTINCT unit): one for each unit that has a row in the group."""
@@ -168,11 +188,12 @@ class _Layout:
                 self.arguments.append(counted(expression, domain))
             else:
                 assert whole is not None
-                self.arguments.append(replace(summed(whole, domain), expression=expression))
+                self.arguments.append(replace(summed(whole, domain, self.usual.get(whole)), expression=expression))
         alpha, row = (0, 1) if function == "count" else (1, self.arguments[one].magnitude)
         first = len(self.parts)
-        self.parts.append(Part(f"part{one}", one, alpha, 1 - alpha, row, other=two))
-        self.parts.append(Part(f"rest{two}", two, alpha, 1 - alpha, row, other=one))
+        typical = self.arguments[one].typical
+        self.parts.append(Part(f"part{one}", one, alpha, 1 - alpha, row, other=two, typical=typical, rare=alpha == 0))
+        self.parts.append(Part(f"rest{two}", two, alpha, 1 - alpha, row, other=one, typical=typical))
         self.shares.append((first, first + 1))
         return first
 
@@ -182,9 +203,9 @@ class _Layout:
             argument = counted(subject, domain or Domain())
             return self._once((subject, "count"), "count", argument, lambda i, _: [Part(f"count{i}", i, 0, 1, 1)])
         assert subject is not None and domain is not None
-        argument = summed(subject, domain)
+        argument = summed(subject, domain, self.usual.get(subject))
         if needs == {"sum"}:
-            return self._once((subject, "sum"), "sum", argument, lambda i, a: [Part(f"sum{i}", i, 1, 0, a.magnitude)])
+            return self._once((subject, "sum"), "sum", argument, _sum)
         if self.mechanism == "laplace" and argument.width > 0:
             return self._once((subject, "pair"), "pair", argument, _pair)
         return self._once((subject, "centred"), "centred", argument, _centred)
@@ -198,6 +219,11 @@ class _Layout:
             self.parts += made
             self.shares += [tuple(numbers)] if form == "pair" else [(n,) for n in numbers]
         return self.made[key]
+
+
+def _sum(index: int, argument: Argument) -> list[Part]:
+    """Σx."""
+    return [Part(f"sum{index}", index, 1, 0, argument.magnitude, typical=argument.typical, rare=argument.flag)]
 
 
 def _pair(index: int, argument: Argument) -> list[Part]:
@@ -216,6 +242,8 @@ def _pair(index: int, argument: Argument) -> list[Part]:
 
 
 def _centred(index: int, argument: Argument) -> list[Part]:
-    """The count n and Σ(2x−L−U), in half steps, so that the centre lies exactly in the middle."""
-    centred = Part(f"centred{index}", index, 2, -argument.lower - argument.upper, argument.width)
+    """The count n and Σ(2x−2c) around the argument's centre c, in half steps: the middle may lie between two steps."""
+    twice = argument.twice_centre
+    largest = max(2 * argument.upper - twice, twice - 2 * argument.lower)
+    centred = Part(f"centred{index}", index, 2, -twice, largest, typical=2 * argument.spread, rare=argument.flag)
     return [Part(f"count{index}", index, 0, 1, 1), centred]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from planted import half_the_noise
 from tiers import SERVER, need
+from unlocked import unsealed
 
 from dpsql.audit.blackbox.audit import (
     FIRST,
@@ -151,6 +152,7 @@ def shop(delta: str) -> World:
     declared = {"amount": {"min": 0, "max": 500}, "city": {}}
     policy = {
         "dataset": "shop",
+        "search": False,
         "budget": {"epsilon": 10, "delta": delta},
         "tables": {"orders": {"unit": "id", "max_rows_per_unit": 10, "columns": declared}},
     }
@@ -209,6 +211,26 @@ def test_slack_widens_a_promise() -> None:
     q = np.array([0.0, 0.2])
     assert np.all(Limit("rho", 0.1, 0.01).most(q) > Limit("rho", 0.1, 0.0).most(q))
     assert Limit("epsilon", 1.0, 0.01).most(q)[0] == pytest.approx(0.01)
+
+
+def test_a_price_without_a_conversion_is_its_own_epsilon() -> None:
+    assert Limit("rho", 0.1, 0.0).epsilon() == 0.1
+    assert Limit("rho", 0.1, 0.0, conversion=1e-6).epsilon() > 1
+
+
+def test_slack_is_a_share_of_runs_for_which_nothing_is_promised() -> None:
+    """A tenth of the runs tell everything; for the others the promise holds with what is left of q."""
+    rest = Limit("rho", 0.1, 0.0).most(np.array([0.0, 0.2 / 0.9]))
+    assert Limit("rho", 0.1, 0.1).most(np.array([0.0, 0.2])) == pytest.approx(0.1 + 0.9 * rest)
+
+
+@pytest.mark.parametrize("rho", [0.3, 1.0, 3.0])
+def test_no_order_is_left_out_of_a_promise_not_even_the_first(rho: float) -> None:
+    """Of two bits far apart the divergence of Kullback and Leibler, either way round, is the first to exceed ρ."""
+    q = np.array([0.01, 0.1, 0.3, 0.7, 0.9])
+    p = Limit("rho", rho, 0.0).most(q)
+    forth, back = (a * np.log(a / b) + (1 - a) * np.log((1 - a) / (1 - b)) for a, b in ((p, q), (q, p)))
+    assert np.all(forth <= rho + 1e-6) and np.all(back <= rho + 1e-6)
 
 
 # the test -----------------------------------------------------------------------------------------------------------------
@@ -293,15 +315,15 @@ def test_integers_that_change_by_themselves_are_noticed(monkeypatch: pytest.Monk
     case = cases(("count, Laplace",))[0]
     monkeypatch.setattr("dpsql.audit.blackbox.observe.RECHECKED", 2)
     with opened(case.world) as db:
-        compute, calls = db._engine.run, list[int]()
+        compute, calls = db._engine._compute, list[int]()
 
         def drifting(*args: object) -> object:
             calls.append(1)
             exact = compute(*args)  # type: ignore[arg-type]
-            exact.values[0][0] += len(calls)
+            unsealed(exact).values[0][0] += len(calls)
             return exact
 
-        monkeypatch.setattr(db._engine, "run", drifting)
+        monkeypatch.setattr(db._engine, "_compute", drifting)
         remember_integers(db)
         db.query(case.sql)
         with pytest.raises(Changed):

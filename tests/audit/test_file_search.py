@@ -136,6 +136,7 @@ def test_a_layout_is_seen_in_the_files(writer: str) -> None:
 
 POLICY = """
 dataset: shop
+search: false
 budget: {epsilon: 10, delta: 1e-6}
 tables:
   customers: {unit: id, unique: true, columns: {age: {min: 18, max: 110}}}
@@ -189,7 +190,12 @@ def test_a_unit_column_of_two_types_gets_a_unit_that_both_can_hold() -> None:
     from dpsql.audit.neighbourhood import with_extreme
 
     tables = {"a": Stored({"id": "VARCHAR"}, (("1",),)), "b": Stored({"id": "BIGINT"}, ((1,), (2,)))}
-    policy = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"a": {"unit": "id"}, "b": {"unit": "id"}}}
+    policy = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 1},
+        "tables": {"a": {"unit": "id"}, "b": {"unit": "id"}},
+    }
     more = with_extreme(World.made("two", policy, tables), random.Random(1))
     assert more is not None and set(more.units()) == {"1", "2", "3"}
 
@@ -206,7 +212,12 @@ def test_what_a_folder_lacks_is_said(lake: Path) -> None:
 
 def test_a_writer_that_changes_a_type_is_named_and_not_tried(tmp_path: Path) -> None:
     duckdb.execute(f"COPY (SELECT range AS id, uuid() AS key FROM range(9)) TO '{tmp_path}/t.parquet'")
-    policy = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"t": {"unit": "id", "columns": {"key": {}}}}}
+    policy = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 1},
+        "tables": {"t": {"unit": "id", "columns": {"key": {}}}},
+    }
     world = World.of(tmp_path / "t.parquet", policy)
     assert "Parquet by polars changes the types of t.key: not tried" in world.notes
     assert world.notes[-1] == "t: copies are written as Parquet by DuckDB"
@@ -220,7 +231,7 @@ def test_the_command_takes_folders_and_says_what_it_saw_by_writer(lake: Path, wh
         parquet.write_table(pa.table({"customer": ["1", "2", "3"], "minutes": [1, 2, 3]}), lake / "calls.parquet")
         policy = lake.parent / "calls.yaml"
         told = "{calls: {unit: customer, columns: {minutes: {min: 0, max: 9}}}}"
-        policy.write_text(f"dataset: d\nbudget: {{epsilon: 1}}\ntables: {told}\n")
+        policy.write_text(f"dataset: d\nsearch: false\nbudget: {{epsilon: 1}}\ntables: {told}\n")
         what = "lake/calls.parquet"
     words = ["audit", str(lake.parent / what), "--policy", str(policy), "--check", "neighbours", "--pairs", "1"]
     done = CliRunner().invoke(app, [*words, "--html", str(lake.parent / "a.html")], env={"COLUMNS": "160"})
@@ -256,6 +267,11 @@ def test_what_is_resumed_stands_beside_the_state_of_the_other_search(tmp_path: P
 def test_a_table_may_have_any_name(writer: str) -> None:
     name = 'bob\'s "own" ; table'
     tables = {name: Stored({"id": "INTEGER"}, ((1,), (2,)))}
-    policy = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {name: {"unit": "id", "columns": {}}}}
+    policy = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 1},
+        "tables": {name: {"unit": "id", "columns": {}}},
+    }
     with closing(FileTables(load_policy(policy), {name: writer})(tables)) as engine:
         assert [*engine.schema()] == [name]

@@ -141,7 +141,7 @@ def test_a_check_of_dpsql_itself_says_that_it_looked_at_none_of_your_data(tmp_pa
     database = tmp_path / "own.duckdb"
     with duckdb.connect(str(database)) as own:
         own.execute("CREATE TABLE t AS SELECT range AS u FROM range(9)")
-    (tmp_path / "policy.yaml").write_text("dataset: d\nbudget: {epsilon: 1}\ntables: {t: {unit: u}}\n")
+    (tmp_path / "policy.yaml").write_text("dataset: d\nsearch: false\nbudget: {epsilon: 1}\ntables: {t: {unit: u}}\n")
     done = CliRunner().invoke(app, ["audit", str(database), "--check", "timing", "--json", str(tmp_path / "r.json")])
     assert done.exit_code == 0 and "nothing of your database was looked at" in " ".join(done.output.split())
     assert "measured, not judged" in done.output and "nothing was found" not in done.output

@@ -15,6 +15,7 @@ from dpsql.release import make, noise
 
 POLICY: dict[str, Any] = {
     "dataset": "d",
+    "search": False,
     "budget": {"epsilon": 100},
     "limits": {"pad": 0.2},
     "tables": {"t": {"unit": "id", "columns": {"x": {"min": 0, "max": 1}}}},

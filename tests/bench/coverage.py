@@ -22,11 +22,15 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.budget.allocate import Priced
-from dpsql.engines.base import Exact
+from dpsql.engines.exact import Integers
 from dpsql.flow.draft import Prepared
 from dpsql.release.bars import row_ends
 from dpsql.release.forms import form_of
 from dpsql.release.noise import Released, add_noise
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from unlocked import integers, sealed
 
 SIZES = (5, 100, 1_000, 100_000)
 EPSILONS = (0.1, 1.0)
@@ -37,7 +41,7 @@ GROUPED = {"count": "count(*)", "sum": "sum(x)", "avg": "avg(x)"}
 SHAPES = {"": "SELECT {} AS v FROM t WHERE g = '{}'", "by public key": "SELECT g, {} AS v FROM t GROUP BY g",
           "by private key": "SELECT note, {} AS v FROM t GROUP BY note"}  # fmt: skip
 POLICY = {
-    "dataset": "coverage",
+    "dataset": "coverage", "search": False,
     "budget": {"epsilon": 1000, "delta": 1e-3},
     "limits": {"epsilon": 100, "delta": 1e-4},
     "defaults": {"delta": 1e-6},
@@ -97,7 +101,7 @@ def cells(kinds: dict[str, str], shape: str, runs: int, sizes: tuple[int, ...] =
             for size in sizes if not shape else sizes[:1]:
                 text = SHAPES[shape].format(sql, f"g{size}")
                 prepared = db.prepare(text, epsilon, None, mechanism)
-                exact = db._engine.run(prepared.bill.releases[0], b"salt")
+                exact = integers(db._engine, prepared.bill.releases[0], b"salt")
                 for place, key in enumerate(exact.keys):
                     units = int(key[0][1:]) if key else size
                     if units in sizes:
@@ -106,13 +110,13 @@ def cells(kinds: dict[str, str], shape: str, runs: int, sizes: tuple[int, ...] =
                         yield _cell((name, epsilon, mechanism, units), prepared, float(truth), low, high)
 
 
-def _only(exact: Exact, place: int) -> Exact:
+def _only(exact: Integers, place: int) -> Integers:
     """The exact integers of one group."""
     selection = None if exact.selection is None else exact.selection[place : place + 1]
-    return Exact(exact.keys[place : place + 1], tuple(v[place : place + 1] for v in exact.values), selection)
+    return Integers(exact.keys[place : place + 1], tuple(v[place : place + 1] for v in exact.values), selection)
 
 
-def _ends(db: dpsql.Connection, prepared: Prepared, exact: Exact, runs: int) -> tuple[Floats, Floats]:
+def _ends(db: dpsql.Connection, prepared: Prepared, exact: Integers, runs: int) -> tuple[Floats, Floats]:
     """The intervals of many runs: each is a row of a released table, as a group would be."""
     formula, priced = prepared.plan.outputs[-1].formula, prepared.bill.releases[0]
     assert formula is not None
@@ -126,9 +130,9 @@ def _ends(db: dpsql.Connection, prepared: Prepared, exact: Exact, runs: int) -> 
     return low, high
 
 
-def _released(priced: Priced, exact: Exact, times: int) -> Released:
+def _released(priced: Priced, exact: Integers, times: int) -> Released:
     selection = None if exact.selection is None else np.repeat(exact.selection, times)
-    return add_noise(priced, Exact(exact.keys * times, tuple(np.repeat(v, times) for v in exact.values), selection))
+    return add_noise(priced, sealed(exact.keys * times, tuple(np.repeat(v, times) for v in exact.values), selection))
 
 
 def _cell(name: tuple[str, float, str, int], prepared: Prepared, truth: float, low: Floats, high: Floats) -> Cell:

@@ -128,9 +128,11 @@ def main() -> None:
         with open_ledger(path, "shop") as ledger:
             assert isinstance(ledger, ChainedLedger)
             syncs = two_syncs(folder)
-            ledger.store(ledger.reserve(ask(b"mark")), b"mark", b"x" * 2000)
+            ledger.store(ledger.reserve(ask(b"mark")).entry, b"mark", b"x" * 2000)
             tell("two bare syncs", timed(300, syncs))
-            tell("reserve: a charge, durable in both places", timed(300, lambda n: ledger.reserve(ask(b"%d" % n))))
+            tell(
+                "reserve: a charge, durable in both places", timed(300, lambda n: ledger.reserve(ask(b"%d" % n)).entry)
+            )
             tell("two bare syncs, again", timed(300, syncs))
             tell("find: a replay", timed(3000, lambda _: ledger.find(b"mark")))
         through_sessions(folder, 200)

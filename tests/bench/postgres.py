@@ -52,14 +52,15 @@ def measure(size: int, times: int = 5) -> list[Row]:
 
 def _row(address: str, size: int, what: str, unit: str, sql: str, times: int) -> Row:
     with (
-        dpsql.connect(address, policy=policy(unit), ledger=":memory:") as db,
+        dpsql.connect(address, policy=policy(unit), ledger=":memory:", steward=True) as db,
         psycopg.connect(address, autocommit=True) as plain,
     ):
         [priced] = db.prepare(sql, 1, 1e-8, None).bill.releases
         engine: Any = db._engine
+        permit = db.permit_trace()
         works: dict[str, tuple[Callable[[], object], Callable[[], int]]] = {
             "plain": (lambda: plain.execute(sql.encode()).fetchall(), lambda: plain.info.backend_pid),
-            "release": (lambda: engine.run(priced, SALT), lambda: engine._idle[-1].info.backend_pid),
+            "release": (lambda: engine.run(priced, SALT, permit), lambda: engine._idle[-1].info.backend_pid),
         }
         plain.execute("SET jit = off")
         for work, _ in works.values():

@@ -71,11 +71,12 @@ def ratio_of(source: Any, asked: dict[str, Any], times: int, folder: Path | None
             begin = time.perf_counter()
             steward.prepare(db, lambda *_: None)
             took = time.perf_counter() - begin
-    with dpsql.connect(source, policy=asked, ledger=ledger) as db:
+    with dpsql.connect(source, policy=asked, ledger=ledger, steward=True) as db:
         [priced] = db.prepare(SQL, 1, 1e-8, None).bill.releases
+        permit = db.permit_trace()
         works: dict[str, Callable[[], object]] = {
             "plain": lambda: _plain(db),
-            "release": lambda: db._engine.run(priced, SALT),
+            "release": lambda: db._engine.run(priced, SALT, permit),
         }
         spent = {name: min(seconds) for name, seconds in interleaved(works, times).items()}
     progress(f"prepared: plain {spent['plain']:.2f} s, release {spent['release']:.2f} s of CPU")

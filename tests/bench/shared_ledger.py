@@ -25,8 +25,8 @@ TIMES = 400
 def one(place: str | Path, what: str) -> None:
     """One client: each charge, and each replay."""
     with open_ledger(place, "shop") as ledger:
-        ledger.store(ledger.reserve(ask(b"mark")), b"mark", b"x" * 2000)
-        tell(f"{what}: a charge", timed(TIMES, lambda n: ledger.reserve(ask(b"%d" % n))))
+        ledger.store(ledger.reserve(ask(b"mark")).entry, b"mark", b"x" * 2000)
+        tell(f"{what}: a charge", timed(TIMES, lambda n: ledger.reserve(ask(b"%d" % n)).entry))
         tell(f"{what}: a replay", timed(3 * TIMES, lambda _: ledger.find(b"mark")))
 
 

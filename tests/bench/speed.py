@@ -51,11 +51,13 @@ def measure(size: int = 10_000_000, times: int = 7) -> list[Row]:
 
 
 def _row(connection: duckdb.DuckDBPyConnection, case: Case, times: int) -> Row:
-    with dpsql.connect(connection, policy=policy(case.unit, listed=case.listed), ledger=":memory:") as db:
+    declared = policy(case.unit, listed=case.listed)
+    with dpsql.connect(connection, policy=declared, ledger=":memory:", steward=True) as db:
         [priced] = db.prepare(case.sql, 1, 1e-8, None).bill.releases
+        permit = db.permit_trace()
         works: dict[str, Callable[[], object]] = {
             "plain": lambda: connection.execute(case.sql).fetchall(),
-            "release": lambda: db._engine.run(priced, SALT),
+            "release": lambda: db._engine.run(priced, SALT, permit),
             "query": lambda: db.query(case.sql, epsilon=1, delta=1e-8),
         }
         spent = {name: min(seconds) for name, seconds in interleaved(works, times).items()}

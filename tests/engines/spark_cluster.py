@@ -28,7 +28,7 @@ from dpsql.errors import EngineError, InterfaceError
 
 ROWS = 1_000_000
 POLICY: dict[str, Any] = {
-    "dataset": "cluster", "budget": {"epsilon": 1000, "delta": "1e-3"}, "replay": False,
+    "dataset": "cluster", "search": False, "budget": {"epsilon": 1000, "delta": "1e-3"}, "replay": False,
     "tables": {"sales": {"unit": "person", "max_rows_per_unit": 40, "max_groups_per_unit": 4,
                          "columns": {"amount": {"min": 0, "max": 100}, "kind": {"values": list("abcdefg")}, "day": {}}},
                "kinds": {"public": True}},

@@ -151,8 +151,7 @@ _BOUGHT: Mapping[str, Any] = {
     "flag": {}, "big": {"min": -(2**40), "max": 2**40}, "wide": {"min": -10, "max": 10},
 }  # fmt: skip
 POLICY: Mapping[str, Any] = {
-    "dataset": "suite",
-    "budget": {"epsilon": 10**6, "delta": "1e-3"},
+    "dataset": "suite", "search": False, "budget": {"epsilon": 10**6, "delta": "1e-3"},
     "limits": {"epsilon": 100, "delta": "1e-4", "max_public_keys": 2000},
     "defaults": {"epsilon": 1, "delta": "1e-8"},
     "tables": {

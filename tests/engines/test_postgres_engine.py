@@ -37,8 +37,7 @@ INSERT INTO orders SELECT 1 + i % 200, i, i % 100, 'n' || i % 5 FROM generate_se
 INSERT INTO stores SELECT 's' || i, i FROM generate_series(1, 10) AS g(i);
 """
 POLICY: dict[str, Any] = {
-    "dataset": "shop",
-    "budget": {"epsilon": 100, "delta": "1e-3"},
+    "dataset": "shop", "search": False, "budget": {"epsilon": 100, "delta": "1e-3"},
     "limits": {"epsilon": 10, "delta": "1e-6"},
     "tables": {
         "customers": {
@@ -91,7 +90,7 @@ def described(script: str, role: str | None = None) -> PostgresEngine:
 
 
 def facts(script: str, tables: dict[str, Any]) -> set[tuple[str, str]]:
-    policy = load_policy({"dataset": "d", "budget": {"epsilon": 1}, "tables": tables})
+    policy = load_policy({"dataset": "d", "search": False, "budget": {"epsilon": 1}, "tables": tables})
     assert isinstance(policy, Policy)
     engine = described(script)
     found = set(engine.constraints(policy))

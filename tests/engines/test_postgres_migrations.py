@@ -20,9 +20,10 @@ from typing import Any
 import engine_server
 import psycopg
 import pytest
+from unlocked import unsealed
 
 import dpsql
-from dpsql.engines.base import Exact
+from dpsql.engines.exact import Exact
 from dpsql.engines.postgres import engine as under_test
 from dpsql.engines.postgres.engine import PostgresEngine
 from dpsql.engines.postgres.session import open_session
@@ -52,8 +53,7 @@ CREATE FUNCTION odd(mood) RETURNS text LANGUAGE sql IMMUTABLE AS $$SELECT 'bad'$
 GRANT USAGE ON SCHEMA public, shadow TO PUBLIC;
 """
 POLICY: dict[str, Any] = {
-    "dataset": "clinic",
-    "budget": {"epsilon": 100000, "delta": "1e-3"},
+    "dataset": "clinic", "search": False, "budget": {"epsilon": 100000, "delta": "1e-3"},
     "limits": {"epsilon": 10, "delta": "1e-6"},
     "replay": False,
     "tables": {
@@ -185,7 +185,7 @@ class Watched:
 
         def ran(*args: Any) -> Exact:
             exact = run(*args)
-            self.released.append(tuple(int(v) for values in exact.values for v in values))
+            self.released.append(tuple(int(v) for values in unsealed(exact).values for v in values))
             return exact
 
         monkeypatch.setattr(under_test, "open_session", opened)

@@ -381,7 +381,7 @@ def test_no_row_leads_out_of_the_calendar(moved: str) -> None:
             "unnest('{1000000, -1000000, 2147483647}'::integer[]) AS y(c)"
         )
     table = {"unit": "row", "columns": {name: {} for name in "abc"}}
-    policy = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"moved": table}}
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 1}, "tables": {"moved": table}}
     with dpsql.connect(engine_server.server().address(), policy=policy, ledger=":memory:", steward=True) as db:
         try:
             trace(db, f"SELECT count(*) FROM moved WHERE ({moved}) IS NOT NULL", salt=b"s")

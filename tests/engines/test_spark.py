@@ -35,7 +35,13 @@ BY_KIND = "SELECT kind, count(*), sum(amount) FROM sales GROUP BY kind"
 
 def policy(table: str = "sales", **more: Any) -> dict[str, Any]:
     unit = {"unit": "person", "max_rows_per_unit": 3, "columns": COLUMNS}
-    return {"dataset": "d", "budget": {"epsilon": 100, "delta": "1e-6"}, "tables": {table: unit}, **more}
+    return {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 100, "delta": "1e-6"},
+        "tables": {table: unit},
+        **more,
+    }
 
 
 def counts(db: dpsql.Connection, sql: str = BY_KIND) -> list[tuple[int, ...]]:
@@ -163,7 +169,7 @@ def test_texts_are_compared_byte_by_byte_and_bad_bytes_are_null(session: Any, tm
 
 def test_a_query_that_takes_too_long_is_stopped_and_paid_for(session: Any, caplog: pytest.LogCaptureFixture) -> None:
     frame = session.range(0, 10**10, 1, 4)
-    limits = {"dataset": "d", "budget": {"epsilon": 10, "delta": "1e-6"}, "limits": {"seconds": 1},
+    limits = {"dataset": "d", "search": False, "budget": {"epsilon": 10, "delta": "1e-6"}, "limits": {"seconds": 1},
               "tables": {"numbers": {"unit": "row", "columns": {"id": {"min": 0, "max": 9}}}}}  # fmt: skip
     with dpsql.connect({"numbers": frame}, policy=limits, ledger=":memory:") as db, caplog.at_level(logging.DEBUG):
         with pytest.raises(EngineError) as stopped:
@@ -179,7 +185,7 @@ def test_a_query_that_takes_too_long_is_stopped_and_paid_for(session: Any, caplo
 
 def test_a_query_that_nobody_waits_for_is_stopped_and_paid_for(session: Any) -> None:
     frame = session.range(0, 10**11, 1, 4)
-    policy = {"dataset": "d", "budget": {"epsilon": 10, "delta": "1e-6"},
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 10, "delta": "1e-6"},
               "tables": {"numbers": {"unit": "row", "columns": {"id": {"min": 0, "max": 9}}}}}  # fmt: skip
     errand = Errand()
     with dpsql.connect({"numbers": frame}, policy=policy, ledger=":memory:") as db:
@@ -242,7 +248,7 @@ def untyped(
     """What an analyst sees of a DataFrame that was made of rows without a schema, and the exact integers."""
     frame = session.createDataFrame([*((person, value(person)) for person in range(20)), *last], ["person", "x"])
     table = {"unit": "person", "max_rows_per_unit": 1, "columns": {"x": column}}
-    said = {"dataset": "d", "budget": {"epsilon": 9}, "tables": {"t": table}}
+    said = {"dataset": "d", "search": False, "budget": {"epsilon": 9}, "tables": {"t": table}}
     numeric = isinstance(column.get("min"), int)
     sql = f"SELECT count(*), sum(x) FROM t WHERE {where}" if numeric else f"SELECT count(x) FROM t WHERE {where}"
     with dpsql.connect((session, {"t": frame}), policy=said, ledger=":memory:", steward=True) as db:
@@ -298,7 +304,7 @@ def test_an_id_with_several_spellings_is_no_unit(session: Any) -> None:
     names = session.createDataFrame([(1, "ann"), (2, "Ann"), (3, None)], "n int, id string")
     lax = session.createDataFrame(names.rdd, "n int, id string collate UTF8_LCASE")
     table = {"unit": "id", "max_rows_per_unit": 1, "columns": {"n": {"min": 0, "max": 9, "type": "integer"}}}
-    said = {"dataset": "d", "budget": {"epsilon": 9}, "tables": {"t": table}}
+    said = {"dataset": "d", "search": False, "budget": {"epsilon": 9}, "tables": {"t": table}}
     with (
         dpsql.connect((session, {"t": lax}), policy=said, ledger=":memory:") as db,
         pytest.raises(PolicyError, match="several spellings for one unit"),
@@ -311,7 +317,7 @@ def test_other_texts_are_compared_byte_by_byte_whatever_their_collation(session:
     lax = session.createDataFrame(names.rdd, "id int, name string collate UTF8_LCASE")
     name = {"values": ["ann", "Ann"], "nulls": False}
     table = {"unit": "id", "max_rows_per_unit": 1, "columns": {"name": name}}
-    said = {"dataset": "d", "budget": {"epsilon": 9}, "tables": {"t": table}}
+    said = {"dataset": "d", "search": False, "budget": {"epsilon": 9}, "tables": {"t": table}}
     with dpsql.connect((session, {"t": lax}), policy=said, ledger=":memory:", steward=True) as db:
         first, second = (
             list(trace(db, sql, salt=b"s", mechanism="laplace")[0].statistics[0].values)
@@ -393,7 +399,7 @@ def test_the_name_of_a_directory_chooses_no_type(session: Any, tmp_path: Path, o
             str(tmp_path / f"year={year}" / "x.parquet")
         )
     said = {"unit": "person", "columns": {"year": {"min": 2000, "max": 2030}, "amount": {"min": 0, "max": 9}}}
-    made = {"dataset": "d", "budget": {"epsilon": 100}, "tables": {"sales": said}}
+    made = {"dataset": "d", "search": False, "budget": {"epsilon": 100}, "tables": {"sales": said}}
     with dpsql.connect((session, {"sales": str(tmp_path)}), policy=made, ledger=":memory:", steward=True) as db:
         assert db._engine.schema()["sales"] == {"person": "INTEGER", "amount": "DOUBLE", "year": "BIGINT"}
         [statistic] = trace(db, "SELECT count(*) AS n FROM sales WHERE year > 2020", salt=b"s")[0].statistics
@@ -680,7 +686,7 @@ def test_a_row_of_many_long_texts_fails_no_query() -> None:
     """The texts of a row are bounded together: 60 parts of one text of 4 MB would end the session."""
     frame = spark_session.session().createDataFrame([(1, "short"), (2, "x" * 4_000_000)], "person int, note string")
     tables = {"notes": {"unit": "person", "max_rows_per_unit": 2, "columns": {"note": {"type": "text"}}}}
-    policy = {"dataset": "notes", "budget": {"epsilon": 100, "delta": "1e-3"}, "tables": tables}
+    policy = {"dataset": "notes", "search": False, "budget": {"epsilon": 100, "delta": "1e-3"}, "tables": tables}
     parts = ", ".join(f"substring(note, {i + 1}) AS s{i}" for i in range(60))
     with dpsql.connect({"notes": frame}, policy=policy, ledger=":memory:", steward=True) as db:
         [release] = trace(db, f"SELECT count(*) FROM (SELECT DISTINCT person, {parts} FROM notes) AS t", salt=b"s")

@@ -77,7 +77,7 @@ def test_an_exact_answer_that_differs_is_called_wrong(example: Any, made: dict[s
 
     import dpsql
 
-    policy = {"dataset": "p", "budget": {"epsilon": 1}, "tables": {"p": {"public": True}}}
+    policy = {"dataset": "p", "search": False, "budget": {"epsilon": 1}, "tables": {"p": {"public": True}}}
     with duckdb.connect() as plain, duckdb.connect() as other:
         for value, connection in enumerate((plain, other)):
             connection.execute(f"CREATE TABLE p AS SELECT {value} AS x")

@@ -36,7 +36,7 @@ def charge_until_killed(path: str | Path, pipe: int) -> None:
     while True:
         with open_ledger(path, "shop") as ledger:
             for _ in range(5):
-                entry = ledger.reserve(ask("ana", 1000))
+                entry = ledger.reserve(ask("ana", 1000)).entry
                 os.write(pipe, b"%d\n" % entry)
                 ledger.store(entry, b"f", b"noisy")
 
@@ -82,7 +82,7 @@ def charge_many(job: tuple[str, int, int, float]) -> list[int]:
     with open_ledger(path, "shop") as ledger:
         for _ in range(times):
             try:
-                entries.append(ledger.reserve(ask(f"w{worker}", cap)))
+                entries.append(ledger.reserve(ask(f"w{worker}", cap)).entry)
             except BudgetExceeded:
                 continue
     return entries

@@ -37,7 +37,7 @@ def charge(ledger: Ledger, tell: Tell, request: Request) -> int:
     units = request.charge.epsilon
     tell(f"A {units}\n")
     try:
-        entry = ledger.reserve(request)
+        entry = ledger.reserve(request).entry
     except BudgetExceeded:
         tell("N\n")
         raise

@@ -11,6 +11,7 @@ import dpsql
 CASES = Path(__file__).parent / "cases"
 POLICY = """
 dataset: shop
+search: false
 budget: {epsilon: 10, delta: 1e-6}
 limits: {max_public_keys: 1000}
 defaults: {epsilon: 1, delta: 1e-8}
@@ -65,15 +66,14 @@ INSERT INTO stores VALUES ('one', 'north', 10), ('two', 'south', 20);
 """
 
 
-def connect() -> dpsql.Connection:
+def connect(*, search: bool = False) -> dpsql.Connection:
     """The shop with empty private tables: what is compared here never depends on rows."""
     database = duckdb.connect()
     database.execute(TABLES)
     import yaml
 
-    return dpsql.connect(
-        database, policy=yaml.safe_load(POLICY.replace("1e-6", "1.0e-6").replace("1e-8", "1.0e-8")), ledger=":memory:"
-    )
+    policy = yaml.safe_load(POLICY.replace("1e-6", "1.0e-6").replace("1e-8", "1.0e-8")) | {"search": search}
+    return dpsql.connect(database, policy=policy, ledger=":memory:")
 
 
 def queries(name: str) -> list[str]:

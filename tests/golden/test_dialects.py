@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -23,13 +24,18 @@ from golden import CASES, connect, queries
 
 import dpsql
 from dpsql.audit.totality.forms import _parsed, letters, written
+from dpsql.budget.allocate import Portion, price_release
+from dpsql.engines.duckdb.dialect import DUCKDB
+from dpsql.engines.postgres import total
 from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.results import statements
+from dpsql.engines.sql.vector import bucket
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import Kind, from_engine
+from dpsql.sensitivity.bound import norm_search
 
 SHORT = 400
 DIALECTS = {"postgres": Postgres(), "spark": SPARK}
@@ -103,11 +109,47 @@ def compare(name: str, said: str, request: pytest.FixtureRequest) -> None:
     assert said.splitlines() == expected.read_text().splitlines()
 
 
+CLIPPED = (
+    "SELECT status, count(*), sum(amount) FROM orders GROUP BY status",
+    "-- laplace\nSELECT status, avg(amount), count(DISTINCT customer_id) FROM orders GROUP BY status",
+    "SELECT note, sum(price), count(DISTINCT qty) FROM orders GROUP BY note",
+    "SELECT avg(amount) FROM orders",
+    "SELECT page, sum(duration) FROM visits GROUP BY page",
+)
+
+
+def clip_lines(db: dpsql.Connection, sql: str) -> Iterator[str]:
+    """What each engine is asked for the clipped totals of a query, and for the search for its norms."""
+    mechanism = "laplace" if sql.startswith("-- laplace") else "gaussian"
+    [main] = db.prepare(sql, mechanism=mechanism).bill.releases
+    assert main.bounded.vector is not None
+    price = Portion(mechanism, Fraction(1, 100), (Fraction(1, 100),))
+    search = price_release(norm_search(main.bounded, "norms"), price)
+    for name, dialect in {"duckdb": DUCKDB, **DIALECTS}.items():
+        site = Site(db._engine.schema(), dialect)
+        for what, priced in (("totals", main), ("norms", search)):
+            for text in statements(priced, site, None):
+                for norm in ("l1", "l2"):
+                    text = text.replace(bucket(dialect, norm), f"<bucket by {norm}>")  # noqa: PLW2901
+                yield f"  {name} {what}: {text}"
+
+
+def test_the_clip_and_its_search_are_written_as_they_were(request: pytest.FixtureRequest) -> None:
+    with connect(search=True) as db:
+        said = "".join("\n".join([sql, *clip_lines(db, sql), "", ""]) for sql in CLIPPED)
+    compare("rule_vector", said, request)
+
+
 @pytest.mark.parametrize("name", DIALECTS)
 def test_each_form_is_written_as_it_was(name: str, request: pytest.FixtureRequest) -> None:
     forms = dict.fromkeys((*written(), *edge_values.FORMS))
     said = "".join("\n".join([form, *form_lines(DIALECTS[name], form), ""]) for form in forms)
     compare(f"{name}_forms", said, request)
+
+
+def test_each_function_of_postgres_is_defined_as_it_was(request: pytest.FixtureRequest) -> None:
+    """The definitions with which a session begins; what they compute is checked in `test_postgres_total.py`."""
+    compare("postgres_functions", "".join(f"{statement}\n\n" for statement in total.statements()), request)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CASES.glob("*.sql") if "refus" not in path.stem))

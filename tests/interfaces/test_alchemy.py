@@ -25,6 +25,7 @@ registry.register("dpsql", "dpsql.interfaces.alchemy", "DpsqlDialect")
 
 POLICY = """
 dataset: clinic
+search: false
 budget: {epsilon: 50, delta: 1e-6, analysts: {ana: {epsilon: 40}, bea: {epsilon: 1, tables: {patients: [age], wards: all}}}}
 limits: {epsilon: 5}
 defaults: {epsilon: 1}
@@ -254,6 +255,7 @@ def test_any_source_by_a_creator() -> None:
     frame = pd.DataFrame({"minutes": [1.0, 2.0] * 50})
     policy = {
         "dataset": "v",
+        "search": False,
         "budget": {"epsilon": 1},
         "tables": {"v": {"unit": "row", "columns": {"minutes": {"min": 0, "max": 9}}}},
     }

@@ -37,6 +37,7 @@ from dpsql.release import numbers
 
 POLICY = """\
 dataset: town
+search: false
 budget: {epsilon: 4, delta: 1e-6, analysts: {ana: {epsilon: 2}, bob: {tables: [streets]}}}
 limits: {epsilon: 1}
 tables:

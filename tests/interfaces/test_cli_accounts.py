@@ -13,6 +13,7 @@ from dpsql.interfaces.cli import app
 
 POLICY = """
 dataset: shop
+search: false
 budget:
   epsilon: 3
   delta: 1e-6

@@ -21,7 +21,7 @@ from dpsql.flow.drafting import Drafter
 from dpsql.flow.searching import Searcher
 
 POLICY = {
-    "dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6}, "limits": {"epsilon": 50}, "defaults": {"epsilon": 1},
+    "dataset": "d", "search": False, "budget": {"epsilon": 100, "delta": 1e-6}, "limits": {"epsilon": 50}, "defaults": {"epsilon": 1},
     "tables": {
         "t": {"unit": "u", "unique": True, "columns": {
             "age": {"min": 0, "max": 100}, "k": {"values": ["a", "b", "it's"], "nulls": False}, "day": {"min": date(2024, 1, 1), "max": date(2024, 12, 31)},

@@ -20,7 +20,7 @@ from dpsql.interfaces.dbapi import Cursor
 from dpsql.parse.parameters import bind
 
 POLICY = {
-    "dataset": "bar", "budget": {"epsilon": 1},
+    "dataset": "bar", "search": False, "budget": {"epsilon": 1},
     "tables": {"dbapi20test_booze": {"public": True}, "dbapi20test_barflys": {"public": True}},
 }  # fmt: skip
 

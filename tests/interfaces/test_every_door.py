@@ -24,6 +24,7 @@ registry.register("dpsql", "dpsql.interfaces.alchemy", "DpsqlDialect")
 
 POLICY = """
 dataset: clinic
+search: false
 budget: {epsilon: 5, delta: 1e-6, analysts: {ana: {epsilon: 4}}}
 limits: {epsilon: 1}
 tables: {t: {unit: u, unique: true, columns: {age: {min: 0, max: 110}, k: {values: [a, b], nulls: false}}}}

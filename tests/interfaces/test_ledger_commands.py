@@ -13,6 +13,7 @@ from dpsql.interfaces.cli import app
 
 POLICY = """
 dataset: shop
+search: false
 budget: {{epsilon: {cap}, delta: 0, analysts: {{ana: {{epsilon: 1}}}}}}
 limits: {{epsilon: 1, delta: 0}}
 defaults: {{epsilon: 0.1, delta: 0}}
@@ -25,7 +26,9 @@ def ledger(tmp_path: Path) -> Path:
     path = tmp_path / "shop.ledger"
     with open_ledger(path, "shop") as opened:
         charge, cost = pure_charge(0.1), Cost(0.1, 0.0, 0.0)
-        entry = opened.reserve(Request("ana", charge, cost, Caps(2, 0), None, "SELECT count(*)\nFROM visits", (b"f",)))
+        entry = opened.reserve(
+            Request("ana", charge, cost, Caps(2, 0), None, "SELECT count(*)\nFROM visits", (b"f",))
+        ).entry
         opened.store(entry, b"f", b"noisy")
     return path
 

@@ -15,6 +15,7 @@ import dpsql
 pytest.importorskip("IPython")
 POLICY = """
 dataset: town
+search: false
 budget: {epsilon: 10, analysts: {ana: {epsilon: 5}}}
 defaults: {epsilon: 0.5}
 tables:

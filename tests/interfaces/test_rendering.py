@@ -31,7 +31,7 @@ def db() -> Iterator[Any]:
             "when": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(rows), unit="D"),
         }
     )
-    policy = {"dataset": "town", "budget": {"epsilon": 50}, "defaults": {"epsilon": 1},
+    policy = {"dataset": "town", "search": False, "budget": {"epsilon": 50}, "defaults": {"epsilon": 1},
               "tables": {"people": {"unit": "id", "max_rows_per_unit": 1, "columns": COLUMNS}}}  # fmt: skip
     with dpsql.connect({"people": frame}, policy=policy, ledger=":memory:") as made:
         yield made

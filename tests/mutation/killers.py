@@ -14,7 +14,7 @@ from mechanical import Mutant
 from modules import ROOT
 
 SUITE = (
-    "tests/unit", "tests/golden", "tests/privacy", "tests/properties", "tests/audit", "tests/faults",
+    "tests/golden", "tests/unit", "tests/privacy", "tests/properties", "tests/audit", "tests/faults",
     "tests/interfaces/test_every_door.py", "tests/postgres",
     *(f"tests/engines/test_{name}.py" for name in (
         "suite", "postgres_total", "postgres_engine", "postgres_migrations", "row_sizes", "engine_neighbours", "spark",
@@ -26,6 +26,9 @@ SUITE = (
 Each starts its own PostgreSQL or Spark if it needs one, so whatever knows their SQL as text is asked before: a second
 of `tests/golden/test_dialects.py` against ten until Spark is there.
 """
+
+STARTS = 10.0
+"""Seconds until Spark is there."""
 
 APART = 2.0
 """Cases that take longer than this together are asked one by one."""
@@ -65,10 +68,10 @@ class Killers:
 
     def of(self, mutant: Mutant, patience: float) -> tuple[list[str], bool]:
         """Tests that reach the mutant, the likeliest for their time first, and whether these are all of them."""
-        places = [(mutant.module, range(mutant.line, mutant.end + 1))]
         found = (
-            self._reaching(places) or self._reaching(_uses(mutant)) or self._reaching([(mutant.module, range(5_000))])
-        )
+            self._reaching(_place(mutant)) or self._reaching(_uses(mutant)) or self._reaching(_whole([mutant.module]))
+            or self._reaching(_whole(_importers(mutant.module)))
+        )  # fmt: skip
         order = sorted(found, key=lambda chunk: self._worth(mutant, chunk))
         chosen, total = [], 0.0
         for chunk in order:
@@ -77,6 +80,10 @@ class Killers:
                 break
             chosen.append(chunk)
         return [test for chunk in chosen for test in self._ordered(mutant, chunk)], len(chosen) == len(order)
+
+    def sees(self, mutant: Mutant) -> bool:
+        """Does a test reach the mutant in its own process? If not, it may run in one that a test starts."""
+        return bool(self._reaching(_place(mutant)))
 
     def _reaching(self, places: Iterable[tuple[str, Iterable[int]]]) -> list[Chunk]:
         masks: Counter[str] = Counter()
@@ -93,11 +100,16 @@ class Killers:
         hope = 3 ** len(_words(mutant.module) & _words(chunk.tests[0].lower())) / (100 + chunk.size)
         hope += 0.2 * min(sum(here[t] for t in chunk.tests), 5)
         hope += 0.01 * min(sum(around[t] for t in chunk.tests), 10)
-        return (0.05 + chunk.seconds) / hope
+        return (0.05 + chunk.seconds + STARTS * needs_spark(chunk.tests[0])) / hope
 
     def _ordered(self, mutant: Mutant, chunk: Chunk) -> list[str]:
         around = self.near[mutant.module]
         return sorted(chunk.tests, key=lambda test: -around[test])
+
+
+def needs_spark(test: str) -> bool:
+    """Does a session of Spark have to start for it?"""
+    return test.startswith("tests/engines/") and "spark" in test
 
 
 @lru_cache(maxsize=10_000)
@@ -105,6 +117,22 @@ def _words(name: str) -> frozenset[str]:
     """The words of a path, without those that all have; golden tests compare everything, so they have all packages."""
     found = {word.rstrip("s") for word in re.findall(r"[a-z]+", name)} - _COMMON
     return frozenset(found | _COMPARED if "golden" in found else found)
+
+
+def _place(mutant: Mutant) -> list[tuple[str, range]]:
+    return [(mutant.module, range(mutant.line, mutant.end + 1))]
+
+
+def _whole(modules: Iterable[str]) -> list[tuple[str, range]]:
+    return [(module, range(5_000)) for module in modules]
+
+
+def _importers(module: str) -> list[str]:
+    """The modules that name this one, in an import or to start a process of it."""
+    package, _, name = module.removesuffix(".py").replace("/", ".").rpartition(".")
+    named = re.compile(rf"\b{re.escape(package)}\.{name}\b|from {re.escape(package)} import .*\b{name}\b")
+    paths = [path for path in sorted((ROOT / "dpsql").rglob("*.py")) if named.search(path.read_text())]
+    return [path.relative_to(ROOT).as_posix() for path in paths]
 
 
 def _uses(mutant: Mutant) -> list[tuple[str, list[int]]]:

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -16,11 +17,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from killers import SUITE, Chunk, Killers, from_record
+from killers import SUITE, Chunk, Killers, from_record, needs_spark
 from modules import ROOT, privacy_modules
 
 HERE = Path(__file__).parent
 CHUNK = 10
+LEFT_OUT = ("--ignore=tests/unit/test_proofs.py",)
+"""Reads the texts of the proofs, and runs nothing."""
 
 
 class Worker:
@@ -28,7 +31,10 @@ class Worker:
 
     def __init__(self, to: int, back: int) -> None:
         self._to, self._back = os.fdopen(to, "w"), os.fdopen(back, "r")
-        self.tests: list[str] = self._read()["ready"]
+        began = self._read()
+        if began["lost"]:
+            raise SystemExit(f"these tests cannot be imported together, so they would catch nothing: {began['lost']}")
+        self.tests: list[str] = began["ready"]
 
     def ask(self, job: dict[str, Any]) -> dict[str, Any]:
         self._to.write(json.dumps(job) + "\n")
@@ -53,7 +59,7 @@ def workers(count: int, kind: str, *arguments: str) -> Iterator[list[Worker]]:
     """Processes that are ready, forked from one, which reads or imports everything once."""
     pipes = [(os.pipe(), os.pipe()) for _ in range(count)]
     theirs = [end for (jobs, _), (_, verdicts) in pipes for end in (jobs, verdicts)]
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, str(HERE / "worker.py"), kind, ",".join(map(str, theirs)), *arguments],
         cwd=ROOT, pass_fds=theirs, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -99,23 +105,25 @@ def in_threads(count: int, items: Iterable[Any], serve: Callable[[Iterator[Any]]
         raise failures[0]
 
 
-def record(jobs: int, path: Path, suite: tuple[str, ...] = SUITE) -> Killers:
-    """Run the tests once, a few of one function at a time, and note what they reach.
+def record(jobs: int, path: Path, until: float | None = None, suite: tuple[str, ...] = SUITE) -> Killers:
+    """Run the tests once, a few of one function at a time, and note what they reach; folder by folder, Spark last.
 
     Each gives a line of JSON, so that it can be stopped and taken up again; of which none passed, on a busy machine
-    perhaps, are asked once more.
+    perhaps, are asked once more. One stopped early has a part of the suite: what it lacks can only be missed.
     """
     if find_spec("coverage") is None:
         raise SystemExit("which lines a test reaches is recorded by coverage: pip install coverage")
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     known = {each["tests"][0]: each for each in lines if each["passed"]}
     lock = threading.Lock()
-    with workers(jobs, "warm", *suite) as made:
+    with workers(jobs, "warm", *suite, *LEFT_OUT) as made:
         free, chunks = list(made), list(chunked(made[0].tests))
 
         def serve(waiting: Iterator[list[str]]) -> None:
             worker = free.pop()
             for chunk in waiting:
+                if until is not None and time.time() > until:
+                    return
                 told = worker.ask({"record": True, "tests": chunk})
                 with lock, path.open("a") as file:
                     known[chunk[0]] = {"tests": chunk} | told
@@ -125,13 +133,18 @@ def record(jobs: int, path: Path, suite: tuple[str, ...] = SUITE) -> Killers:
 
         waiting = [chunk for chunk in chunks if chunk[0] not in known]
         random.Random(0).shuffle(waiting)
+        waiting.sort(key=lambda chunk: (needs_spark(chunk[0]), _folder(chunk[0], suite)))
         in_threads(jobs, waiting, serve)
     return read_record(path)
 
 
+def _folder(test: str, suite: tuple[str, ...]) -> int:
+    return next(place for place, path in enumerate(suite) if test.startswith(path))
+
+
 def chunked(tests: list[str]) -> Iterator[list[str]]:
     """Up to ten cases of one test function; all of a file for which Spark has to start."""
-    for name, cases in groupby(tests, key=lambda test: test.partition("::" if "spark" in test else "[")[0]):
+    for name, cases in groupby(tests, key=lambda test: test.partition("::" if needs_spark(test) else "[")[0]):
         listed = list(cases)
         size = len(listed) if name.endswith(".py") else CHUNK
         yield from (listed[at : at + size] for at in range(0, len(listed), size))

@@ -36,7 +36,8 @@ def main() -> int:
     known = read_results(arguments.resume)
     chosen = _chosen(arguments)
     if not arguments.report:
-        killers = _killers(arguments)
+        until = None if arguments.minutes is None else time.time() + 60 * arguments.minutes
+        killers = _killers(arguments, until)
         for each in known.values():
             if each["verdict"] == "killed" and each["killer"] in killers.seconds:
                 killers.kills[each["killer"]] += 1
@@ -44,7 +45,6 @@ def main() -> int:
         if not chosen:
             raise SystemExit(f"no mutant has {arguments.module!r} in its module's path: see tests/mutation/modules.py")
         asked = [m for m in chosen if _asked(known.get(_id(m)), arguments.again)]
-        until = None if arguments.minutes is None else time.time() + 60 * arguments.minutes
         Trial(killers, arguments.resume, arguments.patience, arguments.jobs, until).run(asked)
         known = read_results(arguments.resume)
     print(report(known, [_id(m) for m in chosen]))
@@ -61,12 +61,12 @@ def _asked(verdict: dict[str, Any] | None, again: bool) -> bool:
     return verdict["verdict"] == "survived" and not excused(verdict["id"])
 
 
-def _killers(arguments: argparse.Namespace) -> Killers:
+def _killers(arguments: argparse.Namespace, until: float | None) -> Killers:
     if arguments.tests:
         return all_of(arguments.tests)
     path = WORK / "reached.jsonl"
     if arguments.record or not path.exists():
-        return record(arguments.jobs, path)
+        return record(arguments.jobs, path, until)
     return read_record(path)
 
 
@@ -89,10 +89,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--resume", type=Path, default=None, help="the file of verdicts")
     parser.add_argument("--again", action="store_true", help="ask once more for those that survived")
     parser.add_argument("--tests", nargs="+", default=(), help="ask these tests only, and all of them")
-    parser.add_argument("--record", action="store_true", help="record anew which tests reach which lines")
+    parser.add_argument("--record", action="store_true", help="go on recording which tests reach which lines")
     parser.add_argument("--report", action="store_true", help="print what the file has")
     parser.add_argument("--patience", type=float, default=30.0, help="seconds of tests for one mutant")
-    parser.add_argument("--minutes", type=float, default=None, help="stop after so long")
+    parser.add_argument("--minutes", type=float, default=None, help="stop after so long, recording included")
     parser.add_argument("--jobs", type=int, default=2, help="workers side by side")
     return parser.parse_args()
 

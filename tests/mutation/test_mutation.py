@@ -79,6 +79,33 @@ def test_a_whole_run_catches_a_constant_whoever_read_the_module(warm: Worker, tm
     assert (verdict["verdict"], verdict["killer"].split("::")[0]) == ("killed", SUITE)
 
 
+def test_a_test_that_fails_in_every_copy_kills_nothing(tmp_path: Path) -> None:
+    [mutant] = [m for m in Module(WINDOW).mutants if (m.before, m.after) == ("3", "4")]
+    own = "tests/unit/budget/test_of_this_mutant_only.py"
+    (ROOT / own).write_text("from pathlib import Path\nimport dpsql\n\n\ndef test_here():\n"
+                            f"    assert Path(dpsql.__file__).is_relative_to({str(ROOT)!r})\n")  # fmt: skip
+    try:
+        test = f"{own}::test_here"
+        killers = Killers({test: 0.1}, [Chunk((test,), 0.1, {WINDOW: -1}, 1)])
+        Trial(killers, tmp_path / "results.jsonl", patience=30, jobs=1).run([mutant])
+    finally:
+        (ROOT / own).unlink()
+    [verdict] = read_results(tmp_path / "results.jsonl").values()
+    assert verdict["verdict"] == "survived"
+
+
+def test_tests_of_folders_with_a_conftest_each_are_asked_together() -> None:
+    files = ["tests/unit/mechanisms/test_entropy.py", "tests/server/test_catalogue.py"]
+    with workers(1, "warm", *files) as [worker]:
+        assert {test.split("::")[0] for test in worker.tests} == set(files)
+
+
+def test_a_test_that_cannot_be_imported_is_not_left_out_in_silence(tmp_path: Path) -> None:
+    (tmp_path / "test_broken.py").write_text("import no_such_module\n")
+    with pytest.raises(SystemExit, match="test_broken"), workers(1, "warm", SUITE, str(tmp_path)):
+        pass
+
+
 def test_each_bug_planted_by_hand_still_has_its_place() -> None:
     found = bugs()
     assert len(found) >= 40

@@ -26,6 +26,7 @@ class Trial:
         self._lock, self._began, self._done = threading.Lock(), time.monotonic(), 0
         self._modules: dict[str, Module] = {}
         self.sound: dict[str, bool] = {}
+        self.sound_in_a_copy: dict[str, bool] = {}
 
     def run(self, chosen: list[Mutant | Bug]) -> None:
         with ExitStack() as stack:
@@ -43,7 +44,7 @@ class Trial:
             self._say(each.mutant if isinstance(each, Bug) else each, self._tried(each, warm, cold), total)
 
     def _tried(self, each: Mutant | Bug, warm: Worker, cold: Worker) -> dict[str, Any]:
-        """In the living functions if it can be; else, or if tests of its own are named, in a copy."""
+        """In the living functions if it can be; else in a copy, as where tests of its own are named or none sees it."""
         if isinstance(each, Bug):
             mutant, source, more = each.mutant, each.source, each.tests
         else:
@@ -52,12 +53,16 @@ class Trial:
         while verdict["verdict"] == "killed" and not self._sound(warm, verdict["killer"]):
             self.killers.drop(verdict["killer"])
             verdict = self._ask(warm, mutant, source)
-        if verdict["verdict"] == "killed" or (verdict["verdict"] == "survived" and not more):
+        survived = verdict["verdict"] == "survived" and not more and self.killers.sees(mutant)
+        if verdict["verdict"] == "killed" or survived:
             return verdict
         if not source:
             with self._lock:
                 source = self._module(mutant.module).mutated(mutant.id)
-        return self._ask(cold, mutant, source, more)
+        verdict = self._ask(cold, mutant, source, more)
+        while verdict["verdict"] == "killed" and not self._sound_in_a_copy(cold, mutant.module, verdict["killer"]):
+            verdict = self._ask(cold, mutant, source, more)
+        return verdict
 
     def _sound(self, worker: Worker, test: str) -> bool:
         """Does the test pass without a mutant? Asked once of each that kills."""
@@ -65,6 +70,13 @@ class Trial:
             job = {"id": "", "module": "", "tests": [test], "seconds": {test: self.killers.seconds[test]}}
             self.sound[test] = worker.ask(job)["verdict"] == "survived"
         return self.sound.get(test, True)
+
+    def _sound_in_a_copy(self, worker: Worker, module: str, test: str) -> bool:
+        """Does the test pass in a copy without a mutant? What cannot even be imported is asked of no test."""
+        if test not in self.sound_in_a_copy and test.startswith("tests/"):
+            job = {"id": "", "module": module, "tests": [test], "seconds": {}, "source": (ROOT / module).read_text()}
+            self.sound_in_a_copy[test] = worker.ask(job)["verdict"] == "survived"
+        return self.sound_in_a_copy.get(test, True)
 
     def _files(self) -> list[str]:
         """The files of the killers, without those that are gone since they were recorded."""
@@ -88,6 +100,7 @@ class Trial:
             "tests": tests,
             "seconds": seconds,
             "more": more,
+            "without": [test for test, sound in self.sound_in_a_copy.items() if not sound],
             "source": source,
         }
         return worker.ask(job) | {"whole": whole}

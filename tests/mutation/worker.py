@@ -44,13 +44,13 @@ QUIET = [
     "ignore",
 ]
 RECORDED = 8
-"""Seconds of processor time after which the recording of a test is stopped."""
+"""Seconds of processor time after which the recording of ten tests is stopped."""
 
 SLOW = 15.0
-"""What such a test is taken to need."""
+"""What ten such tests are taken to need."""
 
 STUCK = 120.0
-"""Seconds after which a test that cannot be stopped is given up."""
+"""Seconds after which ten tests that cannot be stopped are given up."""
 
 Job = dict[str, Any]
 
@@ -188,10 +188,32 @@ def _processor(child: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
+def _session() -> float:
+    """Seconds of processor time of this process and of what it started that still runs, such as Spark."""
+    mine, seconds = os.getsid(0), 0.0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.getsid(int(folder.name)) == mine:
+                seconds += _processor(int(folder.name))
+    return seconds
+
+
 def limits(job: Job) -> Callable[[str], float]:
     """Ten times what a test takes on the unchanged product, and twenty seconds."""
     seconds: dict[str, float] = job.get("seconds", {})
     return lambda test: 10 + 10 * seconds.get(test, 5.0)
+
+
+class Nearest:
+    """`from conftest import ...` means the one beside the test, whichever of them pytest read last."""
+
+    def pytest_collectstart(self, collector: pytest.Collector) -> None:
+        if not isinstance(collector, pytest.Module):
+            return
+        beside = collector.path.parent.resolve() / "conftest.py"
+        for plugin in collector.config.pluginmanager.get_plugins():
+            if Path(getattr(plugin, "__file__", None) or "/").resolve() == beside:
+                sys.modules["conftest"] = plugin
 
 
 # warm ------------------------------------------------------------------------------------------------------------------
@@ -202,23 +224,26 @@ class Warm:
 
     def __init__(self, pairs: list[tuple[int, int]]) -> None:
         self.pairs = pairs
+        self.lost: list[str] = []
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.lost.append(report.nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        if session.testsfailed:
-            raise session.Interrupted("a file of tests cannot be imported, so its tests would kill nothing")
         items = {item.nodeid: item for item in session.items}
         alive = Alive(str(ROOT / "dpsql"))
         with suppress(ImportError):
             import coverage  # noqa: F401 - once, and not in each child that records
         gc.freeze()
-        serve_each(self.pairs, lambda line: _serve_warm(line, items, alive))
+        serve_each(self.pairs, lambda line: _serve_warm(line, items, self.lost, alive))
         os._exit(0)
 
 
-def _serve_warm(line: Line, items: dict[str, pytest.Item], alive: Alive) -> None:
+def _serve_warm(line: Line, items: dict[str, pytest.Item], lost: list[str], alive: Alive) -> None:
     modules: dict[str, Module] = {}
-    line.say({"ready": list(items)})
+    line.say({"ready": list(items), "lost": lost})
     for job in line:
         if job.get("record"):
             line.say(_recorded([items[name] for name in job["tests"]]))
@@ -261,20 +286,21 @@ def _failure(item: pytest.Item, following: pytest.Item | None) -> str | None:
 def _recorded(items: list[pytest.Item]) -> Job:
     """What some tests take, and which lines of the package they run (in a fork, so that nothing is remembered)."""
     reads, writes = os.pipe()
+    tens = -(-len(items) // 10)
     with _room_for_servers():
         child = os.fork()
         if child == 0:
             os.setsid()
             os.close(reads)
-            _record(items, writes)
+            _record(items, tens, writes)
         os.close(writes)
         with os.fdopen(reads, "rb") as pipe:
-            said = pipe.read() if select.select([pipe], [], [], STUCK)[0] else b""
+            said = pipe.read() if select.select([pipe], [], [], STUCK * tens)[0] else b""
         _end(child)
-    return json.loads(said) if said else {"seconds": SLOW, "passed": [], "lines": {}}
+    return json.loads(said) if said else {"seconds": SLOW * tens, "passed": [], "lines": {}}
 
 
-def _record(items: list[pytest.Item], writes: int) -> None:
+def _record(items: list[pytest.Item], tens: int, writes: int) -> None:
     """Those that take too long are stopped, and known by the lines that they came to."""
     import coverage
 
@@ -286,10 +312,10 @@ def _record(items: list[pytest.Item], writes: int) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, RECORDED)
+    signal.setitimer(signal.ITIMER_PROF, RECORDED * tens)
     passed = []
     try:
-        began = sum(os.times()[:4])
+        began = _session()
         watching.start()
         try:
             for item, following in zip(items, [*items[1:], None], strict=True):
@@ -301,10 +327,10 @@ def _record(items: list[pytest.Item], writes: int) -> None:
             passed = [item.nodeid for item in items]
         signal.setitimer(signal.ITIMER_PROF, 0)
         watching.stop()
-        data, seconds = watching.get_data(), sum(os.times()[:4]) - began
+        data, seconds = watching.get_data(), _session() - began
         lines = {name: data.lines(name) for name in data.measured_files()}
         with os.fdopen(writes, "w") as pipe:
-            json.dump({"seconds": SLOW if stopped else seconds, "passed": passed, "lines": lines}, pipe)
+            json.dump({"seconds": SLOW * tens if stopped else seconds, "passed": passed, "lines": lines}, pipe)
     finally:
         os._exit(0)
 
@@ -317,17 +343,18 @@ class Cold:
 
     def __init__(self, job: Job, told: Told) -> None:
         self.order, self.told = {name: place for place, name in enumerate(job["tests"])}, told
-        self.more = tuple(job.get("more", ()))
+        self.more, self.without = tuple(job.get("more", ())), job.get("without", ())
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         chosen = sorted((item for item in items if item.nodeid in self.order), key=lambda item: self.order[item.nodeid])
-        items[:] = [*chosen, *(item for item in items if item.nodeid.startswith(self.more))]
+        asked = [*chosen, *(item for item in items if item.nodeid.startswith(self.more))]
+        items[:] = [item for item in asked if item.nodeid not in self.without]
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.told("begin", nodeid)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
+        if report.failed and report.nodeid not in self.without:
             self.told("killed", report.nodeid, str(report.longrepr).strip().splitlines()[-1][-300:])
             os._exit(0)
 
@@ -344,7 +371,7 @@ def _run_cold(job: Job, told: Told) -> None:
     sys.path.insert(0, job["copy"])
     os.chdir(job["copy"])
     files = list(dict.fromkeys([*(name.split("::")[0] for name in job["tests"]), *job.get("more", ())]))
-    code = pytest.main([*QUIET, "--rootdir", job["copy"], *files], plugins=[Cold(job, told)])
+    code = pytest.main([*QUIET, "--rootdir", job["copy"], *files], plugins=[Nearest(), Cold(job, told)])
     if code in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
         told("killed", "(before any test)", "the package cannot be imported")
 
@@ -356,7 +383,7 @@ def serve_cold(pairs: list[tuple[int, int]], scratch: Path) -> None:
 
 
 def _serve_cold(line: Line, scratch: Path) -> None:
-    line.say({"ready": []})
+    line.say({"ready": [], "lost": []})
     for number, job in enumerate(line):
         job["copy"] = str(copy_package(scratch / f"{os.getpid()}-{number}", job["module"], job["source"]))
         try:
@@ -379,7 +406,7 @@ def main() -> None:
     ends = list(map(int, told.split(",")))
     pairs = list(zip(ends[::2], ends[1::2], strict=True))
     if kind == "warm":
-        pytest.main([*QUIET, *rest], plugins=[Warm(pairs)])
+        pytest.main([*QUIET, *rest], plugins=[Nearest(), Warm(pairs)])
     else:
         serve_cold(pairs, Path(rest[0]))
 

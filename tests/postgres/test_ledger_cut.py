@@ -65,7 +65,7 @@ def test_a_connection_cut_after_any_message_of_a_charge(postgres: Server, proxy:
             proxy.arm(way, number)
             entry, said = 0, ""
             try:
-                entry = ledger.reserve(ask())
+                entry = ledger.reserve(ask()).entry
             except LedgerError as error:
                 said = str(error)
             new = watch.new()
@@ -73,7 +73,7 @@ def test_a_connection_cut_after_any_message_of_a_charge(postgres: Server, proxy:
             assert new == {entry} if entry else len(new) <= 1, (way, number)
             assert not ("nothing was charged" in said and new), (way, number, said)
             outcomes.add((bool(entry), bool(new)))
-            assert {ledger.reserve(ask())} == watch.new()
+            assert {ledger.reserve(ask()).entry} == watch.new()
     assert {(True, True), (False, False)} <= outcomes
 
 
@@ -82,7 +82,7 @@ def one_charge(url: str) -> Child:
         with open_ledger(url, "shop") as ledger:
             tell("open")
             wait()
-            tell(f"released {ledger.reserve(ask())}")
+            tell(f"released {ledger.reserve(ask()).entry}")
             wait()
 
     return forked(work)
@@ -101,7 +101,7 @@ def test_a_client_killed_after_any_message_of_a_charge(postgres: Server, direct:
                 proxy.arm(way, number, partial(os.kill, child.process, signal.SIGKILL))
                 child.go()
                 lines = child.end(killed=True)
-            assert other.reserve(ask())
+            assert other.reserve(ask()).entry
             *new, _ = sorted(watch.new())
             assert [line for line in lines if line != "open"] in ([], [f"released {each}" for each in new]), (
                 way,

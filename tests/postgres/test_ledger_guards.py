@@ -27,7 +27,7 @@ from dpsql.errors import LedgerError
 def url(postgres: Server) -> str:
     made = fresh_ledger(postgres)
     with open_ledger(made, "shop") as ledger:
-        ledger.store(ledger.reserve(ask()), b"f", b"noisy")
+        ledger.store(ledger.reserve(ask()).entry, b"f", b"noisy")
     return made
 
 

@@ -35,6 +35,7 @@ def db() -> dpsql.Connection:
     private = pd.DataFrame({"u": range(10), "x": range(10)})
     policy = {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 100},
         "limits": {"seconds": 1, "memory": "300MB"},
         "tables": {"t": {"unit": "u", "columns": {"x": {"min": 0, "max": 9}}}, "p": {"public": True}},

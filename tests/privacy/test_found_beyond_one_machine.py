@@ -24,8 +24,7 @@ from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import bound
 
 POLICY: dict[str, Any] = {
-    "dataset": "shop",
-    "budget": {"epsilon": 1000, "delta": "1e-6"},
+    "dataset": "shop", "search": False, "budget": {"epsilon": 1000, "delta": "1e-6"},
     "tables": {
         "customers": {"unit": "id", "unique": True, "columns": {"age": {"min": 0, "max": 100}}},
         "orders": {

@@ -24,7 +24,7 @@ def database(*statements: str) -> duckdb.DuckDBPyConnection:
 
 
 def policy(tables: dict[str, Any]) -> dict[str, Any]:
-    return {"dataset": "d", "budget": BUDGET, "replay": False, "tables": tables}
+    return {"dataset": "d", "search": False, "budget": BUDGET, "replay": False, "tables": tables}
 
 
 def connect(connection: Any, tables: dict[str, Any], *, steward: bool = True) -> dpsql.Connection:

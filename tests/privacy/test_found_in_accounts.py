@@ -16,6 +16,7 @@ from dpsql.budget import ledger as ledgers
 
 POLICY: dict[str, Any] = {
     "dataset": "shop",
+    "search": False,
     "budget": {
         "epsilon": 1000,
         "delta": 1e-6,

@@ -31,7 +31,7 @@ def database(path: Path, *statements: str) -> Path:
 
 
 def connect(source: Any, tables: dict[str, Any], **options: Any) -> dpsql.Connection:
-    policy = {"dataset": "d", "budget": BUDGET, "replay": False, "tables": tables}
+    policy = {"dataset": "d", "search": False, "budget": BUDGET, "replay": False, "tables": tables}
     return dpsql.connect(source, policy=policy, ledger=":memory:", **(options or {"steward": True}))
 
 
@@ -106,6 +106,7 @@ def test_a_column_whose_type_was_altered_is_clamped_as_what_it_is_now() -> None:
 def test_what_another_analyst_searched_for_is_shown_only_after_it_was_counted() -> None:
     policy = {
         "dataset": "d",
+        "search": False,
         "budget": {**BUDGET, "analysts": {"ana": {"epsilon": 100}, "ben": {"epsilon": 100}}},
         "defaults": {"search": 10},
         "tables": {"t": {"unit": "u", "columns": {"x": {"bounds": "auto"}}}},
@@ -115,7 +116,7 @@ def test_what_another_analyst_searched_for_is_shown_only_after_it_was_counted() 
         Connection(DuckDBEngine(data), load_policy(policy), ledger, who, steward=False) for who in ("ana", "ben")
     )
     for each in (ana, ben):
-        each._dataset.version = lambda: "one"  # type: ignore[method-assign]
+        each._engine.version = lambda: "one"  # type: ignore[method-assign]
     found = ana.explain(sql).releases[0].statistics[0].bounds
     ana.query(sql, epsilon=1)
     assert ana.explain(sql).releases[0].statistics[0].bounds != found

@@ -21,6 +21,7 @@ def connect(rows: str, columns: dict[str, Any]) -> dpsql.Connection:
     data.execute(f"CREATE TABLE t AS SELECT id, CAST(a AS DECIMAL(10, 2)) AS a FROM (VALUES {rows}) AS v(id, a)")
     policy = {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 1e9, "delta": 1e-6},
         "tables": {"t": {"unit": "id", "columns": columns}},
     }
@@ -77,6 +78,7 @@ def test_unnest_leaves_no_key_of_a_nested_result() -> None:
     for unit in ("row", "id"):
         policy = {
             "dataset": "d",
+            "search": False,
             "budget": {"epsilon": 1e9, "delta": 1e-6},
             "defaults": {"max_rows_per_unit": 1},
             "tables": {"t": {"unit": unit, "columns": columns}},
@@ -107,6 +109,7 @@ def test_a_choice_between_wide_bounds_is_made_whatever_the_data_are(function: st
         data.execute(f"CREATE TABLE t AS SELECT 1 AS id, CAST({value} AS {type_}) AS a")
         policy = {
             "dataset": "d",
+            "search": False,
             "budget": {"epsilon": 1e9, "delta": 1e-6},
             "tables": {"t": {"unit": "id", "columns": {"a": {"min": -end, "max": end}}}},
         }

@@ -30,6 +30,7 @@ def policy(columns: dict[str, Any], **table: Any) -> dict[str, Any]:
     orders = {"unit": "customer", "max_rows_per_unit": 1, "columns": columns, **table}
     return {
         "dataset": "shop",
+        "search": False,
         "budget": {"epsilon": 1000, "delta": "1e-6"},
         "tables": {"orders": orders, "prices": {"public": True}},
     }
@@ -129,7 +130,7 @@ def test_what_leads_to_an_owner_is_text_whatever_the_policy_says_of_it() -> None
         "homes": {"unit": "family", "columns": {"id": number, "family": {"values": [1, 2]}, "size": number}},
         "visits": {"unit": {"home": "homes.id"}, "columns": {"home": number}},
     }
-    made = load_policy({"dataset": "d", "budget": {"epsilon": 1}, "tables": tables})
+    made = load_policy({"dataset": "d", "search": False, "budget": {"epsilon": 1}, "tables": tables})
     assert column_types(made, "HOMES", ["family"]) == {"id": "VARCHAR", "family": "VARCHAR", "size": "DOUBLE"}
     assert column_types(made, "visits") == {"home": "VARCHAR"}
 

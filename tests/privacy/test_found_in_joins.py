@@ -30,7 +30,7 @@ def connect(data: duckdb.DuckDBPyConnection, tables: dict[str, Any], seen: list[
     budget: dict[str, Any] = {"epsilon": 100, "delta": 1e-6}
     if seen is not None:
         budget["analysts"] = {"ana": {"epsilon": 10, "tables": seen}}
-    policy = {"dataset": "d", "budget": budget, "tables": tables, "defaults": {"max_rows_per_unit": 1}}
+    policy = {"dataset": "d", "search": False, "budget": budget, "tables": tables, "defaults": {"max_rows_per_unit": 1}}
     who: dict[str, Any] = {"steward": True} if seen is None else {"analyst": "ana"}
     return dpsql.connect(data, policy=policy, ledger=":memory:", **who)
 

@@ -182,7 +182,7 @@ def test_debiased_counts_move_no_more_than_they_claim() -> None:
     """RR_COUNT is two ordinary counts: a unit with many rows in many groups stays inside the claims."""
     column = {"values": YES, "randomized": {"epsilon": 1}}
     people = {"unit": "u", "max_rows_per_unit": 2, "columns": {"s": column, "r": {"values": ["a", "b", "c"]}}}
-    policy = {"dataset": "d", "budget": {"epsilon": 100}, "tables": {"t": people}}
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 100}, "tables": {"t": people}}
     rows = "SELECT i AS u, CASE WHEN i % 3 = 0 THEN 'yes' ELSE 'no' END AS s, 'a' AS r FROM range(50) x(i)"
     guest = "SELECT 99, 'yes', r FROM (VALUES ('a'), ('a'), ('b'), ('c')) y(r)"
     traces = []

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
+from fractions import Fraction
 from math import comb, exp
 from pathlib import Path
 
@@ -27,12 +28,14 @@ from dpsql.audit.blackbox.cases import HEAVY, cases
 from dpsql.audit.blackbox.promise import Limit
 from dpsql.audit.blocks import _fingerprint, search
 from dpsql.audit.checks import blackbox, neighbours
+from dpsql.audit.compare import compare
 from dpsql.audit.database import Stored
 from dpsql.audit.grammar.query import Query
 from dpsql.audit.pairs import differences
 from dpsql.audit.report import Report, merged
 from dpsql.audit.search import _taken
 from dpsql.audit.tally import Tally
+from dpsql.audit.traces import ReleaseTrace, StatisticTrace
 from dpsql.engines.isolated.codec import pack
 from dpsql.engines.isolated.process import Life
 from dpsql.errors import EngineError, InterfaceError
@@ -40,8 +43,7 @@ from dpsql.parse import parse_query
 from dpsql.session import Connection
 
 POLICY = {
-    "dataset": "d",
-    "budget": {"epsilon": 1000, "delta": "1e-6"},
+    "dataset": "d", "search": False, "budget": {"epsilon": 1000, "delta": "1e-6"},
     "tables": {"people": {"unit": "id", "columns": {"age": {"min": 0, "max": 100}, "note": {}}}, "shops": {"public": True}},
 }  # fmt: skip
 
@@ -180,6 +182,7 @@ def world(rows: int, unit: str = "id") -> World:
     people = Stored({"id": "INTEGER", "age": "INTEGER"}, tuple((i, i) for i in range(rows)))
     policy = {
         "dataset": "own",
+        "search": False,
         "budget": {"epsilon": 1, "delta": "1e-6"},
         "tables": {"people": {"unit": unit, "columns": {"age": {"min": 0, "max": 9}}}},
     }
@@ -302,7 +305,12 @@ LARGE = "1.7976931348623157e308"
 def test_bounds_beyond_the_floats_are_none(sql: str) -> None:
     """They overflowed in the planner, which is an internal error where a refusal or an answer is due."""
     columns = {"i": {}, "x": {}, "f": {}, "far": {"min": -(10**300), "max": 10**300}}
-    made = {"dataset": "d", "budget": {"epsilon": 9, "delta": 1e-6}, "tables": {"t": {"unit": "u", "columns": columns}}}
+    made = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 9, "delta": 1e-6},
+        "tables": {"t": {"unit": "u", "columns": columns}},
+    }
     with duckdb.connect() as own:
         own.execute(
             "CREATE TABLE t AS SELECT range AS u, 3::INT AS i, 'ab' AS x, 1.5::DOUBLE AS f, 2::INT AS far FROM range(9)"
@@ -312,3 +320,27 @@ def test_bounds_beyond_the_floats_are_none(sql: str) -> None:
                 db.query(sql)
             except dpsql.Error as refusal:
                 assert not isinstance(refusal, dpsql.InternalError)
+
+
+def test_a_case_without_tests_flags_nothing() -> None:
+    case = replace(cases(("count, Laplace",))[0], unit=HEAVY)
+    assert Audited(case, 4, (), 0.0, answered=4).factor(0.01) == 0.0
+
+
+def _traced(*values: int, claim: int = 4) -> ReleaseTrace:
+    statistic = StatisticTrace("count", values, 2, claim, claim, claim, Fraction(1), "laplace", Fraction(9))
+    return ReleaseTrace("rows", tuple((k,) for k in range(len(values))), (statistic,), ())
+
+
+def test_the_part_of_a_claim_that_a_unit_used_is_told() -> None:
+    found = compare([_traced(7, 5)], [_traced(6, 5)])
+    assert found.violations == [] and found.touched == {"rows"}
+    assert found.ratios == {("rows", "l0"): 0.5, ("rows", "linf"): 0.25, ("rows", "l1"): 0.25, ("rows", "l2"): 0.25}
+    nothing = compare([_traced(7, claim=0)], [_traced(7, claim=0)])
+    assert nothing.most == 0.0 and nothing.violations == []
+    assert compare([_traced(7, claim=0)], [_traced(6, claim=0)]).most == 1.0
+
+
+def test_a_claim_that_depends_on_the_data_is_a_finding_however_little_moved() -> None:
+    [finding] = compare([_traced(7, claim=4)], [_traced(7, claim=5)]).violations
+    assert "the claims depend on the data" in finding

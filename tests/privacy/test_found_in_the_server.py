@@ -10,9 +10,9 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from unlocked import sealed
 
 import dpsql
-from dpsql.engines.base import Exact
 from dpsql.interfaces.server.desk import Desk
 from dpsql.interfaces.server.scram import Verifier
 from dpsql.interfaces.server.users import User
@@ -20,6 +20,7 @@ from dpsql.release.noise import add_noise, drawn_ahead
 
 POLICY: dict[str, Any] = {
     "dataset": "shop",
+    "search": False,
     "budget": {"epsilon": 1000, "delta": 1e-6, "analysts": {"ana": {}, "bob": {}}},
     "limits": {"epsilon": 50},
     "tables": {
@@ -68,7 +69,7 @@ def test_noise_drawn_ahead_is_not_spread_over_more_keys_than_it_was_drawn_for(fi
     ahead = drawn_ahead(priced)
     assert ahead is not None and len(ahead.statistics[0]) == 1
     with pytest.raises(dpsql.InternalError):
-        add_noise(priced, Exact(((1,), (2,)), (np.array([5, 9]),), None), ahead)
+        add_noise(priced, sealed(((1,), (2,)), (np.array([5, 9]),), None), ahead)
 
 
 def test_accounts_do_not_wait_for_equal_questions_of_each_other(file: Path) -> None:

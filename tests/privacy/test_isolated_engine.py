@@ -19,6 +19,9 @@ import pytest
 
 import dpsql
 from dpsql.audit import trace
+from dpsql.budget.allocate import Priced
+from dpsql.budget.fingerprint import fingerprint
+from dpsql.engines.exact import Exact, Integers
 from dpsql.engines.isolated import process as processes
 from dpsql.engines.isolated.codec import Unreadable, pack, unpack
 from dpsql.engines.isolated.engine import IsolatedEngine
@@ -60,7 +63,7 @@ def make(path: Path, without: int | None = None) -> Path:
 
 def connect(path: Path, *, isolate: bool = True, seconds: int | None = None) -> dpsql.Connection:
     policy = {
-        "dataset": "d", "budget": {"epsilon": 1000, "delta": 1e-5}, "replay": False, "tables": TABLES,
+        "dataset": "d", "search": False, "budget": {"epsilon": 1000, "delta": 1e-5}, "replay": False, "tables": TABLES,
         "limits": {"memory": "500MB", "seconds": seconds, "epsilon": 100},
     }  # fmt: skip
     return dpsql.connect(path, policy=policy, ledger=":memory:", steward=True, isolate=isolate)
@@ -218,7 +221,7 @@ def test_what_cannot_be_opened_is_said_at_once(tmp_path: Path) -> None:
             connect(path)
         assert "CANARY" not in str(refused.value)
     with pytest.raises(dpsql.InterfaceError, match="only files"):
-        dpsql.connect(duckdb.connect(), policy={"dataset": "d", "budget": {"epsilon": 1}, "tables": TABLES},
+        dpsql.connect(duckdb.connect(), policy={"dataset": "d", "search": False, "budget": {"epsilon": 1}, "tables": TABLES},
                       ledger=":memory:", isolate=True)  # fmt: skip
 
 
@@ -250,7 +253,7 @@ def test_the_process_ends_with_the_one_that_started_it(file: Path) -> None:
         ("domains", ("t", ("x",))),
         ("unique", ("t", frozenset({"u"}))),
         ("execute", ("SELECT * FROM t",)),
-        ("run", ("SELECT * FROM t", SALT, {}, None)),
+        ("run", ("SELECT * FROM t", SALT, None, {}, None)),
     ],
 )
 def test_the_other_side_gets_no_rows_of_private_tables(
@@ -265,7 +268,30 @@ def test_a_release_over_a_table_that_the_policy_does_not_name_is_refused(db: dps
     release = priced.bounded.release
     other = replace(release, source=replace(release.source, table="hidden"))  # type: ignore[call-arg]
     with pytest.raises(dpsql.EngineError):
-        engine(db).run(replace(priced, bounded=replace(priced.bounded, release=other)), SALT)
+        ask_other(db, replace(priced, bounded=replace(priced.bounded, release=other)), None)
+
+
+def ask_other(db: dpsql.Connection, priced: Priced, shown: tuple[int, str, str, bytes] | None) -> object:
+    """Ask the other process for a release, with what it is shown of a reservation; None is a steward's trace."""
+    plain = replace(priced, bounded=replace(priced.bounded, release=replace(priced.bounded.release, bars=())))
+    return engine(db).process.ask("run", plain, SALT, shown, {}, None)
+
+
+def test_the_other_process_runs_what_it_is_shown_was_paid_for_and_nothing_else(db: dpsql.Connection) -> None:
+    [priced], [other] = (db.prepare(sql).bill.releases for sql in (QUICK, "SELECT sum(x) FROM t"))
+    version = engine(db).version()
+    mark = fingerprint(priced, engine(db).emit(priced, SALT), version, "d")
+    assert isinstance(ask_other(db, priced, (3, "d", version, mark)), Integers)
+    for shown in ((3, "d", "another version", mark), (3, "e", version, mark), (3, "d", version, b"another mark")):
+        with pytest.raises(dpsql.EngineError):
+            ask_other(db, priced, shown)
+    with pytest.raises(dpsql.EngineError):
+        ask_other(db, other, (3, "d", version, mark))
+
+
+def test_exact_values_do_not_go_through_the_pipe_unopened(db: dpsql.Connection) -> None:
+    with pytest.raises(TypeError, match="cannot be sent"):
+        pack(object.__new__(Exact))
 
 
 @pytest.mark.parametrize("sql", QUERIES)
@@ -319,6 +345,6 @@ def test_confined_a_process_gets_no_memory_and_writes_no_file(tmp_path: Path) ->
 
 @pytest.mark.parametrize("address", ["postgresql://reader@host/shop", "spark://host:7077", "local[2]"])
 def test_a_server_is_not_taken_for_a_file(address: str) -> None:
-    policy = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"t": {"public": True}}}
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 1}, "tables": {"t": {"public": True}}}
     with pytest.raises(dpsql.InterfaceError, match="this is the address of a server"):
         dpsql.connect(address, policy=policy, ledger=":memory:", isolate=True)

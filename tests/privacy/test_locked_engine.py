@@ -120,7 +120,7 @@ def test_a_spill_goes_to_a_private_directory_with_a_limit(tmp_path: Path) -> Non
 
 def test_a_query_that_takes_too_much_memory_fails_with_the_constant_text_and_stays_charged(tmp_path: Path) -> None:
     policy = {
-        "dataset": "d", "budget": {"epsilon": 10, "delta": 1e-6}, "limits": {"memory": "64MB"},
+        "dataset": "d", "search": False, "budget": {"epsilon": 10, "delta": 1e-6}, "limits": {"memory": "64MB"},
         "tables": {**TABLES, "small": {"unit": "u"}},
     }  # fmt: skip
     with dpsql.connect(make(tmp_path / "d.duckdb", 2_000_000), policy=policy, ledger=":memory:") as db:
@@ -137,7 +137,7 @@ def test_a_spill_that_is_full_fails_with_the_constant_text_and_the_next_query_wo
 ) -> None:
     """The steward then finds more room: the same query is answered, in the same session."""
     policy = {
-        "dataset": "d", "budget": {"epsilon": 10, "delta": 1e-6}, "tables": {**TABLES, "small": {"unit": "u"}},
+        "dataset": "d", "search": False, "budget": {"epsilon": 10, "delta": 1e-6}, "tables": {**TABLES, "small": {"unit": "u"}},
         "limits": {"memory": "64MB", "spill": "64MB" if full == "the limit of the policy" else "10GB"},
     }  # fmt: skip
     asked = "SELECT x, count(DISTINCT u) FROM t GROUP BY x"
@@ -164,7 +164,13 @@ def test_a_connection_of_the_callers_is_not_locked_behind_their_back(tmp_path: P
     own = duckdb.connect(config={"threads": 1})
     own.execute("CREATE TABLE t AS SELECT range AS u, range % 10 AS x FROM range(10); SET TimeZone = 'CET'")
     before = own.execute("SELECT name, value FROM duckdb_settings() ORDER BY 1").fetchall()
-    policy = {"dataset": "d", "budget": {"epsilon": 10}, "limits": {"memory": "64MB"}, "tables": TABLES}
+    policy = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 10},
+        "limits": {"memory": "64MB"},
+        "tables": TABLES,
+    }
     with dpsql.connect(own, policy=policy, ledger=":memory:") as db:
         db.query("SELECT count(*) FROM t")
         assert db._engine._connection.execute("SELECT current_setting('TimeZone')").fetchall() == [("Etc/UTC",)]  # type: ignore[attr-defined]
@@ -199,4 +205,4 @@ def test_other_limits_for_the_same_open_file_are_refused(tmp_path: Path) -> None
 def test_a_limit_of_memory_is_an_amount(size: object) -> None:
     with pytest.raises(dpsql.PolicyError, match=r"limits\.memory"):
         dpsql.connect({}, ledger=":memory:", policy={
-            "dataset": "d", "budget": {"epsilon": 10}, "limits": {"memory": size}, "tables": TABLES})  # fmt: skip
+            "dataset": "d", "search": False, "budget": {"epsilon": 10}, "limits": {"memory": size}, "tables": TABLES})  # fmt: skip

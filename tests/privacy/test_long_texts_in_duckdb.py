@@ -31,6 +31,7 @@ def answered(path: Path, sql: str, letters: int | None) -> ReleaseTrace:
             raw.execute("INSERT INTO notes VALUES (3, repeat('x', ?))", [letters])
     policy: dict[str, Any] = {
         "dataset": "notes",
+        "search": False,
         "budget": {"epsilon": 100},
         "limits": {"memory": "200MB"},
         "tables": {"notes": {"unit": "person", "max_rows_per_unit": 2, "columns": {"note": {}}}},
@@ -53,7 +54,7 @@ def test_few_texts_are_read_as_they_are_and_many_have_shares(tmp_path: Path, cou
     with duckdb.connect(path) as raw:
         raw.execute("CREATE TABLE notes (person INTEGER, note VARCHAR)")
     tables = {"notes": {"unit": "person", "max_rows_per_unit": 2, "columns": {"note": {}}}}
-    policy = {"dataset": "notes", "budget": {"epsilon": 100}, "tables": tables}
+    policy = {"dataset": "notes", "search": False, "budget": {"epsilon": 100}, "tables": tables}
     parts = ", ".join(f"substring(note, {i + 1}) AS s{i}" for i in range(count))
     with dpsql.connect(path, policy=policy, ledger=":memory:") as db:
         explained = db.explain(f"SELECT count(*) FROM (SELECT DISTINCT person, {parts} FROM notes) AS t")

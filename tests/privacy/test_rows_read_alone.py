@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 import pytest
-from false_parquet import write_false
+from false_parquet import write_false, write_false_filters
 
 import dpsql
 from dpsql.audit.traces import ReleaseTrace, StatisticTrace, traced
@@ -141,6 +141,7 @@ def policy() -> dict[str, Any]:
     private = {"unit": "id", "max_rows_per_unit": 1, "columns": columns}
     return {
         "dataset": "reading",
+        "search": False,
         "budget": {"epsilon": 10**6, "delta": "1e-6"},
         "tables": {"t": private, "v": private, "p": {"public": True}},
     }
@@ -191,6 +192,104 @@ def test_one_unit_decides_about_no_others_row(tmp_path: Path, source: str) -> No
             prepared = prepared or {sql: one.prepare(sql, None, None, None) for sql in FORMS}
             found += [f"{base}: {sql}: {text}" for sql in FORMS for text in moves(one, other, prepared[sql])]
     assert found == []
+
+
+# Bloom filters and old timestamps ---------------------------------------------------------------------------------------
+
+SEARCHED: dict[str, tuple[pa.DataType, list[Any], Any, str, str]] = {
+    "whole numbers": (pa.int64(), [10, 20, 60, 90], 50, "50", "70"),
+    "doubles": (pa.float64(), [0.0, -0.0, NAN, 9.5], 5.5, "5.5", "7.5"),
+    "zeros of two signs": (pa.float64(), [-0.0, -3.0, 9.5], 0.0, "0", "7.5"),
+    "texts": (pa.string(), ["a", "b", "y", "z "], "m", "'m'", "'n'"),
+    "dates": (pa.date32(), [date(2024, 1, 1), date(2024, 3, 1)], date(2024, 2, 1), "DATE '2024-02-01'", "DATE '2024-02-02'"),
+}  # fmt: skip
+"""A type, the values of some units, that of the one who is added (inside their range), and it and another one in SQL."""
+POINTS = (
+    "c = {0}",
+    "c = {1}",
+    "c IN ({0}, {1})",
+    "NOT (c = {0})",
+    "c <> {1}",
+    "c NOT IN ({0}, {1})",
+    "c = {0} OR c IS NULL",
+    "c IS NOT DISTINCT FROM {0}",
+    "c BETWEEN {0} AND {0}",
+    "c >= {0} AND c < {1}",
+    "coalesce(c, {0}) = {0}",
+    "c IN (SELECT c FROM p)",
+    "c NOT IN (SELECT c FROM p)",
+    "EXISTS (SELECT 1 FROM p WHERE p.c = t.c)",
+)
+
+
+def bloom_by_pyarrow(table: pa.Table, path: Path) -> Path:
+    return by_pyarrow(table, path, bloom_filter_options={"c": {"ndv": 100}}, row_group_size=2000)
+
+
+def as_int96(table: pa.Table, path: Path) -> Path:
+    return by_pyarrow(table, path, use_deprecated_int96_timestamps=True, row_group_size=2000)
+
+
+def moved(
+    folder: Path, write: Writer, rows: tuple[pa.Table, pa.Table], asked: pa.Table, points: list[str]
+) -> list[str]:
+    """The conditions under which a count, or a count by group, moved by more than it claims between two tables."""
+    private = {"unit": "id", "max_rows_per_unit": 1, "columns": {"c": {}, "kind": {"values": ["a", "b"]}}}
+    budget = {"epsilon": 10**6, "delta": "1e-6"}
+    text = {"dataset": "points", "budget": budget, "tables": {"t": private, "p": {"public": True}}}
+    public = by_pyarrow(asked, folder / "p")
+    one, other = (
+        dpsql.connect({"t": write(each, folder / name), "p": public}, policy=text, ledger=":memory:", steward=True)
+        for name, each in zip(("without", "with"), rows, strict=True)
+    )
+    found = []
+    with one, other:
+        for point in points:
+            for sql in (
+                f"SELECT count(*) FROM t WHERE {point}",
+                f"SELECT kind, count(*) FROM t WHERE {point} GROUP BY kind",
+            ):
+                found += [f"{sql}: {text}" for text in moves(one, other, one.prepare(sql, None, None, None))]
+    return found
+
+
+def neighbours(type_: pa.DataType, values: list[Any], added: Any) -> tuple[pa.Table, pa.Table]:
+    """Many units with these values or none, and the same with one more."""
+    column = [None if i % 7 == 0 else values[i % len(values)] for i in range(3000)]
+    rows = [*column, added]
+    table = pa.table({"id": list(range(3001)), "c": pa.array(rows, type_), "kind": ["a", "b", "a"] * 1000 + ["a"]})
+    return table.slice(0, 3000), table
+
+
+@pytest.mark.parametrize("write", [bloom_by_pyarrow, by_duckdb])
+@pytest.mark.parametrize("kind", SEARCHED)
+def test_a_bloom_filter_decides_about_no_row(tmp_path: Path, kind: str, write: Writer) -> None:
+    """The value of one unit is in the filter or not; all other rows of its group count the same."""
+    type_, values, added, own, never = SEARCHED[kind]
+    rows = neighbours(type_, values, added)
+    with duckdb.connect() as data:
+        asked = f"FROM parquet_metadata('{write(rows[1], tmp_path / 'looked at')}') WHERE path_in_schema = 'c'"
+        assert data.execute(f"SELECT bool_and(bloom_filter_offset IS NOT NULL) {asked}").fetchall() == [(True,)]
+    public = pa.table({"c": pa.array([added, values[0]], type_)})
+    points = [point.format(own, never) for point in POINTS]
+    assert moved(tmp_path, write, rows, public, points) == []
+
+
+@pytest.mark.parametrize(
+    "added", ["2024-02-01", "2024-02-01 00:00:00.000001", "1700-01-01", "2262-01-01", "1969-12-31"]
+)
+def test_an_old_timestamp_decides_about_no_other_row(tmp_path: Path, added: str) -> None:
+    """Timestamps of 96 bits have statistics that order them wrongly; they are read one by one."""
+    values = [datetime(2024, 1, 1), datetime(2024, 3, 1), datetime(1970, 1, 1), datetime(1850, 6, 1, 23, 59, 59)]
+    mine = datetime.fromisoformat(added)
+    rows = neighbours(pa.timestamp("ns"), values, mine)
+    with duckdb.connect() as data:
+        asked = f"FROM parquet_metadata('{as_int96(rows[1], tmp_path / 'looked at')}') WHERE path_in_schema = 'c'"
+        assert data.execute(f"SELECT DISTINCT type {asked}").fetchall() == [("INT96",)]
+    own, never = f"'{added}'", "'2300-01-01'"
+    points = [point.format(own, never) for point in (*POINTS, "c < {0}", "c > {0}", "NOT (c <= {0})", "year(c) = 2024")]
+    public = pa.table({"c": pa.array([mine, values[0]], pa.timestamp("us"))})
+    assert moved(tmp_path, as_int96, rows, public, points) == []
 
 
 # files whose statistics are false ---------------------------------------------------------------------------------------
@@ -246,6 +345,22 @@ def test_what_a_file_says_of_its_rows_does_not_matter(tmp_path: Path, kind: str)
         for question in QUESTIONS:
             asked = question.format(condition)
             assert files.execute(asked).fetchall() == rows.execute(asked).fetchall(), asked
+
+
+@pytest.mark.parametrize("kind", SEARCHED)
+def test_what_a_bloom_filter_says_does_not_matter(tmp_path: Path, kind: str) -> None:
+    """DuckDB itself is misled by these files, but for zeros, which it does not look up."""
+    type_, values, added, own, never = SEARCHED[kind]
+    rows, claimed = ([each[i % len(each)] for i in range(ROWS)] for each in ([*values, added], [*values, values[0]]))
+    stored, other = (pa.table({"id": list(range(ROWS)), "c": pa.array(each, type_)}) for each in (rows, claimed))
+    path = write_false_filters(tmp_path / "t.parquet", stored, other, "c")
+    wanted = sum(each == added for each in rows)
+    with duckdb.connect() as data:
+        misled = data.execute(f"SELECT count(*) FROM read_parquet('{path}') WHERE c = {own}").fetchall()
+        assert misled == [(wanted if kind == "zeros of two signs" else 0,)]
+        place_files(data, list_files("t", path), None)
+        for condition in (f"c = {own}", f"c IN ({own}, {never})", f"c IS NOT DISTINCT FROM {own}"):
+            assert data.execute(f"SELECT count(*) FROM t WHERE {condition}").fetchall() == [(wanted,)], condition
 
 
 # the view ---------------------------------------------------------------------------------------------------------------

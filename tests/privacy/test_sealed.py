@@ -20,6 +20,7 @@ ROOT = Path(dpsql.__file__).parent
 CANARY = "CANARY-4711"
 POLICY = {
     "dataset": "d",
+    "search": False,
     "budget": {"epsilon": 100, "delta": 1e-6},
     "tables": {
         "t": {"unit": "u", "columns": {"x": {"min": 0, "max": 9}, "g": {"values": ["a", "b"]}}},
@@ -144,7 +145,10 @@ def test_only_public_tables_are_read_into_it(db: dpsql.Connection) -> None:
 
 
 def test_what_it_is_given_was_released() -> None:
-    """Whoever fills the sealed database has released tables in hand: none of them can name exact values."""
+    """Whoever fills the sealed database has released tables in hand: none of them can name exact values.
+
+    The steward's trace has exact ones, of a type of its own, and asks for the steward's permit first.
+    """
     trees = {
         p.relative_to(ROOT).as_posix(): ast.parse(p.read_text())
         for p in ROOT.rglob("*.py")
@@ -165,7 +169,7 @@ def test_what_it_is_given_was_released() -> None:
         "release/contents.py",
         "flow/answering.py",
     }
-    for each in fillers:
+    for each in fillers - {"audit/traces.py"}:
         assert "Exact" not in {getattr(n, "id", getattr(n, "attr", None)) for n in ast.walk(trees[each])}, each
     built = [ast.unparse(call) for _, call in calls if isinstance(call.func, ast.Name) and call.func.id == "Finisher"]
     assert built == ["Finisher(self._read_public, self.policy.limits.memory, self.policy.limits.seconds)"]

@@ -24,7 +24,7 @@ TABLES = {
     "t": {"unit": "u", "columns": {"x": {"min": 0, "max": 9}, "g": {"values": ["a", "b"]}}},
     "p": {"public": True},
 }
-POLICY = {"dataset": "d", "budget": {"epsilon": 1000, "delta": 1e-6}, "tables": TABLES}
+POLICY = {"dataset": "d", "search": False, "budget": {"epsilon": 1000, "delta": 1e-6}, "tables": TABLES}
 BROKEN = {
     "a cast of a text": "SELECT CAST(secret AS INTEGER) FROM t",
     "an error with the value": "SELECT error(secret) FROM t",
@@ -150,7 +150,7 @@ def test_the_command_line_prints_no_value(
 
     data(tmp_path / "d.duckdb")
     (tmp_path / "policy.yaml").write_text(
-        "dataset: d\nbudget: {epsilon: 10}\ntables: {t: {unit: u, columns: {x: {min: 0, max: 9}}}}\n"
+        "dataset: d\nsearch: false\nbudget: {epsilon: 10}\ntables: {t: {unit: u, columns: {x: {min: 0, max: 9}}}}\n"
     )
     break_the_engine(monkeypatch, BROKEN["a cast of a text"])
     done = CliRunner().invoke(app, ["query", str(tmp_path / "d.duckdb"), "SELECT count(*) FROM t"])
@@ -171,7 +171,7 @@ def test_a_server_sends_and_logs_no_value(tmp_path: Path) -> None:
     psycopg = pytest.importorskip("psycopg")
     data(tmp_path / "d.duckdb")
     (tmp_path / "policy.yaml").write_text(
-        "dataset: d\nbudget: {epsilon: 10}\ntables: {t: {unit: u, columns: {x: {min: 0, max: 9}}}}\n"
+        "dataset: d\nsearch: false\nbudget: {epsilon: 10}\ntables: {t: {unit: u, columns: {x: {min: 0, max: 9}}}}\n"
     )
     subprocess.run(
         [sys.executable, "-m", "dpsql.interfaces.cli", "user", "add", "ana", "--password-stdin"],

@@ -28,7 +28,7 @@ ODD = ("x", Decimal("3.123"), 2.5, None, True, b"x", date(2024, 1, 2), [1], {"a"
 
 def policy(column: dict[str, Any], unit: str = "id") -> dict[str, Any]:
     table = {"unit": unit, "max_rows_per_unit": 1, "columns": {"x": column}}
-    return {"dataset": "d", "budget": {"epsilon": 100}, "tables": {"t": table}}
+    return {"dataset": "d", "search": False, "budget": {"epsilon": 100}, "tables": {"t": table}}
 
 
 def frame(dtype: str, *last: Any) -> pd.DataFrame:

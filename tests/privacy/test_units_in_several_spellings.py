@@ -19,7 +19,7 @@ LINKED = {"people": {"unit": "id", "max_rows_per_unit": 1}, "t": {"unit": {"pers
 
 
 def opened(source: Any, tables: dict[str, Any]) -> dpsql.Connection:
-    policy = {"dataset": "spellings", "budget": {"epsilon": 10}, "tables": tables}
+    policy = {"dataset": "spellings", "search": False, "budget": {"epsilon": 10}, "tables": tables}
     return dpsql.connect(source, policy=policy, ledger=":memory:", steward=True)
 
 

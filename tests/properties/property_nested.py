@@ -12,12 +12,10 @@ from property_world import SALT, Database
 
 from dpsql.audit import nested, trace
 from dpsql.audit.compare import compare
+from dpsql.audit.traces import exact_answer
 from dpsql.errors import EngineError
 from dpsql.flow.draft import Prepared
 from dpsql.plan.released import Content
-from dpsql.release.contents import Contents
-from dpsql.release.noise import Released, public_table
-from dpsql.release.tabulate import tabulate
 
 EPSILON = 1e5
 
@@ -83,19 +81,7 @@ KEYED = (
 
 def answer(database: Database, prepared: Prepared) -> list[tuple[Any, ...]]:
     """The answer of the product's own stages over integers to which no noise was added."""
-    contents = Contents(database.db._dataset.finisher, prepared.plan.nested)
-    released: dict[str, Released] = {}
-    for priced in prepared.bill.releases:
-        name = priced.bounded.release.name
-        if priced.free:
-            released[name] = public_table(priced)
-            continue
-        contents.complete(released)
-        filled = contents.filled(priced)
-        exact = database.db._engine.run(filled, SALT, contents.by_digest)
-        released[name] = Released(filled, exact.keys, exact.values)
-    columns = {name: tabulate(table) for name, table in released.items()}
-    rows = database.db._dataset.finisher.run(prepared.plan, columns).rows
+    rows = exact_answer(database.db, prepared, salt=SALT)
     return [row[: len(prepared.plan.outputs)] for row in rows]
 
 

@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 from property_world import SALT, Database
 from scipy.optimize import minimize_scalar
+from unlocked import run, sealed, unsealed
 
 from dpsql.audit import ReleaseTrace, StatisticTrace, trace
 from dpsql.audit.grammar.query import Query
 from dpsql.budget.allocate import Priced, charge_of
-from dpsql.engines.base import Exact
 from dpsql.flow.draft import Prepared
 from dpsql.mechanisms import DiscreteGaussian, Noise
 from dpsql.mechanisms.exact import UNIT
@@ -121,11 +121,11 @@ def variance_violations(database: Database, query: Query, times: int = 30) -> li
     [priced], [release] = prepared.bill.releases, trace(
         database.db, query.sql, salt=SALT, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism
     )  # fmt: skip
-    exact = database.db._engine.run(priced, SALT)
-    draws = [release_noise.add_noise(priced, exact).noisy for _ in range(times)]
+    ran = run(database.db._engine, priced, SALT)
+    draws = [release_noise.add_noise(priced, ran).noisy for _ in range(times)]
     found = []
     for index, statistic in enumerate(release.statistics):
-        noise = np.concatenate([draw[index] - exact.values[index] for draw in draws]).astype(np.float64)
+        noise = np.concatenate([draw[index] - unsealed(ran).values[index] for draw in draws]).astype(np.float64)
         variance, kurtosis = _law(statistic)
         ratio = float((noise**2).mean()) / variance
         if abs(ratio - 1) > 6 * math.sqrt((kurtosis - 1) / noise.size):
@@ -147,7 +147,7 @@ def shown_bias(database: Database, query: Query) -> list[str]:
     size = 4_000
     keys = tuple((f"key {i:05}",) for i in range(size))
     level = np.full(size, priced.threshold, dtype=np.int64)
-    released = release_noise.add_noise(priced, Exact(keys, tuple(level for _ in priced.noised), level))
+    released = release_noise.add_noise(priced, sealed(keys, tuple(level for _ in priced.noised), level))
     noise = released.noisy[0] - priced.threshold
     error = math.sqrt(priced.noised[0].noise.variance() / max(1, noise.size))
     found = [] if size / 3 < noise.size < size else [f"{noise.size} of {size} keys at the threshold are shown"]

@@ -18,6 +18,7 @@ from dpsql.policy import load_policy
 
 POLICY = {
     "dataset": "d",
+    "search": False,
     "budget": {"epsilon": 1},
     "tables": {"t": {"unit": "row", "columns": {"i": {}, "j": {}, "x": {}, "y": {}, "f": {}, "g": {}, "s": {}}}},
 }

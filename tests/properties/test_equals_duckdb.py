@@ -18,12 +18,11 @@ from dpsql.audit.grammar.query import Query
 from dpsql.audit.grammar.relations import Source
 from dpsql.audit.grammar.scope import Scope, tables_of
 from dpsql.audit.grammar.writer import Writer
+from dpsql.audit.traces import exact_answer
 from dpsql.budget.allocate import Priced
 from dpsql.errors import Error
 from dpsql.expressions.types import Type
 from dpsql.flow.draft import Prepared
-from dpsql.release.noise import Released, public_table
-from dpsql.release.tabulate import tabulate
 
 CHUNKS, QUERIES = 10, 40
 ROWS = 10
@@ -35,17 +34,8 @@ Rows = list[tuple[Any, ...]]
 
 def answer(database: Database, prepared: Prepared) -> Rows:
     """The answer of the product's own estimator and finishing SQL, over integers to which no noise was added."""
-    released = {p.bounded.release.name: _without_noise(database, p) for p in prepared.bill.releases}
-    columns = {name: tabulate(table) for name, table in released.items()}
-    rows = database.db._dataset.finisher.run(prepared.plan, columns).rows
+    rows = exact_answer(database.db, prepared, salt=b"a fixed salt")
     return [row[: len(prepared.plan.outputs)] for row in rows]
-
-
-def _without_noise(database: Database, priced: Priced) -> Released:
-    if priced.free:
-        return public_table(priced)
-    exact = database.db._engine.run(priced, b"a fixed salt")
-    return Released(priced, exact.keys, exact.values)
 
 
 # random queries ---------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from property_world import SALT, Database, Row, make_policy, opened, tame_world, traced, wild_world, without_unit
 from test_equals_duckdb import EPSILON, answer
+from unlocked import run
 
 import dpsql
 from dpsql.audit import trace
@@ -153,7 +154,7 @@ def test_private_sets_and_counts_of_different_things_are_left_as_they_are(shop: 
     for sql in ("SELECT note, count(*) FROM orders GROUP BY ROLLUP (note)",
                 "SELECT kind, count(DISTINCT id), count(DISTINCT note) FROM orders GROUP BY ROLLUP (kind)"):  # fmt: skip
         prepared = shop.db.prepare(sql, 1, 1e-6, "gaussian")
-        released = {p.bounded.release.name: add_noise(p, shop.db._engine.run(p, SALT)) for p in prepared.bill.releases}
+        released = {p.bounded.release.name: add_noise(p, run(shop.db._engine, p, SALT)) for p in prepared.bill.releases}
         assert all(not table.spread for table in fit_tables(prepared.plan, released).values())
 
 
@@ -162,7 +163,7 @@ def test_error_bars_are_those_of_the_fitted_values(shop: Database, mechanism: st
     """The spread of each set against impulses sent through the fit: the fit is linear, so this is exact."""
     sql = "SELECT kind, size, sum(x) AS s FROM orders GROUP BY ROLLUP (kind, size)"
     prepared = shop.db.prepare(sql, 2, 1e-6, mechanism)
-    released = {p.bounded.release.name: add_noise(p, shop.db._engine.run(p, SALT)) for p in prepared.bill.releases}
+    released = {p.bounded.release.name: add_noise(p, run(shop.db._engine, p, SALT)) for p in prepared.bill.releases}
     fitted = fit_tables(prepared.plan, released)
     squares = {name: np.zeros(len(table.keys)) for name, table in released.items()}
     for source, table in released.items():
@@ -190,7 +191,7 @@ def test_a_laplace_bar_of_fitted_values_holds_at_every_confidence(shop: Database
     """Draws with a fixed seed: sums of Laplace noises are neither Laplace nor Gaussian, and the bar covers both."""
     sql = "SELECT size, count(*) AS n FROM visits GROUP BY ROLLUP (size)"
     prepared = shop.db.prepare(sql, 0.01, 1e-6, "laplace")
-    released = {p.bounded.release.name: add_noise(p, shop.db._engine.run(p, SALT)) for p in prepared.bill.releases}
+    released = {p.bounded.release.name: add_noise(p, run(shop.db._engine, p, SALT)) for p in prepared.bill.releases}
     fitted, rng = fit_tables(prepared.plan, released), np.random.default_rng(0)
     scale = float(prepared.bill.releases[0].noised[0].noise.scale)
     draws = {n: (rng.laplace(0, scale, (40_000, len(t.keys))),) for n, t in released.items()}

@@ -41,6 +41,7 @@ def data() -> duckdb.DuckDBPyConnection:
 def db(request: pytest.FixtureRequest, data: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
     policy = {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 1e9, "delta": 1e-3},
         "limits": {"epsilon": 1e7},
         "tables": {"t": {"unit": request.param, "columns": COLUMNS}},

@@ -14,6 +14,8 @@ from property_world import Database
 
 from dpsql.bounds.domain import interval
 from dpsql.budget.allocate import charge_of
+from dpsql.engines import base
+from dpsql.errors import InternalError
 from dpsql.flow import releasing
 from dpsql.plan import lookup, nested
 from dpsql.plan.released import content_of, released_in, with_digests
@@ -78,7 +80,10 @@ def test_the_mark_of_the_outer_release_without_the_inner_content(monkeypatch: Pa
         return real(priced, sql, version, dataset)
 
     monkeypatch.setattr(replay, "fingerprint", forgetful)
-    assert _replayed_after_another()
+    with pytest.raises(InternalError, match="does not cover"):
+        _replayed_after_another()
+    monkeypatch.setattr(base, "fingerprint", forgetful)
+    assert _replayed_after_another(), "planted on both sides of the engine's own check"
 
 
 # the inner release is not charged ----------------------------------------------------------------------------------------

@@ -20,13 +20,14 @@ import pytest
 from property_price import price_violations, shown_bias, variance_violations
 from property_tight import CASES, Case, run_cases, unit_rows
 from property_world import Row, make_policy, opened, traced, without_unowned
+from unlocked import released, unsealed
 
 from dpsql.audit.compare import compare_equal
 from dpsql.audit.grammar.query import Query
 from dpsql.audit.search import run_block
 from dpsql.budget.allocate import Priced
-from dpsql.engines.base import Exact
 from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.engines.exact import Exact
 from dpsql.engines.sql import emit, relations
 from dpsql.engines.sql.clamp import Piece
 from dpsql.errors import InternalError
@@ -257,11 +258,12 @@ def _believed(patch: Patch) -> None:
 
 
 def _one_noise(patch: Patch) -> None:
-    def biased(priced: Priced, exact: Exact) -> Released:
+    def biased(priced: Priced, sealed: Exact) -> Released:
+        exact = unsealed(sealed)
         assert priced.selection is not None and priced.threshold is not None and exact.selection is not None
         drawn = priced.selection.noise.sample(len(exact.selection))
         shown = np.flatnonzero(exact.selection + drawn >= priced.threshold)
-        return Released(
+        return released(
             priced, tuple(exact.keys[i] for i in shown), tuple(v[shown] + drawn[shown] for v in exact.values)
         )
 

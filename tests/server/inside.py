@@ -27,6 +27,7 @@ from dpsql.session import Connection
 T = TypeVar("T")
 POLICY = """
 dataset: shop
+search: false
 budget: {epsilon: 1000, delta: 1e-6, analysts: {ana: {}, bob: {}}}
 tables:
   people:

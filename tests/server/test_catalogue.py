@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -11,9 +12,10 @@ from inside import Inside, inside
 from raw import Raw, faults, kinds, query
 from served import PASSWORD
 
+from dpsql.errors import InterfaceError
 from dpsql.interfaces.server.catalogue_language import check
 from dpsql.interfaces.server.faults import Stop
-from dpsql.interfaces.server.shadow import MEMORY
+from dpsql.interfaces.server.shadow import MEMORY, Caretaken, Shadows
 
 
 @pytest.fixture(scope="module")
@@ -152,3 +154,27 @@ def test_questions_of_several_clients_are_answered_while_another_waits(running: 
     thread.start()
     assert done.wait(30)
     thread.join()
+
+
+def test_a_database_that_is_ended_answers_nobody_and_leaves_no_file() -> None:
+    shadows = Shadows("shop")
+    try:
+        kept, gone = shadows.make(()), shadows.make(())
+        shadows.end(gone)
+        assert not gone.folder.exists() and shadows._caretaken.ended(gone.number)
+        assert kept.folder.exists() and not shadows._caretaken.ended(kept.number)
+        with socket.socket(socket.AF_UNIX) as asked:
+            asked.connect(kept.socket)
+    finally:
+        shadows.close()
+    assert not kept.folder.exists()
+
+
+def test_a_program_that_cannot_be_started_has_failed() -> None:
+    started = Caretaken()
+    try:
+        with pytest.raises(InterfaceError, match="could not be made"):
+            started.run(["/no/such/program"])
+        started.run(["true"])
+    finally:
+        started.close()

@@ -149,6 +149,7 @@ def _policy() -> dict[str, Any]:
     people |= {name: {} for name in ("note", "label", "word", "term")}
     return {
         "dataset": "crowd",
+        "search": False,
         "budget": {"epsilon": 10**6, "delta": "0.01"},
         "defaults": {"epsilon": 1, "max_rows_per_unit": 4, "max_groups_per_unit": 2},
         "limits": {"epsilon": 4, "delta": "0.01"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from dpsql.audit.database import load
 from dpsql.audit.settings import Ask
+from dpsql.audit.traces import same_integers
 from dpsql.audit.world import World
 from dpsql.errors import Error, InternalError
 from dpsql.session import Connection, connect
@@ -87,31 +87,31 @@ def remember_integers(db: Connection) -> None:
     reads results of its own is computed each time. So a run costs its noise, its charge and its finishing.
     """
     engine, known, asked = db._engine, dict[str, Any](), dict[str, int]()
-    compute, emit, texts = engine.run, engine.emit, dict[int, tuple[Any, bytes | None, str]]()
+    compute, write, texts = engine._compute, engine.statements, dict[int, tuple[Any, bytes | None, list[str]]]()
 
-    def emitted(release: Any, salt: bytes | None) -> str:
+    def statements(release: Any, salt: bytes | None) -> list[str]:
         found = texts.get(id(release))
         if found is None or found[0] is not release or found[1] != salt:
             if len(texts) > REMEMBERED:
                 texts.clear()
-            found = texts[id(release)] = (release, salt, emit(release, salt))
+            found = texts[id(release)] = (release, salt, write(release, salt))
         return found[2]
 
-    def run(release: Any, salt: bytes, contents: Any = None, seconds: float | None = None) -> Any:
+    def computed(release: Any, salt: bytes, written: Any, warrant: Any, contents: Any, seconds: Any) -> Any:
         if contents:
-            return compute(release, salt, contents, seconds)
-        text = emitted(release, salt)
+            return compute(release, salt, written, warrant, contents, seconds)
+        text = "\n".join([type(warrant).__name__, *written])
         asked[text] = asked.get(text, 0) + 1
         if text not in known:
-            known[text] = compute(release, salt, contents, seconds)
+            known[text] = compute(release, salt, written, warrant, contents, seconds)
         elif asked[text] % RECHECKED == 0:
-            again = compute(release, salt, contents, seconds)
-            if pickle.dumps(again) != pickle.dumps(known[text]):
+            again = compute(release, salt, written, warrant, contents, seconds)
+            if not same_integers(again, known[text]):
                 raise Changed("the same rows gave other integers")
         return known[text]
 
-    setattr(engine, "run", run)  # noqa: B010 (methods of this one engine)
-    setattr(engine, "emit", emitted)  # noqa: B010
+    setattr(engine, "_compute", computed)  # noqa: B010 (methods of this one engine)
+    setattr(engine, "statements", statements)  # noqa: B010
 
 
 def ask_until(

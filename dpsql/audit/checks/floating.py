@@ -141,6 +141,7 @@ def mixed() -> World:
     columns = {"x": {"min": -1e16, "max": 1e16}}
     policy = {
         "dataset": "mixed",
+        "search": False,
         "budget": {"epsilon": 10**6, "delta": "1e-3"},
         "tables": {"mixed": {"unit": "id", "max_rows_per_unit": 3, "columns": columns}},
     }

@@ -108,6 +108,7 @@ def heavy(rows: int) -> World:
     columns = {"x": {"min": 0, "max": 9}, "kind": {"values": ["a", "b"]}, "note": {}}
     policy = {
         "dataset": "heavy",
+        "search": False,
         "budget": {"epsilon": 10**6, "delta": "1e-3"},
         "defaults": {"delta": "1e-6"},
         "limits": {"delta": "1e-5"},

@@ -27,6 +27,7 @@ def policy() -> dict[str, Any]:
     """Declared values, bounds, a path, rows that are units, a public table; `secret` and `ghosts` do not exist."""
     return {
         "dataset": "canaries",
+        "search": False,
         "budget": {"epsilon": 10**9, "delta": "1e-3"},
         "limits": {"epsilon": 10**6},
         "defaults": {"max_rows_per_unit": ROWS, "max_groups_per_unit": 50},

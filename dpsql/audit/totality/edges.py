@@ -56,6 +56,7 @@ def world() -> World:
     types = {column(letter, type_): type_ for letter in LETTERS for type_ in EDGES}
     policy = {
         "dataset": "edges",
+        "search": False,
         "budget": {"epsilon": 10**6, "delta": "1e-3"},
         "tables": {TABLE: {"unit": "row", "columns": {name: {} for name in types}}},
     }

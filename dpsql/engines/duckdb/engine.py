@@ -15,7 +15,8 @@ import duckdb
 import numpy as np
 
 from dpsql.budget.allocate import Priced
-from dpsql.engines.base import Engine, Exact, PublicRows, Resources
+from dpsql.budget.reservation import Warrant
+from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.duckdb.collations import columns_of_spellings
 from dpsql.engines.duckdb.copies import content_while
 from dpsql.engines.duckdb.dialect import DUCKDB
@@ -25,9 +26,10 @@ from dpsql.engines.duckdb.open import Placed, open_file, open_frames, open_table
 from dpsql.engines.duckdb.prepare import Order, Prepared, Told, write_copies
 from dpsql.engines.duckdb.released import placed
 from dpsql.engines.duckdb.stop import stopped_after
+from dpsql.engines.exact import Exact
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public import PublicReader
-from dpsql.engines.sql.results import exact, statements
+from dpsql.engines.sql.results import exact, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError, InternalError
 from dpsql.expressions.types import SPELLINGS, Kind, from_engine
 from dpsql.plan.released import Content
@@ -161,25 +163,29 @@ class DuckDBEngine(Engine):
         """DuckDB's own."""
         return self._connection
 
-    def emit(self, release: Priced, salt: bytes | None) -> str:
-        return ";\n".join(statements(release, self._site, salt))
+    def statements(self, release: Priced, salt: bytes | None) -> list[str]:
+        return statements(release, self._site, salt)
 
-    def run(
+    def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
+        return text_notes(releases, self._site)
+
+    def _compute(
         self,
         release: Priced,
         salt: bytes,
-        contents: Mapping[str, Content] | None = None,
-        seconds: float | None = None,
+        written: Sequence[str],
+        warrant: Warrant,
+        contents: Mapping[str, Content],
+        seconds: float | None,
     ) -> Exact:
-        written = statements(release, self._site, salt)
         try:
             with (
                 self._unchanged(),
                 self._running() as cursor,
-                placed(cursor, release.bounded.release.source, contents or {}),
+                placed(cursor, release.bounded.release.source, contents),
                 stopped_after(seconds, cursor),
             ):
-                return exact(release, partial(_ask, cursor), written)
+                return exact(release, partial(_ask, cursor), written, warrant)
         except Exception as problem:
             failed("a release failed", problem)
         raise EngineError

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, TypeGuard
+from typing import Literal, TypeGuard, TypeVar
 from urllib.parse import unquote
 
 from dpsql.errors import InterfaceError
 from dpsql.policy import fold
 
+Found = TypeVar("Found")
 Format = Literal["parquet", "csv", "arrow"]
 _FORMATS: dict[str, Format] = {
     ".parquet": "parquet", ".parq": "parquet", ".csv": "csv", ".tsv": "csv", ".csv.gz": "csv", ".tsv.gz": "csv",
@@ -25,6 +26,8 @@ _FORMATS: dict[str, Format] = {
 }  # fmt: skip
 NOTHING = "__HIVE_DEFAULT_PARTITION__"
 """What stands for NULL in the name of a partition."""
+REMEMBERED = 1024
+"""So many versions of tables are remembered in one process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,13 @@ class Files:
     def stamp(self) -> tuple[tuple[str, int, int, int], ...]:
         """What changes when one of them is written to, exchanged or gone."""
         return tuple(_stamp(path) for path in self.paths) if not self.remote else ()
+
+
+def remember(known: dict[object, Found], stamp: object, found: Found) -> None:
+    """Keep what was found out about files, by their stamp; when there are too many, the oldest is forgotten."""
+    known[stamp] = found
+    while len(known) > REMEMBERED:
+        known.pop(next(iter(known)), None)
 
 
 def is_path(source: object) -> TypeGuard[str | os.PathLike[str]]:

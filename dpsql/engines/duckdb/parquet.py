@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import duckdb
 
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.lake import NOTHING, Files
+from dpsql.engines.duckdb.lake import NOTHING, Files, remember
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.policy.names import fold
 
@@ -127,7 +127,8 @@ def _measured(connection: duckdb.DuckDBPyConnection, files: Files, stored: Mappi
     """
     stamp = files.stamp
     if stamp and stamp not in _MEASURED:
-        _MEASURED[stamp] = _measure(connection, files.table, [name for name in stored if stored[name] in _WHOLE])
+        whole = [name for name in stored if stored[name] in _WHOLE]
+        remember(_MEASURED, stamp, _measure(connection, files.table, whole))
     return _MEASURED.get(stamp, {})
 
 

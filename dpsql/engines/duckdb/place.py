@@ -21,14 +21,14 @@ from typing import Any
 import duckdb
 
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.lake import NOTHING, Files
+from dpsql.engines.duckdb.lake import NOTHING, Files, remember
 from dpsql.engines.duckdb.object_columns import is_pandas, object_columns, written_out
 from dpsql.engines.duckdb.parquet import create_view, hive_sql, partitions_sql, paths_sql
 from dpsql.errors import InterfaceError
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.policy.names import fold
 
-_DECODED: set[object] = set()
+_DECODED: dict[object, None] = {}
 """Files whose text this process has read already, by their stamps."""
 
 
@@ -154,7 +154,7 @@ def _once(files: Files, read: Callable[[], None]) -> None:
     stamp = files.stamp
     if not stamp or stamp not in _DECODED:
         read()
-        _DECODED.add(stamp)
+        remember(_DECODED, stamp, None)
 
 
 def _decode(connection: duckdb.DuckDBPyConnection, table: str, kinds: Collection[Kind]) -> None:

@@ -1,7 +1,8 @@
 """The process that holds the private data. It answers a few questions over one pipe, and ends when the pipe does.
 
 What it can be asked: exact integers of releases over tables of the policy, and rows of tables that the policy declares
-public. It reads plans, never SQL, and says of a failure which kind it was, and no more.
+public. It reads plans, never SQL, and says of a failure which kind it was, and no more. A release is run if its mark is
+the one that was shown to have been paid for.
 """
 
 from __future__ import annotations
@@ -18,15 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.abandoned import Errand
+from dpsql.budget.reservation import PERMIT, RESERVE, Reservation, TracePermit, Warrant
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.open import remove_spills
+from dpsql.engines.exact import OPEN
 from dpsql.engines.isolated.codec import pack, unpack
 from dpsql.engines.isolated.confine import confine
 from dpsql.errors import Error
 from dpsql.policy import fold, load_policy
 
 THREADS = 16
+_OPEN, _RESERVE, _PERMIT = OPEN.take(), RESERVE.take(), PERMIT.take()
+"""The one door through which exact values and warrants pass between processes. The engine on the other side demands a
+warrant of its own ledger before it asks, and seals what it is given before anybody sees it: to the rest of dpsql the
+two processes are one engine. Nobody else reads the other end of the pipe."""
 
 
 class Desk:
@@ -50,8 +57,8 @@ class Desk:
         """One question; whatever is not listed here is none."""
         match verb:
             case "run":
-                release, salt, contents, seconds = args
-                return self._engine.run(release, salt, contents, seconds)
+                release, salt, shown, contents, seconds = args
+                return self._engine.run(release, salt, _warrant(shown), contents, seconds).open(_OPEN)
             case "rows":
                 table, columns = args
                 return self._engine.read_public(table, columns) if fold(table) in self._open else _no(table)
@@ -64,6 +71,14 @@ class Desk:
             case "values":
                 return self._public.values(*args)
         return _no(verb)
+
+
+def _warrant(shown: tuple[int, str, str, bytes] | None) -> Warrant:
+    """What the other side showed for one release, made again here: the ledger is there, and its word comes by pipe."""
+    if shown is None:
+        return TracePermit(by=_PERMIT)
+    entry, dataset, version, mark = shown
+    return Reservation(entry, dataset, version, frozenset([mark]), by=_RESERVE)
 
 
 def _no(what: object) -> object:

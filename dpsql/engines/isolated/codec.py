@@ -22,7 +22,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from dpsql.budget.allocate import Priced
-from dpsql.engines import base
+from dpsql.engines.base import PublicRows
+from dpsql.engines.exact import Integers
 from dpsql.engines.sql import relations as _every_relation  # noqa: F401  (so that each has its place in `kinds`)
 from dpsql.errors import InternalError
 from dpsql.plan.released import Content
@@ -137,7 +138,7 @@ def _made(kind: str, parts: list[Any]) -> object:
 def kinds() -> Mapping[str, Any]:
     """The types of messages: releases, contents and results, and what their declared fields lead to."""
     found: dict[str, Any] = {}
-    for root in (Priced, Content, base.Exact, base.PublicRows):
+    for root in (Priced, Content, Integers, PublicRows):
         _reach(root, found)
     return found
 

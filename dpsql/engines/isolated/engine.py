@@ -14,17 +14,19 @@ from typing import Any
 
 from dpsql.bounds.domain import Domain
 from dpsql.budget.allocate import Priced
-from dpsql.engines.base import Engine, Exact, PublicRows, Resources
+from dpsql.budget.reservation import Reservation, Warrant
+from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.lake import list_files
+from dpsql.engines.exact import Exact, Integers
 from dpsql.engines.isolated.codec import pack
 from dpsql.engines.isolated.process import EngineProcess
 from dpsql.engines.sql.dialect import Site
-from dpsql.engines.sql.results import statements
+from dpsql.engines.sql.results import statements, text_notes
 from dpsql.errors import InterfaceError
 from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Relation
-from dpsql.plan.released import Content
+from dpsql.plan.released import Content, released_in
 from dpsql.policy import Policy
 
 _SHARED: dict[object, tuple[EngineProcess, int]] = {}
@@ -80,20 +82,30 @@ class IsolatedEngine(Engine):
     def public(self) -> RemotePublicData:
         return self._public
 
-    def emit(self, release: Priced, salt: bytes | None) -> str:
-        return ";\n".join(statements(release, Site(self._schema, DUCKDB), salt))
+    def statements(self, release: Priced, salt: bytes | None) -> list[str]:
+        return statements(release, Site(self._schema, DUCKDB), salt)
 
-    def run(
+    def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
+        return text_notes(releases, Site(self._schema, DUCKDB))
+
+    def _compute(
         self,
         release: Priced,
         salt: bytes,
-        contents: Mapping[str, Content] | None = None,
-        seconds: float | None = None,
+        written: Sequence[str],
+        warrant: Warrant,
+        contents: Mapping[str, Content],
+        seconds: float | None,
     ) -> Exact:
+        """The other side is shown the warrant for this one release, checks it again, and runs it."""
         plain = replace(release, bounded=replace(release.bounded, release=replace(release.bounded.release, bars=())))
-        exact = self._process.ask("run", plain, salt, dict(contents or {}), seconds, seconds=seconds)
-        assert isinstance(exact, Exact)
-        return exact
+        shown = None
+        if isinstance(warrant, Reservation):
+            shown = warrant.entry, warrant.dataset, warrant.version, self._mark(release, written, warrant)
+        read = {scan.table: contents[scan.digest or ""] for scan in released_in(release.bounded.release.source)}
+        content = self._process.ask("run", plain, salt, shown, read, seconds, seconds=seconds)
+        assert isinstance(content, Integers)
+        return Exact(content, warrant)
 
     def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
         rows = self._process.ask("rows", table, tuple(columns))

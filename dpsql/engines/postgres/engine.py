@@ -13,7 +13,9 @@ import numpy as np
 import psycopg
 
 from dpsql.budget.allocate import Priced
-from dpsql.engines.base import Engine, Exact, PublicRows, Resources
+from dpsql.budget.reservation import Warrant
+from dpsql.engines.base import Engine, PublicRows, Resources
+from dpsql.engines.exact import Exact
 from dpsql.engines.postgres.catalogue import Table, describe
 from dpsql.engines.postgres.dialect import LABELS, UNLIMITED, Postgres
 from dpsql.engines.postgres.reader import PostgresReader
@@ -99,8 +101,8 @@ class PostgresEngine(Engine):
     def public(self) -> PublicReader:
         return self._public
 
-    def emit(self, release: Priced, salt: bytes | None) -> str:
-        return ";\n".join(statements(release, self._site, salt))
+    def statements(self, release: Priced, salt: bytes | None) -> list[str]:
+        return statements(release, self._site, salt)
 
     def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
         return text_notes(releases, self._site)
@@ -117,20 +119,21 @@ class PostgresEngine(Engine):
             if session is not None:
                 self._let_go(session)
 
-    def run(
+    def _compute(
         self,
         release: Priced,
         salt: bytes,
-        contents: Mapping[str, Content] | None = None,
-        seconds: float | None = None,
+        written: Sequence[str],
+        warrant: Warrant,
+        contents: Mapping[str, Content],
+        seconds: float | None,
     ) -> Exact:
-        written = statements(release, self._site, salt)
         source = release.bounded.release.source
         reads = set(_tables_of(source))
         try:
             with self._snapshot(reads, seconds) as session, stopped_after(seconds, session):
-                before = with_released(source, contents or {}, self._site.dialect)
-                made = exact(release, partial(_ask, session, before), written)
+                before = with_released(source, contents, self._site.dialect)
+                made = exact(release, partial(_ask, session, before), written, warrant)
                 self._check(reads)
             return made
         except Exception as problem:

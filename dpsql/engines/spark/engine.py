@@ -9,7 +9,9 @@ from typing import Any
 from uuid import uuid4
 
 from dpsql.budget.allocate import Priced
-from dpsql.engines.base import Engine, Exact, PublicRows, Resources
+from dpsql.budget.reservation import Warrant
+from dpsql.engines.base import Engine, PublicRows, Resources
+from dpsql.engines.exact import Exact
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.spark.files import unchanged
 from dpsql.engines.spark.open import Opened
@@ -77,32 +79,37 @@ class SparkEngine(Engine):
     def public(self) -> PublicReader:
         return self._public
 
+    def statements(self, release: Priced, salt: bytes | None) -> list[str]:
+        return statements(release, self._site, salt)
+
     def emit(self, release: Priced, salt: bytes | None) -> str:
         """With a salt it is about to run: a session that is gone is noticed here, before the charge."""
         if salt is not None:
             require_running(self._opened.session)
-        return ";\n".join(statements(release, self._site, salt))
+        return super().emit(release, salt)
 
     def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
         return text_notes(releases, self._site)
 
-    def run(
+    def _compute(
         self,
         release: Priced,
         salt: bytes,
-        contents: Mapping[str, Content] | None = None,
-        seconds: float | None = None,
+        written: Sequence[str],
+        warrant: Warrant,
+        contents: Mapping[str, Content],
+        seconds: float | None,
     ) -> Exact:
-        written, session = statements(release, self._site, salt), self._opened.session
+        session = self._opened.session
         try:
             with (
                 quietly(),
                 self._turn,
                 unchanged(self._opened.files),
-                placed(session, release.bounded.release.source, contents or {}),
+                placed(session, release.bounded.release.source, contents),
                 stopped_after(seconds, session),
             ):
-                return exact(release, partial(ask, session), written)
+                return exact(release, partial(ask, session), written, warrant)
         except Exception as problem:
             failed("a release failed", problem)
         raise EngineError

@@ -30,7 +30,7 @@ from dpsql.sensitivity.statistics import Part
 
 def distinct_totals(bounded: Bounded, source: From, keys: Coded, salt: str) -> list[str]:
     """For each COUNT(DISTINCT) a query with the groups and the column `c` and the argument's number."""
-    owned = bounded.rule not in ("row", "single_row")
+    owned = not (bounded.release.source.by_row or bounded.release.source.single)
     parts = [s.part for s in bounded.statistics if s.part.distinct]
     return [_total(part, _pairs(bounded, part, source, keys, owned=owned), keys, salt, owned=owned) for part in parts]
 

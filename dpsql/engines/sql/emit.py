@@ -2,7 +2,8 @@
 
 The shape follows the rule: `row`, `single_row` and `at_rest` aggregate the rows as they are; `one_group` first adds up
 each unit; `clip` gives each unit a weight and joins it back (no window function); private keys also get their selection
-weight. Where a copy has the units with too many rows apart, only those are weighed.
+weight. Where a copy has the units with too many rows apart, only those are weighed. By the rule `vector` each unit is
+clipped as a whole, and by the rule `norms` it is counted by its norm (`dpsql.engines.sql.vector`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from dpsql.budget.allocate import Priced
+from dpsql.engines.sql import vector
 from dpsql.engines.sql.clamp import clamped, pieces
 from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.distinct import distinct_totals, shown_names
@@ -37,6 +40,9 @@ def emit(priced: Priced, site: Site, salt: str) -> str:
     one integer per statistic.
     """
     bounded = priced.bounded
+    if bounded.searched is not None:
+        listed = ["g", *_statistics(site.dialect, priced)]
+        return f"SELECT {', '.join(listed)} FROM ({_norms(bounded.searched, site)}) AS z"
     source, keys = _base(bounded, site)
     names = shown_names(keys)
     different = distinct_totals(bounded, source, keys, salt)
@@ -78,6 +84,8 @@ def _added(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
     match bounded.rule:
         case "row" | "single_row" | "at_rest":
             return _plain(bounded, source, keys)
+        case "vector":
+            return _vector(bounded, source, keys, salt)
         case "one_group":
             return _one_group(bounded, source, keys)
         case _ if bounded.selection is not None or any(s.part.units for s in bounded.statistics):
@@ -132,7 +140,9 @@ def _statistics(dialect: Dialect, priced: Priced) -> list[str]:
     listed = []
     for number, (statistic, noised) in enumerate(zip(priced.bounded.statistics, priced.noised, strict=True)):
         part = statistic.part
-        if not part.weighed:
+        if number in _clipped(priced.bounded):
+            total = dialect.wide(f"coalesce(t{number}, 0)")
+        elif not part.weighed:
             total = dialect.wide(f"coalesce({'units' if part.units else f'c{part.argument}'}, 0)")
         else:
             terms = [f"{dialect.wide(str(factor))} * coalesce({name}{part.argument}, 0)"
@@ -141,6 +151,13 @@ def _statistics(dialect: Dialect, priced: Priced) -> list[str]:
         floored = dialect.floored(total, noised.shift) if noised.shift else total
         listed.append(f"{dialect.cast(f'greatest(least({floored}, {LIMIT}), -{LIMIT})', 'BIGINT')} AS z{number}")
     return listed
+
+
+def _clipped(bounded: Bounded) -> Collection[int]:
+    """The statistics that are totals of clipped vectors, or of norms."""
+    if bounded.searched is not None:
+        return range(len(bounded.statistics))
+    return () if bounded.vector is None else bounded.vector.members
 
 
 def _needs(bounded: Bounded) -> list[tuple[int, bool, bool]]:
@@ -170,6 +187,8 @@ def _group(names: Sequence[str]) -> str:
 def _totals(bounded: Bounded) -> list[str]:
     """The names of the exact totals, as they are added up."""
     names = ["selected"] if bounded.selection is not None else []
+    if bounded.vector is not None:
+        return [*names, *(f"t{place}" for place in bounded.vector.members)]
     names += ["units"] if any(s.part.units for s in bounded.statistics) else []
     for index, sums, counts in _needs(bounded):
         names += [f"s{index}"] if sums else []
@@ -212,18 +231,19 @@ def _column_sum(bounded: Bounded, source: From) -> str:
     The conditions are on a stored column, so DuckDB checks them while it reads, and leaves out the scan where its
     statistics exclude them: of values that keep to their bounds only one scan is left.
     """
-    [(index, _, _)] = _needs(bounded)
+    [(index, _, _)], [name] = _needs(bounded), _totals(bounded)
     argument = bounded.arguments[index]
     assert argument.expression is not None
     dialect = source.dialect
+    cell = str if bounded.vector is None else partial(vector.of_row, dialect, vector.clipped_cells(bounded), 0)
     inside, *outside = pieces(dialect, argument, source.render(argument.expression))
-    scans = [(dialect.total(inside.result, bits=_bits(bounded, index)), inside.condition)]
-    scans += [(f"count(*) * {dialect.wide(p.result)}", p.condition) for p in outside if p.result != "0"]
+    scans = [(dialect.total(cell(inside.result), bits=_bits(bounded, index)), inside.condition)]
+    scans += [(f"count(*) * {dialect.wide(cell(p.result))}", p.condition) for p in outside if p.result != "0"]
     union = " UNION ALL ".join(
         f"SELECT {total} AS s FROM {source.source} WHERE {' AND '.join([*source.where, condition])}"
         for total, condition in scans
     )
-    return f"SELECT {dialect.total('s')} AS s{index} FROM ({union}) AS p"
+    return f"SELECT {dialect.total('s')} AS {name} FROM ({union}) AS p"
 
 
 def _per_unit(bounded: Bounded) -> list[str]:
@@ -232,9 +252,9 @@ def _per_unit(bounded: Bounded) -> list[str]:
     return listed + (["count(*) AS units"] if any(s.part.units for s in bounded.statistics) else [])
 
 
-def _rows(bounded: Bounded, source: From, keys: Coded, *, zero: Collection[int] = ()) -> str:
+def _rows(bounded: Bounded, source: From, keys: Coded, *, zero: Collection[int] = (), owned: bool = True) -> str:
     """Each row as its unit, its keys, and its integers: of some arguments zero where a row has none."""
-    listed = [f"{source.unit} AS u", *keys.listed]
+    listed = [*([f"{source.unit} AS u"] if owned else []), *keys.listed]
     for i, sums, _ in _valued(bounded):
         value = _value(bounded, i, source, summed=sums, otherwise="0" if i in zero else "NULL")
         listed.append(f"{value} AS v{i}")
@@ -314,6 +334,40 @@ def _one_group(bounded: Bounded, source: From, keys: Coded) -> str:
     return keys.mapped(totals, _totals(bounded))
 
 
+def _vector(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
+    """Rule `vector`: the cells of each unit, clipped together, and added up by group."""
+    by_row = bounded.release.source.by_row or bounded.release.source.single
+    bounded = vector.tightened(bounded) if by_row else bounded
+    dialect, cells = source.dialect, vector.clipped_cells(bounded)
+    if by_row and dialect.scans_by_piece and _is_column_sum(bounded):
+        return _column_sum(bounded, source)
+    rows = _rows(bounded, source, keys, zero=_summed_only(bounded, ()), owned=not by_row)
+    if not (by_row or cells.one_group):
+        rows, names = keys.in_rows(rows, ["u", *_values(bounded)])
+        groups = [] if bounded.selection is None else ["count(*) AS groups"]
+        pairs = vector.of_pairs(dialect, cells, rows, names)
+        head = f"WITH p AS ({pairs}), w AS ({vector.norms(dialect, cells, groups)})"
+        added = vector.clipped_pairs(dialect, cells, names)
+        return _beside_selected(dialect, bounded, names, head, added, salt)
+    made = (vector.of_rows if by_row else vector.of_pairs)(dialect, cells, rows, keys.names)
+    clipped = vector.clipped_rows(dialect, cells, made, keys.names)
+    selected = [f"count(*) * {bounded.selection.one} AS selected"] if bounded.selection is not None else []
+    listed = [*keys.names, *selected, *vector.totals(dialect, cells)]
+    return keys.mapped(f"SELECT {', '.join(listed)} FROM ({clipped}) AS p{_group(keys.names)}", _totals(bounded))
+
+
+def _norms(searched: Bounded, site: Site) -> str:
+    """Rule `norms`: the units of a release by the norms of their vectors, before they are clipped."""
+    assert searched.vector is not None
+    source, keys = _base(searched, site)
+    dialect, cells = site.dialect, vector.searched_cells(searched)
+    by_row = searched.release.source.by_row or searched.release.source.single
+    rows = _rows(searched, source, keys, zero=_summed_only(searched, ()), owned=not by_row)
+    rows, names = keys.in_rows(rows, [*([] if by_row else ["u"]), *_values(searched)])
+    made = vector.of_rows(dialect, cells, rows, ()) if by_row else vector.of_pairs(dialect, cells, rows, names)
+    return vector.histogram(dialect, cells, made, searched.vector.cells, alone=by_row or cells.one_group)
+
+
 def _clip_rows(bounded: Bounded, source: From, keys: Coded) -> str:
     """Rule `clip`: a weight per unit from its own rows, joined back to them (recomputed: cheaper than keeping them)."""
     assert bounded.weight is not None
@@ -343,6 +397,11 @@ def _clip_pairs(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
         f"WITH p AS ({_pairs(dialect, bounded, rows, names)}), w AS (SELECT u, count(*) AS groups{w} FROM p GROUP BY u)"
     )
     added = f"SELECT {', '.join(listed)} FROM p JOIN w USING (u){_group(names)}"
+    return _beside_selected(dialect, bounded, names, head, added, salt)
+
+
+def _beside_selected(dialect: Dialect, bounded: Bounded, names: Sequence[str], head: str, added: str, salt: str) -> str:
+    """Totals over the pairs `p` and units `w` of a WITH clause, and for private keys their selection beside them."""
     if bounded.selection is None:
         return f"{head} {added}"
     sums = _totals(bounded)[1:]

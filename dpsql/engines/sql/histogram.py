@@ -21,9 +21,6 @@ from dpsql.sensitivity.choice import Histogram
 from dpsql.sensitivity.grid import Grid
 from dpsql.sensitivity.weight import WEIGHT_BITS, Term
 
-_UNOWNED = ("row", "single_row", "at_rest")
-"""The rules under which rows count as they are, whoever owns them."""
-
 
 def emit_histogram(bounded: Bounded, histogram: Histogram, site: Site) -> str:
     """The SQL of one histogram of a release."""
@@ -32,7 +29,7 @@ def emit_histogram(bounded: Bounded, histogram: Histogram, site: Site) -> str:
     source = relation_sql(read_by(bounded), needed, site, owned=bounded.rule != "at_rest")
     keys = code_keys(bounded, source)
     rows = _rows(bounded, grid, source, keys)
-    if histogram.kept == "rows" or bounded.rule in _UNOWNED:
+    if histogram.kept == "rows" or _unowned(bounded):
         names = keys.names
         totals = keys.mapped(_by_rows(site.dialect, histogram, rows, names), ["h"], ["cell"])
     else:
@@ -43,9 +40,15 @@ def emit_histogram(bounded: Bounded, histogram: Histogram, site: Site) -> str:
     return f"SELECT {', '.join([*shown, 'cell'])}, {weight} AS h FROM ({totals}) AS t"
 
 
+def _unowned(bounded: Bounded) -> bool:
+    """Do rows count as they are, whoever owns them: because a unit has one, or a copy bounds them?"""
+    source = bounded.release.source
+    return source.by_row or source.single or bounded.rule == "at_rest"
+
+
 def _rows(bounded: Bounded, grid: Grid, source: From, keys: Coded) -> str:
     """Each row that has a value: its unit, its keys, its cell."""
-    owner = [] if bounded.rule in _UNOWNED else [f"{source.unit} AS u"]
+    owner = [] if _unowned(bounded) else [f"{source.unit} AS u"]
     value = source.render(grid.expression)
     listed = ", ".join([*owner, *keys.listed, f"{_cell(source.dialect, grid, value)} AS cell"])
     rows = f"SELECT {listed} FROM {source.source}{source.conditions}"

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpsql.budget.allocate import Priced
-from dpsql.engines.base import Exact, Weights
+from dpsql.budget.reservation import Warrant
+from dpsql.engines.exact import Exact, Integers, Weights
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.emit import emit
 from dpsql.engines.sql.histogram import emit_histogram
@@ -50,7 +51,7 @@ def text_notes(releases: Sequence[Priced], site: Site) -> tuple[str, ...]:
     least = min(shares, default=WORTH_A_NOTE)
     if least >= WORTH_A_NOTE:
         return ()
-    return (f"texts of more than {least:,} bytes are NULL here: the query works with very many",)
+    return (f"this query reads so many texts in each row that it takes those of more than {least:,} bytes as NULL",)
 
 
 def _shared(release: Priced, site: Site, salt: str) -> Iterator[tuple[str, int | None]]:
@@ -70,8 +71,8 @@ def _shared(release: Priced, site: Site, salt: str) -> Iterator[tuple[str, int |
         yield made, share
 
 
-def exact(release: Priced, run: Run, written: Sequence[str]) -> Exact:
-    """The results of these statements as integers."""
+def exact(release: Priced, run: Run, written: Sequence[str], warrant: Warrant) -> Exact:
+    """The results of these statements as integers, sealed."""
     bounded = release.bounded
     split = len(written) - len(bounded.histograms)
     totals = run(written[0]) if split else None
@@ -82,14 +83,14 @@ def exact(release: Priced, run: Run, written: Sequence[str]) -> Exact:
         made = _private(release, totals)
     places = {_identity(key): i for i, key in enumerate(made.keys)} if bounded.histograms else {}
     histograms = [_weights(bounded, run(text), places) for text in written[split:]]
-    return replace(made, histograms=tuple(histograms))
+    return Exact(replace(made, histograms=tuple(histograms)), warrant)
 
 
-def _public(bounded: Bounded, fetched: Fetched | None) -> Exact:
+def _public(bounded: Bounded, fetched: Fetched | None) -> Integers:
     """Every public key is there, with zero where the engine had no row."""
     keys = tuple(product(*(key.values or () for key in bounded.keys)))
     if fetched is None:
-        return Exact(keys, (), None)
+        return Integers(keys, (), None)
     size = len(keys)
     columns = fetched.fetchnumpy()
     codes = np.asarray(columns["g"], dtype=np.int64) if bounded.keys else np.zeros(1, dtype=np.int64)
@@ -98,7 +99,7 @@ def _public(bounded: Bounded, fetched: Fetched | None) -> Exact:
         total = np.zeros(size, dtype=np.int64)
         total[codes] = np.asarray(columns[f"z{number}"], dtype=np.int64)
         values.append(total)
-    return Exact(keys, tuple(values), None)
+    return Integers(keys, tuple(values), None)
 
 
 def _weights(bounded: Bounded, fetched: Fetched, places: Mapping[tuple[str, ...], int]) -> Weights:
@@ -120,7 +121,7 @@ def _identity(key: Sequence[Any]) -> tuple[str, ...]:
     return tuple(f"{type(value).__name__} {value!r}" for value in key)
 
 
-def _private(release: Priced, fetched: Fetched) -> Exact:
+def _private(release: Priced, fetched: Fetched) -> Integers:
     width = len(release.bounded.keys)
     rows = fetched.fetchall()
     rows.sort(key=lambda row: tuple((v is None, v != v, 0 if v != v else v) for v in row[:width]))
@@ -128,4 +129,4 @@ def _private(release: Priced, fetched: Fetched) -> Exact:
     statistics = len(release.bounded.statistics)
     numbers = np.array([row[width:] for row in rows], dtype=np.int64).reshape(len(rows), 1 + statistics)
     values = tuple(numbers[:, 1 + i] for i in range(statistics))
-    return Exact(keys, values, numbers[:, 0])
+    return Integers(keys, values, numbers[:, 0])

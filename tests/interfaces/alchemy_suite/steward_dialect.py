@@ -30,7 +30,12 @@ def policy() -> dict[str, Any]:
         "WHERE NOT temporary AND table_name <> 'nothing'"
     ).fetchall()
     names = {table for table, type_ in rows if from_engine(type_) is not None} or {"nothing"}
-    return {"dataset": "suite", "budget": {"epsilon": 1}, "tables": {name: {"public": True} for name in names}}
+    return {
+        "dataset": "suite",
+        "search": False,
+        "budget": {"epsilon": 1},
+        "tables": {name: {"public": True} for name in names},
+    }
 
 
 def settled(operation: str) -> str:

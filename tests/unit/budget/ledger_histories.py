@@ -172,7 +172,7 @@ class History:
         mark = self.chance.choice([b"p", b"q", b"r"])
         caps, analyst = PURE if self.pure_only else CAPS, None if who == STEWARD else who
         request = Request(analyst, charge, Cost(1.0, 0.0, 0.0), caps, None, "q", (mark,))
-        entry = ledger.reserve(request)
+        entry = ledger.reserve(request).entry
         if self.chance.random() < 0.7:
             ledger.store(entry, mark, b"%d" % len(self.events), About(b"", {}, charge))
         self._know(place, len(self.events))

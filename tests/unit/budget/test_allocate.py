@@ -27,8 +27,7 @@ from dpsql.mechanisms.exact import UNIT
 from dpsql.sensitivity.claim import one_coordinate
 
 POLICY: dict[str, Any] = {
-    "dataset": "d",
-    "budget": {"epsilon": 1000, "delta": 1e-4},
+    "dataset": "d", "search": False, "budget": {"epsilon": 1000, "delta": 1e-4},
     "limits": {"epsilon": 100, "delta": 1e-4},
     "tables": {
         "t": {

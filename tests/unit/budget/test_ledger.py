@@ -133,7 +133,7 @@ def test_other_hints(ledger: Ledger) -> None:
 
 
 def test_a_stored_release_is_found_exactly(ledger: Ledger) -> None:
-    entry = ledger.reserve(ask("ana", fingerprints=(b"one", b"two")))
+    entry = ledger.reserve(ask("ana", fingerprints=(b"one", b"two"))).entry
     ledger.store(entry, b"two", b"noisy\x00table")
     found = ledger.find(b"two")
     assert found is not None
@@ -147,7 +147,7 @@ def test_a_stored_release_is_found_exactly(ledger: Ledger) -> None:
 
 
 def test_the_first_release_of_a_fingerprint_is_the_one_replayed(ledger: Ledger) -> None:
-    first, second = ledger.reserve(ask("ana")), ledger.reserve(ask("bob"))
+    first, second = ledger.reserve(ask("ana")).entry, ledger.reserve(ask("bob")).entry
     ledger.store(second, b"f", b"of bob")
     ledger.store(first, b"f", b"of ana")
     found = ledger.find(b"f")
@@ -156,7 +156,7 @@ def test_the_first_release_of_a_fingerprint_is_the_one_replayed(ledger: Ledger) 
 
 
 def test_only_what_an_entry_paid_for_can_be_stored_and_only_once(ledger: Ledger) -> None:
-    entry = ledger.reserve(ask())
+    entry = ledger.reserve(ask()).entry
     for number, fingerprint in ((entry, b"other"), (entry + 7, b"f"), (1, b"f")):
         with pytest.raises(LedgerError):
             ledger.store(number, fingerprint, b"x")
@@ -166,7 +166,7 @@ def test_only_what_an_entry_paid_for_can_be_stored_and_only_once(ledger: Ledger)
 
 
 def test_a_replay_counts_once_against_the_replayer_and_never_against_the_dataset(ledger: Ledger) -> None:
-    entry = ledger.reserve(ask("ana"))
+    entry = ledger.reserve(ask("ana")).entry
     own = Caps(0.5, 0)
     assert ledger.replayed(entry, "bob", own)
     assert not ledger.replayed(entry, "bob", own)
@@ -176,7 +176,7 @@ def test_a_replay_counts_once_against_the_replayer_and_never_against_the_dataset
 
 
 def test_a_replay_must_fit_into_the_replayers_cap(ledger: Ledger) -> None:
-    entry = ledger.reserve(ask("ana", 0.4))
+    entry = ledger.reserve(ask("ana", 0.4)).entry
     with pytest.raises(BudgetExceeded, match=r"left for bob: ε = 0\.3"):
         ledger.replayed(entry, "bob", Caps(0.3, 0))
     assert ledger.spent("bob") == Spent()
@@ -185,14 +185,14 @@ def test_a_replay_must_fit_into_the_replayers_cap(ledger: Ledger) -> None:
 
 
 def test_a_replayed_release_leaves_less_for_the_replayers_own_queries(ledger: Ledger) -> None:
-    entry = ledger.reserve(ask("ana", 0.4))
+    entry = ledger.reserve(ask("ana", 0.4)).entry
     ledger.replayed(entry, "bob", Caps(0.5, 0))
     with pytest.raises(BudgetExceeded):
         ledger.reserve(ask("bob", 0.2, cap=0.5))
 
 
 def test_a_replay_of_one_release_counts_its_own_part_once(ledger: Ledger) -> None:
-    entry = ledger.reserve(ask("ana", 0.4, fingerprints=(b"one", b"two")))
+    entry = ledger.reserve(ask("ana", 0.4, fingerprints=(b"one", b"two"))).entry
     for name in (b"one", b"two"):
         ledger.store(entry, name, name, About(b"family", {"made": name.decode()}, TENTH))
     one, two = ledger.find(b"one"), ledger.find(b"two")
@@ -210,7 +210,7 @@ def test_a_replay_of_one_release_counts_its_own_part_once(ledger: Ledger) -> Non
 
 
 def test_a_release_that_an_older_dpsql_kept_counts_the_whole_entry(ledger: Ledger) -> None:
-    entry = ledger.reserve(ask("ana", 0.1))
+    entry = ledger.reserve(ask("ana", 0.1)).entry
     ledger.store(entry, b"f", b"x")
     found = ledger.find(b"f")
     assert found is not None and found.charge == TENTH
@@ -219,7 +219,7 @@ def test_a_release_that_an_older_dpsql_kept_counts_the_whole_entry(ledger: Ledge
 
 
 def test_a_release_of_another_entry_is_not_counted(ledger: Ledger) -> None:
-    one, two = ledger.reserve(ask("ana", 0.1)), ledger.reserve(ask("ana", 0.2))
+    one, two = ledger.reserve(ask("ana", 0.1)).entry, ledger.reserve(ask("ana", 0.2)).entry
     ledger.store(one, b"f", b"x")
     found = ledger.find(b"f")
     assert found is not None
@@ -250,7 +250,7 @@ def test_the_salt_is_secret_stable_and_different_for_each_account(ledger: Ledger
 
 
 def test_the_log_says_who_asked_what_at_what_cost(ledger: Ledger) -> None:
-    entry = ledger.reserve(ask("ana", 0.1))
+    entry = ledger.reserve(ask("ana", 0.1)).entry
     ledger.store(entry, b"f", b"secret payload")
     ledger.replayed(entry, "bob", None)
     lines = list(ledger.log())
@@ -282,7 +282,7 @@ def test_threads_share_one_ledger_without_passing_the_cap(ledger: Ledger) -> Non
     def work() -> None:
         for _ in range(10):
             try:
-                entries.append(ledger.reserve(ask("ana", 0.05)))
+                entries.append(ledger.reserve(ask("ana", 0.05)).entry)
             except BudgetExceeded:
                 refused.append(1)
 

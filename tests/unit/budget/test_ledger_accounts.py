@@ -133,7 +133,7 @@ def test_a_clock_that_was_ahead_counts_until_its_day_is_over(book: ChainedLedger
 def test_a_replay_counts_in_the_window_in_which_it_was_replayed_and_only_once(
     book: ChainedLedger, set_clock: SetClock
 ) -> None:
-    entry = book.reserve(ask(analyst="bob"))
+    entry = book.reserve(ask(analyst="bob")).entry
     set_clock("2026-12-01T00:00:00")
     assert book.replayed(entry, "ana", MONTHLY)
     assert book.standing("ana", MONTHLY).spent == sums(1)
@@ -144,7 +144,7 @@ def test_a_replay_counts_in_the_window_in_which_it_was_replayed_and_only_once(
 
 
 def test_a_replay_that_does_not_fit_waits_for_the_next_window(book: ChainedLedger, set_clock: SetClock) -> None:
-    entries = [book.reserve(ask(analyst="bob", caps=None)) for _ in range(3)]
+    entries = [book.reserve(ask(analyst="bob", caps=None)).entry for _ in range(3)]
     assert [book.replayed(entry, "ana", MONTHLY) for entry in entries[:2]] == [True, True]
     with pytest.raises(BudgetExceeded, match="wait until 2026-12-01"):
         book.replayed(entries[2], "ana", MONTHLY)
@@ -227,7 +227,7 @@ def test_a_higher_cap_of_a_purpose_waits_for_the_steward(book: ChainedLedger) ->
 
 def test_an_own_release_counts_once_for_each_other_purpose_and_not_again_for_the_analyst(book: ChainedLedger) -> None:
     caps = Caps(0.3, 0)
-    entry = book.reserve(ask(caps, purpose="research", purpose_caps=caps))
+    entry = book.reserve(ask(caps, purpose="research", purpose_caps=caps)).entry
     assert not book.replayed(entry, "ana", caps, purpose="research", purpose_caps=caps)
     assert book.replayed(entry, "ana", caps, purpose="report", purpose_caps=caps)
     assert not book.replayed(entry, "ana", caps, purpose="report", purpose_caps=caps)
@@ -251,7 +251,7 @@ def test_the_last_charge_is_told_with_its_error(book: ChainedLedger) -> None:
 
 
 def test_entries_without_purpose_window_or_error_are_written_as_before(book: ChainedLedger) -> None:
-    entry = book.reserve(ask(Caps(0.5, 0), analyst="bob"))
+    entry = book.reserve(ask(Caps(0.5, 0), analyst="bob")).entry
     book.replayed(entry, "ana", Caps(0.5, 0))
     gists = {kind: json.loads(gist) for _, kind, gist, _, _ in book.rows()}
     assert [len(gists[kind]) for kind in ("charge", "replay", "caps")] == [4, 2, 3]

@@ -29,7 +29,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     made = tmp_path / "made"
     made.mkdir()
     ledger = open_ledger(made / "shop.ledger", "shop")
-    entry = ledger.reserve(ask("ana"))
+    entry = ledger.reserve(ask("ana")).entry
     ledger.store(entry, b"f", b"noisy table")
     ledger.replayed(entry, "bob", None)
     if request.param == "crashed":

@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
     """A small ledger with one entry of each kind."""
     place = tmp_path / "shop.ledger"
     with open_ledger(place, "shop") as ledger:
-        entry = ledger.reserve(ask())
+        entry = ledger.reserve(ask()).entry
         ledger.store(entry, b"f", b"noisy table")
         ledger.replayed(entry, "bob", None)
         ledger.record_fact("customers", "unique", "v1")

@@ -108,7 +108,7 @@ def test_a_crash_between_the_two_places_is_charged_and_mended(path: Path) -> Non
     head.write_bytes(before)
     with open_ledger(path, "shop") as ledger:
         assert ledger.spent(None).epsilon == 2 * UNITS
-        assert ledger.reserve(ask()) == 5
+        assert ledger.reserve(ask()).entry == 5
     assert Head(str(path)).read().number == 5
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from fractions import Fraction
 from hashlib import sha256
 from itertools import pairwise
@@ -33,7 +33,7 @@ def ask(epsilon: int, who: str | None = "ana", fingerprint: bytes = b"f") -> Req
 
 def spend(path: Path, epsilon: int, who: str | None = "ana", payload: bytes | None = None) -> None:
     with open_ledger(path, "shop") as ledger:
-        entry = ledger.reserve(ask(epsilon, who, payload or b"f"))
+        entry = ledger.reserve(ask(epsilon, who, payload or b"f")).entry
         if payload is not None:
             ledger.store(entry, payload, payload)
 
@@ -59,6 +59,11 @@ def change(path: Path, statement: str) -> None:
         db.execute(statement)
         for _, guard in guards:
             db.execute(guard)
+
+
+def rows(path: Path) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute("SELECT * FROM entry ORDER BY number").fetchall()
 
 
 def forget_what_was_shown(path: Path) -> None:
@@ -350,3 +355,37 @@ def _write_as_an_older_dpsql_did(head: Head) -> None:
         text = json.dumps(told).encode()
         slots += (text + b"\n" + sha256(text).hexdigest().encode()).ljust(SLOT - 1) + b"\n"
     head.path.write_bytes(slots)
+
+
+def test_several_replays_in_one_entry_are_taken_over_with_the_numbers_that_they_have_now(
+    path: Path, copy: Path
+) -> None:
+    """Three tables of ana's are shown to bob at once, and to cas beside a charge, on a branch that is renumbered."""
+    other = path.with_name("other.ledger")
+    restore(other, copy, "ste", accept_loss=True)
+    for payload in (b"second", b"third"):
+        spend(other, 2, "ana", payload)
+    with open_ledger(other, "shop") as ledger:
+        kept = [ledger.find(payload) for payload in (b"first", b"second", b"third")]
+        replays = tuple((each.entry, each.number) for each in kept if each is not None)
+        shown = replace(ask(5, "bob"), charge=None, replays=replays, asked=(pure_charge(5), Cost(5, 0.0, 0.0)))
+        ledger.count(shown)
+        ledger.reserve(replace(ask(1, "cas"), replays=replays))
+    assert [booked(other, who) for who in (None, "ana", "bob", "cas")] == [6, 5, 5, 6]
+    spend(path, 8, "dan")
+    restore(path, other, "ste")
+    assert [booked(path, who) for who in (None, "ana", "bob", "cas", "dan")] == [14, 5, 5, 6, 8]
+    verify(path)
+
+
+def test_of_two_ledgers_the_one_whose_tables_are_all_there_goes_on(path: Path, copy: Path) -> None:
+    """One of two is damaged: the copy goes on as it is, and so nothing after the damage is written a second time."""
+    spend(path, 2, "bob", b"second")
+    whole = path.with_name("whole")
+    backup(path, whole)
+    change(path, "UPDATE payload SET bytes = x'00' WHERE number = (SELECT max(number) FROM payload)")
+    before = rows(whole)
+    restore(path, whole, "ste", accept_loss=True)
+    assert rows(path)[: len(before)] == before
+    assert verify(path).releases == 2
+    assert (booked(path), booked(path, "ana"), booked(path, "bob")) == (3, 1, 2)

@@ -26,7 +26,7 @@ def charge_fifty(job: tuple[str, int]) -> list[int]:
     with open_ledger(path, "shop") as ledger:
         for _ in range(50):
             try:
-                entries.append(ledger.reserve(request))
+                entries.append(ledger.reserve(request).entry)
             except BudgetExceeded:
                 continue
     return entries

@@ -66,7 +66,7 @@ def made(name: str = "x", paid: bytes | None = None) -> About:
 
 
 def test_a_release_that_reads_another_is_kept_by_the_name_that_was_paid_and_once(shop: ChainedLedger) -> None:
-    entry = shop.reserve(ask("ana", b"p", b"q"))
+    entry = shop.reserve(ask("ana", b"p", b"q")).entry
     shop.store(entry, b"known later", b"noisy", made(paid=b"p"))
     found = shop.find(b"known later")
     assert found is not None and (found.payload, found.charge, found.analyst) == (b"noisy", TENTH, "ana")
@@ -84,7 +84,7 @@ def test_a_release_is_found_until_it_is_older_than_is_asked_for(
     shop: ChainedLedger, set_clock: SetClock, age: int, fresh: bool
 ) -> None:
     keep = timedelta(minutes=1)
-    shop.store(shop.reserve(ask()), b"f", b"x", made())
+    shop.store(shop.reserve(ask()).entry, b"f", b"x", made())
     set_clock(NOON + timedelta(milliseconds=age))
     assert (shop.find(b"f", keep) is not None) == fresh
     assert len(shop.relatives([b"family"], "ana", keep)[0]) == fresh
@@ -92,7 +92,7 @@ def test_a_release_is_found_until_it_is_older_than_is_asked_for(
 
 
 def test_a_clock_set_back_revives_nothing(shop: ChainedLedger, set_clock: SetClock) -> None:
-    shop.store(shop.reserve(ask()), b"f", b"x")
+    shop.store(shop.reserve(ask()).entry, b"f", b"x")
     set_clock(NOON + timedelta(hours=2))
     shop.record_fact("t", "unique", "v")
     set_clock(NOON)
@@ -103,9 +103,9 @@ def test_a_clock_set_back_revives_nothing(shop: ChainedLedger, set_clock: SetClo
 def test_of_several_releases_the_first_fresh_one_is_found_or_that_of_the_number(
     shop: ChainedLedger, set_clock: SetClock
 ) -> None:
-    shop.store(shop.reserve(ask()), b"f", b"old")
+    shop.store(shop.reserve(ask()).entry, b"f", b"old")
     set_clock(NOON + timedelta(hours=1))
-    shop.store(shop.reserve(ask("bob")), b"f", b"new")
+    shop.store(shop.reserve(ask("bob")).entry, b"f", b"new")
     one, two = shop.find(b"f"), shop.find(b"f", timedelta(minutes=1))
     assert one is not None and two is not None and (one.payload, two.payload) == (b"old", b"new")
     assert shop.find(b"f", number=two.number) == two and shop.find(b"f", number=one.number) == one
@@ -114,7 +114,7 @@ def test_of_several_releases_the_first_fresh_one_is_found_or_that_of_the_number(
 
 
 def test_a_release_is_owed_by_those_who_have_not_paid_for_it(shop: ChainedLedger) -> None:
-    entry = shop.reserve(ask("ana", purpose="research"))
+    entry = shop.reserve(ask("ana", purpose="research")).entry
     shop.store(entry, b"f", b"x", made())
     stored = shop.find(b"f")
     assert stored is not None
@@ -130,7 +130,7 @@ def test_a_release_is_owed_by_those_who_have_not_paid_for_it(shop: ChainedLedger
 
 
 def test_the_gist_of_a_replay_ends_with_what_is_there(shop: ChainedLedger) -> None:
-    entry = shop.reserve(ask("ana"))
+    entry = shop.reserve(ask("ana")).entry
     shop.store(entry, b"f", b"x", made())
     number = entry + 1
     shop.replayed(entry, "bob", None)
@@ -143,7 +143,7 @@ def test_the_gist_of_a_replay_ends_with_what_is_there(shop: ChainedLedger) -> No
 
 
 def test_the_cap_of_a_purpose_is_that_of_its_analyst_unless_it_has_its_own(shop: ChainedLedger) -> None:
-    entries = [shop.reserve(ask("ana")) for _ in range(3)]
+    entries = [shop.reserve(ask("ana")).entry for _ in range(3)]
     wide, tight = Caps(0.2), Caps(0.1)
     assert shop.replayed(entries[0], "bob", wide, purpose="report", purpose_caps=tight)
     with pytest.raises(BudgetExceeded, match="left for bob for report: nothing"):
@@ -195,9 +195,9 @@ def test_recorded_caps_bind_an_analyst_of_whom_the_policy_says_nothing(shop: Cha
     shop.reserve(ask())
     with pytest.raises(BudgetExceeded, match="left for ana: nothing"):
         shop.reserve(ask())
-    assert shop.replayed(shop.reserve(ask("bob")), "cyd", None)
+    assert shop.replayed(shop.reserve(ask("bob")).entry, "cyd", None)
     with pytest.raises(BudgetExceeded, match="left for ana: nothing"):
-        shop.replayed(shop.reserve(ask("bob")), "ana", None)
+        shop.replayed(shop.reserve(ask("bob")).entry, "ana", None)
 
 
 def test_an_account_stands_where_its_caps_and_its_window_say(shop: ChainedLedger, set_clock: SetClock) -> None:
@@ -212,7 +212,7 @@ def test_an_account_stands_where_its_caps_and_its_window_say(shop: ChainedLedger
 
 
 def test_the_mark_says_where_the_chain_ends_and_what_was_spent(shop: ChainedLedger) -> None:
-    entry = shop.reserve(ask())
+    entry = shop.reserve(ask()).entry
     assert entry == len(shop.rows()) == shop.mark().number
     assert (shop.mark().hash, shop.mark().spent) == (shop.rows()[-1][4], Spent().after(TENTH))
     assert shop.mark().hash != ROOT and (shop.dataset, shop.place) == ("shop", ":memory:")
@@ -268,13 +268,13 @@ def test_only_the_steward_opens_a_ledger_without_naming_its_dataset(tmp_path: Pa
 def test_a_ledger_is_closed_with_its_block_and_then_refuses_everything() -> None:
     with open_ledger(":memory:", "shop") as opened:
         opened.reserve(ask())
-    for act in (lambda: opened.spent(None), lambda: opened.reserve(ask()), opened.label):
+    for act in (lambda: opened.spent(None), lambda: opened.reserve(ask()).entry, opened.label):
         with pytest.raises(LedgerError):
             act()
 
 
 def test_a_payload_that_was_changed_is_neither_found_nor_handed_on(shop: ChainedLedger) -> None:
-    shop.store(shop.reserve(ask()), b"f", b"noisy")
+    shop.store(shop.reserve(ask()).entry, b"f", b"noisy")
     database = shop._storage._db  # type: ignore[attr-defined]
     database.execute("DROP TRIGGER payload_update")
     database.execute("UPDATE payload SET bytes = x'00'")
@@ -284,7 +284,7 @@ def test_a_payload_that_was_changed_is_neither_found_nor_handed_on(shop: Chained
 
 
 def test_who_owes_nothing_writes_nothing(shop: ChainedLedger) -> None:
-    entry = shop.reserve(ask("ana", own=Caps(0.5)))
+    entry = shop.reserve(ask("ana", own=Caps(0.5))).entry
     before = shop.rows()
     for who in ("ana", None):
         assert not shop.replayed(entry, who, Caps(0.2))
@@ -300,7 +300,7 @@ def test_a_replay_that_another_process_counted_in_between_is_not_counted_again(
 ) -> None:
     path = tmp_path / "shop.ledger"
     with open_ledger(path, "shop") as one, open_ledger(path, "shop") as other:
-        entry = one.reserve(ask("ana"))
+        entry = one.reserve(ask("ana")).entry
         monkeypatch.setattr(one, "_note_caps", lambda _: other.replayed(entry, "bob", None))
         assert not one.replayed(entry, "bob", None)
         assert [line.kind for line in one.log()].count("replay") == 1
@@ -321,7 +321,7 @@ def test_the_second_place_is_up_to_date_when_a_charge_returns_and_mended_before_
     head = Head(str(path))
     with open_ledger(path, "shop") as opened:
         for _ in range(3):
-            entry = opened.reserve(ask())
+            entry = opened.reserve(ask()).entry
             assert head.read() == opened.mark() and opened.mark().number == entry
         behind = head.path.read_bytes()
         opened.reserve(ask())
@@ -344,7 +344,7 @@ def test_a_ledger_whose_head_names_another_entry_is_refused_also_while_it_is_ope
         head = Head(str(path))
         with head.locked(1):
             head.rewrite(Mark(number, b"\1" * 32))
-        for act in (lambda: opened.spent(None), lambda: opened.reserve(ask()), lambda: open_ledger(path, "shop")):
+        for act in (lambda: opened.spent(None), lambda: opened.reserve(ask()).entry, lambda: open_ledger(path, "shop")):
             with pytest.raises(LedgerError, match=words):
                 act()
 

@@ -26,7 +26,7 @@ def ask(price: float = 0.1, cap: float = 1, own: float | None = None) -> Request
 def path(tmp_path: Path) -> Path:
     place = tmp_path / "shop.ledger"
     with open_ledger(place, "shop") as ledger:
-        ledger.store(ledger.reserve(ask(0.1)), b"f", b"noisy")
+        ledger.store(ledger.reserve(ask(0.1)).entry, b"f", b"noisy")
     return place
 
 
@@ -230,7 +230,7 @@ def test_verify_walks_pages_that_no_entry_needs(path: Path) -> None:
 
 def test_a_release_is_kept_once_whoever_kept_it(path: Path) -> None:
     with open_ledger(path, "shop") as one, open_ledger(path, "shop") as two:
-        entry = one.reserve(ask(0.1))
+        entry = one.reserve(ask(0.1)).entry
         one.store(entry, b"f", b"noisy table")
         for again in (one, two):
             with pytest.raises(LedgerError, match="kept already"):

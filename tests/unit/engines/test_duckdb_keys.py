@@ -27,7 +27,7 @@ def traced(rows: list[tuple[object, ...]], sql: str) -> object:
     data.execute("CREATE TABLE t (u INTEGER, a VARCHAR, b INTEGER, n INTEGER)")
     data.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
     table = {"unit": "u", "max_rows_per_unit": 5, "max_groups_per_unit": 2, "columns": DECLARED}
-    policy = {"dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6}, "tables": {"t": table}}
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 100, "delta": 1e-6}, "tables": {"t": table}}
     with dpsql.connect(data, policy=policy, ledger=":memory:", steward=True) as db:
         [made] = trace(db, sql, salt=b"s", epsilon=1.0)
         return made.rule, made.keys, [[int(value) for value in each.values] for each in made.statistics]
@@ -49,7 +49,13 @@ def test_a_row_has_the_place_of_its_key_however_many_are_listed(listed: int) -> 
     data = duckdb.connect()
     data.execute("CREATE TABLE t AS SELECT range AS u, 10 * (range % 9) AS k FROM range(90)")
     table = {"unit": "u", "max_rows_per_unit": 1, "columns": {"k": {"values": values, "nulls": False}}}
-    policy = {"dataset": "d", "budget": {"epsilon": 1e6}, "limits": {"epsilon": 1e5}, "tables": {"t": table}}
+    policy = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 1e6},
+        "limits": {"epsilon": 1e5},
+        "tables": {"t": table},
+    }
     with dpsql.connect(data, policy=policy, ledger=":memory:", steward=True) as db:
         [made] = trace(db, "SELECT k, count(*) FROM t GROUP BY k", salt=b"s", epsilon=1.0)
         [counts] = made.statistics
@@ -76,7 +82,7 @@ def test_values_outside_the_list_are_one_group_in_which_a_value_counts_once() ->
         "max_rows_per_unit": 40,
         "columns": {"k": {"values": list("abcdef")}, "x": {"min": 0, "max": 99}},
     }
-    policy = {"dataset": "d", "budget": {"epsilon": 9, "delta": 1e-6}, "tables": {"t": said}}
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 9, "delta": 1e-6}, "tables": {"t": said}}
     with duckdb.connect() as own:
         own.execute("CREATE TABLE t AS SELECT 1 AS u, k, x FROM range(30) AS r(x), (VALUES ('y'), ('z')) AS v(k)")
         with dpsql.connect(own, policy=policy, ledger=":memory:", steward=True) as db:

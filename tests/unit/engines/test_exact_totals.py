@@ -42,7 +42,13 @@ def totals(sql: str, **table: Any) -> dict[Any, list[float]]:
         data.execute("CREATE TABLE s (u INTEGER PRIMARY KEY, x INTEGER, f DOUBLE, zero INTEGER, k VARCHAR, n VARCHAR, w DOUBLE, d DATE, m INTEGER)")  # fmt: skip
         data.execute("INSERT INTO s FROM t; DROP TABLE t; ALTER TABLE s RENAME TO t")
     said = {"unit": "u", "columns": COLUMNS} | table
-    policy = {"dataset": "d", "budget": {"epsilon": 1e9}, "limits": {"epsilon": 1e9}, "tables": {"t": said}}
+    policy = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 1e9},
+        "limits": {"epsilon": 1e9},
+        "tables": {"t": said},
+    }
     with dpsql.connect(data, policy=policy, ledger=":memory:", steward=True) as db:
         [made] = trace(db, sql, salt=b"s", epsilon=1e6, mechanism="laplace")
         listed = [[float(v * each.grid) for v in each.values] for each in made.statistics]

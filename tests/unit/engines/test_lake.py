@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 
 import dpsql
 from dpsql.engines.base import Resources
+from dpsql.engines.duckdb import lake as listing
+from dpsql.engines.duckdb import parquet, place
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.lake import Files, _listed, list_files, partition_values
 from dpsql.engines.duckdb.place import _once
@@ -34,6 +36,7 @@ def policy(**table: Any) -> dict[str, Any]:
     columns = {"year": {"min": 2020, "max": 2022}, "amount": {"min": 0, "max": 10}, "kind": {"values": ["a", "b"]}}
     return {
         "dataset": "lake",
+        "search": False,
         "budget": {"epsilon": 10**6, "delta": "1e-6"},
         "limits": {"epsilon": 10**5},
         "tables": {
@@ -353,6 +356,22 @@ def test_an_engine_keeps_only_the_tables_that_it_is_told(tmp_path: Path) -> None
     engine.close()
 
 
+def test_a_server_forgets_the_oldest_files_and_reads_them_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "REMEMBERED", 3)
+    monkeypatch.setattr(place, "_DECODED", {})
+    monkeypatch.setattr(parquet, "_MEASURED", {})
+    for number in [*range(5), 0]:
+        path = tmp_path / f"{number}.parquet"
+        if not path.exists():
+            pyarrow.parquet.write_table(pa.table({"n": [number], "word": ["x"]}), path)
+        with duckdb.connect() as data:
+            place.place_files(data, list_files("t", path), None)
+            assert data.execute("FROM t").fetchall() == [(number, "x")]
+    assert len(place._DECODED) == len(parquet._MEASURED) == 3
+
+
 def test_files_are_read_once_as_they_are_and_those_of_another_machine_always(tmp_path: Path) -> None:
     """What is written while files are read was not read: marked as read, it would fail in some of the queries."""
     path, seen = tmp_path / "t.parquet", []
@@ -376,7 +395,12 @@ def test_files_are_read_once_as_they_are_and_those_of_another_machine_always(tmp
 def test_files_with_two_columns_of_one_name_are_refused(tmp_path: Path, names: list[str]) -> None:
     """DuckDB calls the second `x_1`: a policy that names a unit of that name would mean another column."""
     pyarrow.parquet.write_table(pa.table([[1], [2], [3]], names=names), tmp_path / "t.parquet")
-    said = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"t": {"unit": names[-1], "max_rows_per_unit": 1}}}
+    said = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 1},
+        "tables": {"t": {"unit": names[-1], "max_rows_per_unit": 1}},
+    }
     with pytest.raises(InterfaceError, match="two columns of one name"):
         opened({"t": tmp_path / "t.parquet"}, said)
 

@@ -35,7 +35,7 @@ def data() -> duckdb.DuckDBPyConnection:
 @pytest.fixture(autouse=True)
 def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     """No file has been read before."""
-    monkeypatch.setattr(placing, "_DECODED", set())
+    monkeypatch.setattr(placing, "_DECODED", {})
 
 
 def rows(data: duckdb.DuckDBPyConnection, table: str = "t") -> list[Any]:

@@ -107,7 +107,7 @@ def test_a_private_table_can_be_joined_with_such_a_column(type_: str, value: str
     data.execute(f"CREATE TABLE p AS SELECT 1 AS k, {value}::{type_} AS v")
     data.execute("CREATE TABLE t AS SELECT range AS u, 1 AS k FROM range(2000)")
     tables: dict[str, Any] = {"p": {"public": True}, "t": {"unit": "u", "max_rows_per_unit": 1, "columns": {"k": {}}}}
-    policy = {"dataset": "d", "budget": {"epsilon": 9, "delta": 1e-6}, "tables": tables}
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 9, "delta": 1e-6}, "tables": tables}
     with dpsql.connect(data, policy=policy, ledger=":memory:") as db:
         ordinary = "1e9" if type_ == "DOUBLE" else "DATE '2024-01-01'"
         sql = f"SELECT count(*) FROM t JOIN p USING (k) WHERE v IS NOT NULL AND v <> {ordinary}"

@@ -53,7 +53,7 @@ def db(data: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
         "o": {"unit": {"j": "m.n"}, "max_rows_per_unit": 3, "columns": {"j": {}, "p": {"min": 0, "max": 9}}},
         "w": {"public": True},
     }
-    policy = {"dataset": "d", "budget": {"epsilon": 9, "delta": 1e-6}, "tables": tables}
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 9, "delta": 1e-6}, "tables": tables}
     with dpsql.connect(data, policy=policy, ledger=":memory:") as connection:
         yield connection
 

@@ -18,7 +18,7 @@ from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.errors import InterfaceError
 
 POLICY: dict[str, Any] = {
-    "dataset": "d", "budget": {"epsilon": 100}, "replay": False,
+    "dataset": "d", "search": False, "budget": {"epsilon": 100}, "replay": False,
     "tables": {"t": {"unit": "u", "max_rows_per_unit": 3, "columns": {"x": {"min": 0, "max": 9}}}},
 }  # fmt: skip
 

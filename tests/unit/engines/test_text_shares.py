@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import duckdb
 import pytest
 import sqlglot
 from sqlglot import exp
 
+import dpsql
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.strings import _chain, limited
+from dpsql.engines.postgres.dialect import Postgres
+from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.results import text_notes
 from dpsql.errors import UnsupportedQuery
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
@@ -156,3 +162,16 @@ def test_a_negative_number_has_no_digits_in_a_base() -> None:
     made = DUCKDB.sql(node("to_base(n, 2)"), DUCKDB.quote)
     found = duckdb.sql(f"SELECT {made} FROM (VALUES (-1::BIGINT), (0), (-9223372036854775808)) AS t(n)").fetchall()
     assert found == [(None,), ("0",), (None,)]
+
+
+@pytest.mark.parametrize(("count", "told"), [(120, ()), (130, (1_024_562,)), (500, (267_899,))])
+def test_a_share_of_less_than_a_megabyte_is_told(count: int, told: tuple[int, ...]) -> None:
+    notes: dict[str, Any] = {"unit": "person", "max_rows_per_unit": 2, "columns": {"note": {}}}
+    policy = {"dataset": "notes", "budget": {"epsilon": 100}, "tables": {"notes": notes}}
+    parts = ", ".join(f"substring(note, {i + 1}) AS s{i}" for i in range(count))
+    with duckdb.connect() as raw:
+        raw.execute("CREATE TABLE notes (person INTEGER, note VARCHAR)")
+        db = dpsql.connect(raw, policy=policy, ledger=":memory:")
+        asked = db.prepare(f"SELECT count(*) FROM (SELECT DISTINCT person, {parts} FROM notes) AS t")
+        said = text_notes(asked.bill.releases, Site(db._engine.schema(), Postgres()))
+    assert [note.split(" bytes")[0] for note in said] == [f"texts of more than {share:,}" for share in told]

@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from unlocked import integers
 
 import dpsql
 from dpsql.bounds.domain import Domain, interval, number
@@ -49,7 +50,13 @@ def db(data: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
         "t": {"unit": "u", "max_rows_per_unit": 3, "max_groups_per_unit": 2, "columns": columns},
         "o": {"unit": "u", "max_rows_per_unit": 3, "columns": {"u": {}, "y": {"min": 0, "max": 3}}},
     }
-    policy = {"dataset": "d", "budget": {"epsilon": 99, "delta": 1e-6}, "limits": {"epsilon": 99}, "tables": tables}
+    policy = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 99, "delta": 1e-6},
+        "limits": {"epsilon": 99},
+        "tables": tables,
+    }
     with dpsql.connect(data, policy=policy, ledger=":memory:") as connection:
         yield connection
 
@@ -217,7 +224,7 @@ def test_the_ends_of_a_decimal_have_all_their_digits() -> None:
 def test_private_keys_are_in_order_with_nan_behind_numbers_and_null_last(
     data: duckdb.DuckDBPyConnection, db: dpsql.Connection
 ) -> None:
-    found = DuckDBEngine(data).run(release(db, "SELECT odd, count(*), sum(x) FROM t GROUP BY odd"), b"s")
+    found = integers(DuckDBEngine(data), release(db, "SELECT odd, count(*), sum(x) FROM t GROUP BY odd"), b"s")
     assert (
         [key for (key,) in found.keys][:2] == [-1.0, 2.5] and math.isnan(found.keys[2][0]) and found.keys[3] == (None,)
     )
@@ -232,24 +239,24 @@ def test_private_keys_have_one_number_for_each_statistic_and_may_be_none(
     data: duckdb.DuckDBPyConnection, db: dpsql.Connection, what: str
 ) -> None:
     asked = release(db, f"SELECT city, {what} FROM t GROUP BY city")
-    found = DuckDBEngine(data).run(asked, b"s")
+    found = integers(DuckDBEngine(data), asked, b"s")
     assert found.keys == (("a",), ("b",), (None,)) and len(found.values) == what.count(",") + 1
     assert [round(int(value) / int(found.values[0][2])) for value in found.values[0]] == [3, 2, 1]
     empty = duckdb.connect()
     empty.execute("CREATE TABLE t (u INTEGER, x INTEGER, f DOUBLE, city VARCHAR, odd DOUBLE)")
-    none = DuckDBEngine(empty).run(asked, b"s")
+    none = integers(DuckDBEngine(empty), asked, b"s")
     assert none.keys == () and [len(values) for values in none.values] == [0] * (what.count(",") + 1)
 
 
 def test_public_keys_are_all_there_with_zero_where_there_is_no_row(
     data: duckdb.DuckDBPyConnection, db: dpsql.Connection
 ) -> None:
-    found = DuckDBEngine(data).run(release(db, "SELECT x, count(*) FROM t WHERE x <> 1 GROUP BY x"), b"s")
+    found = integers(DuckDBEngine(data), release(db, "SELECT x, count(*) FROM t WHERE x <> 1 GROUP BY x"), b"s")
     counts = dict(zip(found.keys, found.values[0].tolist(), strict=True))
     wanted = Counter(x for _, x, *_ in ROWS if x != 1)
     assert counts[0,] > 0
     assert {x: count / counts[0,] for (x,), count in counts.items()} == {x: wanted[x] for (x,) in found.keys}
-    whole = DuckDBEngine(data).run(release(db, "SELECT count(*), sum(x) FROM t"), b"s")
+    whole = integers(DuckDBEngine(data), release(db, "SELECT count(*), sum(x) FROM t"), b"s")
     assert whole.keys == ((),) and whole.selection is None
     assert [len(values) for values in whole.values] == [1, 1] and whole.values[0][0] > 0 < whole.values[1][0]
 
@@ -270,7 +277,7 @@ def test_the_statements_are_the_totals_if_there_are_any_and_one_for_each_histogr
 def test_a_histogram_has_the_weight_of_each_cell_of_each_group_in_order(
     data: duckdb.DuckDBPyConnection, db: dpsql.Connection, sql: str, keyed: bool | None
 ) -> None:
-    found = DuckDBEngine(data).run(release(db, sql), b"s")
+    found = integers(DuckDBEngine(data), release(db, sql), b"s")
     [histogram] = found.histograms
     if keyed is None:
         wanted = Counter((found.keys.index((x % 2,)), x) for _, x, *_ in ROWS)

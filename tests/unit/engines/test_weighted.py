@@ -33,7 +33,7 @@ def db() -> Iterator[dpsql.Connection]:
     data.execute("CREATE TABLE t (u INTEGER, n INTEGER, m BIGINT, k VARCHAR)")
     columns = {"n": {"min": 0, "max": NARROW}, "m": {"min": 0, "max": WIDE}, "k": {"values": ["a", "b"]}}
     table = {"unit": "u", "max_rows_per_unit": 5, "columns": columns}
-    policy = {"dataset": "d", "budget": {"epsilon": 9, "delta": 1e-6}, "tables": {"t": table}}
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 9, "delta": 1e-6}, "tables": {"t": table}}
     with dpsql.connect(data, policy=policy, ledger=":memory:") as connection:
         yield connection
 

@@ -109,7 +109,7 @@ def db() -> dpsql.Connection:
     frame = pd.DataFrame({"id": range(600), "n": [5, 8, -7] * 200, "x": [2.5, -2.5, 0.5] * 200,
                           "name": ["a%b", "axb", None] * 200, "d": days})  # fmt: skip
     policy = {
-        "dataset": "p", "budget": {"epsilon": 10**6, "delta": 1e-6}, "limits": {"epsilon": 10**5, "delta": 1e-8},
+        "dataset": "p", "search": False, "budget": {"epsilon": 10**6, "delta": 1e-6}, "limits": {"epsilon": 10**5, "delta": 1e-8},
         "tables": {"t": {"unit": "id", "unique": True, "columns": {
             "n": {"min": -10, "max": 10}, "x": {"min": -3, "max": 3}, "name": {"values": ["a%b", "axb"]},
             "d": {"min": dt.date(2023, 1, 1), "max": dt.date(2024, 12, 31)}}}},

@@ -13,7 +13,10 @@ BUDGET = {"epsilon": 10, "delta": 1e-6}
 
 def connect(tables: dict[str, object], frames: dict[str, pd.DataFrame]) -> dpsql.Connection:
     return dpsql.connect(
-        frames, policy={"dataset": "d", "budget": BUDGET, "tables": tables}, ledger=":memory:", steward=True
+        frames,
+        policy={"dataset": "d", "search": False, "budget": BUDGET, "tables": tables},
+        ledger=":memory:",
+        steward=True,
     )
 
 
@@ -97,7 +100,12 @@ def test_a_misspelt_column_of_the_policy_is_found_where_it_stands(table: dict[st
 def test_a_view_of_the_database_is_no_table_and_the_hint_says_so() -> None:
     own = duckdb.connect()
     own.execute("CREATE TABLE visits AS SELECT 1 AS person; CREATE VIEW recent AS SELECT * FROM visits")
-    policy = {"dataset": "d", "budget": BUDGET, "tables": {"recent": {"unit": "person", "columns": {}}}}
+    policy = {
+        "dataset": "d",
+        "search": False,
+        "budget": BUDGET,
+        "tables": {"recent": {"unit": "person", "columns": {}}},
+    }
     steward = dpsql.connect(own, policy=policy, ledger=":memory:", steward=True)
     with steward as db, pytest.raises(dpsql.PolicyError) as wrong:
         db.query("SELECT count(*) FROM recent")
@@ -109,7 +117,7 @@ def test_a_hint_of_a_broken_policy_names_what_is_stored_to_the_steward_only() ->
     own.execute("CREATE TABLE visits AS SELECT 1 AS person, 2 AS secret, 3 AS amount")
     columns = {"columns": {"amuont": {"min": 0, "max": 5}}}
     budget = {**BUDGET, "analysts": {"ana": {"epsilon": 1}}}
-    policy = {"dataset": "d", "budget": budget, "tables": {"visits": {"unit": "person", **columns}}}
+    policy = {"dataset": "d", "search": False, "budget": budget, "tables": {"visits": {"unit": "person", **columns}}}
     told = {}
     for who in ({"analyst": "ana"}, {"steward": True}):
         with dpsql.connect(own, policy=policy, ledger=":memory:", **who) as db:

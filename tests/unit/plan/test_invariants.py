@@ -17,12 +17,12 @@ from dpsql.plan.join import Exists, Inner, Outer, Part
 from dpsql.plan.mark import Marked
 from dpsql.plan.relation import UNIT, Field, Filter, Project, PublicScan, Relation, Scan, UnitGroup
 from dpsql.plan.set_operations import UnionAll
+from dpsql.plan.size import widest
 from dpsql.plan.window import Windowed
 from dpsql.sensitivity.bound import bound
 
 POLICY: dict[str, Any] = {
-    "dataset": "d",
-    "budget": {"epsilon": 100, "delta": 1e-6},
+    "dataset": "d", "search": False, "budget": {"epsilon": 100, "delta": 1e-6},
     "tables": {
         "people": {"unit": "id", "unique": True, "columns": {"age": {"min": 0, "max": 99}, "town": {"values": ["a", "b"]}}},
         "visits": {"unit": "id", "max_rows_per_unit": 9, "columns": {"x": {"min": 0, "max": 9}, "town": {"values": ["a", "b"]}}},
@@ -214,3 +214,31 @@ def test_the_planner_and_the_check_agree_on_a_chain_of_lookups(db: dpsql.Connect
     )
     assert release.source.rows_per_unit == 9 and len(release.source.lookups) == 2
     check_facts(release.source, catalog(db))
+
+
+def test_the_widest_expression_is_found_in_conditions_and_in_what_is_read(db: dpsql.Connection) -> None:
+    """Whichever of the two it is in."""
+    long = " + ".join(["x"] * 20)
+    for sql in (f"SELECT sum(x) FROM visits WHERE {long} > 3", f"SELECT sum({long}) FROM visits WHERE x > 3"):
+        release = release_of(db, sql)
+        read = [each.argument for each in release.aggregates if each.argument is not None]
+        assert 20 < widest(release.source, read) < 100
+
+
+def test_rows_grouped_by_owner_and_more_are_found_by_both(db: dpsql.Connection) -> None:
+    """Each is one row of its owner with its town: the pair finds one row at most, and the town alone does not."""
+    per_town = "SELECT id, town, count(*) AS n FROM visits GROUP BY id, town"
+    sql = f"SELECT sum(v.x) FROM visits v JOIN ({per_town}) AS s ON v.id = s.id AND v.town = s.town"
+    release = release_of(db, sql)
+    assert release.source.rows_per_unit == 9
+    check_facts(release.source, catalog(db))
+
+
+@pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+def test_each_row_of_a_unit_may_meet_all_of_the_other_side(db: dpsql.Connection, kind: str) -> None:
+    """Nine visits beside nine visits are 81 rows, whatever the condition leaves of them, and 80 are too few to state."""
+    source = release_of(db, f"SELECT count(*) FROM visits v {kind} visits w ON v.id = w.id AND v.x < w.x").source
+    assert source.rows_per_unit >= 81
+    check_facts(source, catalog(db))
+    with pytest.raises(InternalError):
+        check_facts(replace(source, rows_per_unit=80), catalog(db))

@@ -39,8 +39,7 @@ INSERT INTO orders SELECT i % 120, i, i % 7, 'n' FROM range(300) r(i);
 INSERT INTO items SELECT i % 250, 1 + i % 3 FROM range(600) r(i);
 """
 POLICY: dict[str, Any] = {
-    "dataset": "d",
-    "budget": {"epsilon": 10_000, "delta": 1e-6},
+    "dataset": "d", "search": False, "budget": {"epsilon": 10_000, "delta": 1e-6},
     "tables": {
         "people": {"unit": "id", "unique": True, "columns": {"age": {"min": 18, "max": 90}, "area": {"values": {"from": "areas.area"}}}},
         "orders": {"unit": "id", "max_rows_per_unit": 9, "columns": {"oid": {}, "total": {"min": 0, "max": 10}, "area": {}}},

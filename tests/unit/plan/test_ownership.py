@@ -30,7 +30,7 @@ SCHEMA = {
 
 @pytest.fixture(scope="module")
 def policy() -> Policy:
-    return load_policy({"dataset": "d", "budget": {"epsilon": 1, "delta": 1e-6}, "tables": TABLES})
+    return load_policy({"dataset": "d", "search": False, "budget": {"epsilon": 1, "delta": 1e-6}, "tables": TABLES})
 
 
 def _facts(policy: Policy, *tables: str) -> frozenset[tuple[str, str]]:

@@ -42,8 +42,7 @@ INSERT INTO clicks SELECT i % 3 FROM range(5) r(i);
 INSERT INTO areas VALUES ('n');
 """
 POLICY: dict[str, Any] = {
-    "dataset": "d",
-    "budget": {"epsilon": 10_000, "delta": 1e-6},
+    "dataset": "d", "search": False, "budget": {"epsilon": 10_000, "delta": 1e-6},
     "tables": {
         "people": {"unit": "id", "unique": True, "columns": {"age": {"min": 18, "max": 90}, "area": {"values": ["n", "s"]}}},
         "orders": {"unit": "id", "max_rows_per_unit": 9, "columns": {"n": {"min": 0, "max": 4}, "x": {"min": 0, "max": 10}, "day": {"min": "2024-01-01", "max": "2024-12-31"}, "stamp": {"min": "2024-01-01", "max": "2024-12-31"}, "price": {"min": 0, "max": 10}}},

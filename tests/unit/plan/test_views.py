@@ -33,8 +33,7 @@ VIEWS = {
     "wrong": "SELECT median(total) FROM nowhere",
 }
 POLICY: dict[str, Any] = {
-    "dataset": "d",
-    "budget": {"epsilon": 10_000, "delta": 1e-6, "analysts": {"ana": {"epsilon": 100, "tables": {"people": ["id", "age"], "orders": "all", "areas": "all"}}, "bob": {"epsilon": 100, "tables": ["areas"]}}},
+    "dataset": "d", "search": False, "budget": {"epsilon": 10_000, "delta": 1e-6, "analysts": {"ana": {"epsilon": 100, "tables": {"people": ["id", "age"], "orders": "all", "areas": "all"}}, "bob": {"epsilon": 100, "tables": ["areas"]}}},
     "tables": {
         "people": {"unit": "id", "unique": True, "columns": {"age": {"min": 18, "max": 90}, "secret": {"min": 0, "max": 99}}},
         "orders": {"unit": "id", "max_rows_per_unit": 4, "columns": {"total": {"min": 0, "max": 10}, "area": {"values": ["n", "s"]}}},

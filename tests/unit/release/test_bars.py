@@ -12,8 +12,7 @@ import dpsql
 from dpsql.release.forms import Form, Quotient, form_of
 
 POLICY = {
-    "dataset": "bars",
-    "budget": {"epsilon": 1000, "delta": 1e-6},
+    "dataset": "bars", "search": False, "budget": {"epsilon": 1000, "delta": 1e-6},
     "tables": {"t": {"unit": "row", "columns": {
         "x": {"min": 0, "max": 9, "nulls": False}, "y": {"min": 1, "max": 5, "nulls": False},
         "k": {"values": ["a", "b", "c"], "nulls": False}}}},

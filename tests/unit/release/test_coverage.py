@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binom
+from unlocked import run, sealed
 
 import dpsql
-from dpsql.engines.base import Exact
 from dpsql.release import bootstrap
 from dpsql.release.bars import row_ends
 from dpsql.release.bootstrap import resampled_intervals
@@ -65,6 +65,7 @@ def test_intervals_hold_as_often_as_they_say(shape: str) -> None:
 
 POLICY = {
     "dataset": "d",
+    "search": False,
     "budget": {"epsilon": 1000, "delta": 1e-6},
     "tables": {
         "t": {"unit": "row", "columns": {"k": {"min": 0, "max": 11, "nulls": False}, "x": {"min": 0, "max": 9}}}
@@ -86,7 +87,7 @@ def test_all_intervals_of_a_column_hold_together(sql: str, truth: float, mechani
         prepared = db.prepare(f"SELECT k, {sql} AS v FROM t GROUP BY k", 1.0, None, mechanism)
         priced, formula = prepared.bill.releases[0], prepared.plan.outputs[1].formula
         assert formula is not None
-        exact = db._engine.run(priced, b"salt")
+        exact = run(db._engine, priced, b"salt")
         hits = {True: 0, False: 0}
         for together, _ in [(t, r) for t in hits for r in range(runs)]:
             released = add_noise(priced, exact)
@@ -139,7 +140,7 @@ def test_extremes_and_thresholds_of_equal_groups_are_covered(
     with opened([200] * 12) as db:
         prepared = db.prepare(above.format("SELECT k, count(*) AS n FROM t GROUP BY k"), 0.5, None, "laplace")
         priced, plan = prepared.bill.releases[0], prepared.plan
-        exact = db._engine.run(priced, b"salt")
+        exact = run(db._engine, priced, b"salt")
         for _ in range(runs):
             released = add_noise(priced, exact)
             answer = db._dataset.finisher.run(plan, {"_r0": tabulate(released, {})})
@@ -158,7 +159,7 @@ def test_an_average_of_flags_with_noise_of_one_step_is_covered(ones: int) -> Non
         [priced], formula = prepared.bill.releases, prepared.plan.outputs[0].formula
         assert formula is not None
         assert priced.noised[0].noise.scale == 1
-        released = add_noise(priced, Exact(((),) * RUNS, (np.full(RUNS, ones), np.full(RUNS, 50 - ones)), None))
+        released = add_noise(priced, sealed(((),) * RUNS, (np.full(RUNS, ones), np.full(RUNS, 50 - ones)), None))
         [(low, high)] = row_ends(db._dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.95)
     share = np.mean((low - 1e-9 <= ones / 50) & (ones / 50 <= high + 1e-9))
     assert least(RUNS) <= share
@@ -178,12 +179,12 @@ def test_a_wrong_width_is_noticed() -> None:
         [other] = db.prepare("SELECT count(*) AS v FROM t", 0.5, None, "laplace").bill.releases
         [priced], formula = prepared.bill.releases, prepared.plan.outputs[0].formula
         assert formula is not None
-        released = add_noise(other, Exact(((),) * RUNS, (np.full(RUNS, 2400),), None))
+        released = add_noise(other, sealed(((),) * RUNS, (np.full(RUNS, 2400),), None))
         assert released.priced is other
         ends = row_ends(
             db._dataset.finisher,
             prepared.plan,
-            type(released)(priced, released.keys, released.noisy),
+            released.shown_as(priced),
             {},
             [formula[1]],
             0.95,

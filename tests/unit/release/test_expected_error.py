@@ -10,6 +10,7 @@ import dpsql
 
 POLICY = {
     "dataset": "d",
+    "search": False,
     "budget": {"epsilon": 50, "delta": 1e-6},
     "replay": False,
     "tables": {"t": {"unit": "u", "max_rows_per_unit": 1, "columns": {"x": {"min": 0, "max": 10, "nulls": False}}}},

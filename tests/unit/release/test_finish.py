@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,9 +12,12 @@ import pytest
 from sqlglot import parse_one
 
 import dpsql
+from dpsql.errors import ParseError
+from dpsql.release.finish import _explained, _settled
 
 POLICY = {
     "dataset": "finish",
+    "search": False,
     "budget": {"epsilon": 1000, "delta": 1e-6},
     "tables": {
         "t": {"unit": "row", "columns": {"x": {"min": 0, "max": 10}, "k": {"values": ["a", "b"]}}},
@@ -94,7 +98,7 @@ def test_public_values_and_types_are_those_of_the_database(tmp_path: Path) -> No
         )
         expected = plain.execute(sql).fetchall()
         types = [row[1] for row in plain.execute(f"DESCRIBE {sql}").fetchall()]
-    policy = {"dataset": "p", "budget": {"epsilon": 1}, "tables": {"p": {"public": True}}}
+    policy = {"dataset": "p", "search": False, "budget": {"epsilon": 1}, "tables": {"p": {"public": True}}}
     with dpsql.connect(file, policy=policy, ledger=":memory:") as db:
         result = db.query(sql)
         assert (result.fetchall(), list(result.types)) == (expected, types)
@@ -112,3 +116,53 @@ def test_arrow_and_dataframe_agree(db: dpsql.Connection) -> None:
     result = db.query("SELECT k, count(*) AS n, avg(x) AS a FROM t GROUP BY k")
     assert result.arrow().column_names == list(result.columns) == list(result.df().columns)
     assert result.arrow().num_rows == len(result) == len(result.df()) == 3
+
+
+def test_what_python_has_no_memory_for_is_too_much_as_well() -> None:
+    with pytest.raises(ParseError, match="takes more time or memory than there is"), _explained():
+        raise MemoryError
+
+
+def test_an_average_of_nothing_is_null_and_only_fractions_can_be_no_number() -> None:
+    assert "isnan(_a0)" in _settled("_a0", "DOUBLE") and "isnan(_b0)" in _settled("_b0", "DOUBLE")
+    assert [_settled("_a0", "BIGINT"), _settled("_k0", "DOUBLE")] == ["_a0", "_k0"]
+
+
+GROUPS = "(SELECT k, count(*) AS n FROM t GROUP BY k) AS g"
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns"),
+    [
+        (f"SELECT * FROM {GROUPS} JOIN p USING (k)", ("k", "n", "label")),
+        (f"SELECT * FROM p FULL JOIN {GROUPS} USING (k)", ("k", "label", "n")),
+        (f"SELECT g.*, p.* FROM {GROUPS} JOIN p USING (k)", ("k", "n", "k", "label")),
+        (f"SELECT * FROM {GROUPS} JOIN p ON p.k = g.k", ("k", "n", "k", "label")),
+        (f"SELECT * FROM {GROUPS} SEMI JOIN p USING (k)", ("k", "n")),
+        (f"SELECT * FROM p ANTI JOIN {GROUPS} ON p.k = g.k", ("k", "label")),
+        (f"SELECT * EXCLUDE (n) FROM {GROUPS}", ("k",)),
+        (f"SELECT g.* RENAME (n AS units), 1 AS one FROM {GROUPS}", ("k", "units", "one")),
+        (f"SELECT * REPLACE ('x' AS k) FROM {GROUPS}", ("k", "n")),
+    ],
+)
+def test_a_star_has_the_columns_and_the_noise_of_what_it_stands_for(
+    db: dpsql.Connection, sql: str, columns: tuple[str, ...]
+) -> None:
+    result = db.query(sql)
+    assert result.columns == columns and all(len(row) == len(columns) for row in result.fetchall())
+    assert [output.noisy for output in result._plan.outputs] == [name in ("n", "units") for name in columns]
+
+
+@pytest.mark.parametrize("sql", [f"SELECT COLUMNS(*) FROM {GROUPS}", f"SELECT * FROM {GROUPS} NATURAL JOIN p"])
+def test_columns_that_are_not_known_are_refused_before_anything_is_charged(db: dpsql.Connection, sql: str) -> None:
+    with pytest.raises(ParseError, match="not known"):
+        db.query(sql)
+    assert db._ledger.spent(None).epsilon == 0
+
+
+def test_a_column_with_a_time_zone_is_refused_before_anything_is_charged(db: dpsql.Connection) -> None:
+    for day, refused in (("TIMESTAMP WITH TIME ZONE", True), ("TIMESTAMP", False)):
+        sql = f"SELECT CAST('2024-01-0' || least(greatest(n, 1), 9) AS {day}) AS day FROM {GROUPS}"
+        with pytest.raises(ParseError, match="day has a time zone") if refused else nullcontext():
+            db.query(sql)
+        assert (db._ledger.spent(None).epsilon == 0) is refused

@@ -8,15 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binom
+from unlocked import sealed
 
 import dpsql
-from dpsql.engines.base import Exact
 from dpsql.release.bars import row_ends
 from dpsql.release.intervals import half_width, interval
 from dpsql.release.noise import add_noise
 
 POLICY = {
     "dataset": "intervals",
+    "search": False,
     "budget": {"epsilon": 1000, "delta": 1e-6},
     "tables": {"t": {"unit": "row", "columns": {"x": {"min": -5, "max": 10}, "k": {"values": ["a"]}}}},
 }
@@ -37,7 +38,7 @@ def covered(db: dpsql.Connection, aggregate: str, mechanism: str, n: int, mean: 
         argument = priced.bounded.arguments[statistic.part.argument]
         total = statistic.part.alpha * round(n * mean / float(argument.grid)) + statistic.part.beta * n
         values.append(np.full(RUNS, total >> noised.shift))
-    released = add_noise(priced, Exact(tuple((i,) for i in range(RUNS)), tuple(values), None))
+    released = add_noise(priced, sealed(tuple((i,) for i in range(RUNS)), tuple(values), None))
     low, high = interval(released, 0, 0.95)
     truth = {"count": n, "sum": n * mean, "avg": mean}[aggregate.split("(", maxsplit=1)[0]]
     return float(np.mean((low - 1e-6 <= truth) & (truth <= high + 1e-6)))
@@ -92,7 +93,7 @@ def test_a_ratio_is_covered_row_by_row(db: dpsql.Connection, sql: str, mechanism
         grid = priced.bounded.arguments[statistic.part.argument].grid
         total = statistic.part.alpha * round(n * mean / float(grid)) + statistic.part.beta * n
         values.append(np.full(runs, total >> noised.shift))
-    released = add_noise(priced, Exact((("a",),) * runs, tuple(values), None))
+    released = add_noise(priced, sealed((("a",),) * runs, tuple(values), None))
     [(low, high)] = row_ends(db._dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.9)
     hits = int(np.sum((low <= mean) & (mean <= high)))
     assert binom.ppf(1e-7, runs, 0.89) <= hits <= binom.ppf(1 - 1e-7, runs, 0.91)
@@ -112,6 +113,7 @@ def test_how_many_private_groups_there_are_has_no_error_bar_rather_than_none_lef
     frame = pd.DataFrame({"k": [f"g{i % 3}" for i in range(900)]})
     policy = {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 1000, "delta": 1e-6},
         "tables": {"t": {"unit": "row", "columns": {"k": {}}}},
     }

@@ -20,8 +20,7 @@ from dpsql.release.least import cheapest, least
 from dpsql.release.target import Accuracy, Goal, read_goals
 
 POLICY = {
-    "dataset": "d",
-    "budget": {"epsilon": 50, "delta": 1e-6},
+    "dataset": "d", "search": False, "budget": {"epsilon": 50, "delta": 1e-6},
     "limits": {"epsilon": 8},
     "tables": {
         "t": {"unit": "u", "max_rows_per_unit": 3,

@@ -11,8 +11,7 @@ import pytest
 import dpsql
 
 POLICY: dict[str, Any] = {
-    "dataset": "d",
-    "budget": {"epsilon": 100, "delta": 1e-6},
+    "dataset": "d", "search": False, "budget": {"epsilon": 100, "delta": 1e-6},
     "defaults": {"epsilon": 0.5, "delta": 0},
     "tables": {"t": {"unit": "u", "max_rows_per_unit": 2, "columns": {"x": {"min": 0, "max": 9}, "k": {"values": ["a", "b"], "nulls": False}}}},
 }  # fmt: skip

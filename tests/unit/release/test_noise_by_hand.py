@@ -6,15 +6,18 @@ from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
 from math import ceil, log
+from typing import Any
 
 import numpy as np
 import pytest
 from hand_made_catalog import catalog_of
 from scipy import stats
+from unlocked import released as made_up
+from unlocked import sealed, unsealed, with_spread
 
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.budget.allocate import Chosen, Noised, Portion, Priced
-from dpsql.engines.base import Exact, Weights
+from dpsql.engines.exact import Exact, Weights
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BIGINT, DATE, DOUBLE, TEXT
@@ -29,7 +32,7 @@ from dpsql.release.choosing import (
     rank_error,
     rank_of,
 )
-from dpsql.release.noise import Drawn, Released, add_noise, box, drawn_ahead, public_table, resampled
+from dpsql.release.noise import Drawn, add_noise, box, drawn_ahead, public_table, resampled
 from dpsql.release.tree import quantile_ends
 from dpsql.sensitivity.bound import bound
 
@@ -87,9 +90,9 @@ def priced(
     )
 
 
-def exact(keys: int, statistics: int = 1, histograms: tuple[Weights, ...] = ()) -> Exact:
+def exact(keys: int, statistics: int = 1, histograms: tuple[Weights, ...] = (), selection: Any = None) -> Exact:
     values = tuple(100 * (s + 1) + np.arange(keys) for s in range(statistics))
-    return Exact(tuple((i,) for i in range(keys)), values, None, histograms)
+    return sealed(tuple((i,) for i in range(keys)), values, selection, histograms)
 
 
 # noise ------------------------------------------------------------------------------------------------------------------
@@ -116,7 +119,7 @@ def test_noise_is_drawn_ahead_for_every_public_key(keys: str, many: int) -> None
             ahead.of(other)
     weights = Weights(np.arange(many), np.full(many, 3), np.full(many, 50))
     released = add_noise(asked_, exact(many, 2, (weights,)), ahead)
-    for values, drawn, true in zip(released.noisy, ahead.statistics, exact(many, 2).values, strict=True):
+    for values, drawn, true in zip(released.noisy, ahead.statistics, unsealed(exact(many, 2)).values, strict=True):
         assert (values - true).tolist() == drawn.tolist()
     assert (released.trees[0] - ahead.trees[0]).tolist() == [[0, 0, 0, 50, *[0] * 12]] * many
 
@@ -133,14 +136,14 @@ def test_no_noise_is_spread_over_several_keys_or_trees() -> None:
 @pytest.mark.parametrize("threshold", [1, 2, 100])
 def test_a_private_key_is_shown_from_the_threshold_on_with_the_values_of_its_own_place(threshold: int) -> None:
     weights = np.array([threshold - 1, threshold, threshold + 1, 0, 10**6, -5])
-    given = replace(exact(6), selection=weights)
+    given = exact(6, selection=weights)
     released = add_noise(priced("free", COUNT, threshold=threshold), given)
     assert released.keys == ((1,), (2,), (4,))
     assert released.noisy[0].tolist() == [101, 102, 104]
 
 
 def test_no_weight_is_none_however_low_the_threshold() -> None:
-    given = replace(exact(3), selection=np.array([0, 1, 0]))
+    given = exact(3, selection=np.array([0, 1, 0]))
     assert add_noise(priced("free", COUNT, threshold=-5), given).keys == ((1,),)
 
 
@@ -165,7 +168,7 @@ def test_the_cell_with_all_the_weight_is_chosen_in_each_group(keys: str) -> None
 def test_a_choice_of_a_shown_key_reads_the_weights_of_that_key() -> None:
     asked_ = priced("free", asked("mode", "n"))
     rows = Weights(np.arange(3), np.array([2, 5, 9]), np.full(3, 10**9))
-    given = Exact((("p",), ("q",), ("r",)), (), np.array([0, 1_000, 1_000]), (rows,))
+    given = sealed((("p",), ("q",), ("r",)), (), np.array([0, 1_000, 1_000]), (rows,))
     released = add_noise(asked_, given)
     assert released.keys == (("q",), ("r",)) and released.chosen[0].tolist() == [5, 9]
 
@@ -194,7 +197,7 @@ def test_a_fitted_value_strays_as_far_as_the_wider_of_one_noise_and_of_a_sum_of_
     assert list(released.stretch(confidence)) == [1.0, 1.0]
     upper = (1 + confidence) / 2
     wider = max(1.0, stats.norm.ppf(upper) * np.sqrt(2) / stats.laplace.ppf(upper)) if law == "laplace" else 1.0
-    fitted = replace(released, spread=(0.25, 3.0))
+    fitted = with_spread(released, 0.25, 3.0)
     assert list(fitted.stretch(confidence)) == pytest.approx([0.25 * wider, 3 * wider])
 
 
@@ -205,7 +208,7 @@ def test_a_box_is_as_wide_as_each_of_so_many_noises_takes(noises: int, each: flo
     wide = asked_.noised[0].noise.half_width(each)
     for values, (low, high) in zip(released.noisy, box(released, 0.9, noises), strict=True):
         assert (values - low).tolist() == (high - values).tolist() == [wide] * 3
-    fitted = replace(released, spread=(0.5, 2.0))
+    fitted = with_spread(released, 0.5, 2.0)
     for by, values, (low, high) in zip(fitted.stretch(each), fitted.noisy, box(fitted, 0.9, noises), strict=True):
         assert [*(values - low), *(high - values)] == pytest.approx([wide * by] * 6)
 
@@ -215,7 +218,7 @@ def test_fresh_draws_lie_around_the_values_as_far_as_their_spread() -> None:
     plain = [each - values for each, values in zip(resampled(released, 2_000), released.noisy, strict=True)]
     wide = [
         each - values
-        for each, values in zip(resampled(replace(released, spread=(0.5, 3.0)), 2_000), released.noisy, strict=True)
+        for each, values in zip(resampled(with_spread(released, 0.5, 3.0), 2_000), released.noisy, strict=True)
     ]
     for drawn, by in (*((d, 1.0) for d in plain), (wide[0], 0.5), (wide[1], 3.0)):
         assert drawn.shape == (2_000, 3)
@@ -275,7 +278,7 @@ def test_the_ends_of_a_quantile_are_values_and_of_a_wide_cell_its_edges() -> Non
         grid = grid_of(asked_, asked_.bounded.sources[49])
         nodes = np.zeros((1, tree.nodes), np.int64)
         nodes[0, 0] = nodes[0, 7] = 40
-        released = Released(asked_, ((),), (), trees=(nodes,))
+        released = made_up(asked_, ((),), (), trees=(nodes,))
         low, high = quantile_ends(tree, asked_.trees[0], grid.cells, nodes, HALF, 0.9)
         ends = chosen_ends(released, 49, 0.9)
         assert ends is not None and low < high
@@ -286,11 +289,11 @@ def test_the_ends_of_a_quantile_are_values_and_of_a_wide_cell_its_edges() -> Non
 
 def test_a_choice_has_no_ends_nor_has_a_date() -> None:
     single = priced("", asked("quantile_cont", "n", HALF), COUNT)
-    cells = Released(single, ((),), (np.array([1]),), chosen=(np.array([3]),))
+    cells = made_up(single, ((),), (np.array([1]),), chosen=(np.array([3]),))
     assert chosen_ends(cells, 0, 0.9) is None and chosen_ends(cells, 1, 0.9) is None
     days = priced("", *(asked("quantile_cont", "d", Fraction(i, 10)) for i in range(1, 10)))
     assert days.bounded.sources[0].form == "tree"
-    assert chosen_ends(Released(days, ((),), (), trees=(np.zeros((1, 16), np.int64),)), 0, 0.9) is None
+    assert chosen_ends(made_up(days, ((),), (), trees=(np.zeros((1, 16), np.int64),)), 0, 0.9) is None
 
 
 ONE = 2**30

@@ -25,7 +25,13 @@ ROWS = """
 
 
 def connect(source: Any, **tables: Any) -> dpsql.Connection:
-    policy = {"dataset": "p", "budget": {"epsilon": 10, "delta": 1e-6}, "limits": {"epsilon": 10}, "tables": tables}
+    policy = {
+        "dataset": "p",
+        "search": False,
+        "budget": {"epsilon": 10, "delta": 1e-6},
+        "limits": {"epsilon": 10},
+        "tables": tables,
+    }
     return dpsql.connect(source, policy=policy, ledger=":memory:")
 
 
@@ -95,7 +101,7 @@ def test_a_column_of_an_unknown_type_is_hidden(tmp_path: Path) -> None:
             assert db.query("SELECT * FROM p").columns == ("k",)
             with pytest.raises(dpsql.ParseError, match="raw"):
                 db.query("SELECT raw FROM p")
-        policy = {"dataset": "p", "budget": {"epsilon": 1}, "tables": {"p": {"public": True}}}
+        policy = {"dataset": "p", "search": False, "budget": {"epsilon": 1}, "tables": {"p": {"public": True}}}
         found = {each.fact: each for each in check_facts(own, load_policy(policy))}
         assert {"column:raw", "column:l", "column:h"} < set(found)
         assert (

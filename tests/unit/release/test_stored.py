@@ -9,16 +9,17 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from unlocked import run
 
 import dpsql
 from dpsql.budget.allocate import Priced
+from dpsql.budget.fingerprint import fingerprint
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw
 from dpsql.release.noise import add_noise
-from dpsql.release.stored import fingerprint, pack, unpack
+from dpsql.release.stored import pack, unpack
 
 POLICY: dict[str, Any] = {
-    "dataset": "d",
-    "budget": {"epsilon": 100, "delta": 1e-6},
+    "dataset": "d", "search": False, "budget": {"epsilon": 100, "delta": 1e-6},
     "tables": {
         "t": {"unit": "u", "columns": {"x": {"min": 0, "max": 9}, "k": {"values": ["a", "b"]}, "free": {}, "n": {"min": 0, "max": 15}}},
     },
@@ -56,6 +57,7 @@ def _others(each: Priced) -> Iterator[Priced]:
     if each.selection is not None and each.threshold is not None:
         yield replace(each, threshold=each.threshold + 1)
         yield replace(each, selection=replace(each.selection, noise=DiscreteGaussian(each.selection.noise.scale + 1)))
+        yield replace(each, selection=replace(each.selection, noise=DiscreteLaplace(each.selection.noise.scale)))
     for number, key in enumerate(each.bounded.keys):
         keys = [*each.bounded.keys]
         keys[number] = replace(key, values=("a", "c"))
@@ -93,7 +95,7 @@ def test_everything_that_shows_is_in_the_mark(db: dpsql.Connection, sql: str) ->
 @pytest.mark.parametrize("sql", QUERIES)
 def test_what_was_stored_comes_back(db: dpsql.Connection, sql: str) -> None:
     each = priced(db, sql)
-    released = add_noise(each, db._engine.run(each, b"salt"))
+    released = add_noise(each, run(db._engine, each, b"salt"))
     again = unpack(pack(released), each)
     assert again.keys == released.keys and len(again.keys)
     for name in ("noisy", "chosen", "trees"):

@@ -27,7 +27,7 @@ TABLES: dict[str, Any] = {
     "v": {"unit": "row", "columns": {"n": {"min": -1000, "max": 10}, "k": {"values": ["a", "b"], "nulls": False}, "free": {}}},
     "many": {"unit": "u", "max_rows_per_unit": 2**31 - 1, "columns": {"n": {"min": 0, "max": 2**50 - 1}, "k": {"values": ["a"]}}},
 }  # fmt: skip
-POLICY = {"dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6}, "tables": TABLES}
+POLICY = {"dataset": "d", "search": False, "budget": {"epsilon": 100, "delta": 1e-6}, "tables": TABLES}
 
 
 @pytest.fixture(scope="module")

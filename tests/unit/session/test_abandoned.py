@@ -15,6 +15,7 @@ from dpsql.abandoned import Abandoned, Errand, stopped_when_abandoned
 
 POLICY = {
     "dataset": "d",
+    "search": False,
     "budget": {"epsilon": 10, "delta": 1e-6},
     "tables": {"t": {"unit": "u", "columns": {"x": {"min": 0, "max": 1}}}},
 }

@@ -40,7 +40,7 @@ def frame(units: int = UNITS) -> pd.DataFrame:
 
 
 def connect(units: int = UNITS, ledger: str | Path = ":memory:", **policy: object) -> dpsql.Connection:
-    chosen = {"dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6}, "limits": {"epsilon": 2, "delta": 1e-7},
+    chosen = {"dataset": "d", "search": False, "budget": {"epsilon": 100, "delta": 1e-6}, "limits": {"epsilon": 2, "delta": 1e-7},
               "defaults": {"delta": 1e-7}, "tables": TABLES, **policy}  # fmt: skip
     return dpsql.connect({"t": frame(units)}, policy=chosen, ledger=ledger)
 
@@ -155,7 +155,13 @@ def test_a_better_answer_of_somebody_else_is_not_counted_against_what_a_looser_o
         t = frame()
         database.register("f", t)
         database.execute("CREATE TABLE t AS SELECT * FROM f")
-    policy = {"dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6}, "limits": {"epsilon": 2}, "tables": TABLES}
+    policy = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 100, "delta": 1e-6},
+        "limits": {"epsilon": 2},
+        "tables": TABLES,
+    }
     with dpsql.connect(path, policy=policy, ledger=tmp_path / "l", analyst="ana") as ana:
         ana.query(COUNT, epsilon=2)
     with dpsql.connect(path, policy=policy, ledger=tmp_path / "l", analyst="ben") as ben:
@@ -269,3 +275,11 @@ def test_the_other_mechanism_is_priced_for_the_same_goal() -> None:
         assert plan.expected_error()["n"] == pytest.approx(100, rel=0.01)
         assert other.expected_error()["n"] == pytest.approx(100, rel=0.01)
         assert other.cost != plan.cost
+
+
+def test_a_percentage_of_a_negative_number_is_one_of_its_size() -> None:
+    with connect() as db:
+        up, down = (db.query(f"SELECT sum({sign}x) AS s FROM t", accuracy="2%") for sign in ("", "-"))
+        assert float(down.fetchall()[0][0]) < 0
+        assert worst(down, "2%") <= 1 and not any("missed" in note for note in down.notes)
+        assert down.cost.epsilon == pytest.approx(up.cost.epsilon, rel=0.2)

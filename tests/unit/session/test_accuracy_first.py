@@ -20,7 +20,14 @@ OTHER = "SELECT sum(x) FROM t WHERE x > 1"
 def connect(**policy: Any) -> dpsql.Connection:
     units = 2_000
     frame = pd.DataFrame({"u": range(units), "x": [4.0] * units, "k": ["a", "b"] * (units // 2)})
-    chosen = {"dataset": "d", "budget": {"epsilon": 3}, "limits": {"epsilon": 2}, "tables": TABLES, **policy}
+    chosen = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 3},
+        "limits": {"epsilon": 2},
+        "tables": TABLES,
+        **policy,
+    }
     return dpsql.connect({"t": frame}, policy=chosen, ledger=":memory:")
 
 

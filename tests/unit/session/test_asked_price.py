@@ -11,6 +11,7 @@ import dpsql
 
 POLICY = {
     "dataset": "d",
+    "search": False,
     "budget": {"epsilon": 5, "delta": 1e-6},
     "limits": {"epsilon": 1, "delta": 1e-7},
     "tables": {"t": {"unit": "u", "max_rows_per_unit": 1, "columns": {"x": {"min": 0, "max": 10}}}},

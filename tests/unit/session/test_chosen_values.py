@@ -14,6 +14,7 @@ from dpsql.release.choosing import chosen_values, grid_of
 
 POLICY = {
     "dataset": "shop",
+    "search": False,
     "budget": {"epsilon": 100, "delta": 1e-6},
     "limits": {"epsilon": 10},
     "defaults": {"epsilon": 1, "delta": 1e-8},

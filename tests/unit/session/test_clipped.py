@@ -21,7 +21,7 @@ def opened(**options: object) -> dpsql.Connection:
     frame = pd.DataFrame(
         {"id": ids, "x": np.where(np.arange(len(ids)) % 5 == 0, 99.0, 4.0), "k": ["a", "b"] * (len(ids) // 2)}
     )
-    policy = {"dataset": "d", "budget": {"epsilon": 1000, "delta": 1e-6}, "limits": {"epsilon": 50, "delta": 1e-6},
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 1000, "delta": 1e-6}, "limits": {"epsilon": 50, "delta": 1e-6},
               "tables": {"t": {"unit": "id", "max_rows_per_unit": 2, "max_groups_per_unit": 1,
                                "columns": {"x": {"min": 0, "max": 9}, "k": {"values": ["a", "b"]}}}}}  # fmt: skip
     return dpsql.connect({"t": frame}, policy=policy, ledger=":memory:", **options)  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def test_a_units_sum_is_cut_by_its_size_in_one_group_and_by_that_of_all_its_rows
     units = {1: [9.0, -9.0] * 3, 2: [-9.0] * 3, 3: [1.0] * 5, 4: [9.0]}
     rows = [(unit, x, "ab"[i % 2]) for unit, values in units.items() for i, x in enumerate(values)]
     columns = {"x": {"min": -9, "max": 9}, "k": {"values": ["a", "b"]}}
-    policy = {"dataset": "d", "budget": {"epsilon": 100, "delta": 1e-6},
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 100, "delta": 1e-6},
               "tables": {"t": {"unit": "id", "max_rows_per_unit": 2, "columns": columns}}}  # fmt: skip
     frame = pd.DataFrame(rows, columns=["id", "x", "k"])
     with dpsql.connect({"t": frame}, policy=policy, ledger=":memory:", steward=True) as db:
@@ -104,7 +104,12 @@ def test_a_units_sum_is_cut_by_its_size_in_one_group_and_by_that_of_all_its_rows
 
 def test_what_cannot_be_cut_off_is_not_checked() -> None:
     frame = pd.DataFrame({"x": [1.0, 2.0], "f": [True, False]})
-    policy = {"dataset": "d", "budget": {"epsilon": 10}, "tables": {"t": {"unit": "row", "columns": {"f": {}}}}}
+    policy = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 10},
+        "tables": {"t": {"unit": "row", "columns": {"f": {}}}},
+    }
     with dpsql.connect({"t": frame}, policy=policy, ledger=":memory:") as db:
         assert db.query("SELECT count(*), avg(f) FROM t", clipped=True).clipped == ()
 

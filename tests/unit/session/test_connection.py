@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
 import pytest
 
@@ -15,8 +16,7 @@ from dpsql.errors import Error, InterfaceError, LedgerError, PolicyError
 from dpsql.parse import Asked
 
 POLICY: dict[str, Any] = {
-    "dataset": "d",
-    "budget": {"epsilon": 5, "delta": 1e-6},
+    "dataset": "d", "search": False, "budget": {"epsilon": 5, "delta": 1e-6},
     "limits": {"epsilon": 1, "delta": 1e-7},
     "tables": {
         "t": {"unit": "u", "max_rows_per_unit": 1, "columns": {"x": {"min": 0, "max": 10}, "k": {"values": ["a", "b"]}, "c": {}}}
@@ -76,6 +76,18 @@ def test_a_connection_that_lets_go_of_its_database_leaves_the_ledger_open(monkey
     db._ledger.close()
 
 
+def test_a_connection_that_closes_closes_the_sealed_database_that_it_opened() -> None:
+    db = connect()
+    db.query(SQL)
+    sealed = db._dataset.finisher._connection
+    db.close()
+    with pytest.raises(duckdb.ConnectionException):
+        sealed.execute("SELECT 1")
+    unused = connect()
+    unused.close()
+    assert "finisher" not in unused._dataset.__dict__
+
+
 def test_a_block_closes_its_connection() -> None:
     with connect() as db:
         assert db.describe(SQL) == (("n",), ("BIGINT",))
@@ -104,7 +116,9 @@ def test_only_dialects_that_are_known_are_spoken() -> None:
 @pytest.mark.parametrize("as_text", [True, False])
 def test_a_policy_is_a_path_in_either_form_with_the_ledger_beside_it(tmp_path: Path, as_text: bool) -> None:
     file = tmp_path / "policy.yaml"
-    file.write_text("dataset: d\nbudget: {epsilon: 1}\ntables: {t: {unit: row, columns: {x: {min: 0, max: 1}}}}\n")
+    file.write_text(
+        "dataset: d\nsearch: false\nbudget: {epsilon: 1}\ntables: {t: {unit: row, columns: {x: {min: 0, max: 1}}}}\n"
+    )
     with connect(policy=str(file) if as_text else file, ledger=None) as db:
         assert Path(db._ledger.place).parent == tmp_path
 

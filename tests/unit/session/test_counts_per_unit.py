@@ -16,6 +16,7 @@ def db() -> dpsql.Connection:
     connection.execute("CREATE TABLE v AS SELECT i % 400 AS p, i % 7 AS m FROM range(2000) r(i)")
     policy = {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 1e6, "delta": 1e-6},
         "tables": {"v": {"unit": "p", "max_rows_per_unit": 3, "columns": {"m": {"min": 0, "max": 6}}}},
     }

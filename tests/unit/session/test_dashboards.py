@@ -13,6 +13,7 @@ import dpsql
 
 POLICY: dict[str, Any] = {
     "dataset": "shop",
+    "search": False,
     "budget": {"epsilon": 100, "delta": 1e-6},
     "tables": {
         "customers": {
@@ -212,6 +213,7 @@ def test_the_policy_answers_min_and_max(db: dpsql.Connection, sql: str) -> None:
     result = db.query(sql)
     assert result.fetchall() == [(date(2024, 1, 1), date(2024, 12, 31))]
     assert result.types == ("DATE", "DATE") and result.cost.epsilon == 0
+    assert [output.noisy for output in result._plan.outputs] == [False, False]
     assert any("placed are the bounds that the policy declares" in note for note in result.notes)
     assert any("placed are the bounds" in note for note in db.explain(sql).notes)
     assert _entries(db) == before

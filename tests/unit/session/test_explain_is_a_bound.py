@@ -31,6 +31,7 @@ def connect(delta: float, rows: object) -> dpsql.Connection:
     )
     policy = {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 50, "delta": delta, "analysts": {"ana": {"epsilon": 40}}},
         "limits": {"epsilon": 8, "delta": delta / 10},
         "defaults": {"epsilon": 0.5, "delta": delta / 100},

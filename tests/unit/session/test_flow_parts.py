@@ -31,7 +31,7 @@ ANALYSTS = {"ana": {"epsilon": 2, "delta": 1e-9, "purposes": {"report": {"epsilo
 
 
 def policy_of(**parts: Any) -> Policy:
-    chosen = {"dataset": "d", "budget": {"epsilon": 5, "delta": 1e-6}, "limits": {"epsilon": 3, "delta": 1e-7},
+    chosen = {"dataset": "d", "search": False, "budget": {"epsilon": 5, "delta": 1e-6}, "limits": {"epsilon": 3, "delta": 1e-7},
               "defaults": {"epsilon": 0.25, "delta": 1e-8}, "tables": TABLES, **parts}  # fmt: skip
     return load_policy(chosen)
 
@@ -135,7 +135,7 @@ def test_a_request_names_every_account_of_the_session(ledger: Ledger, who: tuple
 
 def test_anothers_release_is_counted_once_and_said_with_what_it_cost(ledger: Ledger) -> None:
     bob, ana = accounts(ledger, "bob", **LISTED), accounts(ledger, "ana", **LISTED)
-    entry = ledger.reserve(bob.request("SELECT 1", pure_charge(0.5), Cost(0.5, 0.0, 0.0), (b"f",)))
+    entry = ledger.reserve(bob.request("SELECT 1", pure_charge(0.5), Cost(0.5, 0.0, 0.0), (b"f",))).entry
     ledger.store(entry, b"f", b"x")
     stored = ledger.find(b"f")
     assert stored is not None

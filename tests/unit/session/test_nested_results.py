@@ -20,6 +20,7 @@ def policy(**budget: Any) -> dict[str, Any]:
     columns = {"x": {"min": 0, "max": 10}, "k": {"values": ["a", "b"]}, "w": {}}
     return {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 5, "delta": 1e-6, **budget},
         "tables": {"t": {"unit": "id", "max_rows_per_unit": 3, "columns": columns}, "p": {"public": True}},
     }
@@ -175,3 +176,20 @@ def test_a_subquery_of_in_has_names_of_its_own(db: dpsql.Connection, inner: str)
     told = db.query(f"SELECT count(*) FROM t WHERE x IN (WITH r AS ({inner}) SELECT max(n) FROM r)", epsilon=4)
     assert told.cost.epsilon == 4
     assert charges(db) == 1
+
+
+PER_KEY = "(SELECT count(*) FROM t WHERE t.k = p.k)"
+
+
+def test_a_value_for_each_row_adds_no_column_to_a_star(db: dpsql.Connection) -> None:
+    for star in ("p.*", "*"):
+        made = db.query(f"SELECT {star}, (SELECT sum(x) FROM t WHERE t.k = p.k) AS s FROM p ORDER BY y")
+        assert made.columns == ("k", "y", "s")
+        assert [row[:2] for row in made.fetchall()] == [("a", 1), ("b", 2), ("b", 3)]
+        assert all(isinstance(value, int) for _, _, value in made.fetchall())
+
+
+def test_a_value_for_each_row_leaves_other_joins_as_they_are(db: dpsql.Connection) -> None:
+    sql = f"SELECT p.y, q.y, {PER_KEY} AS n FROM p JOIN p AS q ON p.k = q.k AND p.y < q.y"
+    [(one, two, n)] = db.query(sql, epsilon=2).fetchall()
+    assert (one, two) == (2, 3) and n == pytest.approx(250, abs=25)

@@ -35,6 +35,7 @@ def policy(mode: str | None = "weigh", rows: int = ROWS, **columns: Any) -> dict
     }
     return {
         "dataset": "shop",
+        "search": False,
         "budget": {"epsilon": 1000, "delta": "1e-6"},
         "limits": {"epsilon": 1000},
         "tables": {"orders": table | ({"prepare": mode} if mode else {})},
@@ -286,7 +287,7 @@ def test_bounds_that_are_searched_for_are_clamped_in_the_query(tmp_path: Path) -
 )
 def test_the_policy_says_what_can_be_prepared(table: dict[str, Any], said: str) -> None:
     with pytest.raises(dpsql.PolicyError, match=said):
-        load_policy({"dataset": "d", "budget": {"epsilon": 1}, "tables": {"t": table}})
+        load_policy({"dataset": "d", "search": False, "budget": {"epsilon": 1}, "tables": {"t": table}})
 
 
 def test_on_the_command_line(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def columns() -> dict[str, Any]:
 def connect(spec: dict[str, Any] | None = None) -> Connection:
     policy = {
         "dataset": "survey",
+        "search": False,
         "budget": {"epsilon": 100},
         "tables": {"people": {"unit": "row", "columns": spec or columns()}},
     }

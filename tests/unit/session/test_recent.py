@@ -17,6 +17,7 @@ from dpsql.flow.answering import Answerer
 SQL = "SELECT k, count(*) AS n, avg(x) AS a FROM t GROUP BY k ORDER BY n"
 POLICY: dict[str, Any] = {
     "dataset": "d",
+    "search": False,
     "budget": {"epsilon": 5, "delta": 1e-6, "analysts": {"ana": {"epsilon": 2}, "bob": {"epsilon": 2}}},
     "tables": {"t": {"unit": "u", "columns": {"x": {"min": 0, "max": 9}, "k": {"values": ["a", "b"]}}}},
 }

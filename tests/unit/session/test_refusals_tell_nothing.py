@@ -29,6 +29,7 @@ def database(tmp_path: Path) -> Path:
 def connect(database: Path, ledger: str, analyst: str, **more: Any) -> dpsql.Connection:
     policy = {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 10, "delta": 1e-6, "analysts": {"ana": {"epsilon": 9}, "bob": {"epsilon": 1}}},
         "limits": {"epsilon": 8, "delta": 1e-7},
         "defaults": {"epsilon": 0.5, "delta": 1e-8},

@@ -27,6 +27,7 @@ ORDERS = {
 def policy(**orders: object) -> dict[str, object]:
     return {
         "dataset": "shop",
+        "search": False,
         "budget": {"epsilon": 1000, "delta": 1e-6},
         "defaults": {"epsilon": 0.5, "delta": 1e-8},
         "tables": {"orders": {**ORDERS, **orders}, "others": ORDERS},

@@ -24,6 +24,7 @@ BOTH = f"SELECT a.k, n, s FROM ({COUNT.replace('count(*)', 'count(*) AS n')}) a 
 def policy(**more: Any) -> dict[str, Any]:
     return {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 10, "delta": 0, "analysts": {"ana": {"epsilon": 9}, "bob": {"epsilon": 1}}},
         "limits": {"epsilon": 8, "delta": 0},
         "defaults": {"epsilon": 0.5, "delta": 0},

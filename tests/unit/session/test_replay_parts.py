@@ -22,6 +22,7 @@ COLUMNS = {
 }
 POLICY = {
     "dataset": "shop",
+    "search": False,
     "budget": {"epsilon": 10_000, "delta": 1e-6},
     "defaults": {"epsilon": 0.5, "delta": 1e-8},
     "tables": {"t": {"unit": "person", "max_rows_per_unit": 5, "columns": COLUMNS}},

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 import dpsql
+from dpsql.expressions.types import DOUBLE
 from dpsql.interfaces.steward import found
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
+from dpsql.plan.search import OFFSET, largest_of, least_of
 from dpsql.policy.auto import Found, Subject
 
 VISITS = {
@@ -30,6 +32,7 @@ VISITS = {
 }
 POLICY: dict[str, Any] = {
     "dataset": "clinic",
+    "search": False,
     "budget": {"epsilon": 20, "delta": 1e-6, "analysts": {"ana": {"epsilon": 10}, "bob": {"epsilon": 10}}},
     "defaults": {"epsilon": 1, "search": 0.2},
     "tables": {"visits": VISITS},
@@ -192,3 +195,13 @@ def test_text_has_no_bounds_to_search(database: Path) -> None:
         pytest.raises(dpsql.PolicyError, match="numbers and dates only"),
     ):
         db.query("SELECT count(*) FROM visits")
+
+
+@pytest.mark.parametrize("power", [-30, -7, -1, 0, 1, 2, 5, 20, 63])
+def test_the_ends_of_a_bucket_are_rounded_away_from_its_values(power: int) -> None:
+    """A bucket holds the numbers from 2^(h/2) to 2^((h+1)/2), or their negatives; its ends have three digits."""
+    above, below = OFFSET + power, -OFFSET - power
+    low, high = (Decimal(str(end(above, DOUBLE))) for end in (least_of, largest_of))
+    assert low**2 <= Decimal(2) ** power < low**2 * Decimal("1.03")
+    assert high**2 >= Decimal(2) ** (power + 1) > high**2 * Decimal("0.97")
+    assert (largest_of(below, DOUBLE), least_of(below, DOUBLE)) == (-low, -high)

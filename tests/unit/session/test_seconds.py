@@ -18,6 +18,7 @@ def connect(seconds: int | None) -> dpsql.Connection:
     data.execute("CREATE TABLE t AS SELECT 1 AS u, i / 2e6 AS x FROM range(1000000) r(i)")
     policy = {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 10, "delta": 1e-6},
         "limits": {"seconds": seconds},
         "tables": TABLES,
@@ -45,4 +46,4 @@ def test_a_query_in_time_is_answered(seconds: int | None) -> None:
 def test_a_limit_is_a_whole_number_of_seconds(seconds: object) -> None:
     with pytest.raises(dpsql.PolicyError, match=r"limits\.seconds"):
         dpsql.connect(duckdb.connect(), ledger=":memory:", policy={
-            "dataset": "d", "budget": {"epsilon": 10}, "limits": {"seconds": seconds}, "tables": TABLES})  # fmt: skip
+            "dataset": "d", "search": False, "budget": {"epsilon": 10}, "limits": {"seconds": seconds}, "tables": TABLES})  # fmt: skip

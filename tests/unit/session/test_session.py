@@ -20,6 +20,7 @@ TABLES = {
 def policy(**budget: object) -> dict[str, object]:
     return {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 3, "delta": 1e-6, **budget},
         "limits": {"epsilon": 1},
         "tables": TABLES,
@@ -234,6 +235,6 @@ def test_another_analysts_release_is_noted_as_counted_against_ones_own_cap(tmp_p
 
 
 def test_a_connection_is_an_analysts_or_the_stewards() -> None:
-    policy = {"dataset": "d", "budget": {"epsilon": 1}, "tables": {}}
+    policy = {"dataset": "d", "search": False, "budget": {"epsilon": 1}, "tables": {}}
     with pytest.raises(dpsql.Error, match="either an analyst's or the steward's"):
         dpsql.connect({}, policy=policy, ledger=":memory:", analyst="ana", steward=True)

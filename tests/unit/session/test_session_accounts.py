@@ -53,7 +53,7 @@ def database(tmp_path: Path) -> Path:
 
 def policy(*, epsilon: float = 3, delta: float = 1e-6, **ana: Any) -> dict[str, Any]:
     budget = {"epsilon": epsilon, "delta": delta, "analysts": {"ana": ana, "bob": None}}
-    return {"dataset": "d", "budget": budget, "tables": TABLES}
+    return {"dataset": "d", "search": False, "budget": budget, "tables": TABLES}
 
 
 def connect(database: Path, analyst: str = "ana", purpose: str | None = None, **options: Any) -> dpsql.Connection:
@@ -229,6 +229,7 @@ def test_exactly_what_is_left_can_be_asked_for_and_hardly_more(
         pytest.skip("Gaussian noise needs a delta")
     chosen = {
         "dataset": "d",
+        "search": False,
         "budget": {"epsilon": 3, "delta": delta, "analysts": {"ana": {"epsilon": own}}},
         "defaults": {"mechanism": mechanism},
         "replay": False,
@@ -344,7 +345,12 @@ def test_what_is_no_delta_is_refused_and_charges_nothing(database: Path, value: 
 
 
 def test_what_rounding_leaves_of_a_spent_budget_is_no_offer() -> None:
-    policy = {"dataset": "d", "budget": {"epsilon": 3}, "tables": {"t": {"unit": "row", "columns": {}}}}
+    policy = {
+        "dataset": "d",
+        "search": False,
+        "budget": {"epsilon": 3},
+        "tables": {"t": {"unit": "row", "columns": {}}},
+    }
     with dpsql.connect({"t": pd.DataFrame({"x": [1]})}, policy=policy, ledger=":memory:") as db:
         db.query("SELECT count(*) FROM t", epsilon=3)
         told = str(db.budget())

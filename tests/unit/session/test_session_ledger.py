@@ -19,6 +19,7 @@ SQL = "SELECT count(*) FROM visits"
 def policy(cap: float) -> dict[str, Any]:
     return {
         "dataset": "shop",
+        "search": False,
         "budget": {"epsilon": cap, "delta": 0},
         "limits": {"epsilon": 1, "delta": 0},
         "defaults": {"epsilon": 0.5, "delta": 0},

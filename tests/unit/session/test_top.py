@@ -10,8 +10,7 @@ import pytest
 import dpsql
 
 POLICY = {
-    "dataset": "d",
-    "budget": {"epsilon": 1e6, "delta": 1e-3},
+    "dataset": "d", "search": False, "budget": {"epsilon": 1e6, "delta": 1e-3},
     "limits": {"epsilon": 1e4},
     "tables": {"t": {"unit": "row", "columns": {"kind": {"values": ["a", "b", "c", "d"]}, "note": {}, "x": {"min": 0, "max": 100}}}},
 }  # fmt: skip

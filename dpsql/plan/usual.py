@@ -1,0 +1,70 @@
+"""Around where the values of an expression lie, and how far around: from what searches found of its columns.
+
+It decides around what a sum is centred and how it is scaled beside others (`dpsql.sensitivity.bound`), so it matters to
+the error of an answer and to nothing else: any public numbers would do.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from dpsql.expressions.expression import Call, Column, Expression, Literal
+from dpsql.plan.relation import Field, Relation
+
+Usual = tuple[float, float]
+_ALIKE = ("cast", "round", "coalesce", "abs", "least", "greatest", "floor", "ceil")
+"""Operations that change little of where values lie: they are taken for their first argument."""
+
+
+def usual_of(expression: Expression, source: Relation) -> Usual | None:
+    """The centre and the spread of an expression's values; None where nothing is known."""
+    match expression:
+        case Column():
+            return next((field.usual for field in source.fields if field.name == expression.name), None)
+        case Literal() if isinstance(expression.value, int | float | Decimal) and not isinstance(
+            expression.value, bool
+        ):
+            return float(expression.value), 0.0
+        case Call():
+            return _of_call(expression, source)
+    return None
+
+
+def _of_call(node: Call, source: Relation) -> Usual | None:
+    if node.op == "case":
+        *pairs, default = node.args
+        values = [v for v in (*pairs[1::2], default) if not (isinstance(v, Literal) and v.value is None)]
+        return usual_of(values[0], source) if len(values) == 1 else None
+    if node.op in _ALIKE and node.args:
+        return usual_of(node.args[0], source)
+    known = [usual_of(each, source) for each in node.args]
+    if len(known) == 1 and known[0] is not None and node.op == "neg":
+        return -known[0][0], known[0][1]
+    if len(known) != 2 or known[0] is None or known[1] is None:
+        return None
+    (one, around), (two, spread) = known[0], known[1]
+    if node.op == "mul" and node.args[0] == node.args[1]:
+        return one * one + 2 * around * around, 2 * abs(one) * around + 4 * around * around
+    match node.op:
+        case "add":
+            return one + two, around + spread
+        case "sub":
+            return one - two, around + spread
+        case "mul":
+            return one * two, abs(one) * spread + abs(two) * around + around * spread
+        case "div" if two != 0:
+            return one / two, (around + abs(one / two) * spread) / abs(two)
+    return None
+
+
+def fields_of(expression: Expression, source: Relation) -> tuple[Field, ...]:
+    """The fields that an expression reads, as far as its operations keep what is usual of them."""
+    match expression:
+        case Column():
+            return tuple(field for field in source.fields if field.name == expression.name)
+        case Call(op="case"):
+            *pairs, default = expression.args
+            return tuple(f for each in (*pairs[1::2], default) for f in fields_of(each, source))
+        case Call():
+            return tuple(f for each in expression.args for f in fields_of(each, source))
+    return ()

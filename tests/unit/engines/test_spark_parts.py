@@ -1,0 +1,85 @@
+"""What Spark is asked where no session is needed to see it: limits of patterns, letters, bits, and files that changed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dpsql.engines.spark.dialect import SPARK
+from dpsql.engines.spark.files import FilesChanged, unchanged
+from dpsql.errors import UnsupportedQuery
+from dpsql.expressions.expression import Call, Column, Literal
+from dpsql.expressions.types import BOOLEAN, TEXT, Type, integer
+
+WORD = Column(TEXT, name="word")
+
+
+def like(pattern: str) -> str:
+    return SPARK.sql(Call(BOOLEAN, op="like", args=(WORD, Literal(TEXT, value=pattern))), SPARK.quote)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "most"), [("a%", None), ("%a", None), ("%a%", None), ("%a%b", 4096), ("%a%b%c", 256)]
+)
+def test_a_text_is_the_shorter_the_more_often_a_pattern_may_start_again(pattern: str, most: int | None) -> None:
+    made = like(pattern)
+    assert re.findall(r"octet_length\(.*?\) <= (\d+) THEN", made) == ([] if most is None else [str(most)])
+
+
+def test_a_pattern_that_may_start_again_too_often_is_refused() -> None:
+    with pytest.raises(UnsupportedQuery):
+        like("%a%b%c%d")
+
+
+def test_the_parts_of_a_longer_text_share_its_bytes() -> None:
+    joined = Call(TEXT, op="join", args=(WORD, WORD))
+    assert re.findall(r"octet_length\(.*?\) <= (\d+) THEN", SPARK.sql(joined, SPARK.quote)) == [str(2**18 // 2)] * 2
+
+
+def letter(number: int) -> str:
+    return SPARK.sql(Call(TEXT, op="chr", args=(Literal(integer(number, number), value=number),)), SPARK.quote)
+
+
+@pytest.mark.parametrize("number", [1, 0xD7FF, 0xE000, 0x10FFFF])
+def test_a_constant_number_that_is_a_letter_is_written_as_that_letter(number: int) -> None:
+    assert f"{number:x}" in letter(number)
+
+
+@pytest.mark.parametrize("number", [-1, 0xD800, 0xDFFF, 0x110000])
+def test_half_a_letter_and_a_number_beyond_all_letters_are_refused(number: int) -> None:
+    with pytest.raises(UnsupportedQuery):
+        letter(number)
+
+
+def bits(type_: Type) -> str:
+    return SPARK.sql(Call(integer(0, 64), op="bit_count", args=(Column(type_, name="x"),)), SPARK.quote)
+
+
+def test_bits_are_counted_of_numbers_that_are_never_negative() -> None:
+    assert "bit_count(" in bits(integer(0, 9))
+    with pytest.raises(UnsupportedQuery):
+        bits(integer(-1, 9))
+
+
+class Files:
+    """Files that changed before they were looked at for the n-th time."""
+
+    def __init__(self, changed_at: int) -> None:
+        self.left = changed_at
+
+    def require_same(self) -> None:
+        self.left -= 1
+        if not self.left:
+            raise FilesChanged
+
+
+def test_files_that_changed_are_not_read_and_those_that_change_meanwhile_were_read_in_vain() -> None:
+    seen = []
+    for changed_at in (1, 2, 3):
+        try:
+            with unchanged([Files(9), Files(changed_at)]):  # type: ignore[list-item]
+                seen.append(f"read {changed_at}")
+        except FilesChanged:
+            seen.append(f"refused {changed_at}")
+    assert seen == ["refused 1", "read 2", "refused 2", "read 3"]

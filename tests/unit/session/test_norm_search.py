@@ -1,0 +1,88 @@
+"""The search for norms before a query: what it costs whom, and what comes of it where it finds nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+
+COUNT = "SELECT k, count(*) FROM t GROUP BY k"
+PART = "SELECT k, count(*) FROM t WHERE k IN ('a', 'b') GROUP BY k"
+
+
+def connect(folder: Path, analyst: str, units: int = 2_000, **more: Any) -> dpsql.Connection:
+    path = folder / "d.duckdb"
+    if not path.exists():
+        with duckdb.connect(str(path)) as raw:
+            made = (
+                "SELECT range % ? AS u, chr(97 + CAST(range % 4 AS INTEGER)) AS k, 3e18 + range AS x FROM range(3 * ?)"
+            )
+            raw.execute(f"CREATE TABLE t AS {made}", [units, units])
+    policy = {
+        "dataset": "d",
+        "budget": {"epsilon": 20, "delta": 1e-6, "analysts": {"ana": {"epsilon": 9}, "bob": {"epsilon": 9}}},
+        "tables": {"t": {"unit": "u", "columns": {"k": {"values": ["a", "b", "c", "d"]}, "x": {}}}},
+        **more,
+    }
+    return dpsql.connect(path, policy=policy, ledger=folder / "d.ledger", analyst=analyst)
+
+
+def charged(db: dpsql.Connection) -> list[tuple[str | None, bool]]:
+    """Who was charged, and whether that was for a search."""
+    return [(e.analyst, "a private search" in e.text) for e in db._ledger.log() if e.kind == "charge"]
+
+
+def spent(db: dpsql.Connection, analyst: str | None) -> int:
+    return db._ledger.spent(analyst).rho
+
+
+@pytest.mark.parametrize("replay", [True, False])
+def test_what_others_asked_changes_no_price(tmp_path: Path, replay: bool) -> None:
+    with connect(tmp_path, "bob", replay=replay) as db:
+        before = [db.explain(sql).cost for sql in (COUNT, PART)]
+    with connect(tmp_path, "ana", replay=replay) as db:
+        db.query(COUNT)
+    with connect(tmp_path, "bob", replay=replay) as db:
+        assert [db.explain(sql).cost for sql in (COUNT, PART)] == before
+
+
+@pytest.mark.parametrize("sql", [COUNT, PART])
+def test_whoever_is_shown_a_clip_is_counted_the_search_that_found_it(tmp_path: Path, sql: str) -> None:
+    with connect(tmp_path, "ana") as db:
+        db.query(COUNT)
+        whole = spent(db, "ana")
+    with connect(tmp_path, "bob") as db:
+        db.query(sql)
+        assert spent(db, "bob") >= whole * 0.999
+
+
+def test_without_replay_a_search_is_made_once_and_read_by_whoever_it_was_counted(tmp_path: Path) -> None:
+    for analyst in ("ana", "bob", "ana", "bob"):
+        with connect(tmp_path, analyst, replay=False) as db:
+            clip = next(iter(db.query(COUNT)._released.values())).priced.bounded.clip
+            assert clip is not None and clip.choice is not None
+    with connect(tmp_path, "ana", replay=False) as db:
+        assert charged(db) == [("ana", True), ("ana", False), ("bob", False), ("ana", False), ("bob", False)]
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_a_search_that_finds_nothing_leaves_the_limit_and_an_answer_that_is_kept(
+    tmp_path: Path, mechanism: str
+) -> None:
+    with connect(tmp_path, "ana", units=1) as db:
+        first = db.query(COUNT, mechanism=mechanism)
+        clip = next(iter(first._released.values())).priced.bounded.clip
+        assert clip is not None and clip.choice is not None and not clip.choice.found
+        assert db.query(COUNT, mechanism=mechanism).replayed
+
+
+def test_a_product_beyond_all_doubles_has_no_usual_value(tmp_path: Path) -> None:
+    product = "x"
+    for _ in range(5):
+        product = f"({product} * {product})"
+    with connect(tmp_path, "ana") as db:
+        assert db.query(f"SELECT avg(least(greatest({product}, 0), 10)), count(*) FROM t").fetchall()
