@@ -9,6 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 from planted import half_the_noise
+from tiers import SERVER, need
 from unlocked import unsealed
 
 from dpsql.audit.blackbox.audit import (
@@ -71,6 +72,7 @@ def test_an_audit_goes_through_a_door_that_only_gives_rows() -> None:
 
 def test_an_audit_goes_through_a_server_that_draws_fresh_noise_each_time() -> None:
     """Two draws of a scale of 8·10⁸ steps are the same with a chance of 3·10⁻¹⁰."""
+    need(*SERVER)
     case = cases(("sum, Laplace",))[0]
     with server(case.world) as ask:
         observe = through(ask)

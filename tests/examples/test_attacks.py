@@ -12,6 +12,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from tiers import need
 
 import dpsql
 
@@ -21,6 +22,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "common
 
 @pytest.fixture
 def script(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    need("matplotlib")
     monkeypatch.syspath_prepend(str(FOLDER))
     return importlib.import_module(request.param)
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiers import need
 
 import dpsql
 
@@ -45,6 +46,7 @@ def test_there_is_a_script_for_each_door() -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_it_runs(script: str) -> None:
+    need("sqlalchemy", *(["polars"] if "polars" in script else []))
     said = run(sys.executable, "-c", WITH_DIALECT, str(DOORS / script))
     assert all(ward in said for ward in ("heart", "skin", "eyes"))
     assert script != "sqlalchemy_orm.py" or "which are private" in said

@@ -9,6 +9,8 @@ from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tiers import need
+
 import dpsql
 
 SUITE = Path(__file__).with_name("alchemy_suite")
@@ -16,6 +18,7 @@ LEAST = 250
 
 
 def test_the_parts_of_the_dialect_suite_that_apply(tmp_path: Path) -> None:
+    need("sqlalchemy")
     report = tmp_path / "report.xml"
     place = ["-c", str(SUITE / "pytest.ini"), "--rootdir", str(SUITE), "--confcutdir", str(SUITE)]
     paths = os.pathsep.join([str(Path(dpsql.__file__).parents[1]), str(SUITE)])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from tiers import need
 from typer.testing import CliRunner
 
 from dpsql.interfaces.cli import app
@@ -20,6 +21,7 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.M | re.S)
 
 
 def test_the_blocks_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    need("pyarrow")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DPSQL_HISTORY", str(tmp_path / "history"))
     (tmp_path / "question.sql").write_text("SELECT count(*) FROM customers")

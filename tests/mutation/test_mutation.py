@@ -95,6 +95,7 @@ def test_a_test_that_fails_in_every_copy_kills_nothing(tmp_path: Path) -> None:
 
 
 def test_tests_of_folders_with_a_conftest_each_are_asked_together() -> None:
+    pytest.importorskip("psycopg")
     files = ["tests/unit/mechanisms/test_entropy.py", "tests/server/test_catalogue.py"]
     with workers(1, "warm", *files) as [worker]:
         assert {test.split("::")[0] for test in worker.tests} == set(files)

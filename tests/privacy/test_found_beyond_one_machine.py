@@ -100,6 +100,7 @@ def test_a_password_that_is_no_url_is_not_shown(sign: str, capsys: pytest.Captur
 
 
 def test_several_hosts_are_one_place() -> None:
+    pytest.importorskip("psycopg")
     from dpsql.server_address import read_server
 
     address = read_server("postgresql://ana:secret@one:5432,two:5433/shop?sslpassword=more")
