@@ -286,6 +286,21 @@ def test_values_keys_order_nulls_and_errors_all_count(what: str) -> None:
     assert not refuted(seen(0.2, 0.2))
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_both_directions_are_tested_and_find_half_the_noise(seed: int) -> None:
+    """Two numbers share ε = 1. An event and its complement refute the same, so each direction has one of its own."""
+    rng = np.random.default_rng(seed)
+    limits = (Limit("epsilon", 1.0, 0.0), Limit("rho", 0.25, 0.0))
+
+    def side(moved: float) -> list[Observation]:
+        return [Observation((tuple(moved + rng.laplace(0, 1, 2)),)) for _ in range(1600)]
+
+    tests = judged("two numbers", Seen((side(1.0), side(0.0)), (True, True), limits))
+    assert {test.direction for test in tests} == {"with the unit", "without the unit"}
+    assert all(test.counts.hits + test.counts.misses < 1.1 * test.counts.runs for test in tests)
+    assert refuted(tests, 1e-4), "two tests, of which each may fail by an unlucky choice"
+
+
 def test_integers_that_change_by_themselves_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     case = cases(("count, Laplace",))[0]
     monkeypatch.setattr("dpsql.audit.blackbox.observe.RECHECKED", 2)
