@@ -100,9 +100,10 @@ def verdict(hits: int, misses: int, p: float, runs: int = 2000, kind: str = "eps
 
 def test_an_audit_goes_on_while_something_hints_at_a_breach_or_half_the_noise_might_be_missed() -> None:
     clear, unclear = (1430, 552), (1010, 1000)
-    assert settled([verdict(*clear, p=0.9)], 1e-4)
-    assert not settled([verdict(*clear, p=0.01)], 1e-4)
-    assert not settled([verdict(*unclear, p=0.9)], 1e-4)
+    assert settled([verdict(*clear, p=1.0)], 1e-4)
+    assert not settled([verdict(*clear, p=0.9)], 1e-4)
+    assert not settled([verdict(*unclear, p=1.0)], 1e-4)
+    assert not settled([verdict(*clear, p=1.0), verdict(*unclear, p=0.5)], 1e-4)
     assert settled([verdict(*unclear, p=0.9), verdict(*unclear, p=1e-5)], 1e-4)
 
 
