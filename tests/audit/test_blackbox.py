@@ -104,9 +104,10 @@ def verdict(hits: int, misses: int, p: float, runs: int = 2000, kind: str = "eps
 
 def test_an_audit_goes_on_while_something_hints_at_a_breach_or_half_the_noise_might_be_missed() -> None:
     clear, unclear = (1430, 552), (1010, 1000)
-    assert settled([verdict(*clear, p=0.9)], 1e-4)
-    assert not settled([verdict(*clear, p=0.01)], 1e-4)
-    assert not settled([verdict(*unclear, p=0.9)], 1e-4)
+    assert settled([verdict(*clear, p=1.0)], 1e-4)
+    assert not settled([verdict(*clear, p=0.9)], 1e-4)
+    assert not settled([verdict(*unclear, p=1.0)], 1e-4)
+    assert not settled([verdict(*clear, p=1.0), verdict(*unclear, p=0.5)], 1e-4)
     assert settled([verdict(*unclear, p=0.9), verdict(*unclear, p=1e-5)], 1e-4)
 
 
@@ -309,6 +310,21 @@ def test_values_keys_order_nulls_and_errors_all_count(what: str) -> None:
 
     assert refuted(seen(0.5, 0.05))
     assert not refuted(seen(0.2, 0.2))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_both_directions_are_tested_and_find_half_the_noise(seed: int) -> None:
+    """Two numbers share ε = 1. An event and its complement refute the same, so each direction has one of its own."""
+    rng = np.random.default_rng(seed)
+    limits = (Limit("epsilon", 1.0, 0.0), Limit("rho", 0.25, 0.0))
+
+    def side(moved: float) -> list[Observation]:
+        return [Observation((tuple(moved + rng.laplace(0, 1, 2)),)) for _ in range(1600)]
+
+    tests = judged("two numbers", Seen((side(1.0), side(0.0)), (True, True), limits))
+    assert {test.direction for test in tests} == {"with the unit", "without the unit"}
+    assert all(test.counts.hits + test.counts.misses < 1.1 * test.counts.runs for test in tests)
+    assert refuted(tests, 1e-4), "two tests, of which each may fail by an unlucky choice"
 
 
 def test_integers_that_change_by_themselves_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,10 +61,14 @@ def _best(
     runs: int,
     with_unit: bool,
 ) -> Event:
-    """The event and the promise of which it should refute the largest share, in noise."""
+    """The event and the promise of which it should refute the largest share, in noise.
+
+    An event refutes what its complement does in the other direction. So only the rarer of the two is taken (p + q ≤ 1):
+    otherwise both directions would test the same event, and a bad choice would be made twice.
+    """
     p, q = (seen * runs + 1).T / (runs + 2)
-    refuted = [_refuted(p, q, limit, runs) for limit in limits]
-    limit, place = divmod(int(np.argmax(refuted)), len(events))
+    refuted = np.stack([_refuted(p, q, limit, runs) for limit in limits])
+    limit, place = divmod(int(np.argmax(np.where(p + q <= 1, refuted, -1.0))), len(events))
     name, happened = events[place]
     return Event(name, happened, with_unit, limits[limit], float(np.clip(seen[place, 1], 0.002, 0.998)))
 
@@ -91,12 +95,16 @@ def _score(p: Floats, q: Floats, limit: Limit, runs: int) -> Floats:
 
 
 def _events(learn: tuple[Table, Table], pick: tuple[Table, Table]) -> Iterator[tuple[str, Callable[[Table], Hits]]]:
+    """With each event its complement; where a value is missing, it is neither above nor below."""
     for name, statistic in _statistics(learn):
         values = np.concatenate([statistic(side) for side in pick])
         known = values[~np.isnan(values)]
         for cut in np.unique(np.quantile(known, QUANTILES)) if known.size else ():
             yield f"{name} ≥ {cut:.6g}", _above(statistic, float(cut))
             yield f"{name} < {cut:.6g}", _below(statistic, float(cut))
+            if known.size < values.size:
+                yield f"not {name} ≥ {cut:.6g}", _not(_above(statistic, float(cut)))
+                yield f"not {name} < {cut:.6g}", _not(_below(statistic, float(cut)))
     for name in learn[0].flags:
         yield name, _flag(name, True)
         yield f"not {name}", _flag(name, False)
@@ -108,6 +116,10 @@ def _above(statistic: Statistic, cut: float) -> Callable[[Table], Hits]:
 
 def _below(statistic: Statistic, cut: float) -> Callable[[Table], Hits]:
     return lambda table: np.asarray(statistic(table) < cut)
+
+
+def _not(happened: Callable[[Table], Hits]) -> Callable[[Table], Hits]:
+    return lambda table: ~happened(table)
 
 
 def _flag(name: str, wanted: bool) -> Callable[[Table], Hits]:
