@@ -95,7 +95,10 @@ def _line(
     truth = truth_of(connection, question)
     cells, refusals = [], []
     for name, chosen in declared.items():
-        answers = [ask(connection, chosen, question, arguments.epsilon, DELTA) for _ in range(arguments.runs)]
+        answers = [
+            ask(connection, {**chosen, "search": True}, question, arguments.epsilon, DELTA)
+            for _ in range(arguments.runs)
+        ]
         refused = next((each.refusal for each in answers if each.refusal), "")
         cells.append("refused" if refused else f"{np.mean([mean_error(each, truth) for each in answers]):.1%}")
         refusals += [f"{question.name}, {name}: {refused}"] if refused else []
