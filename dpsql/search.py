@@ -147,15 +147,22 @@ class Searches:
         kept = [s for s in subjects if s in needed or (s.column is None and s.table.lower() in scans)]
         return tuple(dict.fromkeys((*kept, *usual)))
 
-    def _left_open(self, catalog: Catalog) -> Iterator[Subject]:
-        """The numbers whose bounds the policy leaves open, without saying so, where it allows searches."""
+    def numbers(self) -> tuple[Subject, ...]:
+        """All columns of numbers that a query may have searched, where the policy allows it."""
+        return tuple(self._numbers(self.whole()))
+
+    def _numbers(self, catalog: Catalog) -> Iterator[Subject]:
         for table in catalog.tables.values() if catalog.searches else ():
             if isinstance(table, PrivateTable):
                 declared = self.policy.tables[table.name].columns or {}
                 for field in table.scan.fields:
                     known = field.stored is not None and field.stored[1] in declared
-                    if known and field.type.kind in NUMERIC and declared[field.stored[1]].open:  # type: ignore[index]
+                    if known and field.type.kind in NUMERIC and field.domain.values is None:
                         yield Subject(*field.stored)  # type: ignore[misc]
+
+    def _left_open(self, catalog: Catalog) -> Iterator[Subject]:
+        """The numbers whose bounds the policy leaves open, without saying so, where it allows searches."""
+        return (subject for subject in self._numbers(catalog) if self.bounds_needed(subject))
 
     def _centred(self, plan: Plan) -> Iterator[Subject]:
         """The columns that are averaged: an average is centred around where their values lie."""

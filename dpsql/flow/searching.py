@@ -33,6 +33,8 @@ from dpsql.sensitivity.clip_choice import NormHistogram
 PAID = "the private search that came first is counted, and what it found stays known"
 SHARE = Fraction(15, 100)
 """The part of a price that is at most set apart for the search for norms, whether or not one has to be made."""
+BEST_CLIP = "a private search for the best clip of: "
+"""What the log says of such a search, before its query."""
 DEARER = 3
 """A search of up to so many tiers above serves as well."""
 
@@ -129,7 +131,7 @@ class Searcher:
         """Make all searches for norms that a query needs, as one charge."""
         bill = self._norms_bill(draft)
         plan = Plan(tuple(p.bounded.release for p in draft.unsearched), exp.Select(), (), (), None)
-        made = self._releaser.release(Prepared(f"a private search for the best clip of: {draft.sql}", plan, bill, ()))
+        made = self._releaser.release(Prepared(BEST_CLIP + draft.sql, plan, bill, ()))
         return made.cost, made.counted
 
     def _norms_bill(self, draft: Draft) -> Bill:

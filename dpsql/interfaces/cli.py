@@ -297,7 +297,7 @@ def bounds(
     db: Database, policy: PolicyFile = None, ledger: Ledger = None,
     search: Annotated[bool, typer.Option("--search", help="Make the searches that nobody made yet; charged.")] = False,
 ) -> None:  # fmt: skip
-    """For the steward: what private searches found for `auto` in the policy, as lines to store in it."""
+    """For the steward: what private searches found, bounds as lines to store in the policy."""
     from dpsql.interfaces import steward
 
     with waiting("searching"), _connect(db, policy, ledger, None, steward=True) as session:

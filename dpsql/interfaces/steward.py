@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from dpsql.policy import check_facts, draft_policy, write_draft
 if TYPE_CHECKING:
     from dpsql.engines.duckdb.prepare import Order, Told, Written
     from dpsql.policy import Finding
+    from dpsql.policy.auto import Subject
     from dpsql.session import Connection
 
 
@@ -107,22 +109,52 @@ def _is_fact(name: str) -> bool:
 
 
 def found(db: Connection, *, search: bool) -> Iterator[str]:
-    """A line for each `auto` of the policy: what was found in this version of the data, if it was searched for."""
-    subjects = db.policy.searched()
-    if not subjects:
+    """What private searches found in this version of the data: a line for each bound, and one for each clip.
+
+    `search` makes those that the policy asks for by `auto`; others are made by the first query that needs them.
+    """
+    asked = db.policy.searched()
+    lines = [_bound_line(db, subject, search=search) for subject in asked]
+    lines += [
+        _bound_line(db, subject, search=False)
+        for subject in db.searches.numbers()
+        if subject not in asked and db.searches.read(subject) is not None
+    ]
+    lines += _clip_lines(db)
+    if lines:
+        yield from lines
+    elif db.policy.searches:
+        yield "# nothing was searched for yet: the first query that needs a bound or a clip searches for it"
+    else:
         yield "# the policy leaves nothing to a search: write `bounds: auto` for a column, or"
-        yield "# `max_rows_per_unit: auto` for a table, to have one"
-    for subject in subjects:
-        made = db.search(subject) if search else db.searches.read(subject)
-        where = f"tables.{subject.table}" + (f".columns.{subject.column}" if subject.column else "")
-        if made is None:
-            yield f"# {where}: not searched for yet (`dpsql bounds --search` does, or the first query that needs it)"
-        elif made[0] is None:
-            yield f"# {where}: too few units to tell"
-        elif subject.column is None:
-            yield f"{where}.max_rows_per_unit: {made[0].upper}"
-        else:
-            yield f"{where}: {{min: {made[0].lower}, max: {made[0].upper}}}"
+        yield "# `max_rows_per_unit: auto` for a table, to have one; `search: true` to have all that helps"
+
+
+def _bound_line(db: Connection, subject: Subject, *, search: bool) -> str:
+    made = db.search(subject) if search else db.searches.read(subject)
+    where = f"tables.{subject.table}" + (f".columns.{subject.column}" if subject.column else "")
+    if made is None:
+        return f"# {where}: not searched for yet (`dpsql bounds --search` does, or the first query that needs it)"
+    if made[0] is None:
+        return f"# {where}: too few units to tell"
+    if subject.column is None:
+        return f"{where}.max_rows_per_unit: {made[0].upper}"
+    if not db.searches.bounds_needed(subject):
+        return f"# {where}: most values lie in {made[0]} (the declared bounds stay as they are)"
+    return f"{where}: {{min: {made[0].lower}, max: {made[0].upper}}}"
+
+
+def _clip_lines(db: Connection) -> Iterator[str]:
+    """The searches for a clip, each with the query that it was made for and what it tells about it today."""
+    from dpsql.flow.searching import BEST_CLIP
+    from dpsql.release.format import clip_text
+
+    made = [entry.text.removeprefix(BEST_CLIP) for entry in db._ledger.log() if entry.text.startswith(BEST_CLIP)]
+    for sql in dict.fromkeys(made):
+        yield "# a search for the best clip of: " + " ".join(sql.split())
+        with suppress(Error):
+            clips = [release.clip for release in db.explain(sql).releases]
+            yield from (f"#   {clip_text(clip)}" for clip in clips if clip is not None)
 
 
 def draft(database: str | Path, policy: Path, dataset: str) -> tuple[Path, Path]:

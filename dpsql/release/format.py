@@ -54,7 +54,7 @@ def _release(release: ReleasePlan) -> list[str]:
         lines.append(f"  shown: groups with at least about {release.threshold:.4g} units")
     elif release.keys:
         lines.append(f"  shown: all {release.groups} groups, also empty ones")
-    lines += [] if release.clip is None else [f"  {_clip(release.clip)}"]
+    lines += [] if release.clip is None else [f"  {clip_text(release.clip)}"]
     for statistic in release.statistics:
         origin = ", ".join(statistic.bounds.origin) or "the query"
         lines.append(
@@ -82,7 +82,7 @@ def _release(release: ReleasePlan) -> list[str]:
     return lines
 
 
-def _clip(clip: ClipPlan) -> str:
+def clip_text(clip: ClipPlan) -> str:
     """Where the clip comes from, and what it is expected to cut off."""
     if clip.units is None:
         return "the clip is the limit of the policy: nothing was searched for yet, or too few units were found"

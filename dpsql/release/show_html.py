@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.budget.show_html import account_bar
 from dpsql.errors import Error
 from dpsql.html import element, listed, page, text
-from dpsql.release.format import rule_of
+from dpsql.release.format import clip_text, rule_of
 from dpsql.release.numbers import numeric, plain, with_error
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def _release(release: ReleasePlan) -> str:
         items.append(f"groups with at least about {release.threshold:.4g} units are shown")
     elif release.keys:
         items.append(f"all {release.groups} groups are shown, also empty ones")
+    items += [] if release.clip is None else [text(clip_text(release.clip))]
     for statistic in release.statistics:
         bounds = statistic.bounds
         origin = text(", ".join(bounds.origin) or "the query")

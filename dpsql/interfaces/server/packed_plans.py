@@ -15,6 +15,7 @@ from dpsql.release.explain import (
     AggregatePlan,
     Bounds,
     ChoicePlan,
+    ClipPlan,
     Explanation,
     KeyPlan,
     NestedPlan,
@@ -26,8 +27,8 @@ from dpsql.release.explain import (
 _PLANS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        AggregatePlan, Bounds, ChoicePlan, Cost, DiscreteGaussian, DiscreteLaplace, KeyPlan, NestedPlan, ReleasePlan,
-        StatisticPlan, TreePlan,
+        AggregatePlan, Bounds, ChoicePlan, ClipPlan, Cost, DiscreteGaussian, DiscreteLaplace, KeyPlan, NestedPlan,
+        ReleasePlan, StatisticPlan, TreePlan,
     )
 }  # fmt: skip
 TOLD = ("cost", "mechanism", "releases", "finishing", "columns", "types", "notes", "remark", "nested")
