@@ -24,9 +24,10 @@ from dpsql.plan.build import build
 from dpsql.plan.catalog import Catalog, PrivateTable
 from dpsql.plan.nested import Describe, not_described
 from dpsql.plan.plan import Plan
+from dpsql.plan.relation import Field
 from dpsql.plan.released import released_in, scans_in
 from dpsql.plan.search import search_plan
-from dpsql.plan.usual import fields_of
+from dpsql.plan.usual import columns_behind
 from dpsql.policy import Policy
 from dpsql.policy.auto import Found, Subject
 from dpsql.release.noise import Released
@@ -172,10 +173,11 @@ class Searches:
             sums = [a for a in release.aggregates if a.function in ("sum", "avg") and a.argument is not None]
             several = len({a.argument for a in sums}) > 1 or any(a.function == "count" for a in release.aggregates)
             for aggregate in sums:
-                for field in fields_of(aggregate.argument, release.source):  # type: ignore[arg-type]
-                    numeric = field.type.kind in NUMERIC and field.domain.values is None and field.stored is not None
+                for stored in columns_behind(aggregate.argument, release.source):  # type: ignore[arg-type]
+                    field = self._field(Subject(*stored))
+                    numeric = field.type.kind in NUMERIC and field.domain.values is None
                     if numeric and _loose(field.domain) and (several or aggregate.function == "avg"):
-                        yield Subject(*field.stored)  # type: ignore[misc]
+                        yield Subject(*stored)
 
     def _standing_in(self, subjects: Iterable[Subject]) -> Catalog:
         return self.seen(self.policy.with_found({s: self._stand_in(s) for s in subjects}))
@@ -189,9 +191,12 @@ class Searches:
     def _type(self, subject: Subject) -> Type:
         if subject.column is None:
             return integer(*INT64)
+        return self._field(subject).type
+
+    def _field(self, subject: Subject) -> Field:
         table = self.whole().find(subject.table)
         assert isinstance(table, PrivateTable)
-        return next(f.type for f in table.scan.fields if f.name.lower() == (subject.column or "").lower())
+        return next(f for f in table.scan.fields if f.name.lower() == (subject.column or "").lower())
 
     def bounds_needed(self, subject: Subject) -> bool:
         """Must it be searched for before it can be used? Of a column with declared bounds only the centre is sought."""

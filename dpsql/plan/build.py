@@ -17,7 +17,7 @@ from dpsql.plan.finishing import check_finishing
 from dpsql.plan.made import Made, Open, Private
 from dpsql.plan.nested import Describe, Nesting, not_described
 from dpsql.plan.open_select import open_select
-from dpsql.plan.outputs import united
+from dpsql.plan.outputs import only_rates, united
 from dpsql.plan.plan import Family, Plan, Release
 from dpsql.plan.private_select import lists_rows, private_select
 from dpsql.plan.probe import columns_of, is_probe, no_rows, with_rows
@@ -113,7 +113,8 @@ class _Builder:
             check_finishing(tree, tables)
         public = sorted(self.public & {table.name for tree in trees for table in tree.find_all(exp.Table)})
         families, nested, notes = tuple(self.families), tuple(self.nesting.made), tuple(dict.fromkeys(self.notes))
-        return Plan(tuple(self.releases), made.node, tuple(public), made.outputs, made.row, families, nested, notes)
+        releases = tuple(replace(each, rates=only_rates(made.node, each)) for each in self.releases)
+        return Plan(releases, made.node, tuple(public), made.outputs, made.row, families, nested, notes)
 
     def aside(self) -> _Builder:
         """One that knows the releases so far, and keeps its own to itself."""

@@ -252,7 +252,7 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
         attribute = owner == UNIT or single
         response = _response(f"{name}.{stored_name}", spec, type_)
         made = Field(stored_name, type_, domain, attribute, owner, ends=_ends(spec, type_), response=response)
-        fields.append(replace(made, stored=(name, column), usual=spec.usual))
+        fields.append(replace(made, stored=(name, column), behind=((name, column),), usual=spec.usual))
     rows = 1 if declared.by_row else policy.rows_per_unit(name)
     unique = tuple(f.name for f in fields if fold(f.name) in keys)
     owners = path[-1].table if path else name

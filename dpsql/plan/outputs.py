@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dpsql.plan.choosing import chooses
 from dpsql.plan.clauses import title_of, unaliased
-from dpsql.plan.plan import Output
+from dpsql.plan.plan import Output, Release
 from dpsql.plan.relation import Aggregate
 from dpsql.policy.names import fold
 
@@ -39,6 +39,23 @@ def open_output(item: exp.Expr, columns: Sequence[tuple[str, Output]], nested: b
     noisy = any(o.noisy for o in used) or counted or subquery or (nested and looked_up)
     direct = used[0].direct if isinstance(inner, exp.Column) and len(used) == 1 else None
     return Output(title_of(item), noisy, direct, chosen=any(o.chosen for o in used))
+
+
+def only_rates(finishing: exp.Expr, release: Release) -> bool:
+    """Are the aggregates of a release read only to divide them by one another, or are they averages?"""
+    read = [c for c in finishing.find_all(exp.Column) if c.table == release.name and c.name.startswith("_a")]
+    return bool(read) and all(release.aggregates[int(c.name[2:])].function == "avg" or _divided(c) for c in read)
+
+
+def _divided(column: exp.Column) -> bool:
+    """Does it stand on one side of a division that has an aggregate of the same release on the other?"""
+    node: exp.Expr = column
+    while isinstance(node.parent, exp.Paren | exp.Cast | exp.Nullif | exp.Mul | exp.Add | exp.Sub | exp.Neg):
+        node = node.parent
+    if not isinstance(node.parent, exp.Div):
+        return False
+    other = node.parent.expression if node.parent.this is node else node.parent.this
+    return any(c.table == column.table and c.name.startswith("_a") for c in other.find_all(exp.Column))
 
 
 def key_places(items: Sequence[exp.Expr], keys: int) -> tuple[int, ...] | None:

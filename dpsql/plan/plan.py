@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlglot import exp
@@ -24,7 +24,8 @@ class Bar:
 class Release:
     """An aggregate SELECT over a private relation: group keys and aggregates, each named once.
 
-    `listed` has, by name, the values of keys that read public tables only.
+    `listed` has, by name, the values of keys that read public tables only. With `rates`, the query shows its aggregates
+    only divided by one another.
     In the finishing SQL it is the table `name` with the columns `_k0, _k1, …` and `_a0, _a1, …`; its error bars, which
     are computed from those, are the columns `_b0, _b1, …`.
     """
@@ -37,6 +38,7 @@ class Release:
     groups_per_unit: int
     bars: tuple[Bar, ...] = ()
     listed: tuple[tuple[str, Domain], ...] = ()
+    rates: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ class Field:
     table, whose row has the same owner (a verified foreign key); None if it tells nothing. `padded`: an outer join
     may have put NULL in its place, which tells nothing either. `ends` are what the policy answers to MIN and MAX.
     `response` says how the value was randomised before it was stored, where it was. `stored` names the table and column
-    that it is read from, unchanged; `usual` is around where its values lie, and how far around, if that was found.
+    that it is read from, unchanged, and `behind` those that it is computed from; `usual` is around where its values
+    lie, and how far around, if that was found.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Field:
     padded: bool = False
     ends: tuple[Value, Value] | None = field(default=None, compare=False, repr=False)
     stored: tuple[str, str] | None = field(default=None, compare=False, repr=False)
+    behind: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     usual: tuple[float, float] | None = field(default=None, compare=False, repr=False)
     response: RandomizedResponse | None = field(default=None, compare=False, repr=False)
 

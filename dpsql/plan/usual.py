@@ -9,11 +9,26 @@ from __future__ import annotations
 from decimal import Decimal
 
 from dpsql.expressions.expression import Call, Column, Expression, Literal
-from dpsql.plan.relation import Field, Relation
+from dpsql.plan.relation import Aggregate, Relation
 
 Usual = tuple[float, float]
 _ALIKE = ("cast", "round", "coalesce", "abs", "least", "greatest", "floor", "ceil")
 """Operations that change little of where values lie: they are taken for their first argument."""
+
+SEVERAL = 4
+"""How many rows a unit is taken to have where its rows are added up."""
+
+
+def usual_of_unit(aggregate: Aggregate, source: Relation) -> Usual | None:
+    """The same of what one unit's rows add up to, or of the one value that is taken of them."""
+    rows = min(SEVERAL, source.rows_per_unit)
+    if aggregate.function == "count":
+        return float(rows), float(rows)
+    known = None if aggregate.argument is None else usual_of(aggregate.argument, source)
+    if known is None or aggregate.function != "sum":
+        return known
+    centre, spread = known
+    return rows * centre, rows * max(spread, abs(centre))
 
 
 def usual_of(expression: Expression, source: Relation) -> Usual | None:
@@ -57,14 +72,16 @@ def _of_call(node: Call, source: Relation) -> Usual | None:
     return None
 
 
-def fields_of(expression: Expression, source: Relation) -> tuple[Field, ...]:
-    """The fields that an expression reads, as far as its operations keep what is usual of them."""
+def columns_behind(expression: Expression, source: Relation) -> tuple[tuple[str, str], ...]:
+    """The stored columns that an expression is computed from, as far as its operations keep what is usual of them."""
     match expression:
         case Column():
-            return tuple(field for field in source.fields if field.name == expression.name)
+            found = (field.behind for field in source.fields if field.name == expression.name)
         case Call(op="case"):
             *pairs, default = expression.args
-            return tuple(f for each in (*pairs[1::2], default) for f in fields_of(each, source))
+            found = (columns_behind(each, source) for each in (*pairs[1::2], default))
         case Call():
-            return tuple(f for each in expression.args for f in fields_of(each, source))
-    return ()
+            found = (columns_behind(each, source) for each in expression.args)
+        case _:
+            found = (() for _ in ())
+    return tuple(dict.fromkeys(column for each in found for column in each))

@@ -91,7 +91,8 @@ def counted(expression: Expression | None, domain: Domain) -> Argument:
 
 def summed(expression: Expression, domain: Domain, usual: Usual | None = None) -> Argument:
     """An argument that is added up; its domain is bounded. `usual` is around where its values lie, and how far around,
-    which is of use only where the bounds tell less.
+    which is of use only where the bounds tell less. Where a condition leaves only values beyond it, the nearest of
+    them is taken to be usual.
 
     Integers and decimals are exact; everything else is rounded to the power-of-two grid on which the larger bound
     has ROW_BITS bits. The row is clamped first, so a wrong bound costs accuracy, never privacy. Bounds between which
@@ -111,8 +112,10 @@ def summed(expression: Expression, domain: Domain, usual: Usual | None = None) -
     made = _on_grid(expression, domain)
     if usual is None or not all(map(isfinite, usual)):
         return made
-    centre, spread = (round(Fraction(each) / made.grid) for each in usual)
-    if 2 * spread >= made.width or not made.lower <= centre <= made.upper:
+    found, spread = (round(Fraction(each) / made.grid) for each in usual)
+    centre = min(max(found, made.lower), made.upper)
+    spread = max(spread, abs(centre - found))
+    if 2 * spread >= made.width:
         return made
     return replace(made, usual=(centre, max(1, spread)))
 

@@ -256,11 +256,12 @@ def _as_vector(bounded: Bounded, layout: Layout, mechanism: str) -> Bounded:
     groups = _size(bounded.keys) if bounded.public else PRIVATE_GROUPS
     one_group = bounded.rule != "clip"
     declared = all(scan.capped for scan in scans_in(source))
+    rates = bounded.release.rates and all(not p.alpha or layout.arguments[p.argument].flag for p, _ in members)
     made = replace(
         bounded,
         rule="vector",
         weight=None,
-        vector=Vector(norm, scales, groups * len(members), limit, declared, one_group),
+        vector=Vector(norm, scales, groups * len(members), limit, declared, one_group, rates),
     )
     return settle(made, clip_at(made.vector, limit), provisional=True)  # type: ignore[arg-type]
 

@@ -27,7 +27,7 @@ only. t is cut to [0, 1].
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import frexp, isqrt
 from typing import Literal
 
@@ -50,6 +50,10 @@ HISTOGRAM_BITS = 12
 COUNT_PART, SPREAD_PART = 0.94, 0.34
 """What a unit adds to its bucket under Gaussian noise: its presence, and its spread over cells; a vector of norm 1."""
 
+RATE_CUT = 0.3
+"""How much of a cut is left in a rate: a clip takes the same part of what is divided and of what it is divided by, so
+only that matters by which the rates of heavy units differ from those of others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Vector:
@@ -58,7 +62,7 @@ class Vector:
     `scales` has for each statistic the exponent that turns its steps into units of norms, None where it is no part of
     the vector. `cells` is the number of coordinates, as far as it is known. `limit` is the most that declared bounds
     and caps allow, in units of norms; `declared` tells whether the policy declares one, or it is the default. With
-    `one_group` all rows of a unit lie in one group.
+    `one_group` all rows of a unit lie in one group. With `rates` its counts are shown only divided by one another.
     """
 
     norm: Norm
@@ -67,6 +71,7 @@ class Vector:
     limit: int
     declared: bool
     one_group: bool
+    rates: bool = field(default=False, compare=False)
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -138,7 +143,10 @@ def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Cl
         return clip_at(vector, vector.limit)
     mechanism: Literal["laplace", "gaussian"] = "laplace" if vector.norm == "l1" else "gaussian"
     cap = float(vector.limit) if vector.declared else None
-    choice = choose_clip(found, groups=vector.cells, noise_per_clip=noise, mechanism=mechanism, cap=cap)
+    matters = RATE_CUT if vector.rates else 1.0
+    choice = choose_clip(
+        found, groups=vector.cells, noise_per_clip=noise, mechanism=mechanism, cap=cap, cut_matters=matters
+    )
     if not choice.found:
         choice = replace(choice, clip=float(vector.limit))
     return clip_at(vector, choice.clip, choice)

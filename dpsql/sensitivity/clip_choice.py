@@ -107,9 +107,18 @@ class ClipChoice:
 
 
 def choose_clip(
-    histogram: NormHistogram, *, groups: int, noise_per_clip: float, mechanism: Mechanism, cap: float | None = None
+    histogram: NormHistogram,
+    *,
+    groups: int,
+    noise_per_clip: float,
+    mechanism: Mechanism,
+    cap: float | None = None,
+    cut_matters: float = 1.0,
 ) -> ClipChoice:
-    """The clip with the least estimated error, for `groups` cells with noise of C·`noise_per_clip` each."""
+    """The clip with the least estimated error, for `groups` cells with noise of C·`noise_per_clip` each.
+
+    Of what it cuts off, the part `cut_matters` is an error of what is shown.
+    """
     if groups < 1 or not noise_per_clip > 0 or (cap is not None and not cap > 0):
         raise ValueError(f"groups, noise and cap must be positive, got {groups}, {noise_per_clip} and {cap}")
     kept = _occupied(histogram, mechanism, cap)
@@ -120,7 +129,7 @@ def choose_clip(
     uppers = histogram.uppers
     clips = uppers[:-1] if cap is None else np.unique(np.minimum(uppers[:-1], cap))
     over = np.maximum(uppers - clips[:, None], 0.0)
-    cuts = _UNEVEN * (over @ (counts * reach)) / groups
+    cuts = cut_matters * _UNEVEN * (over @ (counts * reach)) / groups
     best = int(np.argmin(np.hypot(cuts, clips * noise_per_clip)))
     clip = float(clips[best])
     middles = (uppers + np.concatenate(([0.0], uppers[:-1]))) / 2

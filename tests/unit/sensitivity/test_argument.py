@@ -140,3 +140,10 @@ def test_a_value_may_lie_outside_bounds_that_somebody_declared_or_found(
 )
 def test_the_middle_is_in_the_unit_of_the_argument(type_: str, low: float, high: float, middle: float) -> None:
     assert summed(_column(type_), interval(low, high)).middle == middle
+
+
+def test_values_beyond_what_is_usual_have_the_nearest_bound_as_their_usual_value() -> None:
+    """A condition x > 1000 over values of about 50: those that are left are about 1000, and not spread over all."""
+    made = summed(_column("INTEGER"), interval(1_000, 10**9), usual=(50.0, 20.0))
+    assert made.usual == (1_000, 950)
+    assert summed(_column("INTEGER"), interval(0, 60), usual=(50.0, 40.0)).usual is None

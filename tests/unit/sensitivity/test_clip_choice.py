@@ -246,3 +246,14 @@ def test_the_worlds_of_the_bench_say_what_a_clip_does(bench: ModuleType) -> None
             assert np.allclose(seen.cells(clip), expected, rtol=1e-9)
         assert seen.counts.sum() == 300
         assert seen.counts[bench.LAST - bench.FIRST + 2] == 0
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_cut_that_matters_less_is_larger(mechanism: Mechanism) -> None:
+    seen = histogram({0: 5_000, 2: 3_000, 4: 1_000, 6: 300, 8: 100})
+    clips = [
+        choose_clip(seen, groups=10, noise_per_clip=4.0, mechanism=mechanism, cut_matters=matters).clip
+        for matters in (1.0, 0.3, 0.1)
+    ]
+    assert clips == sorted(clips, reverse=True)
+    assert clips[0] > clips[-1]
