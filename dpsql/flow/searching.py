@@ -28,11 +28,9 @@ from dpsql.release.stored import unpack
 from dpsql.search import Searches
 from dpsql.sensitivity.bound import Bounded, norm_search
 from dpsql.sensitivity.clip import norms_of, read_norms
-from dpsql.sensitivity.clip_choice import NormHistogram
+from dpsql.sensitivity.clip_choice import NormHistogram, search_share
 
 PAID = "the private search that came first is counted, and what it found stays known"
-SHARE = Fraction(15, 100)
-"""The part of a price that is at most set apart for the search for norms, whether or not one has to be made."""
 BEST_CLIP = "a private search for the best clip of: "
 """What the log says of such a search, before its query."""
 DEARER = 3
@@ -112,7 +110,8 @@ class Searcher:
 
     def _norm_search(self, bounded: Bounded, mechanism: str, tier: int) -> Priced:
         """The search for the norms of a release, at the price of a tier."""
-        price = SHARE * self._default(mechanism) * Fraction(4) ** tier
+        assert bounded.vector is not None
+        price = search_share(bounded.vector.groups) * self._default(mechanism) * Fraction(4) ** tier
         return price_release(
             norm_search(bounded, f"{bounded.release.name}_norms"), Portion(mechanism, price, (price,), exact=True)
         )

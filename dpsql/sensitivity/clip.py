@@ -74,6 +74,11 @@ class Vector:
     rates: bool = field(default=False, compare=False)
 
     @property
+    def groups(self) -> int:
+        """In how many groups each of its statistics is released, as far as that is known."""
+        return self.cells // len(self.members)
+
+    @property
     def members(self) -> tuple[int, ...]:
         """The places of the statistics that are parts of it."""
         return tuple(place for place, scale in enumerate(self.scales) if scale is not None)
