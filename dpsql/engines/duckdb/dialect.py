@@ -12,7 +12,7 @@ from dpsql.engines.sql import compare
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.rule import Rule
 from dpsql.expressions.expression import Call
-from dpsql.expressions.types import SPELLINGS, Kind, from_engine
+from dpsql.expressions.types import SPELLINGS, Kind, Type, from_engine
 from dpsql.policy.names import fold
 
 HASHES = 2**64 - 1
@@ -86,6 +86,21 @@ class DuckDB(Dialect):
         if node.op in strings.LONGER or (function is not None and functions.growth(function, node) > (1, 0)):
             return partial(strings.limited, limit=min(strings.LONGEST, self.share or strings.LONGEST))
         return RULES.get(node.op) if function is None else partial(functions.written, function)
+
+    def addend(self, value: str, type_: Type) -> str:
+        """A decimal in 128 bits, the one width whose sum DuckDB does not replace after a look at the statistics.
+
+        **Theorem.** A sum of decimals fails on no rows, and its type and value do not depend on statistics.
+        **Proof.** DuckDB adds decimals of at most 18 digits by a function that its optimizer replaces
+        (`sum_no_overflow`) where the smallest and the largest value of the column cannot overflow 64 bits. Where it has
+        also rewritten a window over a whole partition into a join with an aggregate, the replacement is typed HUGEINT
+        instead of DECIMAL: the query then fails, or reads the total with a wrong scale, on tables that have rows, and
+        not on empty ones. Sums of 128-bit decimals have no such replacement. The cast only widens, so it cannot fail,
+        and fewer than 2**63 values below 10**18 add up to less than 2**127.
+        **Requires** decimals of at most 18 digits (`dpsql.expressions.types.decimal`).
+        **Checked by** `tests/privacy/test_sums_of_decimals.py`.
+        """
+        return self.cast(value, f"DECIMAL(38,{type_.scale})")
 
     def quotient(self, number: str, divisor: str) -> str:
         return f"({number} // {divisor})"

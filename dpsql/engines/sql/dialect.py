@@ -192,11 +192,15 @@ class Dialect(ABC):
         """A whole number in the widest exact type."""
         return self.cast(value, "HUGEINT")
 
+    def addend(self, value: str, type_: Type) -> str:
+        """A decimal of a type as `total` adds it up."""
+        return value
+
     def total(self, value: str, over: str = "", *, distinct: bool = False, bits: int | None = None) -> str:
         """The exact sum of whole numbers or decimals, in a type that holds it; `over` makes it a window's.
 
         With `bits` each value is a whole number between -2**bits and 2**bits that may have a type as narrow as that;
-        without, the values are decimals, in the widest type, or counts.
+        without, the values are addends, in the widest type, or counts.
         """
         return f"sum({'DISTINCT ' if distinct else ''}{value}){over}"
 

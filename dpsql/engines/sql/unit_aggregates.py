@@ -26,7 +26,7 @@ def unit_aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: F
             return f"{dialect.extreme(aggregate.function, value, aggregate.argument.type)}{over}"
         return f"count({'DISTINCT ' if aggregate.distinct else ''}{value}){over}"
     argument = summed(aggregate.argument, infer(aggregate.argument, known_of(source))) if _on_grid(aggregate) else None
-    added = value if argument is None else clamped(dialect, argument, value)
+    added = _addend(dialect, value, aggregate.argument.type) if argument is None else clamped(dialect, argument, value)
     total = dialect.total(added, over, distinct=aggregate.distinct, bits=_bits(aggregate.argument.type, argument))
     scaled = "" if argument is None or argument.grid == 1 else f" * {dialect.double(float(argument.grid))}"
     if aggregate.function == "avg":
@@ -34,6 +34,10 @@ def unit_aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: F
     if type_ == DOUBLE:
         return f"({dialect.cast(total, 'DOUBLE')}{scaled})"
     return _into(dialect, total, type_)
+
+
+def _addend(dialect: Dialect, value: str, type_: Type) -> str:
+    return dialect.addend(value, type_) if type_.kind is Kind.DECIMAL else value
 
 
 def _on_grid(aggregate: Aggregate) -> bool:
