@@ -94,7 +94,8 @@ def test_a_units_total_knows_the_bits_of_a_whole_number_that_fits_and_of_no_deci
     for distinct in (False, True):
         made = unit_aggregate(Aggregate("avg", column, distinct), DOUBLE, source, below)
         value = below.render(column)
-        total = dialect.cast(dialect.total(value, distinct=distinct, bits=bits), "DOUBLE")
+        added = dialect.addend(value, type_) if bits is None else value
+        total = dialect.cast(dialect.total(added, distinct=distinct, bits=bits), "DOUBLE")
         assert made == f"({total} / count({value}))"
 
 
