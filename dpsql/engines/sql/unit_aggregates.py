@@ -30,7 +30,8 @@ def unit_aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: F
     total = dialect.total(added, over, distinct=aggregate.distinct, bits=_bits(aggregate.argument.type, argument))
     scaled = "" if argument is None or argument.grid == 1 else f" * {dialect.double(float(argument.grid))}"
     if aggregate.function == "avg":
-        return f"({dialect.cast(total, 'DOUBLE')} / count({added}){over}{scaled})"
+        number = f"count({'DISTINCT ' if aggregate.distinct else ''}{added}){over}"
+        return f"({dialect.cast(total, 'DOUBLE')} / {number}{scaled})"
     if type_ == DOUBLE:
         return f"({dialect.cast(total, 'DOUBLE')}{scaled})"
     return _into(dialect, total, type_)

@@ -96,7 +96,7 @@ def test_a_units_total_knows_the_bits_of_a_whole_number_that_fits_and_of_no_deci
         value = below.render(column)
         added = dialect.addend(value, type_) if bits is None else value
         total = dialect.cast(dialect.total(added, distinct=distinct, bits=bits), "DOUBLE")
-        assert made == f"({total} / count({added}))"
+        assert made == f"({total} / count({'DISTINCT ' if distinct else ''}{added}))"
 
 
 @pytest.mark.parametrize(
