@@ -18,7 +18,7 @@ from dpsql.plan.mark import Marked
 from dpsql.plan.normal import conjunction, conjuncts, normal
 from dpsql.plan.numbered import rows_left
 from dpsql.plan.relation import Aggregate, Field, Filter, Item, Project, Relation, UnitGroup
-from dpsql.plan.usual import columns_behind, usual_of
+from dpsql.plan.usual import columns_behind, usual_of, usual_of_unit
 
 
 def known_of(relation: Relation) -> Known:
@@ -84,7 +84,9 @@ def unit_grouped(source: Relation, keys: Sequence[Item], aggregates: Sequence[tu
     for name, aggregate in aggregates:
         argument = None if aggregate.argument is None else infer(aggregate.argument, known)
         domain = aggregate_domain(aggregate.function, argument, source.rows_per_unit)
-        fields.append(Field(name, aggregate_type(aggregate, domain), domain, attribute=single))
+        made = Field(name, aggregate_type(aggregate, domain), domain, attribute=single)
+        read = () if aggregate.argument is None else columns_behind(aggregate.argument, source)
+        fields.append(replace(made, behind=read, usual=usual_of_unit(aggregate, source)))
     return UnitGroup(tuple(fields), False, rows, single, source, tuple(keys), tuple(aggregates))
 
 

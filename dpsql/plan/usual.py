@@ -9,11 +9,26 @@ from __future__ import annotations
 from decimal import Decimal
 
 from dpsql.expressions.expression import Call, Column, Expression, Literal
-from dpsql.plan.relation import Relation
+from dpsql.plan.relation import Aggregate, Relation
 
 Usual = tuple[float, float]
 _ALIKE = ("cast", "round", "coalesce", "abs", "least", "greatest", "floor", "ceil")
 """Operations that change little of where values lie: they are taken for their first argument."""
+
+SEVERAL = 4
+"""How many rows a unit is taken to have where its rows are added up."""
+
+
+def usual_of_unit(aggregate: Aggregate, source: Relation) -> Usual | None:
+    """The same of what one unit's rows add up to, or of the one value that is taken of them."""
+    rows = min(SEVERAL, source.rows_per_unit)
+    if aggregate.function == "count":
+        return float(rows), float(rows)
+    known = None if aggregate.argument is None else usual_of(aggregate.argument, source)
+    if known is None or aggregate.function != "sum":
+        return known
+    centre, spread = known
+    return rows * centre, rows * max(spread, abs(centre))
 
 
 def usual_of(expression: Expression, source: Relation) -> Usual | None:

@@ -7,7 +7,7 @@ list every cell, so they are left alone, as are those whose keys have other valu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TypeVar
 
@@ -84,7 +84,14 @@ def _groups(plan: Plan, released: Mapping[str, Table]) -> Iterator[list[_Table]]
         for name in _listed(family, released):
             for meaning, table in _tables(family, name, released):
                 meanings.setdefault(meaning, []).append(table)
-        yield from (group for group in meanings.values() if len(group) > 1)
+        yield from (_comparable(group) for group in meanings.values() if len(group) > 1)
+
+
+def _comparable(group: Sequence[_Table]) -> list[_Table]:
+    """The tables in parts of their largest step: in the steps of a very wide column their squares are no numbers."""
+    largest = max(table.step for table in group)
+    parts = [table.step / largest for table in group]
+    return [replace(t, step=part, variance=t.variance * part**2) for t, part in zip(group, parts, strict=True)]
 
 
 def _listed(family: Family, released: Mapping[str, Table]) -> list[str]:
@@ -105,7 +112,7 @@ def _tables(family: Family, name: str, released: Mapping[str, Table]) -> Iterato
         part, size = statistic.part, step(priced, index)
         if part.weighed:
             argument = bounded.arguments[part.argument].expression
-            variance = max(priced.noised[index].noise.variance(), 1e-30) * size**2
+            variance = max(priced.noised[index].noise.variance(), 1e-30)
             meaning = ("" if argument is None else order(argument), part.alpha, part.beta)
             yield meaning, _Table(name, index, axes, shape, size, variance)
 

@@ -143,7 +143,8 @@ def choose_clip(
     middles = (uppers + np.concatenate(([0.0], uppers[:-1]))) / 2
     cut = float(np.maximum(middles - clip, 0.0) @ (counts * reach))
     above = float(counts[uppers > clip].sum())
-    return ClipChoice(clip, True, cut, _cautious(histogram, kept, over[best] * reach), float(counts.sum()), above)
+    taken = np.where(kept, over[best], np.minimum(over[best], math.inf if cap is None else cap - clip))
+    return ClipChoice(clip, True, cut, _cautious(histogram, kept, taken * reach), float(counts.sum()), above)
 
 
 def _significance(sums: Floats, terms: int, sd: float, mechanism: Mechanism) -> Floats:
@@ -224,7 +225,7 @@ def _reach(histogram: NormHistogram, counts: Floats, kept: NDArray[np.bool_], gr
 def _cautious(histogram: NormHistogram, kept: NDArray[np.bool_], taken: Floats) -> float:
     """The cut if all units lie at upper edges, with a few more buckets above, plus one standard deviation.
 
-    `taken` is what a unit at the upper edge of each bucket loses.
+    `taken` is what a unit at the upper edge of each bucket loses; where none was found, at most one at the cap.
     """
     counted, top = kept.copy(), int(np.flatnonzero(kept)[-1])
     counted[top : top + 1 + _MORE] = True

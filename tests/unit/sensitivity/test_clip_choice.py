@@ -257,3 +257,15 @@ def test_a_cut_that_matters_less_is_larger(mechanism: Mechanism) -> None:
     ]
     assert clips == sorted(clips, reverse=True)
     assert clips[0] > clips[-1]
+
+
+def test_bars_allow_for_no_units_above_the_cap_where_none_was_found() -> None:
+    """Units at 8 and nothing but noise above: a cap at 8 leaves nothing to be cut, and no cap leaves a doubt."""
+    random = np.random.default_rng(4)
+    counts = random.normal(0, 3, 40)
+    counts[7] += 5_000
+    histogram = NormHistogram(0, counts, None, 3.0, None)
+    settled = choose_clip(histogram, groups=1, noise_per_clip=0.01, mechanism="gaussian", cap=8.0)
+    open_ = choose_clip(histogram, groups=1, noise_per_clip=0.01, mechanism="gaussian")
+    assert settled.found and settled.clip == 8.0 and settled.cut_upper == 0
+    assert open_.clip == 8.0 and open_.cut_upper > 0

@@ -1,4 +1,4 @@
-"""Rates, per-unit averages, and sums over a condition: how the text alone decides their scales and clips."""
+"""Rates, averages of per-unit totals, and sums over a condition: how the text alone decides their scales and clips."""
 
 from __future__ import annotations
 
@@ -85,6 +85,16 @@ def test_a_rate_is_clipped_lower_than_the_counts_that_it_is_made_of(stays: Path)
             statistics = db.explain(sql, epsilon=0.5).releases[0].statistics
             bounds.append(statistics[0].sensitivity)
         assert bounds[0] < bounds[1]
+
+
+def test_an_average_of_totals_is_scaled_by_what_is_usual_of_a_row(stays: Path) -> None:
+    sql = "SELECT avg(total) AS mean FROM (SELECT u, sum(x) AS total FROM t GROUP BY u)"
+    with duckdb.connect(str(stays), read_only=True) as raw:
+        truth = raw.sql(sql).fetchall()[0][0]
+    with connect(stays) as db:
+        answer = db.query(sql, epsilon=0.5)
+        assert abs(answer.fetchall()[0][0] - truth) < truth / 5
+        assert any("t.x" in note for note in answer.notes)
 
 
 def test_a_sum_over_a_condition_is_scaled_by_what_the_condition_leaves(stays: Path) -> None:
