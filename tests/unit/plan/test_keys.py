@@ -180,6 +180,17 @@ def test_a_file_is_checked_and_the_fact_holds_for_that_version(tmp_path: Path) -
         assert source(later, rows).rows_per_unit == 90 * 725
 
 
+def test_a_process_of_its_own_knows_the_same_keys(tmp_path: Path) -> None:
+    path, rows = (
+        tmp_path / "d.duckdb",
+        f"sales s JOIN stock k ON {BY_KEY} JOIN parts p ON p.part = k.part AND p.lot = s.qty",
+    )
+    database(str(path), lots=", UNIQUE (part, lot)").close()
+    with dpsql.connect(path, policy=POLICY, ledger=":memory:", isolate=True) as db:
+        assert source(db, rows).rows_per_unit == 725
+        assert len(db.query(f"SELECT count(*) FROM {rows}", epsilon=1).fetchall()) == 1
+
+
 @pytest.mark.parametrize(
     ("more", "ok", "text"),
     [
