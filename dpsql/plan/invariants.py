@@ -19,7 +19,8 @@ every other node `derive` gives facts that follow from facts of its children, wh
    one row per unit; a key of every root names a combination of their rows, hence one row of the join;
  · an outer join adds rows to the left side's only where a row has several matches, or in a FULL join; where one side
    matches once, each pair is counted by a row of the other side, and what matches nothing is counted by itself. A key
-   of the left side names one row where that matches once, and else together with a key of the right side;
+   of the left side names one row where that matches once, and else together with a key of the right side, for what
+   matches nothing is NULL in some field of it (of a FULL join therefore not the key without fields);
  · a union has the rows of its parts, so one row per unit only where each row is a unit;
  · a window function that reads the whole of a unit's rows gives all of them the same value.
 A stated fact is implied by the derived one (`_check`).
@@ -241,7 +242,7 @@ class _Check:
             | {name for name, _, _ in join.merged if labels.get(name) == UNIT},
             labels=labels,
             padded=one.padded | two.padded | set(right.names) | (set(left.names) if join.full else set()),
-            keys=_all_of([one.keys] if join.once else [one.keys, two.keys]),
+            keys=frozenset(k for k in _all_of([one.keys, *([] if join.once else [two.keys])]) if k or not join.full),
         )
 
 

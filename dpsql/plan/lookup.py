@@ -115,7 +115,8 @@ def keys_of(relation: Relation) -> Keys:
     rows of the roots, hence of the parts that are looked up. An outer join: two of its rows that agree on a key of the
     left side, and are not NULL there, come from one left row; they are one if each left row has one match at most, or
     if they also agree on a key of the right side. Rows that match nothing are NULL on the other side, so a key that
-    reaches there says nothing of them. A union has no keys: both sides may have the same row.
+    reaches there says nothing of them; the key without fields would, so a FULL join does not have it. A union has no
+    keys: both sides may have the same row.
     **Requires** verified keys of tables (`make_catalog`), and `lookups` and `once` that hold (`looked_up`).
     **Checked by** `tests/properties/test_join_flags.py`, which looks for two such rows, and the planted bugs "a join
     believes half of a key" and "a key outlives the join that repeats it".
@@ -138,8 +139,9 @@ def keys_of(relation: Relation) -> Keys:
             return frozenset({frozenset(k.name for k in items)} if owned else ())
         case Inner(parts=parts, lookups=lookups):
             return _together([_keys_in_join(part) for number, part in enumerate(parts) if number not in lookups])
-        case Outer(left=Part() as left, right=Part() as right, once=once):
-            return _together([_keys_in_join(left), *([] if once else [_keys_in_join(right)])])
+        case Outer(left=Part() as left, right=Part() as right, once=once, full=full):
+            keys = _together([_keys_in_join(left), *([] if once else [_keys_in_join(right)])])
+            return keys - {frozenset()} if full else keys
     return frozenset()
 
 

@@ -12,12 +12,18 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.bounds.domain import Domain
 from dpsql.errors import InternalError, PolicyError
+from dpsql.expressions.expression import Column
+from dpsql.expressions.types import BIGINT, BOOLEAN
+from dpsql.expressions.typing import call
 from dpsql.interfaces.steward import check
 from dpsql.plan.invariants import check_facts
-from dpsql.plan.join import Inner, Part
+from dpsql.plan.join import Inner, Part, whole
 from dpsql.plan.lookup import keys_of
-from dpsql.plan.relation import PublicScan, Relation
+from dpsql.plan.relate_joins import joined, outer_joined
+from dpsql.plan.relation import Field, PublicScan, Relation
+from dpsql.plan.released import ReleasedScan
 from dpsql.policy import check_facts as checked
 from dpsql.policy import constraint_facts, load_policy
 from dpsql.policy.model import key_fact
@@ -143,6 +149,25 @@ def test_keys_that_the_catalogue_does_not_have_are_refused(db: dpsql.Connection)
 
     with pytest.raises(InternalError, match="public table with other keys"):
         check_facts(replace(made, parts=tuple(map(lying, made.parts))), db._dataset.catalog)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_two_sides_of_one_row_may_be_two_rows_of_a_full_join(db: dpsql.Connection, full: bool) -> None:
+    sides = [
+        Part(ReleasedScan((Field("n", BIGINT, Domain()),), False, 1, False, name, frozenset()), (f"{name}.n",))
+        for name in "ab"
+    ]
+    equal = call("eq", BOOLEAN, *(Column(BIGINT, name=side.names[0]) for side in sides))
+    both = outer_joined(sides[0], sides[1], full, equal, (), lambda *_: False)
+    assert keys_of(both) == (set() if full else {frozenset()})
+    made = joined([whole(source(db, "sellers WHERE chief > 1")), whole(both)], [], lambda *_: False)
+    assert made.single != full
+    lie = replace(made, lookups=frozenset({1}), single=True)
+    if full:
+        with pytest.raises(InternalError, match="not looked up"):
+            check_facts(lie, db._dataset.catalog)
+    else:
+        check_facts(lie, db._dataset.catalog)
 
 
 # what is verified ---------------------------------------------------------------------------------------------------------
