@@ -222,7 +222,8 @@ def _conclude(console: Console, db: Connection, kept: Shop | None) -> None:
     console.print(budget_table(db.budget()))
     spent = db.budget().dataset.spent.epsilon
     console.print(
-        f"{len(QUESTIONS)} questions cost up to ε = {EPSILON:g} each; together that is ε = {spent:.2f}: noise composes well.",
+        f"{len(QUESTIONS)} questions cost up to ε = {EPSILON:g} each; together that is ε = {spent:.2f}: "
+        "noise composes well.",
         style="italic",
     )
     if kept is None:

@@ -322,9 +322,9 @@ def _scales(layout: Layout) -> tuple[int | None, ...]:
 
     A sum is divided by what a typical row adds to it. A count that only an average is divided by counts half: an
     average needs its sum more than its count. (Where a count or a sum is shown too, that would double their error:
-    5.4% for 2.7% of orders by category in the demo.) A sum of flags, or the count of a part beside the rest, counts four
-    times: it is small, or else its error matters less. Together they are shifted so that the finest steps are units of
-    norms, as far as a row then adds at most 2**ROW_BITS of them.
+    5.4% for 2.7% of orders by category in the demo.) A sum of flags, or the count of a part beside the rest, counts
+    four times: it is small, or else its error matters less. Together they are shifted so that the finest steps are
+    units of norms, as far as a row then adds at most 2**ROW_BITS of them.
     """
     parts = {
         place: 1 - part.typical.bit_length() if part.alpha else -1 if part.divides else 0

@@ -186,14 +186,15 @@ def protect(
 ) -> PrivateFrame:
     """A private frame over a pandas, Polars or Arrow table or a Parquet file.
 
-    `unit` is the column that names the person behind each row ("row" if every row is another person). `epsilon` is the
-    budget of all answers together; a verb takes a tenth of it unless it says `epsilon=`. `bounds` and `values` say what
-    is known of the columns without looking; "auto" in place of bounds, or of `max_rows_per_unit`, has them found by a
-    private search, which is charged once. How much one person may add to an answer is found by a private search too,
-    out of the price of that answer, unless `search` is False: then declared bounds decide alone. `randomized` gives the ε of columns that were randomised at the source, for
-    `rr_count` in `.sql(…)`. `name` is the account: the same name is the same account, in this process or, with
-    `ledger` (a file), for ever. `called` is the table's name in `.sql(…)`. With `beside` the table joins the
-    account of another private frame, and can be merged with it on the unit.
+    `unit` is the column that names the person behind each row ("row" if every row is another person). `epsilon` is
+    the budget of all answers together; a verb takes a tenth of it unless it says `epsilon=`. `bounds` and `values`
+    say what is known of the columns without looking; "auto" in place of bounds, or of `max_rows_per_unit`, has them
+    found by a private search, which is charged once. How much one person may add to an answer is found by a private
+    search too, out of the price of that answer, unless `search` is False: then declared bounds decide alone.
+    `randomized` gives the ε of columns that were randomised at the source, for `rr_count` in `.sql(…)`. `name` is
+    the account: the same name is the same account, in this process or, with `ledger` (a file), for ever. `called`
+    is the table's name in `.sql(…)`. With `beside` the table joins the account of another private frame, and can be
+    merged with it on the unit.
     """
     if unit is None:
         raise InterfaceError(
