@@ -7,7 +7,9 @@ import re
 import pytest
 
 from dpsql.engines.spark.dialect import SPARK
+from dpsql.engines.spark.engine import SparkEngine
 from dpsql.engines.spark.files import FilesChanged, unchanged
+from dpsql.engines.spark.source import is_spark
 from dpsql.errors import UnsupportedQuery
 from dpsql.expressions.expression import Call, Column, Literal
 from dpsql.expressions.types import BOOLEAN, TEXT, Type, integer
@@ -25,6 +27,19 @@ def like(pattern: str) -> str:
 def test_a_text_is_the_shorter_the_more_often_a_pattern_may_start_again(pattern: str, most: int | None) -> None:
     made = like(pattern)
     assert re.findall(r"octet_length\(.*?\) <= (\d+) THEN", made) == ([] if most is None else [str(most)])
+
+
+@pytest.mark.parametrize(
+    ("stored", "read"),
+    [
+        ("VARCHAR", "try_validate_utf8(collate(x, 'UTF8_BINARY'))"),
+        ("TIMESTAMP WITH TIME ZONE", "CAST(x AS TIMESTAMP_NTZ)"),
+        ("DOUBLE", "x"),
+        ("FLOAT", "CAST(x AS DOUBLE)"),
+    ],
+)
+def test_a_stored_column_is_read_in_the_type_that_is_computed_with(stored: str, read: str) -> None:
+    assert SPARK.read("x", stored) == read
 
 
 def test_a_pattern_that_may_start_again_too_often_is_refused() -> None:
@@ -83,3 +98,49 @@ def test_files_that_changed_are_not_read_and_those_that_change_meanwhile_were_re
         except FilesChanged:
             seen.append(f"refused {changed_at}")
     assert seen == ["refused 1", "read 2", "refused 2", "read 3"]
+
+
+class Frame:
+    """A value of a class of PySpark's."""
+
+
+Frame.__module__ = "pyspark.sql.dataframe"
+
+
+@pytest.mark.parametrize(
+    ("source", "spark"),
+    [
+        (Frame(), True),
+        ({"t": Frame()}, True),
+        ({"a": "a.parquet", "t": Frame()}, True),
+        ({"t": "t.parquet"}, False),
+        ({}, False),
+        ("local[2]", True),
+        ("spark://host:7077", True),
+        ("shop.duckdb", False),
+        ((Frame(), {"t": "t.parquet"}), True),
+        (("shop.duckdb", {}), False),
+        ((Frame(),), False),
+    ],
+)
+def test_a_source_means_spark_if_it_or_one_of_its_tables_is_of_pyspark(source: object, spark: bool) -> None:
+    assert is_spark(source) == spark
+
+
+class Catalogue:
+    """An opened catalogue with one table, without a session."""
+
+    def __init__(self, *_: object) -> None:
+        self.session = self.tables = None
+
+    def schema(self) -> dict[str, dict[str, str]]:
+        return {"t": {"id": "BIGINT"}}
+
+
+def test_rows_that_somebody_may_write_to_make_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However unique they look: the rows are not even asked."""
+    monkeypatch.setattr("dpsql.engines.spark.engine.Opened", Catalogue)
+    monkeypatch.setattr(SparkEngine, "_asked", lambda *_: [])
+    engine = SparkEngine("local[1]")
+    assert not engine.public.unique("t", frozenset({"id"}))
+    assert engine.live and not engine.verifiable and engine.constraints(None) == frozenset()
