@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("psycopg")
 
-from dpsql.engines.postgres.session import stopped_after  # noqa: E402
+from dpsql.engines.postgres.session import stopped_after
 
 
 class Session:
