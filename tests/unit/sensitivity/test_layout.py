@@ -163,6 +163,27 @@ def test_the_halves_have_one_grid_one_share_and_name_each_other(
     )
 
 
+FLAGS = interval(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "typical", "rare"),
+    [
+        ([COUNT], [1], [False]),
+        ([("sum", X, MAYBE)], [7], [False]),
+        ([("sum", X, FLAGS)], [1], [True]),
+        ([("avg", X, MAYBE)], [1, 10], [False, False]),
+        ([("avg", X, FLAGS)], [1, 2], [False, True]),
+        ([("sum", PART, MAYBE), ("sum", X, MAYBE)], [7, 7], [False, False]),
+        ([("count", PART, MAYBE), ("count", X, MAYBE)], [1, 1], [True, False]),
+    ],
+)
+def test_sums_of_flags_and_counts_of_a_part_may_be_rare(asked: list, typical: list[int], rare: list[bool]) -> None:
+    made = laid(*asked, mechanism="gaussian")
+    assert [part.typical for part in made.parts] == typical
+    assert [part.rare for part in made.parts] == rare
+
+
 @pytest.mark.parametrize("form", ["count", "sum", "pair", "centred", "units", "distinct", "nested", "choice", "tree"])
 def test_the_statistics_of_a_source(form: str) -> None:
     source = Source(form, 3)  # type: ignore[arg-type]
