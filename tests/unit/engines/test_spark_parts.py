@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
 
 import pytest
 
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.spark.engine import SparkEngine
 from dpsql.engines.spark.files import FilesChanged, unchanged
+from dpsql.engines.spark.settings import quietly
 from dpsql.engines.spark.source import is_spark
 from dpsql.errors import UnsupportedQuery
 from dpsql.expressions.expression import Call, Column, Literal
@@ -144,3 +147,27 @@ def test_rows_that_somebody_may_write_to_make_no_key(monkeypatch: pytest.MonkeyP
     engine = SparkEngine("local[1]")
     assert not engine.public.unique("t", frozenset({"id"}))
     assert engine.live and not engine.verifiable and engine.constraints(None) == frozenset()
+
+
+LOGGERS = ("SQLQueryContextLogger", "py4j.clientserver", "py4j.java_gateway")
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_what_pyspark_logs_of_dpsqls_own_queries_goes_nowhere_and_other_threads_log_as_before(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = logging.getLogger(name)
+    with quietly():
+        logger.error("a value")
+        other = threading.Thread(target=logger.error, args=("another thread",))
+        other.start()
+        other.join()
+    logger.error("afterwards")
+    assert caplog.messages == ["another thread", "afterwards"]
+
+
+def test_pyspark_logs_again_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(RuntimeError), quietly():
+        raise RuntimeError
+    logging.getLogger(LOGGERS[0]).error("afterwards")
+    assert caplog.messages == ["afterwards"]
