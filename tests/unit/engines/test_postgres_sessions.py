@@ -1,13 +1,15 @@
-"""A query on PostgreSQL is stopped twice over: by the server, which is told first, and from here."""
+"""Sessions with PostgreSQL: a query is stopped by the server, which is told first, and from here; then it is kept."""
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
-pytest.importorskip("psycopg")
+psycopg = pytest.importorskip("psycopg")
 
+from dpsql.engines.postgres.engine import PostgresEngine
 from dpsql.engines.postgres.session import stopped_after
 
 
@@ -46,3 +48,25 @@ def test_a_server_that_does_not_stop_is_told_from_here() -> None:
         while session.told[-1] != "cancel" and time.monotonic() < until:
             time.sleep(0.01)
     assert session.told == ["SET LOCAL statement_timeout = 10", "cancel"]
+
+
+class Broken(Session):
+    """A session whose connection is lost."""
+
+    closed = False
+
+    def execute(self, text: str) -> None:
+        raise psycopg.OperationalError
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_session_is_kept_for_the_next_query_unless_it_is_broken() -> None:
+    engine = object.__new__(PostgresEngine)
+    engine._turn, engine._idle = threading.Lock(), []
+    good, broken = Session(), Broken()
+    for each in (good, broken):
+        engine._let_go(each)  # type: ignore[arg-type]
+    assert (engine._idle, good.told, broken.closed) == ([good], ["ROLLBACK"], True)
+    assert engine._begun() is good and engine._idle == []
