@@ -165,7 +165,14 @@ def test_the_halves_have_one_grid_one_share_and_name_each_other(
 
 @pytest.mark.parametrize(
     ("bounds", "usual"),
-    [((-3, 7), (0, 5)), ((1, 9), (1, 4)), ((-9, -1), (-1, 4)), ((1, 3), (1, 1)), ((20, 30), (25, 5)), ((-30, -20), (-25, 5))],
+    [
+        ((-3, 7), (0, 5)),
+        ((1, 9), (1, 4)),
+        ((-9, -1), (-1, 4)),
+        ((1, 3), (1, 1)),
+        ((20, 30), (25, 5)),
+        ((-30, -20), (-25, 5)),
+    ],
 )
 def test_where_only_bounds_are_known_values_lie_around_zero_unless_all_are_far_from_it(
     bounds: tuple[int, int], usual: tuple[int, int]
