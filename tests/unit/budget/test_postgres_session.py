@@ -6,13 +6,12 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import psycopg
 import pytest
 
 from dpsql.budget.postgres import session as module
 from dpsql.budget.postgres.session import Session
 from dpsql.errors import LedgerError
-
-psycopg = pytest.importorskip("psycopg")
 
 
 class Cursor:

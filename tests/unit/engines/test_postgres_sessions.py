@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+import psycopg
 import pytest
-
-psycopg = pytest.importorskip("psycopg")
 
 from dpsql.engines.postgres.engine import PostgresEngine
 from dpsql.engines.postgres.session import stopped_after

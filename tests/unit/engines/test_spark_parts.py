@@ -11,9 +11,10 @@ import pytest
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.spark.engine import SparkEngine
 from dpsql.engines.spark.files import FilesChanged, unchanged
+from dpsql.engines.spark.open import _read_as
 from dpsql.engines.spark.settings import quietly
 from dpsql.engines.spark.source import is_spark
-from dpsql.errors import UnsupportedQuery
+from dpsql.errors import InterfaceError, UnsupportedQuery
 from dpsql.expressions.expression import Call, Column, Literal
 from dpsql.expressions.types import BOOLEAN, TEXT, Type, integer
 
@@ -171,3 +172,31 @@ def test_pyspark_logs_again_after_a_failure(caplog: pytest.LogCaptureFixture) ->
         raise RuntimeError
     logging.getLogger(LOGGERS[0]).error("afterwards")
     assert caplog.messages == ["afterwards"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted", "read"),
+    [
+        ("VARCHAR", "VARCHAR", "`c`"),
+        ("DOUBLE", "DOUBLE", "`c`"),
+        ("FLOAT", "DOUBLE", "`c`"),
+        ("DATE", "DATE", "`c`"),
+        ("BIGINT", "BIGINT", "CAST(`c` AS STRING)"),
+        ("INTEGER", "VARCHAR", "CAST(`c` AS STRING)"),
+        ("BIGINT", "DOUBLE", "CAST(`c` AS STRING)"),
+    ],
+)
+def test_a_column_of_rows_is_read_in_the_type_of_the_policy_whatever_type_its_rows_gave_it(
+    stored: str, wanted: str, read: str
+) -> None:
+    """Through its text, except where Spark chooses the type only if it changes no value."""
+    made = _read_as("t", "c", stored, wanted, "UTC")
+    assert made == read if read == "`c`" else (read in made and made.endswith("AS `c`"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"), [("DOUBLE", "VARCHAR"), ("MAP", "VARCHAR"), ("BIGINT", None), ("BIGINT", "MAP")]
+)
+def test_a_column_of_rows_whose_type_is_not_stated_or_cannot_be_had_is_refused(stored: str, wanted: str | None) -> None:
+    with pytest.raises(InterfaceError):
+        _read_as("t", "c", stored, wanted, "UTC")
