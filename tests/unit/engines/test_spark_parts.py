@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from types import SimpleNamespace
 
 import pytest
 
+from dpsql.engines.spark import open as opening
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.spark.engine import SparkEngine
 from dpsql.engines.spark.files import FilesChanged, unchanged
@@ -200,3 +202,39 @@ def test_a_column_of_rows_is_read_in_the_type_of_the_policy_whatever_type_its_ro
 def test_a_column_of_rows_whose_type_is_not_stated_or_cannot_be_had_is_refused(stored: str, wanted: str | None) -> None:
     with pytest.raises(InterfaceError):
         _read_as("t", "c", stored, wanted, "UTC")
+
+
+class Listed:
+    """A session whose catalogue lists these tables; a table is its own name, and so is the relation that it reads."""
+
+    def __init__(self, *tables: tuple[str, str, bool]) -> None:
+        listed = [SimpleNamespace(name=name, tableType=type_, isTemporary=passing) for name, type_, passing in tables]
+        self.catalog = SimpleNamespace(listTables=lambda: listed)
+
+    def table(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(name=name.strip("`"), schema=SimpleNamespace(simpleString=lambda: "struct<x:int>"))
+
+
+def test_tables_of_the_catalogue_are_those_that_list_their_files_and_can_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A view may mix the rows of different units, and what has no files may differ from scan to scan."""
+    read: list[str] = []
+
+    def reads(table: SimpleNamespace) -> bool:
+        read.append(table.name)
+        return bool(table.name != "broken")
+
+    monkeypatch.setattr(opening, "relation_of", lambda table: None if table.name == "remote" else table.name)
+    monkeypatch.setattr(opening, "roots_of", lambda name: [] if name == "partitioned" else [f"/data/{name}"])
+    monkeypatch.setattr(opening, "_reads", reads)
+    monkeypatch.setattr(opening, "_columns", lambda _session, name: {"x": f"of {name}"})
+    opened = object.__new__(opening.Opened)
+    opened.tables, opened._readable = None, {}
+    opened.session = Listed(
+        ("Own", "MANAGED", False), ("beside", "EXTERNAL", False), ("view", "VIEW", False), ("passing", "MANAGED", True),
+        ("remote", "EXTERNAL", False), ("partitioned", "MANAGED", False), ("broken", "MANAGED", False),
+    )  # type: ignore[assignment]  # fmt: skip
+    for _ in range(2):
+        assert opened.schema() == {"own": {"x": "of Own"}, "beside": {"x": "of beside"}}
+    assert read == ["Own", "beside", "broken"]
