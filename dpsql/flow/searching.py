@@ -89,7 +89,7 @@ class Searcher:
         bounded = tuple(replace(b, found=found.get(b.release.name)) for b in draft.bounded)
         price = fund(draft.bounded, draft.most, draft.delta, draft.mechanism).price
         set_apart = sum((search.price for search in searches.values()), Fraction(0)) / price
-        draft = replace(draft, bounded=bounded, part=1 - set_apart)
+        draft = replace(draft, bounded=bounded, part=draft.part - set_apart)
         unknown = {name for name, histogram in found.items() if histogram is None}
         if unknown and not draft.missing and self._accounts.policy.replay:
             archive = self._archive()

@@ -423,7 +423,7 @@ class Policy(_Model):
         BeforeValidator(_read_replay),
     ] = True
     defaults: Annotated[Defaults, BeforeValidator(_empty_if_null)] = Field(default_factory=Defaults)
-    search: Flag = False
+    search: Flag = True
     tables: Annotated[
         Mapping[str, Annotated[Table, BeforeValidator(_empty_if_null)]],
         BeforeValidator(_empty_if_null),
