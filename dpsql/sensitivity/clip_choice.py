@@ -122,11 +122,13 @@ def choose_clip(
     mechanism: Mechanism,
     cap: float | None = None,
     cut_matters: float = 1.0,
+    most: float | None = None,
 ) -> ClipChoice:
     """The clip with the least estimated error, for `groups` cells with noise of C·`noise_per_clip` each.
 
-    Of what it cuts off, the part `cut_matters` is an error of what is shown.
+    Of what it cuts off, the part `cut_matters` is an error of what is shown, of which a cell loses `most` at most.
     """
+    most = math.inf if most is None else most
     if groups < 1 or not noise_per_clip > 0 or (cap is not None and not cap > 0):
         raise ValueError(f"groups, noise and cap must be positive, got {groups}, {noise_per_clip} and {cap}")
     kept = _occupied(histogram, mechanism, cap)
@@ -137,14 +139,15 @@ def choose_clip(
     uppers = histogram.uppers
     clips = uppers[:-1] if cap is None else np.unique(np.minimum(uppers[:-1], cap))
     over = np.maximum(uppers - clips[:, None], 0.0)
-    cuts = cut_matters * _UNEVEN * (over @ (counts * reach)) / groups
+    cuts = np.minimum(cut_matters * _UNEVEN * (over @ (counts * reach)) / groups, most)
     best = int(np.argmin(np.hypot(cuts, clips * noise_per_clip)))
     clip = float(clips[best])
     middles = (uppers + np.concatenate(([0.0], uppers[:-1]))) / 2
-    cut = float(np.maximum(middles - clip, 0.0) @ (counts * reach))
+    cut = min(float(np.maximum(middles - clip, 0.0) @ (counts * reach)), most * groups)
     above = float(counts[uppers > clip].sum())
     taken = np.where(kept, over[best], np.minimum(over[best], math.inf if cap is None else cap - clip))
-    return ClipChoice(clip, True, cut, _cautious(histogram, kept, taken * reach), float(counts.sum()), above)
+    upper = min(_cautious(histogram, kept, taken * reach), most * groups)
+    return ClipChoice(clip, True, cut, upper, float(counts.sum()), above)
 
 
 def _significance(sums: Floats, terms: int, sd: float, mechanism: Mechanism) -> Floats:
