@@ -269,3 +269,17 @@ def test_bars_allow_for_no_units_above_the_cap_where_none_was_found() -> None:
     open_ = choose_clip(histogram, groups=1, noise_per_clip=0.01, mechanism="gaussian")
     assert settled.found and settled.clip == 8.0 and settled.cut_upper == 0
     assert open_.clip == 8.0 and open_.cut_upper > 0
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_of_few_values_little_is_lost_once_most_are_kept(mechanism: Mechanism) -> None:
+    """Units have 16 values each, of 50 in all: with one of each unit, none of the 50 is likely to be missed."""
+
+    def choice(units: float, values: int | None) -> ClipChoice:
+        return choose_clip(
+            histogram({8: units}), groups=10, noise_per_clip=4.0, mechanism=mechanism, cap=100.0, values=values
+        )
+
+    assert choice(5_000, None).clip == 16 and choice(5_000, 50).clip == 1
+    assert choice(5_000, 10**6).clip == 16
+    assert choice(5_000, 50).cut_upper == choice(5_000, 50).cut == 50 * 10
