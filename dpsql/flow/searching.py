@@ -92,7 +92,7 @@ class Searcher:
         )
         price = fund(draft.bounded, draft.most, draft.delta, draft.mechanism).price
         set_apart = sum((search.price for search in searches.values()), Fraction(0)) / price
-        draft = replace(draft, bounded=bounded, part=1 - set_apart)
+        draft = replace(draft, bounded=bounded, part=draft.part - set_apart)
         unknown = {name for (name, _), histogram in found.items() if histogram is None}
         if unknown and not draft.missing and self._accounts.policy.replay:
             archive = self._archive()

@@ -105,7 +105,7 @@ def _views(db: Connection) -> Iterator[Finding]:
 
 
 def _is_fact(name: str) -> bool:
-    return name.startswith(("unique:", "foreign_key:"))
+    return name.startswith(("unique:", "key:", "foreign_key:"))
 
 
 def found(db: Connection, *, search: bool) -> Iterator[str]:

@@ -376,14 +376,14 @@ def _own_grid(bounded: Bounded, part: Part) -> Fraction:
 def _scales(layout: Layout) -> tuple[int | None, ...]:
     """For each statistic the exponent that makes it comparable with the others in one norm.
 
-    A sum is divided by what a typical row adds to it, and a count beside a sum of the same argument counts half: an
-    average needs its sum more than its count. A sum of flags, or the count of a part beside the rest, counts four
-    times: it is small, or else its error matters less. Together they are shifted so that the finest steps are units of
-    norms, as far as a row then adds at most 2**ROW_BITS of them.
+    A sum is divided by what a typical row adds to it. A count that only an average is divided by counts half: an
+    average needs its sum more than its count. (Where a count or a sum is shown too, that would double their error:
+    5.4% for 2.7% of orders by category in the demo.) A sum of flags, or the count of a part beside the rest, counts
+    four times: it is small, or else its error matters less. Together they are shifted so that the finest steps are
+    units of norms, as far as a row then adds at most 2**ROW_BITS of them.
     """
-    halved = {part.argument for part in layout.parts if part.alpha}
     parts = {
-        place: 1 - part.typical.bit_length() if part.alpha else -1 if part.argument in halved else 0
+        place: 1 - part.typical.bit_length() if part.alpha else -1 if part.divides else 0
         for place, part in enumerate(layout.parts)
         if not part.distinct
     }
