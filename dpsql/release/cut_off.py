@@ -22,13 +22,13 @@ def cut_off(released: Table) -> tuple[Floats, ...]:
     """For each statistic how much further from zero its exact totals may lie, with their sign, in noisy steps."""
     cuts = [np.zeros(len(values)) for values in released.noisy]
     for each in released.priced.bounded.clipped:
-        for place, cut in _cut_by(released, each.clip):
+        for place, cut in _cut_by(released, each.clip, each.vector.values):
             cuts[place] = cut
     return tuple(cuts)
 
 
-def _cut_by(released: Table, clip: Clip | None) -> Iterator[tuple[int, Floats]]:
-    """The same for the statistics of one clip."""
+def _cut_by(released: Table, clip: Clip | None, values: int | None) -> Iterator[tuple[int, Floats]]:
+    """The same for the statistics of one clip; a number of different values, of so many, is cut from no more."""
     priced = released.priced
     if clip is None or clip.choice is None or not clip.choice.found:
         return
@@ -43,7 +43,10 @@ def _cut_by(released: Table, clip: Clip | None) -> Iterator[tuple[int, Floats]]:
         return
     taken = max(clip.choice.cut, clip.choice.cut_upper) * clip.bound / clip.choice.clip
     for place, size in sizes.items():
-        yield place, taken / whole * size / steps[place]
+        cut = taken / whole * size
+        if values is not None:
+            cut = np.clip(cut, 0.0, np.maximum(values / float(priced.bounded.statistics[place].grid) - size, 0.0))
+        yield place, cut / steps[place]
 
 
 def drawn_with_cut(released: Table, draws: Sequence[Noisy], times: int) -> tuple[Noisy, ...]:

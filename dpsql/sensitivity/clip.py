@@ -202,7 +202,7 @@ def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Cl
         mechanism=mechanism,
         cap=cap,
         cut_matters=RATE_CUT if vector.rates else VALUE_CUT if vector.distinct else 1.0,
-        most=vector.values,
+        values=vector.values,
     )
     if not choice.found:
         choice = replace(choice, clip=float(vector.limit))

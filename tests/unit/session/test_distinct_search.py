@@ -111,6 +111,9 @@ def test_a_list_of_values_limits_what_is_cut(shop: duckdb.DuckDBPyConnection) ->
         [of] = next(iter(answer._released.values())).priced.bounded.clipped
         assert of.clip is not None and of.clip.choice is not None
         assert of.clip.choice.clip == 1.0 and of.clip.choice.cut_upper <= 3 * 12
+        values, bars = np.array([n for _, n in answer.fetchall()], dtype=float), answer.intervals(0.95)
+        noise = (values - bars["n_low"]).max()
+        assert (bars["n_high"] <= np.maximum(values, 3) + noise + 1).all()
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
