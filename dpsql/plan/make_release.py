@@ -99,5 +99,6 @@ def _asked(
         max(table.groups_per_unit for table in source.tables),
         tuple(bars),
         tuple((key, domain) for key, domain in listed.items() if domain is not None),
+        groups_capped=all(table.groups_capped for table in source.tables),
     )
     return canonical(asked)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import prod
 
 from dpsql.bounds.domain import Domain
 from dpsql.expressions.expression import Column, Expression
@@ -59,8 +60,13 @@ def _bounded(release: Release, number: int, source: Relation, flag: Expression, 
 
 
 def _unit_flags(bounded: Bounded) -> list[_Flag]:
-    """Is a unit's weight below one? Its number of groups is counted over another relation than the rest."""
+    """Is a unit's weight below one? Its number of groups is counted over another relation than the rest.
+
+    No unit is in more public groups than there are, so a term on all of them needs no check.
+    """
     terms, release = bounded.weight.terms if bounded.weight is not None else (), bounded.release
+    public = prod(len(key.values or ()) for key in bounded.keys) if bounded.public else None
+    terms = tuple(t for t in terms if t.kind != "groups" or public is None or t.cap < public)
     flags: list[_Flag] = []
     for kind in (True, False):
         mine = [term for term in terms if (term.kind == "groups") is kind]
