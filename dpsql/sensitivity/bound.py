@@ -27,6 +27,7 @@ from dpsql.sensitivity.choices import lay_out_choices
 from dpsql.sensitivity.claim import Claim, one_coordinate
 from dpsql.sensitivity.clip import BUCKETS, CELL_BITS, CLIP_BITS, ROW_BITS, Clip, Norm, Vector, clip_at, norms_of
 from dpsql.sensitivity.clip_choice import NormHistogram
+from dpsql.sensitivity.disjoint import joined
 from dpsql.sensitivity.distinct import distinct_cap
 from dpsql.sensitivity.keys import Key, make_keys
 from dpsql.sensitivity.selection import Selection, select_keys
@@ -112,7 +113,12 @@ def bound(release: Release, mechanism: str, catalog: Catalog) -> Bounded:
     usual = [None if a.argument is None else usual_of(a.argument, release.source) for a in plain.aggregates]
     layout = lay_out(plain.aggregates, ranges, mechanism, _caps(plain, ranges, keys), usual if clips else None)
     ruled = _with_choices(with_rule(release, keys, layout, mechanism), asked, mechanism)
-    return _as_vector(ruled, layout, mechanism) if clips and _clipped(ruled, layout) else ruled
+    if clips and _clipped(ruled, layout):
+        return _as_vector(ruled, layout, mechanism)
+    if bounded_at_rest(release.source) is not None:
+        return ruled
+    layout = joined(layout, one_row=ruled.rule in ("row", "single_row"))
+    return _with_choices(with_rule(release, keys, layout, mechanism), asked, mechanism)
 
 
 def _with_choices(bounded: Bounded, asked: Sequence[tuple[Aggregate, Domain | None]], mechanism: str) -> Bounded:
@@ -224,22 +230,22 @@ def _groups_counted(release: Release, keys: tuple[Key, ...]) -> int:
 def _terms(release: Release, layout: Layout, groups: int | None) -> list[Term]:
     """What a unit's weight must keep below its cap; `groups` is None where a unit has one group.
 
-    COUNT(*) covers everything: with W ≤ m/rows, each row statistic that adds at most M a row stays below m·M.
+    COUNT(*) covers everything: with W ≤ m/rows, each row statistic that adds at most M a row stays below m·M, and so do
+    several of which a row adds to one; but where that is only believed, they need a term of their own.
     """
     rows = release.source.rows_per_unit
     terms = [Term("groups", None, groups) for p in layout.parts if p.units and groups is not None]
     plain = [p for p in layout.parts if p.weighed]
-    if any(layout.arguments[p.argument].expression is None for p in plain):
-        return [*terms, Term("rows", None, rows)]
-    for index in dict.fromkeys(p.argument for p in plain):
-        mine = [p for p in plain if p.argument == index]
-        other = mine[0].other
-        if other is not None and other < index:
-            continue
+    all_rows = any(layout.arguments[p.argument].expression is None for p in plain)
+    terms += [Term("rows", None, rows)] if all_rows else []
+    shares = layout.believed if all_rows else layout.shares
+    together = (sorted({layout.parts[place].argument for place in share}) for share in shares)
+    for index, *others in dict.fromkeys(map(tuple, together)):
+        mine = [p for p in plain if p.argument in (index, *others)]
         if any(p.beta for p in mine):
-            terms.append(Term("count", index, rows, other))
-        else:
-            terms.append(Term("sum", index, rows * layout.arguments[index].magnitude, other))
+            terms.append(Term("count", index, rows, tuple(others)))
+        elif mine:
+            terms.append(Term("sum", index, rows * layout.arguments[index].magnitude, tuple(others)))
     return terms
 
 

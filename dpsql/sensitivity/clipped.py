@@ -95,8 +95,9 @@ def _total(bounded: Bounded, term: Term) -> Aggregate:
         return Aggregate("count", None)
     expression = bounded.arguments[term.argument].expression
     assert expression is not None
-    if term.other is not None and (rest := bounded.arguments[term.other].expression) is not None:
-        expression = call("coalesce", expression.type, expression, rest)
+    others = [rest for other in term.others if (rest := bounded.arguments[other].expression) is not None]
+    if others:
+        expression = call("coalesce", expression.type, expression, *others)
     if term.kind == "count":
         return Aggregate("count", expression)
     real = _real(expression)

@@ -24,8 +24,8 @@ class Part:
     """One statistic before its claim is known: α·Σ + β·n, and the most that one row adds to it.
 
     `units` counts units instead, and `distinct` the different values of the argument, of which a unit adds `row`.
-    `other` is the argument of the other half, where a whole is released as a part and the rest. `typical` is what a
-    typical row adds, either way, as far as that is public; `rare` marks a count that may be of few rows.
+    `typical` is what a typical row adds, either way, as far as that is public; `rare` marks a count that may be of few
+    rows.
     """
 
     name: str
@@ -35,7 +35,6 @@ class Part:
     row: int
     units: bool = False
     distinct: bool = False
-    other: int | None = None
     typical: int = field(default=1, compare=False)
     rare: bool = field(default=False, compare=False)
 
@@ -65,12 +64,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Arguments, statistics, and the groups of statistics (`shares`) that one portion of the budget covers jointly."""
+    """Arguments, statistics, and the groups of statistics (`shares`) that one portion of the budget covers jointly.
+
+    Shares that are `believed` have arguments of which it is inferred, but not enforced, that a row has one at most.
+    """
 
     arguments: tuple[Argument, ...]
     parts: tuple[Part, ...]
     shares: tuple[tuple[int, ...], ...]
     sources: tuple[Source, ...]
+    believed: tuple[tuple[int, ...], ...] = ()
 
 
 def lay_out(
@@ -192,8 +195,8 @@ class _Layout:
         alpha, row = (0, 1) if function == "count" else (1, self.arguments[one].magnitude)
         first = len(self.parts)
         typical = self.arguments[one].typical
-        self.parts.append(Part(f"part{one}", one, alpha, 1 - alpha, row, other=two, typical=typical, rare=alpha == 0))
-        self.parts.append(Part(f"rest{two}", two, alpha, 1 - alpha, row, other=one, typical=typical))
+        self.parts.append(Part(f"part{one}", one, alpha, 1 - alpha, row, typical=typical, rare=alpha == 0))
+        self.parts.append(Part(f"rest{two}", two, alpha, 1 - alpha, row, typical=typical))
         self.shares.append((first, first + 1))
         return first
 

@@ -175,8 +175,8 @@ COUNTED = call("case", BIGINT, column("c"), literal(1), literal(None))
         ("k", (DIFFERENT,), []),
         ("k", (SUM, DIFFERENT), [Term("sum", 0, 1000 * ROWS)]),
         ("k", (SUM, asked("sum", "wide")), [Term("sum", 0, 1000 * ROWS), Term("sum", 1, 2**40 * ROWS)]),
-        ("k", (Aggregate("sum", PART), SUM), [Term("sum", 0, 1000 * ROWS, 1)]),
-        ("k", (Aggregate("count", COUNTED), COUNT), [Term("count", 0, ROWS, 1)]),
+        ("k", (Aggregate("sum", PART), SUM), [Term("sum", 0, 1000 * ROWS, (1,))]),
+        ("k", (Aggregate("count", COUNTED), COUNT), [Term("count", 0, ROWS, (1,))]),
         ("k", (asked("avg", "n"), asked("sum", "wide")), [Term("count", 0, ROWS), Term("sum", 1, 2**40 * ROWS)]),
     ],
 )  # fmt: skip
