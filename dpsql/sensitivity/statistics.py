@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal as OneOf
 
 from dpsql.bounds.domain import Domain
-from dpsql.expressions.expression import Expression
+from dpsql.expressions.expression import Call, Expression, Literal
+from dpsql.expressions.types import integer
+from dpsql.expressions.typing import call, literal
 from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.argument import Argument, Usual, counted, summed
 from dpsql.sensitivity.halves import Nested, pairs_of
 
-Form = Literal["count", "sum", "pair", "centred", "units", "distinct", "nested", "choice", "tree"]
+Form = OneOf["count", "sum", "pair", "centred", "units", "distinct", "nested", "choice", "tree"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def lay_out(
     for aggregate, domain, each in zip(aggregates, domains, usual or (), strict=False):
         if aggregate.argument is not None and domain is not None and domain.bounded:
             builder.usual[aggregate.argument] = each or _around(domain)
-    asked = [(a.function, *_subject(a, d)) for a, d in zip(aggregates, domains, strict=True)]
+    asked = _flags_counted([(a.function, *_subject(a, d)) for a, d in zip(aggregates, domains, strict=True)])
     whole = next((e for f, e, d in asked if f in ("sum", "avg") and d is not None and not (d.nullable or d.nan)), None)
     subjects = [
         whole if f == "count" and e is None and not a.distinct else e
@@ -151,10 +153,35 @@ def _halves(
 
 
 def _subject(aggregate: Aggregate, domain: Domain | None) -> tuple[Expression | None, Domain | None]:
-    """The argument; COUNT(x) over an x that is never NULL is COUNT(*)."""
+    """The argument; COUNT(x) over an x that is never NULL is COUNT(*), and of a constant under a condition it is 1."""
     if aggregate.function == "count" and (domain is None or not (domain.nullable or domain.nan)):
         return None, None
+    if aggregate.function == "count" and not aggregate.distinct:
+        return _one_where(aggregate.argument, (None,)) or aggregate.argument, domain
     return aggregate.argument, domain
+
+
+def _one_where(argument: Expression | None, otherwise: tuple[int | None, ...]) -> Expression | None:
+    """1 under the argument's condition, and NULL elsewhere, if the argument is a constant under a condition."""
+    if not (isinstance(argument, Call) and argument.op == "case" and len(argument.args) == 3):
+        return None
+    condition, inside, other = argument.args
+    constant = isinstance(inside, Literal) and inside.value is not None
+    if not (constant and isinstance(other, Literal) and other.value in otherwise):
+        return None
+    return call("case", integer(1, 1), condition, literal(1), literal(None))
+
+
+def _flags_counted(asked: list[_Asked]) -> list[_Asked]:
+    """SUM(CASE WHEN c THEN 1 ELSE 0 END) is COUNT(*) FILTER (WHERE c): where both are asked, they are one statistic."""
+    counts = {subject for function, subject, _ in asked if function == "count"}
+
+    def counted(function: str, subject: Expression | None, domain: Domain | None) -> _Asked:
+        one = isinstance(subject, Call) and any(isinstance(a, Literal) and a.value == 1 for a in subject.args[1:2])
+        same = _one_where(subject, (None, 0)) if function == "sum" and one else None
+        return ("count", same, domain) if same is not None and same in counts else (function, subject, domain)
+
+    return [counted(*each) for each in asked]
 
 
 class _Layout:
