@@ -27,7 +27,7 @@ class Part:
 
     `units` counts units instead, and `distinct` the different values of the argument, of which a unit adds `row`.
     `typical` is what a typical row adds, either way, as far as that is public; `rare` marks a count that may be of few
-    rows.
+    rows, and `divides` one that only an average is divided by.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Part:
     distinct: bool = False
     typical: int = field(default=1, compare=False)
     rare: bool = field(default=False, compare=False)
+    divides: bool = field(default=False, compare=False)
 
     @property
     def weighed(self) -> bool:
@@ -238,7 +239,8 @@ class _Layout:
             return self._once((subject, "sum"), "sum", argument, _sum)
         if self.mechanism == "laplace" and argument.width > 0:
             return self._once((subject, "pair"), "pair", argument, _pair)
-        return self._once((subject, "centred"), "centred", argument, _centred)
+        alone = needs == {"avg"}
+        return self._once((subject, "centred"), "centred", argument, lambda i, a: _centred(i, a, alone=alone))
 
     def _once(self, key: tuple[Expression | None, str], form: Form, argument: Argument, parts: object) -> Source:
         if key not in self.made:
@@ -271,9 +273,12 @@ def _pair(index: int, argument: Argument) -> list[Part]:
     ]
 
 
-def _centred(index: int, argument: Argument) -> list[Part]:
-    """The count n and Σ(2x−2c) around the argument's centre c, in half steps: the middle may lie between two steps."""
+def _centred(index: int, argument: Argument, *, alone: bool) -> list[Part]:
+    """The count n and Σ(2x−2c) around the argument's centre c, in half steps: the middle may lie between two steps.
+
+    If the average is asked for `alone`, neither n nor Σx, of which n·c is a part, is shown.
+    """
     twice = argument.twice_centre
     largest = max(2 * argument.upper - twice, twice - 2 * argument.lower)
     centred = Part(f"centred{index}", index, 2, -twice, largest, typical=2 * argument.spread, rare=argument.flag)
-    return [Part(f"count{index}", index, 0, 1, 1), centred]
+    return [Part(f"count{index}", index, 0, 1, 1, divides=alone), centred]
