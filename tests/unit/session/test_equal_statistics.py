@@ -83,3 +83,15 @@ def test_sums_of_whole_numbers_stay_whole(db: dpsql.Connection) -> None:
 
 def test_an_order_by_the_same_form_is_free(db: dpsql.Connection) -> None:
     assert statistics(db, "k, sum(n), sum(n + 1) FROM t GROUP BY k HAVING sum(n + 2) > 0 ORDER BY sum(n + 1)") == 2
+
+
+@pytest.mark.parametrize(
+    "select", ["covar_samp(x, y)", "corr(x, y)", "regr_slope(x, y)", "stddev(x)", "k, var_pop(x), avg(y)"]
+)
+def test_moments_are_parts_of_the_vector_that_is_clipped(db: dpsql.Connection, select: str) -> None:
+    key = " GROUP BY k" if select.startswith("k") else ""
+    bounded = db.prepare(f"SELECT {select} FROM t{key}", 1.0, 1e-8, "gaussian").bill.releases[0].bounded
+    if bounded.vector is None:
+        pytest.skip("without a search, caps bound each statistic")
+    assert bounded.vector.members == tuple(range(len(bounded.statistics)))
+    assert [share for share, _ in bounded.shares] == [bounded.vector.members]

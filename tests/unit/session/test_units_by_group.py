@@ -56,3 +56,15 @@ def test_without_a_search_the_noise_is_that_of_all_public_groups() -> None:
     with dpsql.connect({"t": ROWS}, policy=policy(True), ledger=":memory:") as db:
         [release] = db.explain("SELECT month, count(DISTINCT id) FROM t GROUP BY month").releases
     assert release.statistics[0].l2 == pytest.approx(MONTHS**0.5, rel=1e-3)
+
+
+def test_what_a_filter_leaves_of_a_unit_decides() -> None:
+    """Of a unit's 24 rows a filter leaves one: the clip that is found for it is that of one row."""
+    rows = pd.concat([ROWS.assign(id=ROWS.id + UNITS * i) for i in range(50)])
+    with dpsql.connect({"t": rows}, policy=policy(True), ledger=":memory:") as db:
+        found = []
+        for where in ("month = 3", "month < 24"):
+            sql = f"SELECT count(*) FROM t WHERE {where}"
+            db.query(sql, epsilon=2, delta=1e-8)
+            found.append(db.explain(sql, epsilon=2, delta=1e-8).releases[0].statistics[0].l2)
+    assert found[0] < 1.5 and 22 < found[1] < 34
