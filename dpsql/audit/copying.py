@@ -155,7 +155,7 @@ class _Reader:
     def _proved_unique(self, name: str, column: str) -> bool:
         declared = self.policy.tables[name]
         own = not isinstance(declared.unit, ForeignKey) and fold(column) == fold(declared.unit_column or "")
-        if own and declared.one_row and (fold(name), declared.unique_fact) in self.facts:
+        if own and declared.one_row and (fold(name), self.policy.unique_fact(name)) in self.facts:
             return True
         links = [(n, t.unit) for n, t in self.policy.tables.items() if isinstance(t.unit, ForeignKey)]
         return any(

@@ -79,12 +79,14 @@ class Dataset:
         verified it of the rows that are open here.
         **Proof.** The ledger gives the facts of one label, that of the data that were opened and of the last bump.
         `dpsql check` records a fact under the label that it read before it looked at a row, so a bump meanwhile names
-        no data that it verified. Where somebody may write (`verifiable` is false), only constraints count. The
+        no data that it verified. A fact about owners names the way to them (`unique_fact`), so another policy, with
+        another unit, does not find it. Where somebody may write (`verifiable` is false), only constraints count. The
         catalogue is made anew whenever the label changes (`look_again`).
         **Requires** a label that changes with the data (the stamp of a file, a steward's bump), a file that is opened
         read-only, and a check that is right (`dpsql.policy.check`).
         **Checked by** `tests/unit/session/test_session_ledger.py`, and the planted bugs "facts of another version are
-        believed" and "a fact is noted for data that came after the check".
+        believed", "a fact is noted for data that came after the check" and "a fact about one unit is believed of
+        another".
         """
         facts = self.engine.constraints(self.policy)
         if self.engine.verifiable:

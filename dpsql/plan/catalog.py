@@ -239,7 +239,7 @@ def _public(name: str, declared: Declared, stored: Mapping[str, str], allowed: f
 def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: PublicData) -> PrivateTable:
     declared, stored = policy.tables[name], schema[fold(name)]
     fields = []
-    single = declared.by_row or (declared.one_row and (fold(name), declared.unique_fact) in facts)
+    single = declared.by_row or (declared.one_row and (fold(name), policy.unique_fact(name)) in facts)
     path, unit = ((), None) if declared.by_row else path_to_unit(name, policy, schema)
     labels, keys = labels_of(name, policy, facts, stored)
     columns = dict(declared.columns or {})

@@ -93,7 +93,7 @@ def facts_of(catalog: Names[Relation], policy: Policy) -> frozenset[tuple[str, s
         if table.public or table.unit_column is None:
             continue
         if relation.is_key(table.unit_column) and _holds_unit(policy, table):
-            facts.add((name, table.unique_fact))
+            facts.add((name, policy.unique_fact(name)))
         if isinstance(table.unit, ForeignKey) and _constrained(relation, table.unit, catalog):
             facts.add((name, table.unit.fact))
     return frozenset(facts)
@@ -247,7 +247,7 @@ class _Checker:
         return f"SELECT t{depth}.{quote(table.unit_column or '')} AS owner FROM {joins}"
 
     def unique(self, name: str, owners: str) -> Finding:
-        twice, fact = self.repeated(owners, "owner"), self.policy.tables[name].unique_fact
+        twice, fact = self.repeated(owners, "owner"), self.policy.unique_fact(name)
         if twice:
             text = f"{twice:,} units have more than one row: delete `unique: true` or mend the data"
             return Finding(name, fact, False, "violated", text)

@@ -328,12 +328,6 @@ class Table(_Model):
         return isinstance(self.unit, str) and not self.by_row and any(_same(key, (self.unit,)) for key in self.keys)
 
     @property
-    def unique_fact(self) -> str:
-        """What `dpsql check` verifies for `unique`, as it is named in the ledger: unique in which unit."""
-        unit = self.unit.fact if isinstance(self.unit, ForeignKey) else self.unit
-        return fold(f"unique:{unit}")
-
-    @property
     def unit_column(self) -> str | None:
         """The column of this table that leads to the owner."""
         if isinstance(self.unit, ForeignKey):
@@ -502,6 +496,21 @@ class Policy(_Model):
     def view_queries(self) -> dict[str, str]:
         """The SQL of each view."""
         return {name: view.sql for name, view in self.views.items()}
+
+    def owner_path(self, table: str) -> list[str]:
+        """The way from a table to its owner, step by step: the foreign keys, and last the column of the unit."""
+        unit = self.tables[table].unit
+        if isinstance(unit, ForeignKey):
+            return [fold(unit.fact), *self.owner_path(unit.table)]
+        return [fold(unit or "")]
+
+    def unique_fact(self, table: str) -> str:
+        """What `dpsql check` verifies for `unique`, as it is named in the ledger: unique in which unit.
+
+        It names the whole path: another unit of a parent table is another owner, of whom nothing was verified.
+        """
+        [*links, unit] = self.owner_path(table)
+        return f"unique:{json.dumps([*links, unit]) if links else unit}"
 
     def rows_per_unit(self, table: str) -> int:
         """How many rows of one unit count; one where each unit has one row."""

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from dpsql.policy.model import ForeignKey, Policy
+from dpsql.policy.model import Policy
 from dpsql.policy.names import fold
 
 PREFIX = "prepared:"
@@ -34,16 +34,8 @@ def recipe(policy: Policy, table: str) -> str:
     """A digest of all that the policy says of how the copy of a table is made: of its columns whatever it says."""
     declared = policy.tables[table]
     columns = sorted((fold(name), repr(spec)) for name, spec in (declared.columns or {}).items())
-    said = [fold(table), _owner(policy, table), declared.max_rows_per_unit, declared.prepare, columns]
+    said = [fold(table), policy.owner_path(table), declared.max_rows_per_unit, declared.prepare, columns]
     return blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
-
-
-def _owner(policy: Policy, table: str) -> list[str]:
-    """The way to the owner, step by step."""
-    unit = policy.tables[table].unit
-    if isinstance(unit, ForeignKey):
-        return [fold(unit.fact), *_owner(policy, unit.table)]
-    return [fold(unit or "")]
 
 
 def made_of(facts: Collection[tuple[str, str]], table: str) -> list[Made]:

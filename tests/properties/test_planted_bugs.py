@@ -252,7 +252,7 @@ def _continuous_threshold(patch: Patch) -> None:
 
 def _believed(patch: Patch) -> None:
     def declared(self: DuckDBEngine, policy: Policy) -> frozenset[tuple[str, str]]:
-        return frozenset((name, table.unique_fact) for name, table in policy.tables.items() if table.unique)
+        return frozenset((name, policy.unique_fact(name)) for name, table in policy.tables.items() if table.unique)
 
     patch.setattr(DuckDBEngine, "constraints", declared)
 

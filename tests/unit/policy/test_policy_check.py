@@ -56,9 +56,10 @@ def test_unique_speaks_of_the_owner_not_of_the_key(connection: duckdb.DuckDBPyCo
         "people": {"unit": "home", "columns": {"id": {}}},
         "cards": {"unit": {"person": "people.id"}, "unique": True},
     }
-    finding = findings(connection, **tables)["cards", "unique:foreign_key:person->people.id"]
+    fact = 'unique:["foreign_key:person->people.id", "home"]'
+    finding = findings(connection, **tables)["cards", fact]
     assert (finding.kind, "1 units" in finding.text) == ("violated", True)
-    assert ("cards", "unique:foreign_key:person->people.id") not in constraint_facts(connection, policy_of(tables))
+    assert ("cards", fact) not in constraint_facts(connection, policy_of(tables))
 
 
 @pytest.fixture
@@ -256,7 +257,7 @@ def test_a_unique_foreign_key_to_the_unit_is_a_unique_unit(connection: duckdb.Du
     tables = {"people": {"unit": "id"}, "cards": {"unit": {"person": "people.id"}}}
     assert constraint_facts(connection, policy_of(tables)) == {
         ("people", "unique:id"),
-        ("cards", "unique:foreign_key:person->people.id"),
+        ("cards", 'unique:["foreign_key:person->people.id", "id"]'),
         ("cards", "foreign_key:person->people.id"),
     }
 

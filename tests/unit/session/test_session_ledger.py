@@ -90,6 +90,28 @@ def test_a_fact_that_was_verified_of_one_version_is_not_believed_of_the_next(tmp
     assert rule() == "one_group"
 
 
+def test_what_was_verified_of_one_unit_is_not_believed_of_another(tmp_path: Path) -> None:
+    """Each customer has one invoice, found through an order; the same was never said of households."""
+    path, told = tmp_path / "o.duckdb", policy(5)
+    with duckdb.connect(str(path)) as data:
+        data.execute("CREATE TABLE orders AS SELECT range AS oid, range AS customer, range % 2 AS home FROM range(100)")
+        data.execute("CREATE TABLE invoices AS SELECT range AS oid FROM range(100)")
+
+    def rule(unit: str, *, checked: bool = False) -> str:
+        invoices = {"unit": {"oid": "orders.oid"}, "unique": True}
+        told["tables"] = {"orders": {"unit": unit, "columns": {"oid": {}}}, "invoices": invoices}
+        with dpsql.connect(path, policy=told, ledger=tmp_path / "l.ledger", steward=True) as db:
+            if checked:
+                check(db)
+        with dpsql.connect(path, policy=told, ledger=tmp_path / "l.ledger", steward=True) as db:
+            return db.explain("SELECT count(*) FROM invoices").releases[0].rule
+
+    assert rule("customer", checked=True) == "single_row"
+    assert rule("home") == "one_group"
+    assert rule("home", checked=True) == "one_group"
+    assert rule("customer") == "single_row"
+
+
 def test_the_budget_shows_the_caps_in_force(database: Path) -> None:
     with connect(database) as db:
         db.query(SQL)
