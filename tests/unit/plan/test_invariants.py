@@ -189,7 +189,7 @@ def test_a_side_of_an_outer_join_that_no_key_finds_matches_more_than_once(db: dp
 @pytest.mark.parametrize(
     "lie",
     [
-        {"keys": ("x",)},
+        {"keys": frozenset({frozenset({"x"})})},
         {"unit": "x"},
         {"table": "people"},
         {"table": "towns"},

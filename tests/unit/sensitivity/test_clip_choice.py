@@ -284,3 +284,17 @@ def test_the_spread_of_a_bucket_is_believed_by_its_units_against_the_noise() -> 
     shrunk = [mean, mean + 900 / 936 * (0.8 - mean), mean + 9 / 45 * (0.2 - mean), mean]
     assert _reach(seen, counts, kept, 100) == pytest.approx([1 + 9 * t for t in shrunk])
     assert list(_reach(NormHistogram(0, counts, None, 1.0, None), counts, kept, 100)) == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_of_few_values_little_is_lost_once_most_are_kept(mechanism: Mechanism) -> None:
+    """Units have 16 values each, of 50 in all: with one of each unit, none of the 50 is likely to be missed."""
+
+    def choice(units: float, values: int | None) -> ClipChoice:
+        return choose_clip(
+            histogram({8: units}), groups=10, noise_per_clip=4.0, mechanism=mechanism, cap=100.0, values=values
+        )
+
+    assert choice(5_000, None).clip == 16 and choice(5_000, 50).clip == 1
+    assert choice(5_000, 10**6).clip == 16
+    assert choice(5_000, 50).cut_upper == choice(5_000, 50).cut == 50 * 10
