@@ -47,6 +47,8 @@ _UNEVEN = 1.15
 """The root mean square of the cut over cells, against its mean: heavy units are not spread evenly."""
 _SPREAD_VARIES = 0.3
 """By how much the mean t of a bucket differs from that of all, as a standard deviation."""
+_SKEWED = 3
+"""How many times as many must be kept until all values are seen, against values that are equally common."""
 _MORE = 3
 """Buckets above the last one found that the cautious estimate of the cut counts as well."""
 
@@ -122,10 +124,12 @@ def choose_clip(
     mechanism: Mechanism,
     cap: float | None = None,
     cut_matters: float = 1.0,
+    values: int | None = None,
 ) -> ClipChoice:
     """The clip with the least estimated error, for `groups` cells with noise of C·`noise_per_clip` each.
 
-    Of what it cuts off, the part `cut_matters` is an error of what is shown.
+    Of what it cuts off, the part `cut_matters` is an error of what is shown. Where different values are counted, of
+    which there are so many `values`, a cell loses only those that no unit keeps.
     """
     if groups < 1 or not noise_per_clip > 0 or (cap is not None and not cap > 0):
         raise ValueError(f"groups, noise and cap must be positive, got {groups}, {noise_per_clip} and {cap}")
@@ -137,14 +141,18 @@ def choose_clip(
     uppers = histogram.uppers
     clips = uppers[:-1] if cap is None else np.unique(np.minimum(uppers[:-1], cap))
     over = np.maximum(uppers - clips[:, None], 0.0)
+    middles = (uppers + np.concatenate(([0.0], uppers[:-1]))) / 2
     cuts = cut_matters * _UNEVEN * (over @ (counts * reach)) / groups
+    if values is not None:
+        cuts = np.minimum(cuts, _missed(values, np.minimum(middles, clips[:, None]) @ (counts * reach) / groups))
     best = int(np.argmin(np.hypot(cuts, clips * noise_per_clip)))
     clip = float(clips[best])
-    middles = (uppers + np.concatenate(([0.0], uppers[:-1]))) / 2
-    cut = float(np.maximum(middles - clip, 0.0) @ (counts * reach))
+    most = math.inf if values is None else values * groups
+    cut = min(float(np.maximum(middles - clip, 0.0) @ (counts * reach)), most)
     above = float(counts[uppers > clip].sum())
     taken = np.where(kept, over[best], np.minimum(over[best], math.inf if cap is None else cap - clip))
-    return ClipChoice(clip, True, cut, _cautious(histogram, kept, taken * reach), float(counts.sum()), above)
+    upper = min(_cautious(histogram, kept, taken * reach), most)
+    return ClipChoice(clip, True, cut, upper, float(counts.sum()), above)
 
 
 def _significance(sums: Floats, terms: int, sd: float, mechanism: Mechanism) -> Floats:
@@ -220,6 +228,12 @@ def _reach(histogram: NormHistogram, counts: Floats, kept: NDArray[np.bool_], gr
     own = histogram.spreads / np.maximum(counts, histogram.sd)
     spread = np.clip(mean + weight * (own - mean), 0.0, 1.0)
     return 1 + spread * (math.sqrt(groups) - 1)
+
+
+def _missed(values: int, kept: Floats) -> Floats:
+    """How many of so many values nobody keeps, of the values that units keep at random, some more often than others."""
+    missed: Floats = values * np.exp(-kept / (_SKEWED * max(values, 1)))
+    return missed
 
 
 def _cautious(histogram: NormHistogram, kept: NDArray[np.bool_], taken: Floats) -> float:
