@@ -31,6 +31,7 @@ class PrivateTable:
     name: str
     scan: Scan
     groups_per_unit: int
+    groups_capped: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +262,7 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
     of_unit = None if unit is None else stored_column(owners, unit, schema[fold(owners)])[1]
     scan = Scan(tuple(fields), declared.by_row, rows, single, name, unit, path, unique, unit_type=of_unit)
     scan = replace(scan, capped=policy.capped(name))
-    return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name))
+    return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name), policy.groups_capped(name))
 
 
 def _spelt(keys: Collection[frozenset[str]], columns: Collection[str]) -> frozenset[frozenset[str]]:

@@ -555,6 +555,13 @@ class Policy(_Model):
         declared = self._private(table).max_groups_per_unit
         return declared or min(self.defaults.max_groups_per_unit, self.rows_per_unit(table))
 
+    def groups_capped(self, table: str) -> bool:
+        """Does the policy declare in how many groups one unit counts?"""
+        return (
+            self._private(table).max_groups_per_unit is not None
+            or "max_groups_per_unit" in self.defaults.model_fields_set
+        )
+
     def tables_for(self, analyst: str | None) -> tuple[str, ...]:
         """The tables that exist for this analyst (None: the steward), in the policy's order and spelling."""
         allowed = self._account(analyst).tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, isqrt
+from math import ceil, isqrt, sqrt
 
 from dpsql.bounds import infer
 from dpsql.bounds.domain import Domain, finite, intersect
@@ -25,7 +25,19 @@ from dpsql.sensitivity.argument import Argument, counted
 from dpsql.sensitivity.choice import Choice, Histogram
 from dpsql.sensitivity.choices import lay_out_choices
 from dpsql.sensitivity.claim import Claim, one_coordinate
-from dpsql.sensitivity.clip import BUCKETS, CELL_BITS, ROW_BITS, Clip, Clipped, Norm, Vector, clip_at, norms_of
+from dpsql.sensitivity.clip import (
+    BUCKETS,
+    CELL_BITS,
+    CLIP_BITS,
+    ROW_BITS,
+    Clip,
+    Clipped,
+    Norm,
+    Vector,
+    clip_at,
+    norms_of,
+)
+from dpsql.sensitivity.disjoint import joined
 from dpsql.sensitivity.distinct import distinct_cap, listed_values, most_values, values_limit
 from dpsql.sensitivity.keys import Key, make_keys
 from dpsql.sensitivity.selection import Selection, select_keys
@@ -120,10 +132,14 @@ def bound(release: Release, mechanism: str, catalog: Catalog) -> Bounded:
     usual = [None if a.argument is None else usual_of(a.argument, release.source) for a in plain.aggregates]
     layout = lay_out(plain.aggregates, ranges, mechanism, _caps(plain, ranges, keys), usual if clips else None)
     ruled = _with_choices(with_rule(release, keys, layout, mechanism), asked, mechanism)
-    if not clips:
-        return ruled
-    made = _as_vector(ruled, layout, mechanism) if _clipped(ruled, layout) else ruled
-    return _with_values(made, zip(layout.sources, plain.aggregates, ranges, strict=True), mechanism)
+    if clips and _clipped(ruled, layout):
+        ruled = _as_vector(ruled, layout, mechanism)
+    elif bounded_at_rest(release.source) is None:
+        layout = joined(layout, one_row=ruled.rule in ("row", "single_row"))
+        ruled = _with_choices(with_rule(release, keys, layout, mechanism), asked, mechanism)
+    return (
+        _with_values(ruled, zip(layout.sources, plain.aggregates, ranges, strict=True), mechanism) if clips else ruled
+    )
 
 
 def _with_choices(bounded: Bounded, asked: Sequence[tuple[Aggregate, Domain | None]], mechanism: str) -> Bounded:
@@ -191,7 +207,8 @@ def with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism
     if at_rest(release, layout) and not private:
         return _rule("at_rest", release, keys, layout, None, min(reach, release.source.rows_per_unit), None)
     groups = 1 if one_group else release.groups_per_unit
-    weight = Weight(tuple(_terms(release, layout, one_group))) if layout.parts else None
+    counted = _groups_counted(release, keys)
+    weight = Weight(tuple(_terms(release, layout, None if one_group else counted))) if layout.parts else None
     if weight is not None and any(term.cap >= 2**80 for term in weight.terms):
         raise PolicyError(
             f"max_rows_per_unit of {release.table} times the bound of a row is beyond what can be counted exactly",
@@ -223,25 +240,38 @@ def _size(keys: tuple[Key, ...]) -> int:
     return max(1, size)
 
 
-def _terms(release: Release, layout: Layout, one_group: bool) -> list[Term]:
-    """What a unit's weight must keep below its cap.
+def _groups_counted(release: Release, keys: tuple[Key, ...]) -> int:
+    """In how many groups a unit is counted: in all that there are, but for caps that the policy declares.
 
-    COUNT(*) covers everything: with W ≤ m/rows, each row statistic that adds at most M a row stays below m·M.
+    A default never cuts anything where keys are public: nothing but the noise depends on their number.
+    """
+    if any(key.values is None for key in keys):
+        return release.groups_per_unit
+    if release.groups_capped:
+        return min(_size(keys), release.groups_per_unit)
+    rows = release.source.rows_per_unit if all(scan.capped for scan in scans_in(release.source)) else None
+    return _size(keys) if rows is None else min(_size(keys), rows)
+
+
+def _terms(release: Release, layout: Layout, groups: int | None) -> list[Term]:
+    """What a unit's weight must keep below its cap; `groups` is None where a unit has one group.
+
+    COUNT(*) covers everything: with W ≤ m/rows, each row statistic that adds at most M a row stays below m·M, and so do
+    several of which a row adds to one; but where that is only believed, they need a term of their own.
     """
     rows = release.source.rows_per_unit
-    terms = [Term("groups", None, release.groups_per_unit) for p in layout.parts if p.units and not one_group]
+    terms = [Term("groups", None, groups) for p in layout.parts if p.units and groups is not None]
     plain = [p for p in layout.parts if p.weighed]
-    if any(layout.arguments[p.argument].expression is None for p in plain):
-        return [*terms, Term("rows", None, rows)]
-    for index in dict.fromkeys(p.argument for p in plain):
-        mine = [p for p in plain if p.argument == index]
-        other = mine[0].other
-        if other is not None and other < index:
-            continue
+    all_rows = any(layout.arguments[p.argument].expression is None for p in plain)
+    terms += [Term("rows", None, rows)] if all_rows else []
+    shares = layout.believed if all_rows else layout.shares
+    together = (sorted({layout.parts[place].argument for place in share}) for share in shares)
+    for index, *others in dict.fromkeys(map(tuple, together)):
+        mine = [p for p in plain if p.argument in (index, *others)]
         if any(p.beta for p in mine):
-            terms.append(Term("count", index, rows, other))
-        else:
-            terms.append(Term("sum", index, rows * layout.arguments[index].magnitude, other))
+            terms.append(Term("count", index, rows, tuple(others)))
+        elif mine:
+            terms.append(Term("sum", index, rows * layout.arguments[index].magnitude, tuple(others)))
     return terms
 
 
@@ -268,10 +298,15 @@ def _as_vector(bounded: Bounded, layout: Layout, mechanism: str) -> Bounded:
     members = [(part, scale) for part, scale in zip(layout.parts, scales, strict=True) if scale is not None]
     each = [max(1, part.row) * Fraction(2) ** scale for part, scale in members]
     row = sum(each) if norm == "l1" else isqrt(ceil(sum(size**2 for size in each)) - 1) + 1
-    limit = min(ceil(rows * row), 1 << CELL_BITS)
+    limit = float(min(ceil(rows * row), 1 << CELL_BITS))
     groups = _size(bounded.keys) if bounded.public else PRIVATE_GROUPS
     one_group = bounded.rule != "clip"
     declared = all(scan.capped for scan in scans_in(source))
+    if bounded.public and all(part.units for part, _ in members):
+        limit, declared = (
+            _most_of_groups(norm, 1 if one_group else _groups_counted(bounded.release, bounded.keys)),
+            True,
+        )
     rates = bounded.release.rates and all(not p.alpha or layout.arguments[p.argument].flag for p, _ in members)
     vector = Vector(norm, scales, groups * len(members), limit, declared, one_group, rates)
     others = [(share, joint) for share, joint in bounded.shares if not set(vector.members).intersection(share)]
@@ -299,6 +334,11 @@ def _with_values(bounded: Bounded, asked: Iterable[tuple[Source, Aggregate, Doma
             bounded = replace(bounded, clipped=(*bounded.clipped, Clipped(vector)))
             bounded = settle(bounded, clip_at(vector, limit), provisional=True)
     return bounded
+
+
+def _most_of_groups(norm: Norm, groups: int) -> float:
+    """The norm of a unit that is counted in so many groups, a little above, so that rounding cuts nothing."""
+    return groups if norm == "l1" else sqrt(groups) * (1 + 2.0**-CLIP_BITS)
 
 
 def settle(bounded: Bounded, clip: Clip, *, provisional: bool = False) -> Bounded:
@@ -406,12 +446,15 @@ def _rule(
     selection: Selection | None,
 ) -> Bounded:
     bits = WEIGHT_BITS if weight is not None else 0
-    statistics = tuple(_statistic(p, release, layout, name, bits, reach) for p in layout.parts)
+    groups = _groups_counted(release, keys)
+    statistics = tuple(_statistic(p, release, layout, name, bits, reach, groups) for p in layout.parts)
     shares = tuple((share, _joint([statistics[i] for i in share])) for share in layout.shares)
     return Bounded(release, name, keys, layout.arguments, statistics, shares, layout.sources, weight, selection)
 
 
-def _statistic(part: Part, release: Release, layout: Layout, rule: str, bits: int, reach: int) -> Statistic:
+def _statistic(
+    part: Part, release: Release, layout: Layout, rule: str, bits: int, reach: int, groups: int
+) -> Statistic:
     """The claim of one statistic under the rule; the theorems stand in `row`, `at_rest` and `weight`."""
     grid = layout.arguments[part.argument].grid / abs(part.alpha) if part.alpha else Fraction(1)
     if part.units and rule == "one_group":
@@ -419,8 +462,10 @@ def _statistic(part: Part, release: Release, layout: Layout, rule: str, bits: in
     if part.distinct:
         spread = Claim(None, part.row, part.row, part.row, min(reach, part.row))
         return Statistic(part.name, part, grid, spread if rule == "clip" else one_coordinate(part.row))
-    times = release.groups_per_unit if part.units else release.source.rows_per_unit
-    size = max(1, part.row) * (1 if rule in ("row", "single_row") else times) << bits
+    if part.units and rule == "clip":
+        l2 = isqrt((groups << 2 * bits) - 1) + 1
+        return Statistic(part.name, part, grid / (1 << bits), Claim(None, 1 << bits, groups << bits, l2, reach))
+    size = max(1, part.row) * (1 if rule in ("row", "single_row") else release.source.rows_per_unit) << bits
     several = {"clip": Claim(None, size, size, size, reach), "at_rest": Claim(reach, size, size, size, reach)}
     claim = several.get(rule, one_coordinate(size))
     return Statistic(part.name, part, grid / (1 << bits), claim)

@@ -68,10 +68,10 @@ class Vector:
 
     `scales` has for each statistic the exponent that turns its steps into units of norms, None where it is no part of
     the vector. `cells` is the number of coordinates, as far as it is known. `limit` is the most that declared bounds
-    and caps allow, in units of norms; `declared` tells whether the policy declares one, or it is the default. With
-    `one_group` all rows of a unit lie in one group. With `rates` its counts are shown only divided by one another. With
-    `distinct` it has the numbers of different values of a unit, of which some are left out (`sensitivity.distinct`):
-    a group has at most so many `values`, if that is known.
+    and caps allow, in units of norms; `declared` tells whether the policy declares one, or nothing can exceed it, or it
+    is the default. With `one_group` all rows of a unit lie in one group. With `rates` its counts are shown only divided
+    by one another. With `distinct` it has the numbers of different values of a unit, of which some are left out
+    (`sensitivity.distinct`): a group has at most so many `values`, if that is known.
     """
 
     norm: Norm
@@ -194,7 +194,7 @@ def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Cl
     if found is None:
         return clip_at(vector, vector.limit)
     mechanism: Literal["laplace", "gaussian"] = "laplace" if vector.norm == "l1" else "gaussian"
-    cap = float(vector.limit) if vector.declared else None
+    cap = vector.limit if vector.declared else None
     choice = choose_clip(
         found,
         groups=vector.cells,
@@ -205,7 +205,7 @@ def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Cl
         values=vector.values,
     )
     if not choice.found:
-        choice = replace(choice, clip=float(vector.limit))
+        choice = replace(choice, clip=vector.limit)
     return clip_at(vector, choice.clip, choice)
 
 

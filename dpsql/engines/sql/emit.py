@@ -276,7 +276,7 @@ def _valued(bounded: Bounded) -> list[tuple[int, bool, bool]]:
 
 def _summed_only(bounded: Bounded, terms: Sequence[Term]) -> set[int]:
     """The arguments of which nobody asks in how many rows they are, so that zero does for NULL, and costs less."""
-    counted = {argument for term in terms if term.kind == "count" for argument in (term.argument, term.other)}
+    counted = {argument for term in terms if term.kind == "count" for argument in (term.argument, *term.others)}
     return {index for index, _, counts in _valued(bounded) if not counts and index not in counted}
 
 
@@ -305,8 +305,9 @@ def _weight(dialect: Dialect, terms: Sequence[Term], total: dict[str, str]) -> s
     weights = []
     for term in terms:
         t = total[term.kind].format(i=term.argument)
-        if term.other is not None:
-            t = f"(coalesce({t}, 0) + coalesce({total[term.kind].format(i=term.other)}, 0))"
+        if term.others:
+            each = [t, *(total[term.kind].format(i=other) for other in term.others)]
+            t = f"({' + '.join(f'coalesce({one}, 0)' for one in each)})"
         less = dialect.cast(dialect.quotient(dialect.wide(str(term.cap << WEIGHT_BITS)), t), "BIGINT")
         weights.append(f"CASE WHEN {t} > {term.cap} THEN {less} ELSE {ONE} END")
     return weights[0] if len(weights) == 1 else f"least({', '.join(weights)})"

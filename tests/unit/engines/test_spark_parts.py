@@ -12,7 +12,7 @@ import pytest
 from dpsql.engines.spark import open as opening
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.spark.engine import SparkEngine
-from dpsql.engines.spark.files import FilesChanged, unchanged
+from dpsql.engines.spark.files import FilesChanged, relation_of, unchanged
 from dpsql.engines.spark.open import _read_as
 from dpsql.engines.spark.settings import quietly
 from dpsql.engines.spark.source import is_spark
@@ -238,3 +238,28 @@ def test_tables_of_the_catalogue_are_those_that_list_their_files_and_can_be_read
     for _ in range(2):
         assert opened.schema() == {"own": {"x": "of Own"}, "beside": {"x": "of beside"}}
     assert read == ["Own", "beside", "broken"]
+
+
+def test_a_session_that_was_stopped_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "own_session", lambda session: session)
+    for stopped in (True, False):
+        context = SimpleNamespace(sc=lambda stopped=stopped: SimpleNamespace(isStopped=lambda: stopped))
+        session = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=context))
+        if stopped:
+            with pytest.raises(InterfaceError, match="was stopped"):
+                opening.Opened(session)
+        else:
+            assert opening.Opened(session).session is session
+
+
+def test_a_frame_that_reads_no_files_has_no_list_of_them() -> None:
+    pytest.importorskip("py4j")
+    node = SimpleNamespace(
+        children=lambda: SimpleNamespace(size=lambda: 0),
+        getClass=lambda: SimpleNamespace(getSimpleName=lambda: "LocalRelation"),
+    )
+    frame = SimpleNamespace(
+        _jdf=SimpleNamespace(queryExecution=lambda: SimpleNamespace(analyzed=lambda: node)),
+        sparkSession=SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None)),
+    )
+    assert relation_of(frame) is None  # type: ignore[arg-type]

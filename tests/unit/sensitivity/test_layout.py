@@ -152,8 +152,8 @@ def test_the_halves_have_one_grid_one_share_and_name_each_other(
 ) -> None:
     made = laid(("sum", Y, interval(0, 1)), (function, part, MAYBE), (function, whole, MAYBE if whole else None))
     assert list(made.parts[:2]) == [
-        Part("part0", 0, alpha, 1 - alpha, row, other=1),
-        Part("rest1", 1, alpha, 1 - alpha, row, other=0),
+        Part("part0", 0, alpha, 1 - alpha, row),
+        Part("rest1", 1, alpha, 1 - alpha, row),
     ]
     assert made.shares == ((0, 1), (2,))
     assert [(a.lower, a.upper) for a in made.arguments[:2]] == [ends] * 2
