@@ -21,7 +21,7 @@ def cut_off(released: Table) -> tuple[Floats, ...]:
     """For each statistic how much further from zero its exact totals may lie, with their sign, in noisy steps."""
     nothing = tuple(np.zeros(len(values)) for values in released.noisy)
     clip, priced = released.priced.bounded.clip, released.priced
-    if clip is None or clip.choice is None or not clip.choice.found:
+    if clip is None or clip.choice is None:
         return nothing
     members = [place for place, exponent in enumerate(clip.exponents) if exponent is not None]
     steps = {place: 2.0 ** priced.noised[place].shift for place in members}

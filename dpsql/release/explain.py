@@ -118,7 +118,7 @@ class ClipPlan:
     """How the vector of a unit is clipped: about how many units there are, and how many of them add more.
 
     `cut` has for each statistic the most that is expected to be cut off in all groups together, if all of it were cut
-    off there. `units` is None where nothing was found, so that the limit of the policy is the clip.
+    off there. `units` is None where nothing was found, so that the clip is the limit of the policy or a guess.
     """
 
     units: float | None
@@ -246,12 +246,12 @@ def _clip(bounded: Bounded) -> ClipPlan | None:
     if bounded.clip is None:
         return None
     choice = bounded.clip.choice
-    if choice is None or not choice.found:
+    if choice is None:
         return ClipPlan(None, 0.0, {})
     steps = max(choice.cut, choice.cut_upper) * bounded.clip.bound / choice.clip
     members = zip(bounded.statistics, bounded.clip.exponents, strict=True)
     cut = {each.name: steps * float(each.grid) for each, exponent in members if exponent is not None}
-    return ClipPlan(choice.units, choice.above, cut)
+    return ClipPlan(choice.units if choice.found else None, choice.above, cut)
 
 
 def _expected(priced: Priced, index: int, confidence: float, n: float | None) -> float | None:
@@ -380,8 +380,7 @@ def _clip_notes(bounded: Bounded) -> list[str]:
     if clip is None or clip.choice is None:
         return []
     if not clip.choice.found:
-        limit = _rows(bounded.release.source.rows_per_unit)
-        return [f"too few units to find out how much one of them adds: noise allows for {limit} of a unit"]
+        return ["too few units to find out how much one of them adds: the limit is a guess, as is what it cuts off"]
     reduced = f"about {clip.choice.above:,.0f}" if clip.choice.above >= 0.5 else "hardly any"
     return [
         f"{reduced} of about {clip.choice.units:,.0f} units add more than the limit that was found, and count less:"

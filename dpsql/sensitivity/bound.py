@@ -26,9 +26,9 @@ from dpsql.sensitivity.choice import Choice, Histogram
 from dpsql.sensitivity.choices import lay_out_choices
 from dpsql.sensitivity.claim import Claim, one_coordinate
 from dpsql.sensitivity.clip import BUCKETS, CELL_BITS, ROW_BITS, Clip, Norm, Vector, clip_at, norms_of
-from dpsql.sensitivity.clip_choice import NormHistogram
 from dpsql.sensitivity.distinct import distinct_cap
 from dpsql.sensitivity.keys import Key, make_keys
+from dpsql.sensitivity.norm_histogram import NormHistogram
 from dpsql.sensitivity.selection import Selection, select_keys
 from dpsql.sensitivity.statistics import Layout, Part, Source, lay_out
 from dpsql.sensitivity.tree import Tree

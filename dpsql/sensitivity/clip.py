@@ -28,6 +28,7 @@ only. t is cut to [0, 1].
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import frexp, isqrt
 from typing import Literal
 
@@ -35,7 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.sensitivity.claim import Claim
-from dpsql.sensitivity.clip_choice import ClipChoice, NormHistogram, choose_clip
+from dpsql.sensitivity.clip_choice import ClipChoice, choose_clip
+from dpsql.sensitivity.norm_histogram import NormHistogram
 
 Norm = Literal["l1", "l2"]
 CLIP_BITS = 20
@@ -142,18 +144,18 @@ def clip_at(vector: Vector, norm: float, choice: ClipChoice | None = None) -> Cl
 def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Clip:
     """The clip with the least error, by a histogram of norms, for noise of this deviation where the clip is 1.
 
-    Where too few units were found, or nothing was searched, it is the limit of the policy.
+    Where nothing was searched it is the limit of the policy; where too few units were found, a guess below that.
     """
     if found is None:
         return clip_at(vector, vector.limit)
     mechanism: Literal["laplace", "gaussian"] = "laplace" if vector.norm == "l1" else "gaussian"
-    cap = float(vector.limit) if vector.declared else None
-    matters = RATE_CUT if vector.rates else 1.0
-    choice = choose_clip(
-        found, groups=vector.cells, noise_per_clip=noise, mechanism=mechanism, cap=cap, cut_matters=matters
+    matters, limit = RATE_CUT if vector.rates else 1.0, float(vector.limit)
+    choose = partial(
+        choose_clip, found, groups=vector.cells, noise_per_clip=noise, mechanism=mechanism, cut_matters=matters
     )
-    if not choice.found:
-        choice = replace(choice, clip=float(vector.limit))
+    choice = choose(cap=limit if vector.declared else None)
+    if not (choice.found or vector.declared):
+        choice = replace(choose(cap=limit), found=False)
     return clip_at(vector, choice.clip, choice)
 
 
