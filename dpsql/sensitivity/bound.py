@@ -261,7 +261,7 @@ def _as_vector(bounded: Bounded, layout: Layout, mechanism: str) -> Bounded:
         bounded,
         rule="vector",
         weight=None,
-        vector=Vector(norm, scales, groups * len(members), limit, declared, one_group, rates),
+        vector=Vector(norm, scales, groups * len(members), limit, declared, one_group, rates, not bounded.public),
     )
     return settle(made, clip_at(made.vector, limit), provisional=True)  # type: ignore[arg-type]
 

@@ -52,6 +52,8 @@ HISTOGRAM_BITS = 12
 COUNT_PART, SPREAD_PART = 0.94, 0.34
 """What a unit adds to its bucket under Gaussian noise: its presence, and its spread over cells; a vector of norm 1."""
 
+SHOWN_FROM = 100
+"""A group with a private key is taken to have this many units for each unit of noise: far more than its threshold."""
 RATE_CUT = 0.3
 """How much of a cut is left in a rate: a clip takes the same part of what is divided and of what it is divided by, so
 only that matters by which the rates of heavy units differ from those of others."""
@@ -64,7 +66,8 @@ class Vector:
     `scales` has for each statistic the exponent that turns its steps into units of norms, None where it is no part of
     the vector. `cells` is the number of coordinates, as far as it is known. `limit` is the most that declared bounds
     and caps allow, in units of norms; `declared` tells whether the policy declares one, or it is the default. With
-    `one_group` all rows of a unit lie in one group. With `rates` its counts are shown only divided by one another.
+    `one_group` all rows of a unit lie in one group. With `rates` its counts are shown only divided by one another. With
+    `private` keys the number of cells is a guess, until a search tells more.
     """
 
     norm: Norm
@@ -74,6 +77,7 @@ class Vector:
     declared: bool
     one_group: bool
     rates: bool = field(default=False, compare=False)
+    private: bool = field(default=False, compare=False)
 
     @property
     def groups(self) -> int:
@@ -151,7 +155,13 @@ def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Cl
     mechanism: Literal["laplace", "gaussian"] = "laplace" if vector.norm == "l1" else "gaussian"
     matters, limit = RATE_CUT if vector.rates else 1.0, float(vector.limit)
     choose = partial(
-        choose_clip, found, groups=vector.cells, noise_per_clip=noise, mechanism=mechanism, cut_matters=matters
+        choose_clip,
+        found,
+        groups=vector.cells,
+        noise_per_clip=noise,
+        mechanism=mechanism,
+        cut_matters=matters,
+        shown_from=SHOWN_FROM * noise / len(vector.members) if vector.private else None,
     )
     choice = choose(cap=limit if vector.declared else None)
     if not (choice.found or vector.declared):

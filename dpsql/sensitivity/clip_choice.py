@@ -82,10 +82,12 @@ def choose_clip(
     mechanism: Mechanism,
     cap: float | None = None,
     cut_matters: float = 1.0,
+    shown_from: float | None = None,
 ) -> ClipChoice:
     """The clip with the least estimated error, for `groups` cells with noise of C·`noise_per_clip` each.
 
-    Of what it cuts off, the part `cut_matters` is an error of what is shown.
+    Of what it cuts off, the part `cut_matters` is an error of what is shown. If only cells are shown to which so many
+    units add (`shown_from`), their number is not known: it is estimated from how the units spread over cells.
     """
     if groups < 1 or not noise_per_clip > 0 or (cap is not None and not cap > 0):
         raise ValueError(f"groups, noise and cap must be positive, got {groups}, {noise_per_clip} and {cap}")
@@ -93,12 +95,13 @@ def choose_clip(
     uppers = histogram.uppers
     reach = _reach(histogram, likely.counts, groups)
     added = likely.counts * reach
+    cells = groups if shown_from is None else _cells(histogram, likely.counts, reach, groups, shown_from)
     clips = uppers[:-1] if cap is None else np.unique(np.minimum(uppers[:-1], cap))
     cuts = added @ np.maximum(uppers[:, None] - clips, 0.0)
-    errors = np.hypot(cut_matters * _UNEVEN / groups * cuts, clips * noise_per_clip)
+    errors = np.hypot(cut_matters * _UNEVEN / cells * cuts, clips * noise_per_clip)
     least = errors.min(axis=1)
     few = (_FEW / np.maximum(likely.counts.sum(axis=1), 1.0)) ** 2
-    weights = np.where(least < _USEFUL / groups * (added @ uppers), 1.0, _USELESS) / (1 + few)
+    weights = np.where(least < _USEFUL / cells * (added @ uppers), 1.0, _USELESS) / (1 + few)
     best = int(np.argmin(weights @ np.log(errors / least[:, None])))
     clip = float(clips[best])
     middles = (uppers + np.concatenate(([0.0], uppers[:-1]))) / 2
@@ -131,6 +134,13 @@ def _reach(histogram: NormHistogram, likely: Floats, groups: int) -> Floats:
     spread = np.clip(mean + weight * (own - mean), 0.0, 1.0)
     reach: Floats = 1 + spread * (np.sqrt(groups) - 1)
     return reach
+
+
+def _cells(histogram: NormHistogram, likely: Floats, reach: Floats, groups: int, shown_from: float) -> float:
+    """To how many cells so many units add: a unit adds about evenly to ‖z‖₁²/‖z‖₂² of them."""
+    if histogram.spreads is None:
+        return groups
+    return max(1.0, float(likely.mean(axis=0) @ reach**2) / shown_from)
 
 
 def _cautious(histogram: NormHistogram, held: NDArray[np.bool_], lost: Floats) -> float:

@@ -300,3 +300,19 @@ def test_bars_allow_for_no_units_above_the_cap_where_none_was_found() -> None:
     open_ = choose_clip(histogram, groups=1, noise_per_clip=0.01, mechanism="gaussian")
     assert settled.found and settled.clip == 8.0 and settled.cut_upper == 0
     assert open_.clip == 8.0 and open_.cut_upper > 0
+
+
+def test_the_number_of_private_cells_follows_from_how_units_spread() -> None:
+    """More units that each add to more cells fill more of those that are shown, so that a cut matters less in each."""
+
+    def clip_of(units: float, t: float, shown_from: float | None = 300.0) -> float:
+        counts = np.zeros(SIZE)
+        counts[bucket_of(0) : bucket_of(16)] = units * 0.6 ** np.arange(16)
+        seen = NormHistogram(FIRST, counts, t * counts, 10 / COUNT_WEIGHT, 10 / SPREAD_WEIGHT)
+        return choose_clip(
+            seen, groups=100, noise_per_clip=10.0, mechanism="gaussian", shown_from=shown_from
+        ).clip  # fmt: skip
+
+    assert clip_of(2_000, 0.9) < clip_of(2_000, 0.0)
+    assert clip_of(2_000, 0.9, 3.0) < clip_of(2_000, 0.9, 300.0) < clip_of(2_000, 0.9, 30_000.0)
+    assert clip_of(2_000, 0.9, 2_000 * 2.5 * 9.1**2 / 100) == clip_of(2_000, 0.9, None)
