@@ -3,6 +3,10 @@
 Whether a query needs a search is a function of its text and the policy: a column's bounds are searched if the query
 cannot be planned without them, and rows per unit if it reads the table. What was found is read from the ledger, where
 each search is a release like any other: charged once, then remembered for that version of the data.
+
+Averages are centred around where values usually lie. A column whose bounds do not tell that is searched for it, but
+only out of the price of the query itself: as much of the price is set apart as these searches cost, whether or not they
+were made before, so that a query costs what was asked and a repeated one is a replay.
 """
 
 from __future__ import annotations
@@ -40,6 +44,8 @@ ROWS = Found(None, 50)
 NUMBERS = Found(-(2**20), 2**20)
 NUMERIC = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
 DATES = Found(date(1970, 1, 1), date(2100, 12, 31))
+CENTRES = Fraction(1, 4)
+"""The most of a query's price that may go into searches for where the values lie that it averages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +53,13 @@ class Knowledge:
     """The catalogue with what was found, and what is still to be searched for.
 
     A subject that is missing has a stand-in there, so that all else that could refuse the query does so first.
+    `apart` is what is set apart of the price of the query for searches that it could do without.
     """
 
     catalog: Catalog
     found: Mapping[Subject, Found]
     missing: tuple[Subject, ...] = ()
+    apart: Fraction = Fraction(0)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -76,17 +84,33 @@ class Searches:
     owed: Callable[[Stored], bool]
     describe: Describe = not_described
 
-    def knowledge(self, tree: exp.Query, catalog: Catalog, mechanism: str) -> Knowledge:
-        """What is known of everything that the query needs to have searched."""
-        needed = self._needed(tree, catalog, mechanism)
-        if not needed:
+    def knowledge(self, tree: exp.Query, catalog: Catalog, mechanism: str, price: Fraction) -> Knowledge:
+        """What is known of everything that a query at this price has searched."""
+        needed, averaged = self._needed(tree, catalog, mechanism)
+        centres = self._affordable(averaged, mechanism, price * CENTRES)
+        sought = (*needed, *centres)
+        if not sought:
             return Knowledge(catalog, {})
-        read = {subject: self.read(subject) for subject in needed}
+        read = {subject: self.read(subject) for subject in sought}
         known = {s: made for s, made in read.items() if made is not None and not any(map(self.owed, made[1]))}
-        found = {s: told for s, (what, _) in known.items() if (told := self._told(s, what)) is not None}
-        missing = tuple(subject for subject in needed if subject not in known)
+        found = {s: what for s, (what, _) in known.items() if what is not None}
+        for subject in needed:
+            if subject in known and subject not in found:
+                raise _not_found(subject)
+        missing = tuple(subject for subject in sought if subject not in known)
         standing_in = {subject: self._stand_in(subject) for subject in missing}
-        return Knowledge(self.seen(self.policy.with_found(found | standing_in)), found, missing)
+        catalog = self.seen(self.policy.with_found(found | standing_in))
+        return Knowledge(catalog, found, missing, sum(centres.values(), Fraction(0)))
+
+    def _affordable(self, subjects: Iterable[Subject], mechanism: str, most: Fraction) -> dict[Subject, Fraction]:
+        """Those of the subjects whose searches together cost no more, with the price of each."""
+        chosen: dict[Subject, Fraction] = {}
+        for subject in subjects:
+            _, bill = self.search(subject)
+            price = sum((each.price for each in bill.releases), Fraction(0))
+            if bill.mechanism == mechanism and price <= most - sum(chosen.values()):
+                chosen[subject] = price
+        return chosen
 
     def search(self, subject: Subject) -> tuple[Plan, Bill]:
         """The search as a plan at the policy's price for one; the same for every query and every analyst."""
@@ -108,27 +132,20 @@ class Searches:
             released[priced.bounded.release.name] = unpack(kept.payload, priced)
         return found_in(subject, self._type(subject), released), tuple(stored)
 
-    def _told(self, subject: Subject, found: Found | None) -> Found | None:
-        """What was found; where nothing was, a column with declared bounds does without."""
-        if found is None and not self.bounds_needed(subject):
-            return None
-        if found is None:
-            raise UnboundedColumn(
-                f"a private search saw too few units to tell {_of(subject)}",
-                hint="ask the steward to declare them in the policy; a number can be clamped in the query: "
-                "sum(least(greatest(x, 0), 1000))",
-            )
-        return found
+    def _needed(
+        self, tree: exp.Query, catalog: Catalog, mechanism: str
+    ) -> tuple[tuple[Subject, ...], tuple[Subject, ...]]:
+        """The subjects that this query cannot do without, and of the others the columns that it averages.
 
-    def _needed(self, tree: exp.Query, catalog: Catalog, mechanism: str) -> tuple[Subject, ...]:
-        """The subjects that this query cannot do without: no column can be left out, each table's rows are read."""
+        Of the first no column can be left out, and each table's rows are read.
+        """
         explicit = [s for s in self.policy.searched() if _visible(s, catalog)]
         named = {column.name.casefold() for column in tree.find_all(exp.Column)}
         every = any(tree.find_all(exp.Star))
         implied = [s for s in self._left_open(catalog) if every or (s.column or "").casefold() in named]
         subjects = list(dict.fromkeys((*explicit, *implied)))
         if not subjects and not catalog.searches:
-            return ()
+            return (), ()
         columns = [s for s in subjects if s.column is not None]
         needed: list[Subject] = []
         try:
@@ -144,9 +161,9 @@ class Searches:
                     self._planned(tree, self._standing_in(others), mechanism)
                     needed = others
         scans = {scan.table.lower() for release in plan.releases for scan in scans_in(release.source)}
-        usual = self._centred(plan) if catalog.searches else ()
         kept = [s for s in subjects if s in needed or (s.column is None and s.table.lower() in scans)]
-        return tuple(dict.fromkeys((*kept, *usual)))
+        averaged = dict.fromkeys(s for s in (self._centred(plan) if catalog.searches else ()) if s not in kept)
+        return tuple(kept), tuple(averaged)
 
     def numbers(self) -> tuple[Subject, ...]:
         """All columns of numbers that a query may have searched, where the policy allows it."""
@@ -206,6 +223,14 @@ class Searches:
         if subject.column is None:
             return ROWS
         return DATES if self._type(subject).kind in (Kind.DATE, Kind.TIMESTAMP) else NUMBERS
+
+
+def _not_found(subject: Subject) -> UnboundedColumn:
+    return UnboundedColumn(
+        f"a private search saw too few units to tell {_of(subject)}",
+        hint="ask the steward to declare them in the policy; a number can be clamped in the query: "
+        "sum(least(greatest(x, 0), 1000))",
+    )
 
 
 def _of(subject: Subject) -> str:

@@ -21,7 +21,7 @@ from dpsql.expressions.types import from_engine
 from dpsql.policy import Policy, fold
 from dpsql.policy.catalog import quote, read_catalog
 from dpsql.policy.check import check_facts
-from dpsql.policy.model import ForeignKey, Table
+from dpsql.policy.model import ForeignKey, Table, key_fact
 
 if TYPE_CHECKING:
     from dpsql.engines.duckdb.engine import Source
@@ -145,6 +145,8 @@ class _Reader:
         relation, declared = self.catalog[name], self.policy.tables[name]
         unique = {column for column in columns if relation.is_key(column) or self._proved_unique(name, column)}
         made = [f"UNIQUE ({quote(column)})" for column in columns if column in unique]
+        for key in (key for key in declared.keys if (fold(name), key_fact(key)) in self.facts):
+            made.append(f"UNIQUE ({', '.join(map(quote, key))})")
         if isinstance(declared.unit, ForeignKey) and (fold(name), declared.unit.fact) in self.facts:
             link = declared.unit
             made.append(f"FOREIGN KEY ({quote(link.column)}) REFERENCES {quote(link.table)} ({quote(link.key)})")
@@ -153,7 +155,7 @@ class _Reader:
     def _proved_unique(self, name: str, column: str) -> bool:
         declared = self.policy.tables[name]
         own = not isinstance(declared.unit, ForeignKey) and fold(column) == fold(declared.unit_column or "")
-        if own and declared.unique and (fold(name), declared.unique_fact) in self.facts:
+        if own and declared.one_row and (fold(name), declared.unique_fact) in self.facts:
             return True
         links = [(n, t.unit) for n, t in self.policy.tables.items() if isinstance(t.unit, ForeignKey)]
         return any(

@@ -34,14 +34,13 @@ def prepare(db: Connection, query: Query) -> Prepared:
     prepared = db.prepare(query.sql, query.epsilon, query.delta, query.mechanism, clipped=query.clipped)
     rng, releases, searches = random.Random(query.sql), list[Priced](), list[Priced]()
     for priced in prepared.bill.releases:
-        vector = priced.bounded.vector
-        if vector is None:
-            releases.append(priced)
-            continue
-        norm = vector.limit ** rng.random() * rng.choice((1.0, 1.4, 0.1))
-        releases.append(price_release(settle(priced.bounded, clip_at(vector, norm)), priced.portion))
-        search = norm_search(priced.bounded, f"{priced.bounded.release.name}_norms")
-        searches.append(price_release(search, replace(priced.portion, parts=priced.portion.parts[:1])))
+        bounded = priced.bounded
+        for each in bounded.clipped:
+            norm = each.vector.limit ** rng.random() * rng.choice((1.0, 1.4, 0.1))
+            bounded = settle(bounded, clip_at(each.vector, norm))
+            search = norm_search(priced.bounded, each.vector)
+            searches.append(price_release(search, replace(priced.portion, parts=priced.portion.parts[:1])))
+        releases.append(price_release(bounded, priced.portion) if bounded.clipped else priced)
     return replace(prepared, bill=replace(prepared.bill, releases=(*releases, *searches)))
 
 

@@ -142,7 +142,7 @@ PUBLIC: dict[str, Stored] = {
 
 
 def joins_policy(rows: int = 4, groups: int = 3) -> dict[str, Any]:
-    """`items` belong to whoever owns their order; `stores` and `prices` are public."""
+    """`items` belong to whoever owns their order; `stock` has a key of two columns; `stores`, `prices` are public."""
     columns = {name: dict(spec) for name, (_, spec) in JOIN_COLUMNS.items()}
     caps = {"max_rows_per_unit": rows, "max_groups_per_unit": groups}
     return {
@@ -153,6 +153,7 @@ def joins_policy(rows: int = 4, groups: int = 3) -> dict[str, Any]:
             "people": {"unit": "id", "unique": True, "columns": columns},
             "orders": {"unit": "id", **caps, "columns": {"oid": {}, **columns}},
             "items": {"unit": {"oid": "orders.oid"}, **caps, "columns": columns},
+            "stock": {"unit": "id", "unique": ["id", "part"], **caps, "columns": {"part": {}, **columns}},
             "visits": {"unit": "row", "columns": columns},
             "stores": {"public": True},
             "prices": {"public": True},
@@ -167,7 +168,8 @@ def joins(rng: random.Random, *, tame: bool = False) -> World:
     def row() -> Row:
         return (*draw()[:-1], rng.choice((*stores, None)))
 
-    rows: dict[str, list[Row]] = {"people": [], "orders": [], "items": [], "visits": [row() for _ in range(8)]}
+    rows: dict[str, list[Row]] = {name: [] for name in ("people", "orders", "items", "stock")}
+    rows["visits"] = [row() for _ in range(8)]
     number = 100
     for unit in (*range(1, UNITS), *(() if tame else (None,))):
         if unit is not None and rng.random() < 0.8:
@@ -179,6 +181,9 @@ def joins(rng: random.Random, *, tame: bool = False) -> World:
             if order is not None:
                 rows["items"] += [(order, *row()) for _ in range(rng.choice((0, 1, 2, 3)))]
     rows["items"] += [] if tame else [(None, *row()) for _ in range(3)]
+    for unit in (*range(1, UNITS), *(() if tame else (None,))):
+        parts = rng.sample(range(1, 8), rng.choice((0, 1, 2, 3, 5)))
+        rows["stock"] += [(unit, part, *row()) for part in (*parts, *(() if tame else (None, None)))]
     return joins_of(rows, joins_policy())
 
 
@@ -186,6 +191,7 @@ JOIN_KEYS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "people": ({"id": "INTEGER"}, ("PRIMARY KEY (id)",)),
     "orders": ({"id": "INTEGER", "oid": "BIGINT"}, ("UNIQUE (oid)",)),
     "items": ({"oid": "BIGINT"}, ("FOREIGN KEY (oid) REFERENCES orders (oid)",)),
+    "stock": ({"id": "INTEGER", "part": "INTEGER"}, ("UNIQUE (id, part)",)),
     "visits": ({}, ()),
 }
 

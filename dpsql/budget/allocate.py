@@ -203,9 +203,11 @@ def price_release(release: Bounded, portion: Portion) -> Priced:
 
     A vector that has no clip yet gets the one with the least error at this price, by what was found of its norms.
     """
-    if release.vector is not None and release.clip is None:
-        deviation = _unit_noise(portion.parts[0], portion.mechanism)
-        release = settle(release, chosen_clip(release.vector, release.found, deviation))
+    shares = [share for share, _ in release.shares]
+    for each in release.clipped:
+        if each.clip is None:
+            deviation = _unit_noise(portion.parts[shares.index(each.vector.members)], portion.mechanism)
+            release = settle(release, chosen_clip(each.vector, each.found, deviation))
     noised = _noise_of(release, portion.parts, portion.mechanism)
     chosen = _chosen(release, portion.parts[len(release.shares) :], portion.mechanism)
     trees = _trees(release, portion.parts[len(release.shares) + len(release.choices) :], portion.mechanism)

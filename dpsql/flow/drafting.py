@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from dpsql.budget.allocate import choose_mechanism
+from dpsql.budget.allocate import choose_mechanism, fund
 from dpsql.errors import InterfaceError
 from dpsql.flow.about import about
 from dpsql.flow.accounts import Accounts
@@ -56,14 +56,17 @@ class Drafter:
         tree = put_views(tree, self.dataset.catalog)
         epsilon, delta = price_of(asked, self.accounts, accurate=question.accuracy is not None)
         chosen = choose_mechanism(self._mechanism(asked), delta)
-        known = self.searcher.searches.knowledge(tree, self.dataset.catalog, chosen)
+        known = self.searcher.searches.knowledge(
+            tree, self.dataset.catalog, chosen, fund((), epsilon, delta, chosen).price
+        )
         plan = build(tree, known.catalog, self.dataset.finisher.check)
         bounded = tuple(bound(release, chosen, known.catalog) for release in plan.releases)
         checks = checks_of(bounded, chosen) if question.clipped else ()
         types = self.dataset.finisher.check(plan)
         draft = Draft(said, plan, bounded, epsilon, delta, chosen, types, checks)
         if plan.releases:
-            draft = self.searcher.with_norms(replace(draft, missing=known.missing, notes=known.notes))
+            part = 1 - known.apart / draft.funds.price
+            draft = self.searcher.with_norms(replace(draft, missing=known.missing, notes=known.notes, part=part))
         changing = known.found or known.missing or draft.unsearched or reads_the_clock(tree)
         return draft, not (self.dataset.engine.live or changing)
 

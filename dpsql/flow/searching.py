@@ -27,7 +27,7 @@ from dpsql.release.replay import Archive
 from dpsql.release.stored import unpack
 from dpsql.search import Searches
 from dpsql.sensitivity.bound import Bounded, norm_search
-from dpsql.sensitivity.clip import norms_of, read_norms
+from dpsql.sensitivity.clip import Vector, norms_of, read_norms
 from dpsql.sensitivity.clip_choice import search_share
 from dpsql.sensitivity.norm_histogram import NormHistogram
 
@@ -81,22 +81,26 @@ class Searcher:
         A release that an earlier one answers needs no search, if the analyst has that already: another's changes no
         cost until it is counted.
         """
-        vectors = [bounded for bounded in draft.bounded if bounded.vector is not None]
+        vectors = [(b, each.vector) for b in draft.bounded for each in b.clipped if each.vector.searched]
         if not vectors:
             return draft
         tier = self._tier(draft, len(vectors))
-        searches = {b.release.name: self._norm_search(b, draft.mechanism, tier) for b in vectors}
-        found = {b.release.name: self._known_norms(b, draft.mechanism, tier) for b in vectors}
-        bounded = tuple(replace(b, found=found.get(b.release.name)) for b in draft.bounded)
+        searches = {_place(*each): self._norm_search(*each, draft.mechanism, tier) for each in vectors}
+        found = {_place(*each): self._known_norms(*each, draft.mechanism, tier) for each in vectors}
+        bounded = tuple(
+            replace(b, clipped=tuple(replace(each, found=found.get(_place(b, each.vector))) for each in b.clipped))
+            for b in draft.bounded
+        )
         price = fund(draft.bounded, draft.most, draft.delta, draft.mechanism).price
         set_apart = sum((search.price for search in searches.values()), Fraction(0)) / price
-        draft = replace(draft, bounded=bounded, part=1 - set_apart)
-        unknown = {name for name, histogram in found.items() if histogram is None}
+        draft = replace(draft, bounded=bounded, part=draft.part - set_apart)
+        unknown = {name for (name, _), histogram in found.items() if histogram is None}
         if unknown and not draft.missing and self._accounts.policy.replay:
             archive = self._archive()
             priced = [p for p in draft.split.bill.releases if p.bounded.release.name in unknown]
             unknown -= {p.bounded.release.name for p in priced if archive.best(p) is not None}
-        return replace(draft, unsearched=tuple(searches[name] for name in found if name in unknown))
+        wanted = [place for place, histogram in found.items() if histogram is None and place[0] in unknown]
+        return replace(draft, unsearched=tuple(searches[place] for place in wanted))
 
     def _tier(self, draft: Draft, vectors: int) -> int:
         """How many times four the price of each release is that of a default query: searches have these prices."""
@@ -109,22 +113,19 @@ class Searcher:
         delta = Fraction(self._accounts.default_delta) or Fraction(1, 10**9)
         return fund((), Fraction(defaults.epsilon), delta, mechanism).price
 
-    def _norm_search(self, bounded: Bounded, mechanism: str, tier: int) -> Priced:
-        """The search for the norms of a release, at the price of a tier."""
-        assert bounded.vector is not None
-        price = search_share(bounded.vector.groups) * self._default(mechanism) * Fraction(4) ** tier
-        return price_release(
-            norm_search(bounded, f"{bounded.release.name}_norms"), Portion(mechanism, price, (price,), exact=True)
-        )
+    def _norm_search(self, bounded: Bounded, vector: Vector, mechanism: str, tier: int) -> Priced:
+        """The search for the norms of one vector of a release, at the price of a tier."""
+        price = search_share(vector.groups) * self._default(mechanism) * Fraction(4) ** tier
+        return price_release(norm_search(bounded, vector), Portion(mechanism, price, (price,), exact=True))
 
-    def _known_norms(self, bounded: Bounded, mechanism: str, tier: int) -> NormHistogram | None:
+    def _known_norms(self, bounded: Bounded, vector: Vector, mechanism: str, tier: int) -> NormHistogram | None:
         """What an earlier search found: one of the same price first, so that a repeated query finds the same clip."""
         archive = self._archive()
         for each in range(tier, tier + DEARER + 1):
-            search = self._norm_search(bounded, mechanism, each)
+            search = self._norm_search(bounded, vector, mechanism, each)
             stored = self._accounts.ledger.find(archive.mark(search))
             if stored is not None and not self._accounts.owes(stored):
-                return _histogram(bounded, search, stored)
+                return _histogram(vector, search, stored)
         return None
 
     def _search_norms(self, draft: Draft) -> tuple[Cost, Sequence[str]]:
@@ -185,12 +186,16 @@ class Searcher:
         return reduce(draft.funds.plus, (bill.cost for bill in bills), FREE)
 
 
-def _histogram(bounded: Bounded, search: Priced, stored: Stored) -> NormHistogram:
+def _place(bounded: Bounded, vector: Vector) -> tuple[str, tuple[int, ...]]:
+    """Which vector of a query this is."""
+    return bounded.release.name, vector.members
+
+
+def _histogram(vector: Vector, search: Priced, stored: Stored) -> NormHistogram:
     """A stored search as a histogram."""
-    assert bounded.vector is not None
     released = unpack(stored.payload, search)
     noise, shift = search.noised[0].noise, search.noised[0].shift
     deviation = float(noise.scale) * (sqrt(2) if isinstance(noise, DiscreteLaplace) else 1.0) * 2.0**shift
     counts, *spreads = (each.astype(np.float64) * 2.0**shift for each in released.noisy)
-    norms = norms_of(bounded.vector.norm, bounded.vector.cells)
+    norms = norms_of(vector.norm, vector.cells)
     return read_norms(norms, counts, spreads[0] if spreads else None, deviation)

@@ -42,7 +42,7 @@ class Question:
 QUESTIONS = (
     Question(
         "What sells best?",
-        "SELECT category, count(*) AS orders, sum(amount) AS revenue, avg(amount) AS mean\n"
+        "SELECT category, sum(amount) AS revenue, avg(amount) AS mean\n"
         "FROM orders GROUP BY category ORDER BY revenue DESC",
         "Plain SQL. The noise hides any one customer with all of their orders, not just one order.",
     ),
@@ -72,10 +72,10 @@ QUESTIONS = (
     ),
 )
 REPLAY = (
-    "SELECT category, round(sum(amount) / 1000) AS thousands, count(*) AS orders\n"
-    "FROM orders GROUP BY category HAVING avg(amount) > 40 ORDER BY orders"
+    "SELECT category, round(sum(amount) / 1000) AS thousands\n"
+    "FROM orders GROUP BY category HAVING avg(amount) > 40 ORDER BY category"
 )
-REFUSED = "SELECT category, avg(tip) AS tip\nFROM orders GROUP BY category"
+REFUSED = "SELECT customer_id, tip FROM orders\nORDER BY tip DESC LIMIT 3"
 
 
 def run_demo(console: Console, keep: Path | None = None) -> None:
@@ -221,9 +221,9 @@ def _conclude(console: Console, db: Connection, kept: Shop | None) -> None:
     console.rule("[bold]What is left", align="left")
     console.print(budget_table(db.budget()))
     spent = db.budget().dataset.spent.epsilon
-    charged = sum(1 for line in db._ledger.log() if line.kind == "charge")
     console.print(
-        f"{charged} answers were charged ε = {EPSILON:g} each; together that is ε = {spent:.2f}: noise composes well.",
+        f"{len(QUESTIONS)} questions cost up to ε = {EPSILON:g} each; together that is ε = {spent:.2f}: "
+        "noise composes well.",
         style="italic",
     )
     if kept is None:

@@ -41,7 +41,7 @@ tables:
       status: {values: [paid, open, lost], nulls: false}
       amount: {min: 0, max: 200, nulls: false}
       placed: {min: 2024-01-01, max: 2024-12-31, nulls: false}
-      tip: {}                         # no bounds: it can be counted, not summed
+      tip: {}                         # no bounds: a private search finds them
   visits:
     unit: row                         # each row is its own unit
     columns:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def primary_key(db: Connection, table: TableInfo) -> list[str]:
     """The unit column, where the policy declares one row for each unit and the analyst may see it."""
     declared = db.policy.tables[table.name]
-    return _seen(table, declared.unit_column) if declared.unique and not isinstance(declared.unit, ForeignKey) else []
+    return _seen(table, declared.unit_column) if declared.one_row and not isinstance(declared.unit, ForeignKey) else []
 
 
 def foreign_keys(db: Connection, table: TableInfo, tables: Sequence[TableInfo]) -> list[tuple[str, str, str]]:

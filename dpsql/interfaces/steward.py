@@ -105,7 +105,7 @@ def _views(db: Connection) -> Iterator[Finding]:
 
 
 def _is_fact(name: str) -> bool:
-    return name.startswith(("unique:", "foreign_key:"))
+    return name.startswith(("unique:", "key:", "foreign_key:"))
 
 
 def found(db: Connection, *, search: bool) -> Iterator[str]:
@@ -153,8 +153,8 @@ def _clip_lines(db: Connection) -> Iterator[str]:
     for sql in dict.fromkeys(made):
         yield "# a search for the best clip of: " + " ".join(sql.split())
         with suppress(Error):
-            clips = [release.clip for release in db.explain(sql).releases]
-            yield from (f"#   {clip_text(clip)}" for clip in clips if clip is not None)
+            clips = [clip for release in db.explain(sql).releases for clip in release.clips]
+            yield from (f"#   {clip_text(clip)}" for clip in clips)
 
 
 def draft(database: str | Path, policy: Path, dataset: str) -> tuple[Path, Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from difflib import get_close_matches
@@ -15,7 +15,7 @@ from dpsql.expressions.expression import Column as Reference
 from dpsql.expressions.expression import Value
 from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.mechanisms import RandomizedResponse
-from dpsql.plan.ownership import Facts, Schema, labels_of, path_to_unit, stored_column, unverified
+from dpsql.plan.ownership import Facts, Schema, keys_of, labels_of, path_to_unit, stored_column, unverified
 from dpsql.plan.public import NoPublicData, PublicData
 from dpsql.plan.relation import HIDDEN, UNIT, Copy, Field, PublicScan, Scan
 from dpsql.policy import Bound, Policy, fold
@@ -31,6 +31,7 @@ class PrivateTable:
     name: str
     scan: Scan
     groups_per_unit: int
+    groups_capped: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +52,17 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class PublicTable:
-    """A public table: its columns may be read exactly."""
+    """A public table: its columns may be read exactly. `keys` are verified: more may be found out from its rows."""
 
     name: str
     columns: tuple[str, ...]
     types: tuple[Type, ...]
+    keys: frozenset[frozenset[str]] = frozenset()
 
     def scan(self, domains: Mapping[str, Domain]) -> PublicScan:
         """The table as a relation below the aggregate."""
         fields = (Field(c, t, domains.get(c, of_type(t))) for c, t in zip(self.columns, self.types, strict=True))
-        return PublicScan(tuple(fields), False, 1, False, self.name)
+        return PublicScan(tuple(fields), False, 1, False, self.name, self.keys)
 
 
 FOUND = "found for"
@@ -190,7 +192,8 @@ def _table(
             hint=f"{listed}; a view does not count: name the tables behind it",
         )
     if declared.public:
-        return _public(name, declared, stored, allowed)
+        table = _public(name, declared, stored, allowed)
+        return replace(table, keys=_spelt(keys_of(name, policy, facts, stored), table.columns))
     if unverified(name, policy, facts):
         return UnavailableTable(
             name,
@@ -236,7 +239,7 @@ def _public(name: str, declared: Declared, stored: Mapping[str, str], allowed: f
 def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: PublicData) -> PrivateTable:
     declared, stored = policy.tables[name], schema[fold(name)]
     fields = []
-    single = declared.by_row or (declared.unique and (fold(name), declared.unique_fact) in facts)
+    single = declared.by_row or (declared.one_row and (fold(name), declared.unique_fact) in facts)
     path, unit = ((), None) if declared.by_row else path_to_unit(name, policy, schema)
     labels, keys = labels_of(name, policy, facts, stored)
     columns = dict(declared.columns or {})
@@ -254,12 +257,18 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
         made = Field(stored_name, type_, domain, attribute, owner, ends=_ends(spec, type_), response=response)
         fields.append(replace(made, stored=(name, column), behind=((name, column),), usual=spec.usual))
     rows = 1 if declared.by_row else policy.rows_per_unit(name)
-    unique = tuple(f.name for f in fields if fold(f.name) in keys)
+    unique = _spelt(keys, [f.name for f in fields])
     owners = path[-1].table if path else name
     of_unit = None if unit is None else stored_column(owners, unit, schema[fold(owners)])[1]
     scan = Scan(tuple(fields), declared.by_row, rows, single, name, unit, path, unique, unit_type=of_unit)
     scan = replace(scan, capped=policy.capped(name))
-    return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name))
+    return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name), policy.groups_capped(name))
+
+
+def _spelt(keys: Collection[frozenset[str]], columns: Collection[str]) -> frozenset[frozenset[str]]:
+    """The keys in the spelling of a table's columns; one of columns that are not all there says nothing."""
+    names = {fold(column): column for column in columns}
+    return frozenset(frozenset(names[c] for c in key) for key in keys if key <= names.keys())
 
 
 def _require_stated(where: str, spec: Column, type_: Type) -> None:

@@ -21,6 +21,7 @@ from dpsql.parse.limits import MOST_AGGREGATES, too_many_aggregates
 from dpsql.parse.span import name_of, refuse
 from dpsql.plan.bars import bar_of, is_bar
 from dpsql.plan.choosing import argument_of, chooses, is_choosing, separated, to_choice
+from dpsql.plan.linear import over_base
 from dpsql.plan.moments import composed
 from dpsql.plan.plan import Bar
 from dpsql.plan.relation import Aggregate
@@ -162,6 +163,7 @@ class Grouping:
     column: Callable[[str], exp.Expr]
     subquery: Callable[[exp.Expr], exp.Expr]
     per_unit: bool = False
+    bases: frozenset[tuple[str, str]] = frozenset()
     aggregates: list[Aggregate] = field(default_factory=list)
     bars: list[Bar] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -176,6 +178,8 @@ class Grouping:
             return self.rewrite(answers[0])
         if is_aggregate(node) and not self.per_unit and (made := composed(node, self.scope)) is not None:
             return self.rewrite(made)
+        if is_aggregate(node) and not self.per_unit and (linear := over_base(node, self.bases)) is not None:
+            return self.rewrite(linear)
         if is_aggregate(node) and not self.per_unit and (each := separated(node)) is not None:
             return self.rewrite(each)
         if is_aggregate(node):

@@ -15,8 +15,12 @@ every other node `derive` gives facts that follow from facts of its children, wh
    its label, and a key all of whose columns are shown is still one;
  · a grouping by the unit and attributes has one row per unit; if a key determines the owner, the keys name one row;
  · an inner join has, for each combination of its roots' rows, at most one row of every part that is looked up
-   (`_follows`): its key is equated to what is there already, or it has one row per unit and the unit is known;
- · an outer join adds rows to the left side's only where a row has several matches, or in a FULL join;
+   (`_follows`): each column of its key is equated to what is there already or holds the owner, who is known, or it has
+   one row per unit; a key of every root names a combination of their rows, hence one row of the join;
+ · an outer join adds rows to the left side's only where a row has several matches, or in a FULL join; where one side
+   matches once, each pair is counted by a row of the other side, and what matches nothing is counted by itself. A key
+   of the left side names one row where that matches once, and else together with a key of the right side, for what
+   matches nothing is NULL in some field of it (of a FULL join therefore not the key without fields);
  · a union has the rows of its parts, so one row per unit only where each row is a unit;
  · a window function that reads the whole of a unit's rows gives all of them the same value.
 A stated fact is implied by the derived one (`_check`).
@@ -129,9 +133,8 @@ class _Check:
         match relation:
             case Scan():
                 return _scan(relation, self._catalog)
-            case PublicScan(table=table):
-                require(isinstance(self._catalog.find(table), PublicTable), "a table read as public")
-                return Facts(public=True, stored=(table, {f.name: f.name for f in relation.fields}))
+            case PublicScan():
+                return _public(relation, self._catalog)
             case ReleasedScan(key=key):
                 return Facts(public=True, keys=frozenset() if key is None else frozenset({key}))
             case Filter(source=Relation() as source, condition=Expression() as condition):
@@ -171,6 +174,7 @@ class _Check:
             attributes=self._agreed(join, parts),
             labels={name: label for facts in parts for name, label in facts.labels.items()},
             padded=frozenset().union(*(facts.padded for facts in parts)),
+            keys=_all_of([facts.keys for facts in roots]),
         )
 
     def _follows(self, join: Inner, parts: Sequence[Facts]) -> bool:
@@ -183,13 +187,19 @@ class _Check:
             found = {
                 number
                 for number in waiting
-                if (parts[number].single and not parts[number].public and unit)
-                or parts[number].has_key(_equated(join.parts[number], join.conditions, names), self._catalog)
+                if self._met_once(parts[number], unit, _equated(join.parts[number], join.conditions, names))
             }
             if not found:
                 return False
             there, waiting = there | found, waiting - found
         return True
+
+    def _met_once(self, facts: Facts, owned: bool, equal: frozenset[str]) -> bool:
+        """Has a part at most one row where these fields are given, and (`owned`) a row of the same owner?"""
+        if owned and not facts.public:
+            equal |= {n for n, label in facts.labels.items() if label == UNIT and n not in facts.padded}
+            return facts.single or facts.has_key(equal, self._catalog)
+        return facts.has_key(equal, self._catalog)
 
     def _agreed(self, join: Inner, parts: Sequence[Facts]) -> frozenset[str]:
         """The fields on which all rows of a unit agree: private attributes, and public rows that those look up."""
@@ -211,12 +221,16 @@ class _Check:
         assert join.condition is not None
         conditions = conjuncts(join.condition)
         linked = one.single and two.single and not two.public and _units_only(conditions, one, two)
-        once = (not one.public and not two.public and two.single) or two.has_key(
-            _equated(right, conditions, frozenset(left.names)), self._catalog
-        )
+        once = self._met_once(two, not one.public, _equated(right, conditions, frozenset(left.names)))
+        back = self._met_once(one, not two.public, _equated(left, conditions, frozenset(right.names)))
         require(once or not join.once, "a side of a join that matches more than once")
-        matches = 1 if once or two.public else two.rows
-        rows = max(one.rows * matches, one.rows + two.rows) if join.full else one.rows * matches
+        pairs, alone = one.rows * two.rows, one.rows + two.rows
+        if two.public or (once and not join.full):
+            rows = one.rows
+        elif once or back:
+            rows = alone if join.full else min(pairs, alone)
+        else:
+            rows = max(pairs, alone) if join.full else pairs
         single = one.single and (linked if join.full else once)
         labels = {**one.labels, **two.labels, **_merged(join, left, right, one, two)}
         return Facts(
@@ -228,6 +242,7 @@ class _Check:
             | {name for name, _, _ in join.merged if labels.get(name) == UNIT},
             labels=labels,
             padded=one.padded | two.padded | set(right.names) | (set(left.names) if join.full else set()),
+            keys=frozenset(k for k in _all_of([one.keys, *([] if join.once else [two.keys])]) if k or not join.full),
         )
 
 
@@ -263,8 +278,17 @@ def _scan(scan: Scan, catalog: Catalog) -> Facts:
         rows=scan.rows_per_unit,
         attributes=frozenset(f.name for f in known.fields if f.attribute),
         labels=labels,
-        keys=frozenset(frozenset({key}) for key in known.keys),
+        keys=known.keys,
     )
+
+
+def _public(scan: PublicScan, catalog: Catalog) -> Facts:
+    """Rows without owner, and the keys that the catalogue has; what else names one row is asked for (`has_key`)."""
+    table = catalog.find(scan.table)
+    require(isinstance(table, PublicTable), "a table read as public")
+    assert isinstance(table, PublicTable)
+    require(scan.keys <= table.keys, "a public table with other keys")
+    return Facts(public=True, keys=table.keys, stored=(scan.table, {f.name: f.name for f in scan.fields}))
 
 
 def _filtered(source: Facts, conditions: Sequence[Expression]) -> Facts:
@@ -348,6 +372,12 @@ def _united(union: UnionAll, parts: Sequence[Facts]) -> Facts:
         labels=labels,
         padded=frozenset(padded),
     )
+
+
+def _all_of(keys: Sequence[frozenset[frozenset[str]]]) -> frozenset[frozenset[str]]:
+    """Each way to take one key of all of them."""
+    ways = islice(product(*(sorted(each, key=sorted) for each in keys)), MOST_KEYS)
+    return frozenset(frozenset(name for key in way for name in key) for way in ways)
 
 
 def _merged(join: Outer, left: Part, right: Part, one: Facts, two: Facts) -> dict[str, str]:

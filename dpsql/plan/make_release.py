@@ -11,6 +11,7 @@ from dpsql.expressions.convert import written_too_large
 from dpsql.plan.canonical import canonical
 from dpsql.plan.clauses import title_of
 from dpsql.plan.group import Grouping
+from dpsql.plan.linear import several_forms
 from dpsql.plan.made import Made, Open, Private
 from dpsql.plan.open_select import subquery_above
 from dpsql.plan.outputs import key_places, release_output
@@ -40,6 +41,7 @@ def release_of(
     releases = [f"_r{slot + i}" for i in range(len(sets))]
     name = releases[0] if keys.plain else f"_s{slot}"
     group = Grouping(scope, keys, lambda c: exp.column(c, table=name), lambda q: subquery_above(planner, q, ctes))
+    group.bases = several_forms(node, scope)
     planner.releases += [None] * len(sets)  # type: ignore[list-item]
     outputs, items = [], []
     for item in node.expressions:
@@ -99,5 +101,6 @@ def _asked(
         max(table.groups_per_unit for table in source.tables),
         tuple(bars),
         tuple((key, domain) for key, domain in listed.items() if domain is not None),
+        groups_capped=all(table.groups_capped for table in source.tables),
     )
     return canonical(asked)

@@ -8,7 +8,7 @@ those sums, with error bars like those of any other expression above the aggrega
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp, parse_one
 
@@ -36,16 +36,24 @@ WIDEST = 10**150
 
 @dataclass(frozen=True, slots=True)
 class _Variable:
-    """An argument in SQL, and its centred and scaled form; `n` counts the rows that have it."""
+    """An argument in SQL, and its centred and scaled form; `n` counts the rows that have it.
+
+    Of two variables each is there where the other is, so that both are counted by the same argument, `like`.
+    """
 
     sql: str
     centre: float
     half: float
     usual: bool = False
+    like: str | None = None
+
+    @property
+    def count(self) -> str:
+        return f"count({self.like or self.sql})"
 
     @property
     def n(self) -> str:
-        return f"nullif(greatest(count({self.sql}), 0), 0)"
+        return f"nullif(greatest({self.count}, 0), 0)"
 
     @property
     def scaled(self) -> str:
@@ -76,10 +84,11 @@ def composed(node: exp.Expr, scope: Scope) -> exp.Expr | None:
         text = _spread(SPREADS[type(call)], _variable(call.this, where, call, scope))
     elif type(call) in PAIRS:
         one, two = (
-            _variable(a, _both(where, b), call, scope)
+            _variable(a, _both(where, b, scope), call, scope)
             for a, b in ((call.this, call.expression), (call.expression, call.this))
         )
-        text = _pair(PAIRS[type(call)], one, two)
+        like = min(one.sql, two.sql, key=lambda sql: (len(sql), sql))
+        text = _pair(PAIRS[type(call)], replace(one, like=like), replace(two, like=like))
     elif isinstance(call, exp.LogicalOr | exp.LogicalAnd):
         text = _any(call.this, where, every=isinstance(call, exp.LogicalAnd))
     else:
@@ -93,13 +102,18 @@ def _any(condition: exp.Expr, where: exp.Expr | None, *, every: bool) -> str:
     One row more or less is what privacy hides, so a handful of rows cannot decide.
     """
     wanted = exp.Not(this=exp.Paren(this=condition.copy())) if every else condition.copy()
-    counted = exp.Case(ifs=[exp.If(this=wanted if where is None else exp.and_(where.copy(), wanted), true=exp.true())])
+    counted = exp.Case(
+        ifs=[exp.If(this=wanted if where is None else exp.and_(where.copy(), wanted), true=exp.Literal.number(1))]
+    )
     found = f"dp_low(count({counted.sql('duckdb')})) > 0"
     return f"NOT ({found})" if every else found
 
 
-def _both(where: exp.Expr | None, other: exp.Expr) -> exp.Expr:
-    """A row counts where the other argument has a value: neither NULL nor NaN."""
+def _both(where: exp.Expr | None, other: exp.Expr, scope: Scope) -> exp.Expr | None:
+    """A row counts where the other argument has a value: neither NULL nor NaN. Some have one in every row."""
+    domain = infer(convert(other, scope), known_of(scope.relation))
+    if not (domain.nullable or domain.nan):
+        return where
     there = exp.Not(this=exp.IsNan(this=other.copy()))
     return there if where is None else exp.and_(where.copy(), there)
 
@@ -139,7 +153,7 @@ def _spread(name: str, it: _Variable) -> str:
 
 def _corrected(it: _Variable) -> str:
     """N / (n − 1): NULL for a single row."""
-    return f"(count({it.sql}) / nullif(greatest(count({it.sql}) - 1, 0), 0))"
+    return f"({it.count} / nullif(greatest({it.count} - 1, 0), 0))"
 
 
 def _covariance(one: _Variable, two: _Variable) -> str:
@@ -149,7 +163,7 @@ def _covariance(one: _Variable, two: _Variable) -> str:
 
 def _pair(name: str, y: _Variable, x: _Variable) -> str:
     """The function of two variables; as in SQL the dependent one, y, comes first."""
-    covariance, n = _covariance(y, x), f"count({x.sql})"
+    covariance, n = _covariance(y, x), x.count
     slope = f"({covariance} / nullif({x.variance}, 0))"
     correlation = f"least(greatest({covariance} / nullif(sqrt({x.variance} * {y.variance}), 0), -1), 1)"
     mean = {v: f"({_number(v.centre)} + {_number(v.half)} * {v.mean})" for v in (x, y)}

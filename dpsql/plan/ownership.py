@@ -8,7 +8,7 @@ from dpsql.errors import PolicyError
 from dpsql.expressions.types import DOUBLE, SPELLINGS, Type, from_engine
 from dpsql.plan.relation import UNIT, Step
 from dpsql.policy import Policy, fold
-from dpsql.policy.model import ForeignKey
+from dpsql.policy.model import ForeignKey, key_fact
 from dpsql.policy.model import Table as Declared
 from dpsql.policy.names import nearest
 
@@ -91,24 +91,39 @@ def _label(link: ForeignKey, policy: Policy) -> str:
 
 def labels_of(
     name: str, policy: Policy, facts: Facts, stored: Mapping[str, str]
-) -> tuple[dict[str, str], frozenset[str]]:
-    """The columns of a table that determine the owner, by label; and those that are verified to be unique.
+) -> tuple[dict[str, str], frozenset[frozenset[str]]]:
+    """The columns of a table that determine the owner, by label; and the keys that are verified; names are folded.
 
     A fact is about stored values: it says nothing of a column that is read with less precision than it holds, since
     two keys could be read as one.
     """
-    declared, labels, keys = policy.tables[name], dict[str, str](), set[str]()
+    declared, labels, keys = policy.tables[name], dict[str, str](), set(keys_of(name, policy, facts, stored))
     for child, table in policy.tables.items():
         link = table.unit
         if isinstance(link, ForeignKey) and fold(link.table) == fold(name) and (fold(child), link.fact) in facts:
-            keys.add(fold(link.key))
+            keys.add(frozenset({fold(link.key)}))
             labels[fold(link.key)] = _label(link, policy)
     if isinstance(declared.unit, ForeignKey) and _indirect(declared, policy):
         labels[fold(declared.unit.column)] = _label(declared.unit, policy)
     elif declared.unit_column is not None:
         labels[fold(declared.unit_column)] = UNIT
-    whole = {fold(column) for column, engine_type in stored.items() if one_to_one(engine_type)}
-    return {column: label for column, label in labels.items() if column in whole}, frozenset(keys & whole)
+    whole = _whole(stored)
+    return (
+        {column: label for column, label in labels.items() if column in whole},
+        frozenset(key for key in keys if key <= whole),
+    )
+
+
+def keys_of(name: str, policy: Policy, facts: Facts, stored: Mapping[str, str]) -> frozenset[frozenset[str]]:
+    """The declared keys of a table that are verified, and read as they are stored; names are folded."""
+    declared = [key for key in policy.tables[name].keys if (fold(name), key_fact(key)) in facts]
+    keys = [frozenset(map(fold, key)) for key in declared]
+    return frozenset(key for key in keys if key <= _whole(stored))
+
+
+def _whole(stored: Mapping[str, str]) -> frozenset[str]:
+    """The columns that are read as precisely as they are stored."""
+    return frozenset(fold(column) for column, engine_type in stored.items() if one_to_one(engine_type))
 
 
 def one_to_one(engine_type: str) -> bool:

@@ -24,6 +24,8 @@ class Bar:
 class Release:
     """An aggregate SELECT over a private relation: group keys and aggregates, each named once.
 
+    `groups_per_unit` is in how many groups a unit counts where keys are private; where the policy itself declares it
+    (`groups_capped`), also where they are public.
     `listed` has, by name, the values of keys that read public tables only. With `rates`, the query shows its aggregates
     only divided by one another.
     In the finishing SQL it is the table `name` with the columns `_k0, _k1, …` and `_a0, _a1, …`; its error bars, which
@@ -39,6 +41,7 @@ class Release:
     bars: tuple[Bar, ...] = ()
     listed: tuple[tuple[str, Domain], ...] = ()
     rates: bool = field(default=False, compare=False)
+    groups_capped: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dpsql.bounds import infer, narrow
 from dpsql.bounds.known import Known
 from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.plan.join import Exists, Inner, Outer, Part, first_of, whole
-from dpsql.plan.lookup import Unique, equated, is_key, looked_up
+from dpsql.plan.lookup import Unique, equated, fits_once, is_key, looked_up
 from dpsql.plan.normal import conjunction, conjuncts
 from dpsql.plan.relate import known_of
 from dpsql.plan.relation import UNIT, Field, Relation, same_owner
@@ -63,9 +63,7 @@ def _equal_to(part: Part, conditions: Sequence[Expression], names: set[str]) -> 
 
 def matches_once(left: Part, right: Part, condition: Expression, unique: Unique) -> bool:
     """Does each left row have at most one match, by verified uniqueness?"""
-    if left.private and right.private and right.relation.single:
-        return True
-    return is_key(right.relation, right.own(_equal_to(right, [condition], set(left.names))), unique)
+    return fits_once(right, frozenset(left.names), left.private, [condition], unique)
 
 
 def outer_joined(
@@ -84,8 +82,7 @@ def outer_joined(
     once = matches_once(left, right, condition, unique)
     paired = right.private and right.relation.single and _units_only(left, right, condition)
     alone = single and (paired if full else once)
-    one, two = left.relation.rows_per_unit, right.relation.rows_per_unit if right.private and not once else 1
-    rows = one * two if not full else max(one * two, one + right.relation.rows_per_unit)
+    rows = _outer_rows(left, right, full, once, matches_once(right, left, condition, unique))
     return Outer(
         (*lefts, *rights, *(_merged(name, left, right, pair) for name, *pair in merged)),
         left.relation.by_row,
@@ -98,6 +95,25 @@ def outer_joined(
         once,
         tuple(merged),
     )
+
+
+def _outer_rows(left: Part, right: Part, full: bool, once: bool, other: bool) -> int:
+    """How many rows of a unit an outer join has; `once` and `other`: a left row, a right row has one match at most.
+
+    **Theorem.** With l and r ≥ 1 rows of a unit on the sides, a LEFT join has at most l·r rows: l where a left row has
+    one match at most, l + r where a right row has. A FULL join has at most max(l + r, l·r), l + r in both these cases.
+    **Proof.** Say a left and b right rows have a match. The rows are the pairs, the l − a left rows that match nothing
+    and, in a FULL join, the r − b right ones. With pairs ≤ ab this is largest at a corner of 0 ≤ a ≤ l, 0 ≤ b ≤ r. With
+    pairs = a it is l, or l + r − b. With pairs = b it is l − a + b ≤ l + r, or l − a + r.
+    **Requires** private sides; the fan-out of a public one is not counted, since what is capped are the join's rows.
+    **Checked by** `tests/unit/plan/test_unique_keys.py`, and the planted bug "an outer join forgets the rows that match
+    nothing".
+    """
+    one, two = left.relation.rows_per_unit, right.relation.rows_per_unit
+    if not right.private or (once and not full):
+        return one
+    every = max(one * two, one + two) if full else one * two
+    return min(every, one + two) if once or other else every
 
 
 def _padded(field: Field, matched: Field) -> Field:

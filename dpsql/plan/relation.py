@@ -173,8 +173,9 @@ class Scan(Relation):
 
     **Theorem.** With a `path`, the owner of a row is the `unit` of the row at its end, and there is at most one.
     **Proof.** Each step's key is verified to be unique, so each step leads to at most one row.
-    **Requires** the verified foreign key of each step; `keys` are columns that are verified to be unique.
-    **Checked by** the neighbour test of joins, and the planted bug "owner taken from another table".
+    **Requires** the verified foreign key of each step; `keys` are sets of columns that are verified to name at most one
+    row each, NULL apart. **Checked by** the neighbour test of joins, and the planted bug "owner taken from another
+    table".
 
     `hidden` is the unit's column where the analyst may not name it: rows keep their owner, and it is no field.
     `unit_type` is the owner's type, None where each row is its own unit. `copy` is a copy that is there too; with
@@ -184,7 +185,7 @@ class Scan(Relation):
     table: str = ""
     unit: str | None = None
     path: tuple[Step, ...] = ()
-    keys: tuple[str, ...] = ()
+    keys: frozenset[frozenset[str]] = frozenset()
     hidden: Field | None = None
     unit_type: Type | None = None
     copy: Copy | None = None
@@ -194,9 +195,10 @@ class Scan(Relation):
 
 @dataclass(frozen=True, slots=True)
 class PublicScan(Relation):
-    """A public table: its rows have no owner, and may be joined with anybody's."""
+    """A public table: its rows have no owner, and may be joined with anybody's. `keys` are as those of a scan."""
 
     table: str = ""
+    keys: frozenset[frozenset[str]] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def public(self) -> bool:

@@ -41,19 +41,20 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One table or view; `keys` are the columns that a constraint makes unique, the primary key first."""
+    """One table or view; `keys` are the sets of columns that constraints make unique."""
 
     name: str
     database: str
     view: bool
     columns: Names[str]
-    keys: tuple[str, ...] = ()
+    keys: tuple[tuple[str, ...], ...] = ()
     primary: str | None = None
     links: tuple[Link, ...] = ()
 
-    def is_key(self, column: str) -> bool:
-        """Whether a constraint makes this one column unique, as GROUP BY and joins compare its values."""
-        return fold(column) in {fold(key) for key in self.keys}
+    def is_key(self, *columns: str) -> bool:
+        """Whether a constraint makes these columns together unique, as GROUP BY and joins compare their values."""
+        asked = set(map(fold, columns))
+        return any(asked >= set(map(fold, key)) for key in self.keys)
 
 
 def quote(name: str) -> str:
@@ -82,17 +83,17 @@ def read_catalog(connection: duckdb.DuckDBPyConnection) -> Names[Relation]:
 
 
 def _relation(place: Place, view: bool, columns: dict[str, str], constraints: Iterable[Any]) -> Relation:
-    """Only constraints on a single column matter: units and keys are single columns."""
+    """Of foreign keys, and of what names the rows of a table, only constraints on a single column matter."""
+    constraints = tuple(constraints)
     single = [(kind, own[0], table, other) for kind, own, table, other in constraints if len(own) == 1]
     primary = [column for kind, column, _, _ in single if kind == "PRIMARY KEY"]
-    unique = [column for kind, column, _, _ in single if kind == "UNIQUE"]
     links = [Link(column, table, other[0]) for kind, column, table, other in single if kind == "FOREIGN KEY"]
     return Relation(
         name=place[1],
         database=place[0],
         view=view,
         columns=Names(columns),
-        keys=(*primary, *unique),
+        keys=tuple(tuple(own) for kind, own, _, _ in constraints if kind in ("PRIMARY KEY", "UNIQUE")),
         primary=primary[0] if primary else None,
         links=tuple(links),
     )

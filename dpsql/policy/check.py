@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dpsql.policy.auto import UNSEARCHED
 from dpsql.policy.catalog import Relation, family, quote, read_catalog
 from dpsql.policy.fit import literal, misfits
-from dpsql.policy.model import Column, ForeignKey, Policy, Table
+from dpsql.policy.model import Column, ForeignKey, Policy, Table, key_fact
 from dpsql.policy.names import Names, fold, nearest
 from dpsql.policy.reader import Reader, Unreadable, reader_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Finding:
     """One thing that was looked at.
 
-    `fact` names it within its table: `unique` and `foreign_key:…` are the facts that rules may rely on once
+    `fact` names it within its table: `unique:…`, `key:…` and `foreign_key:…` are the facts that rules may rely on once
     they are verified. `ok` is false for what the steward has to mend.
     """
 
@@ -39,15 +39,17 @@ def check_facts(source: Reader | duckdb.DuckDBPyConnection, policy: Policy) -> l
     """Compare the policy with the database; facts first, then what the bounds will clip.
 
     **Theorem.** A fact that is found `verified` holds for the rows that the reader sees: each unit has at most one row
-    (`unique`), each value of the key one row there, and each row of the child its parent (`foreign_key`).
+    (`unique`), each value of a key one row (`key`), and so has each value of a foreign key in the parent table, and
+    each row of the child its parent (`foreign_key`). A key of several columns has no value where one of them is NULL.
     **Proof.** `unique`: no owner that is not NULL occurs twice, where owners are found along the path by which queries
-    find them; a parent that stands twice doubles the rows of its children, so it can only be found violated. A foreign
-    key: types are the same, no key that is not NULL occurs twice, and no child points to a key that is not there. What
-    the database cannot count is an error, and leaves nothing of the table verified.
+    find them; a parent that stands twice doubles the rows of its children, so it can only be found violated. A key: no
+    values of its columns, none of them NULL, occur twice together. A foreign key: types are the same, no key that is
+    not NULL occurs twice, and no child points to a key that is not there. What the database cannot count is an error,
+    and leaves nothing of the table verified.
     **Requires** a reader whose rows do not change while it counts and are those that queries will read (one version, by
     `dpsql.flow.dataset`), and an equality under which two ids are one wherever dpsql takes them for one.
     **Checked by** `tests/unit/policy/test_policy_check.py`, and the planted bugs "a check finds no unit with two rows",
-    "a check forgets the orphans" and "a repeated parent key is no violation".
+    "a check forgets the orphans", "a check looks at half of a key" and "a repeated parent key is no violation".
     """
     reader = reader_of(source)
     checker = _Checker(reader, policy, reader.catalog())
@@ -79,12 +81,16 @@ def facts_of(catalog: Names[Relation], policy: Policy) -> frozenset[tuple[str, s
     """The facts, as (table, fact), that a database's constraints guarantee.
 
     `unique` needs PRIMARY KEY or UNIQUE on exactly the column that holds the unit itself; a foreign key needs
-    the very constraint, and a unique parent key. Constraints that a collation weakens do not count.
+    the very constraint, and a unique parent key; a key needs a constraint on its columns, or on some of them.
+    Constraints that a collation weakens do not count.
     """
-    facts = set()
+    facts = set[tuple[str, str]]()
     for name, table in policy.tables.items():
         relation = catalog.get(name)
-        if relation is None or table.public or table.unit_column is None:
+        if relation is None:
+            continue
+        facts |= {(name, key_fact(key)) for key in table.keys if relation.is_key(*key)}
+        if table.public or table.unit_column is None:
             continue
         if relation.is_key(table.unit_column) and _holds_unit(policy, table):
             facts.add((name, table.unique_fact))
@@ -137,6 +143,8 @@ class _Checker:
         yield from self.hidden(name, table)
         if isinstance(table.unit, ForeignKey):
             yield self.foreign_key(name, table.unit)
+        for key in table.keys:
+            yield self.key(name, key)
         if self.reaches_unit(name, table):
             yield from self.ownership(name, table)
         for column, declared in (table.columns or {}).items():
@@ -218,7 +226,7 @@ class _Checker:
 
     def ownership(self, name: str, table: Table) -> Iterator[Finding]:
         owners = f"({self.owners(name)}) AS o"
-        if table.unique:
+        if table.one_row:
             yield self.unique(name, owners)
         else:
             yield self.over_cap(name, owners)
@@ -244,6 +252,18 @@ class _Checker:
             text = f"{twice:,} units have more than one row: delete `unique: true` or mend the data"
             return Finding(name, fact, False, "violated", text)
         return Finding(name, fact, True, "verified", "each unit has at most one row")
+
+    def key(self, name: str, key: Sequence[str]) -> Finding:
+        """Holds if no two rows agree on all columns of the key; NULL agrees with nothing."""
+        fact, listed = key_fact(key), ", ".join(key)
+        missing = [column for column in key if column not in self.catalog[name].columns]
+        if missing:
+            return _error(name, fact, f"there is no column {missing[0]}")
+        twice = self.repeated(self.reader.table(name), *map(quote, key))
+        if twice:
+            text = f"{twice:,} values of ({listed}) stand more than once: delete the key from `unique` or mend the data"
+            return Finding(name, fact, False, "violated", text)
+        return Finding(name, fact, True, "verified", f"({listed}) names at most one row")
 
     def over_cap(self, name: str, owners: str) -> Finding:
         cap = self.policy.rows_per_unit(name)
@@ -285,11 +305,12 @@ class _Checker:
     def rows_where(self, name: str, condition: str, parameters: Sequence[str]) -> int:
         return self.count(f"SELECT count(*) FROM {self.reader.table(name)} WHERE {condition}", parameters)
 
-    def repeated(self, source: str, column: str) -> int:
-        """How many non-NULL values of a column stand more than once."""
+    def repeated(self, source: str, *columns: str) -> int:
+        """How many values of a column, or of several together, stand more than once; NULL is no value."""
+        known, listed = " AND ".join(f"{column} IS NOT NULL" for column in columns), ", ".join(columns)
         return self.count(
-            f"SELECT count(*) FROM (SELECT {column} FROM {source} WHERE {column} IS NOT NULL "
-            f"GROUP BY {column} HAVING count(*) > 1) AS r"
+            f"SELECT count(*) FROM (SELECT {listed} FROM {source} WHERE {known} "
+            f"GROUP BY {listed} HAVING count(*) > 1) AS r"
         )
 
     def count(self, sql: str, parameters: Sequence[str] = ()) -> int:

@@ -95,13 +95,25 @@ def table_mistakes(table: Table) -> list[Mistake]:
             )
         ]
     if table.public:
-        return list(_public_mistakes(table))
-    return [*(_row_mistakes(table) if table.by_row else ()), *_prepare_mistakes(table)]
+        return [*_public_mistakes(table), *_key_mistakes(table)]
+    return [*(_row_mistakes(table) if table.by_row else ()), *_prepare_mistakes(table), *_key_mistakes(table)]
+
+
+def _key_mistakes(table: Table) -> Iterator[Mistake]:
+    """A key of columns that nobody can name is of no use; a public table may leave its columns to the database."""
+    if table.public and table.columns is None:
+        return
+    named = Names(dict.fromkeys([*(table.columns or {}), *([table.unit_column] if table.unit_column else [])]))
+    for column in dict.fromkeys(column for key in table.keys for column in key):
+        if column not in named:
+            guess = nearest(column, named)
+            fix = f"did you mean {guess}?" if guess else f"add `{column}: {{}}` to the columns of the table"
+            yield Mistake(("unique",), f"the key names a column {column}, and the table does not", fix)
 
 
 def _prepare_mistakes(table: Table) -> Iterator[Mistake]:
     """A copy bounds what a declared number of rows bounds."""
-    if table.prepare is not None and (table.by_row or table.unique):
+    if table.prepare is not None and (table.by_row or table.one_row):
         fix = "delete `prepare`: such a table is fast as it is"
         yield Mistake(("prepare",), "a table with one row per unit has nothing to bound", fix)
     elif table.prepare is not None and not isinstance(table.max_rows_per_unit, int):
@@ -155,13 +167,13 @@ def _public_mistakes(table: Table) -> Iterator[Mistake]:
             "delete `public: true` if the rows are about people, else delete `unit`",
         )
     for key in ("unique", "max_rows_per_unit", "max_groups_per_unit"):
-        if getattr(table, key):
+        if getattr(table, key) and not (key == "unique" and table.keys):
             yield Mistake((key,), f"{key} speaks of units, and a public table has none", f"delete `{key}`")
 
 
 def _row_mistakes(table: Table) -> Iterator[Mistake]:
     for key in ("unique", "max_rows_per_unit"):
-        if getattr(table, key):
+        if getattr(table, key) and not (key == "unique" and table.keys):
             yield Mistake(
                 (key,),
                 f"with `unit: row` each row is a unit of its own, so {key} says nothing",

@@ -117,6 +117,8 @@ def _table(relation: Relation, guess: Guess) -> Iterator[str]:
         return
     yield f"  {_scalar(relation.name)}:"
     yield from _unit(guess)
+    if not guess.unique:
+        yield from _keys(relation)
     yield "    columns:"
     yield from _columns(relation, guess.column)
 
@@ -133,6 +135,18 @@ def _unit(guess: Owner) -> Iterator[str]:
     else:
         yield "    # unique: true   # if each unit has one row; `dpsql check` verifies it"
         yield "    # max_rows_per_unit: 50   # a unit with more is weighed down to so many; fewer means less noise"
+
+
+def _keys(relation: Relation) -> Iterator[str]:
+    """What constraints make unique besides the unit: it bounds joins."""
+    shown = [key for key in relation.keys if all(_usable(relation, column) for column in key)]
+    if shown:
+        listed = ", ".join(f"[{', '.join(map(_scalar, key))}]" for key in shown)
+        yield f"    unique: [{listed}]   # keys, by constraints of the database"
+
+
+def _usable(relation: Relation, column: str) -> bool:
+    return column.isprintable() and family(relation.columns[column]) is not None
 
 
 def _columns(relation: Relation, unit: str | None = None) -> Iterator[str]:

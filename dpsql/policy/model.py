@@ -6,7 +6,8 @@ kept as decimals, so that `0.1` is a tenth and ten of them fit a cap of one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -138,6 +139,25 @@ def _read_mechanism(value: object) -> str:
         fix = f"did you mean {guess}?" if guess else "write auto, laplace or gaussian"
         raise wrong(f"{show(value)} is not a mechanism", fix)
     return str(value)
+
+
+def _read_unique(value: object) -> bool | tuple[tuple[str, ...], ...]:
+    """`true`: one row per unit. A list of columns is one key, and a list of such lists is several."""
+    if isinstance(value, bool):
+        return value
+    several = isinstance(value, list | tuple) and all(isinstance(key, list | tuple) for key in value)
+    keys: Any = value if several else [value]
+    if not keys or not all(isinstance(key, list | tuple) and key for key in keys):
+        raise wrong(
+            f"{show(value)} is no key",
+            "write true (each unit has one row), the columns of a key, as in [part, supplier], or several keys, as in"
+            " [[part, supplier], [id]]",
+        )
+    read = tuple(tuple(map(read_name, key)) for key in keys)
+    for key in read:
+        if len(set(map(fold, key))) < len(key):
+            raise wrong(f"the key ({', '.join(key)}) names a column twice", "name each column of a key once")
+    return read
 
 
 def _read_auto(value: object) -> object:
@@ -275,7 +295,7 @@ class Table(_Model):
 
     unit: Annotated[str | ForeignKey | None, PlainValidator(_read_unit), _AS_IS] = None
     public: Flag = False
-    unique: Flag = False
+    unique: Annotated[bool | tuple[tuple[str, ...], ...], PlainValidator(_read_unique), _AS_IS] = False
     max_rows_per_unit: Rows | None = None
     max_groups_per_unit: Count | None = None
     prepare: Annotated[Literal["weigh", "keep"] | None, BeforeValidator(_read_prepare)] = None
@@ -296,6 +316,18 @@ class Table(_Model):
         return self.unit == "row"
 
     @property
+    def keys(self) -> tuple[tuple[str, ...], ...]:
+        """Sets of columns each of which names at most one row, as far as the policy says so."""
+        return () if isinstance(self.unique, bool) else self.unique
+
+    @property
+    def one_row(self) -> bool:
+        """Does the policy say that each unit has one row: by `unique: true`, or by a key that is the unit's column?"""
+        if isinstance(self.unique, bool):
+            return self.unique
+        return isinstance(self.unit, str) and not self.by_row and any(_same(key, (self.unit,)) for key in self.keys)
+
+    @property
     def unique_fact(self) -> str:
         """What `dpsql check` verifies for `unique`, as it is named in the ledger: unique in which unit."""
         unit = self.unit.fact if isinstance(self.unit, ForeignKey) else self.unit
@@ -311,6 +343,15 @@ class Table(_Model):
     @model_validator(mode="after")
     def _consistent(self) -> Table:
         return _checked(self, table_mistakes(self))
+
+
+def key_fact(key: Iterable[str]) -> str:
+    """What `dpsql check` verifies of a key, as it is named in the ledger: the columns, in whatever order and case."""
+    return f"key:{json.dumps(sorted(map(fold, key)))}"
+
+
+def _same(one: Iterable[str], two: Iterable[str]) -> bool:
+    return set(map(fold, one)) == set(map(fold, two))
 
 
 class PurposeBudget(_Model):
@@ -423,7 +464,7 @@ class Policy(_Model):
         BeforeValidator(_read_replay),
     ] = True
     defaults: Annotated[Defaults, BeforeValidator(_empty_if_null)] = Field(default_factory=Defaults)
-    search: Flag = False
+    search: Flag = True
     tables: Annotated[
         Mapping[str, Annotated[Table, BeforeValidator(_empty_if_null)]],
         BeforeValidator(_empty_if_null),
@@ -465,7 +506,7 @@ class Policy(_Model):
     def rows_per_unit(self, table: str) -> int:
         """How many rows of one unit count; one where each unit has one row."""
         declared = self._private(table)
-        if declared.unique or declared.by_row:
+        if declared.one_row or declared.by_row:
             return 1
         rows = declared.max_rows_per_unit or self.defaults.max_rows_per_unit
         return UNSEARCHED if rows == "auto" else rows
@@ -479,7 +520,7 @@ class Policy(_Model):
         """Does the policy declare how many rows of one unit count?"""
         declared = self._private(table)
         by_default = "max_rows_per_unit" in self.defaults.model_fields_set
-        return declared.unique or declared.by_row or declared.max_rows_per_unit is not None or by_default
+        return declared.one_row or declared.by_row or declared.max_rows_per_unit is not None or by_default
 
     @property
     def prepared(self) -> tuple[str, ...]:
@@ -491,7 +532,7 @@ class Policy(_Model):
         subjects: list[Subject] = []
         for name, table in self.tables.items():
             rows = table.max_rows_per_unit or self.defaults.max_rows_per_unit
-            if rows == "auto" and not (table.public or table.unique or table.by_row):
+            if rows == "auto" and not (table.public or table.one_row or table.by_row):
                 subjects.append(Subject(name))
             subjects += [Subject(name, column) for column, spec in (table.columns or {}).items() if spec.bounds]
         return tuple(subjects)
@@ -513,6 +554,13 @@ class Policy(_Model):
         """In how many groups one unit counts; no more than it has rows, unless the table says so."""
         declared = self._private(table).max_groups_per_unit
         return declared or min(self.defaults.max_groups_per_unit, self.rows_per_unit(table))
+
+    def groups_capped(self, table: str) -> bool:
+        """Does the policy declare in how many groups one unit counts?"""
+        return (
+            self._private(table).max_groups_per_unit is not None
+            or "max_groups_per_unit" in self.defaults.model_fields_set
+        )
 
     def tables_for(self, analyst: str | None) -> tuple[str, ...]:
         """The tables that exist for this analyst (None: the steward), in the policy's order and spelling."""

@@ -87,7 +87,7 @@ def recipe_of(priced: Priced) -> Recipe:
         "keys": [write(k.expression) for k in release.keys],
         "mechanism": portion.mechanism,
         "portion": [str(portion.whole), str(portion.tail), *map(str, portion.parts)],
-        **({} if priced.bounded.clip is None else {"clip": asdict(priced.bounded.clip)}),
+        **({"clips": [asdict(c.clip) for c in made if c.clip is not None]} if (made := priced.bounded.clipped) else {}),
     }
 
 
@@ -98,8 +98,14 @@ def portion_of(recipe: Recipe) -> Portion:
 
 
 def searched(recipe: Recipe) -> bool:
-    """Was its clip chosen by a search for norms?"""
-    return "clip" in recipe and recipe["clip"]["choice"] is not None
+    """Was a clip of it chosen by a search for norms?"""
+    return any(clip["choice"] is not None for clip in _clips(recipe))
+
+
+def _clips(recipe: Recipe) -> Sequence[Mapping[str, Any]]:
+    """Its clips, as they are written; there was one at most, and under another name."""
+    written: Sequence[Mapping[str, Any]] = recipe.get("clips", [recipe["clip"]] if "clip" in recipe else [])
+    return written
 
 
 def wider(asked: Bounded) -> Iterator[Wider]:
@@ -140,8 +146,8 @@ def made_again(asked: Priced, relation: Relation, recipe: Recipe, catalog: Catal
         aggregates=tuple(map(_read_aggregate, recipe["aggregates"])),
     )
     bounded = bound(earlier, portion.mechanism, catalog)
-    if "clip" in recipe and bounded.vector is not None:
-        bounded = settle(bounded, _read_clip(recipe["clip"]))
+    for clip in _clips(recipe) if bounded.clipped else ():
+        bounded = settle(bounded, _read_clip(clip))
     return price_release(bounded, portion)
 
 

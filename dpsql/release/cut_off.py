@@ -7,24 +7,32 @@ zero by design, and yet it is what makes a unit heavy: it bears at least twice a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.release.noise import Noisy, Table
+from dpsql.sensitivity.clip import Clip
 
 Floats = NDArray[np.float64]
 
 
 def cut_off(released: Table) -> tuple[Floats, ...]:
     """For each statistic how much further from zero its exact totals may lie, with their sign, in noisy steps."""
-    nothing = tuple(np.zeros(len(values)) for values in released.noisy)
-    clip, priced = released.priced.bounded.clip, released.priced
+    cuts = [np.zeros(len(values)) for values in released.noisy]
+    for each in released.priced.bounded.clipped:
+        for place, cut in _cut_by(released, each.clip, each.vector.values):
+            cuts[place] = cut
+    return tuple(cuts)
+
+
+def _cut_by(released: Table, clip: Clip | None, values: int | None) -> Iterator[tuple[int, Floats]]:
+    """The same for the statistics of one clip; a number of different values, of so many, is cut from no more."""
+    priced = released.priced
     if clip is None or clip.choice is None:
-        return nothing
-    members = [place for place, exponent in enumerate(clip.exponents) if exponent is not None]
-    steps = {place: 2.0 ** priced.noised[place].shift for place in members}
+        return
+    steps = {place: 2.0 ** priced.noised[place].shift for place in clip.members}
     sizes = {place: released.noisy[place].astype(np.float64) * each for place, each in steps.items()}
     for source in priced.bounded.sources:
         if source.form == "centred" and source.first in sizes:
@@ -32,11 +40,13 @@ def cut_off(released: Table) -> tuple[Floats, ...]:
             sizes[source.first + 1] = np.where(np.abs(centred) > 2 * count, centred, 2 * count)
     whole = sum(float(np.abs(each).sum()) for each in sizes.values())
     if whole == 0:
-        return nothing
+        return
     taken = max(clip.choice.cut, clip.choice.cut_upper) * clip.bound / clip.choice.clip
-    return tuple(
-        taken / whole * sizes[place] / steps[place] if place in sizes else none for place, none in enumerate(nothing)
-    )
+    for place, size in sizes.items():
+        cut = taken / whole * size
+        if values is not None:
+            cut = np.clip(cut, 0.0, np.maximum(values / float(priced.bounded.statistics[place].grid) - size, 0.0))
+        yield place, cut / steps[place]
 
 
 def drawn_with_cut(released: Table, draws: Sequence[Noisy], times: int) -> tuple[Noisy, ...]:

@@ -22,6 +22,7 @@ from dpsql.release.intervals import half_width, interval
 from dpsql.release.noise import RELEASE, Released
 from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import Bounded
+from dpsql.sensitivity.clip import Clip
 from dpsql.sensitivity.clipped import Check
 from dpsql.sensitivity.keys import Key
 
@@ -115,7 +116,7 @@ class KeyPlan:
 
 @dataclass(frozen=True, slots=True)
 class ClipPlan:
-    """How the vector of a unit is clipped: about how many units there are, and how many of them add more.
+    """How a vector of a unit is clipped: about how many units there are, and how many of them add more.
 
     `cut` has for each statistic the most that is expected to be cut off in all groups together, if all of it were cut
     off there. `units` is None where nothing was found, so that the clip is the limit of the policy or a guess.
@@ -146,7 +147,7 @@ class ReleasePlan:
     stage: int = 1
     trees: tuple[TreePlan, ...] = ()
     apart: bool = False
-    clip: ClipPlan | None = None
+    clips: tuple[ClipPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,19 +239,17 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
         tuple(_choice(priced, i) for i in range(len(priced.chosen))),
         trees=tuple(_tree(priced, i) for i in range(len(priced.trees))),
         apart=apart_at_rest(bounded) is not None,
-        clip=_clip(bounded),
+        clips=tuple(_clip(bounded, c.clip) for c in bounded.clipped if c.clip is not None and c.vector.searched),
     )
 
 
-def _clip(bounded: Bounded) -> ClipPlan | None:
-    if bounded.clip is None:
-        return None
-    choice = bounded.clip.choice
+def _clip(bounded: Bounded, clip: Clip) -> ClipPlan:
+    choice = clip.choice
     if choice is None:
         return ClipPlan(None, 0.0, {})
-    steps = max(choice.cut, choice.cut_upper) * bounded.clip.bound / choice.clip
-    members = zip(bounded.statistics, bounded.clip.exponents, strict=True)
-    cut = {each.name: steps * float(each.grid) for each, exponent in members if exponent is not None}
+    steps = max(choice.cut, choice.cut_upper) * clip.bound / choice.clip
+    members = [bounded.statistics[place] for place in clip.members]
+    cut = {each.name: steps * float(each.grid) for each in members}
     return ClipPlan(choice.units if choice.found else None, choice.above, cut)
 
 
@@ -367,16 +366,17 @@ def _base(relation: Relation) -> UnitGroup | None:
 
 
 def _different(bounded: Bounded) -> list[str]:
-    """How many values of one unit COUNT(DISTINCT) takes."""
-    parts = [s.part for s in bounded.statistics if s.part.distinct and bounded.rule not in ("row", "single_row")]
+    """How many values of one unit COUNT(DISTINCT) takes, where no search tells."""
+    found = [c.clip.members for c in bounded.clipped if c.clip is not None and c.clip.choice is not None]
+    by_unit = [] if bounded.rule in ("row", "single_row") else list(enumerate(bounded.statistics))
+    parts = [s.part for place, s in by_unit if s.part.distinct and (place,) not in found]
     each = {str(bounded.arguments[part.argument].expression): part.row for part in parts}
     where = "" if bounded.rule == "one_group" else " over all groups together"
     return [f"of one unit at most {cap} different {_short(what)} count{where}" for what, cap in each.items()]
 
 
-def _clip_notes(bounded: Bounded) -> list[str]:
+def _clip_notes(bounded: Bounded, clip: Clip | None) -> list[str]:
     """What the clip of a vector did, in a sentence."""
-    clip = bounded.clip
     if clip is None or clip.choice is None:
         return []
     if not clip.choice.found:
@@ -409,7 +409,8 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
         if bounded.rule == "at_rest":
             kept, table = _rows(bounded.release.source.rows_per_unit), bounded.release.table
             notes.append(f"of a unit with more than {kept} of {table} the copy kept {kept}, chosen at random, once")
-        notes += [*_clip_notes(bounded), *_different(bounded)]
+        notes += [note for each in bounded.clipped for note in _clip_notes(bounded, each.clip)]
+        notes += _different(bounded)
         if priced.threshold is not None:
             notes.append("groups with few units are left out")
     return tuple(dict.fromkeys(notes))

@@ -54,7 +54,7 @@ def _release(release: ReleasePlan) -> list[str]:
         lines.append(f"  shown: groups with at least about {release.threshold:.4g} units")
     elif release.keys:
         lines.append(f"  shown: all {release.groups} groups, also empty ones")
-    lines += [] if release.clip is None else [f"  {clip_text(release.clip)}"]
+    lines += [f"  {clip_text(clip)}" for clip in release.clips]
     for statistic in release.statistics:
         origin = ", ".join(statistic.bounds.origin) or "the query"
         lines.append(

@@ -89,7 +89,7 @@ def _release(release: ReleasePlan) -> str:
         items.append(f"groups with at least about {release.threshold:.4g} units are shown")
     elif release.keys:
         items.append(f"all {release.groups} groups are shown, also empty ones")
-    items += [] if release.clip is None else [text(clip_text(release.clip))]
+    items += [text(clip_text(clip)) for clip in release.clips]
     for statistic in release.statistics:
         bounds = statistic.bounds
         origin = text(", ".join(bounds.origin) or "the query")

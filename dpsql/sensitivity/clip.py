@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import frexp, isqrt
+from math import floor, frexp, isqrt, sqrt
 from typing import Literal
 
 import numpy as np
@@ -52,11 +52,18 @@ HISTOGRAM_BITS = 12
 COUNT_PART, SPREAD_PART = 0.94, 0.34
 """What a unit adds to its bucket under Gaussian noise: its presence, and its spread over cells; a vector of norm 1."""
 
+NARROW = 2
+"""Up to this limit nothing is searched for: it is never far from the best clip of whole numbers."""
+_ABOVE = 1 + 2.0**-40
+"""The edges of buckets are roots of whole numbers, as floats."""
+
 SHOWN_FROM = 100
 """A group with a private key is taken to have this many units for each unit of noise: far more than its threshold."""
 RATE_CUT = 0.3
 """How much of a cut is left in a rate: a clip takes the same part of what is divided and of what it is divided by, so
 only that matters by which the rates of heavy units differ from those of others."""
+VALUE_CUT = 0.5
+"""How much of a cut is left in a number of different values: what one unit leaves out, others often keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +72,22 @@ class Vector:
 
     `scales` has for each statistic the exponent that turns its steps into units of norms, None where it is no part of
     the vector. `cells` is the number of coordinates, as far as it is known. `limit` is the most that declared bounds
-    and caps allow, in units of norms; `declared` tells whether the policy declares one, or it is the default. With
-    `one_group` all rows of a unit lie in one group. With `rates` its counts are shown only divided by one another. With
-    `private` keys the number of cells is a guess, until a search tells more.
+    and caps allow, in units of norms; `declared` tells whether the policy declares one, or nothing can exceed it, or it
+    is the default. With `one_group` all rows of a unit lie in one group. With `rates` its counts are shown only divided
+    by one another. With `distinct` it has the numbers of different values of a unit, of which some are left out
+    (`sensitivity.distinct`): a group has at most so many `values`, if that is known. With `private` keys the number of
+    cells is a guess, until a search tells more.
     """
 
     norm: Norm
     scales: tuple[int | None, ...]
     cells: int
-    limit: int
+    limit: float
     declared: bool
     one_group: bool
     rates: bool = field(default=False, compare=False)
+    distinct: bool = False
+    values: int | None = None
     private: bool = field(default=False, compare=False)
 
     @property
@@ -88,6 +99,11 @@ class Vector:
     def members(self) -> tuple[int, ...]:
         """The places of the statistics that are parts of it."""
         return tuple(place for place, scale in enumerate(self.scales) if scale is not None)
+
+    @property
+    def searched(self) -> bool:
+        """Is there enough between the least clip and its limit to be worth a search?"""
+        return not self.distinct or self.limit > NARROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +118,26 @@ class Clip:
     exponents: tuple[int | None, ...]
     choice: ClipChoice | None = None
 
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The places of the statistics that it clips."""
+        return tuple(place for place, exponent in enumerate(self.exponents) if exponent is not None)
+
     def claim(self, reach: int) -> Claim:
         """What one unit changes, of so many coordinates, in steps."""
         l1 = self.bound if self.norm == "l1" else self.bound * (isqrt(max(1, reach) - 1) + 1)
         return Claim(None, self.bound, l1, self.bound, reach)
+
+
+@dataclass(frozen=True, slots=True)
+class Clipped:
+    """One of the vectors of a release: what was `found` of its norms, if they were searched for, and, once the release
+    has a price, the `clip` that was chosen.
+    """
+
+    vector: Vector
+    found: NormHistogram | None = None
+    clip: Clip | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +171,25 @@ def largest_in(bucket: int) -> int:
 
 def clip_at(vector: Vector, norm: float, choice: ClipChoice | None = None) -> Clip:
     """The vector clipped at a norm, on a grid on which that has CLIP_BITS bits; it is at least one unit of norms."""
+    if vector.distinct:
+        return _clip_of_values(vector, max(norm, 1.0) * _ABOVE, choice)
     mantissa, exponent = frexp(max(norm, 1.0))
     bound = int(mantissa * (2 << CLIP_BITS))
     exponents = tuple(None if scale is None else scale + CLIP_BITS + 1 - exponent for scale in vector.scales)
     return Clip(vector.norm, bound, exponents, choice)
+
+
+def _clip_of_values(vector: Vector, norm: float, choice: ClipChoice | None) -> Clip:
+    """The most that whole numbers of values reach within a norm: of one number a whole one, else the root of one."""
+    if vector.norm == "l1" or vector.one_group:
+        bound, exponent, reached = floor(norm), 0, float(floor(norm))
+    else:
+        square = floor(norm**2)
+        reached = sqrt(square)
+        exponent = max(0, CLIP_BITS + 1 - frexp(reached)[1])
+        bound = isqrt((square << 2 * exponent) - 1) + 1
+    exponents = tuple(None if scale is None else exponent for scale in vector.scales)
+    return Clip(vector.norm, bound, exponents, None if choice is None else replace(choice, clip=reached))
 
 
 def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Clip:
@@ -153,19 +200,19 @@ def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Cl
     if found is None:
         return clip_at(vector, vector.limit)
     mechanism: Literal["laplace", "gaussian"] = "laplace" if vector.norm == "l1" else "gaussian"
-    matters, limit = RATE_CUT if vector.rates else 1.0, float(vector.limit)
     choose = partial(
         choose_clip,
         found,
         groups=vector.cells,
         noise_per_clip=noise,
         mechanism=mechanism,
-        cut_matters=matters,
+        cut_matters=RATE_CUT if vector.rates else VALUE_CUT if vector.distinct else 1.0,
+        values=vector.values,
         shown_from=SHOWN_FROM * noise / len(vector.members) if vector.private else None,
     )
-    choice = choose(cap=limit if vector.declared else None)
+    choice = choose(cap=vector.limit if vector.declared else None)
     if not (choice.found or vector.declared):
-        choice = replace(choose(cap=limit), found=False)
+        choice = replace(choose(cap=vector.limit), found=False)
     return clip_at(vector, choice.clip, choice)
 
 

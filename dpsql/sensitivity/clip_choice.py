@@ -18,6 +18,7 @@ any C is sound, and the emitted SQL enforces it. `tests/bench/clip_worlds.py` me
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -40,6 +41,8 @@ _USEFUL, _USELESS = 0.25, 0.02
 it would be cut off, which is best only where nothing can be answered."""
 _FEW = 200
 """Tables with fewer units than this are rarely asked about: draws with fewer count less."""
+_SKEWED = 3
+"""How many times as many must be kept until all values are seen, against values that are equally common."""
 _MORE = 3
 """Buckets above the last one found that the cautious estimate of the cut counts as well."""
 _CAUTION = 0.9
@@ -83,48 +86,52 @@ def choose_clip(
     cap: float | None = None,
     cut_matters: float = 1.0,
     shown_from: float | None = None,
+    values: int | None = None,
 ) -> ClipChoice:
     """The clip with the least estimated error, for `groups` cells with noise of C·`noise_per_clip` each.
 
     Of what it cuts off, the part `cut_matters` is an error of what is shown. If only cells are shown to which so many
-    units add (`shown_from`), their number is not known: it is estimated from how the units spread over cells.
+    units add (`shown_from`), their number is not known: it is estimated from how the units spread over cells. Where
+    different values are counted, of which there are so many `values`, a cell loses only those that no unit keeps.
     """
     if groups < 1 or not noise_per_clip > 0 or (cap is not None and not cap > 0):
         raise ValueError(f"groups, noise and cap must be positive, got {groups}, {noise_per_clip} and {cap}")
     likely = likely_histograms(histogram, mechanism, cap)
     uppers = histogram.uppers
-    reach = _reach(histogram, likely.counts, groups)
+    shares = np.mean(likely.counts > 0, axis=0)
+    reach = _reach(histogram, likely.counts.mean(axis=0), shares, groups)
     added = likely.counts * reach
     cells = groups if shown_from is None else _cells(histogram, likely.counts, reach, groups, shown_from)
     clips = uppers[:-1] if cap is None else np.unique(np.minimum(uppers[:-1], cap))
     cuts = added @ np.maximum(uppers[:, None] - clips, 0.0)
-    errors = np.hypot(cut_matters * _UNEVEN / cells * cuts, clips * noise_per_clip)
+    middles = (uppers + np.concatenate(([0.0], uppers[:-1]))) / 2
+    biases = cut_matters * _UNEVEN / cells * cuts
+    if values is not None:
+        biases = np.minimum(biases, _missed(values, added @ np.minimum(middles[:, None], clips) / cells))
+    errors = np.hypot(biases, clips * noise_per_clip)
     least = errors.min(axis=1)
     few = (_FEW / np.maximum(likely.counts.sum(axis=1), 1.0)) ** 2
     weights = np.where(least < _USEFUL / cells * (added @ uppers), 1.0, _USELESS) / (1 + few)
     best = int(np.argmin(weights @ np.log(errors / least[:, None])))
     clip = float(clips[best])
-    middles = (uppers + np.concatenate(([0.0], uppers[:-1]))) / 2
-    held = np.mean(likely.counts > 0, axis=0) >= 0.5
+    held = shares >= 0.5
     counts = np.where(held, likely.counts.mean(axis=0), 0.0)
     lost = np.maximum(uppers - clip, 0.0)
     within = lost if cap is None else np.minimum(lost, cap - clip)
     found = likely.evidence > _FOUND and bool(held.any())
-    return ClipChoice(
-        clip,
-        found,
-        float(np.maximum(middles - clip, 0.0) @ (counts * reach)),
+    cut = float(np.maximum(middles - clip, 0.0) @ (counts * reach))
+    upper = (
         _cautious(histogram, held, np.where(held, lost, within) * reach)
         if found
-        else float(np.quantile(added @ within, _CAUTION)),
-        float(counts.sum()),
-        float(counts[uppers > clip].sum()),
+        else float(np.quantile(added @ within, _CAUTION))
     )
+    most = math.inf if values is None else values * groups
+    above = float(counts[uppers > clip].sum())
+    return ClipChoice(clip, found, min(cut, most), min(upper, most), float(counts.sum()), above)
 
 
-def _reach(histogram: NormHistogram, likely: Floats, groups: int) -> Floats:
+def _reach(histogram: NormHistogram, counts: Floats, held: Floats, groups: int) -> Floats:
     """‖z‖₁/‖z‖₂ of a bucket's units: what a unit of norm 1 adds over all cells. It is 1 where the norm is L1."""
-    counts, held = likely.mean(axis=0), np.mean(likely > 0, axis=0)
     if histogram.spreads is None or histogram.spread_sd is None:
         return np.ones_like(counts)
     mean = float(np.clip((histogram.spreads @ held) / max(counts.sum(), histogram.sd), 0.0, 1.0))
@@ -134,6 +141,12 @@ def _reach(histogram: NormHistogram, likely: Floats, groups: int) -> Floats:
     spread = np.clip(mean + weight * (own - mean), 0.0, 1.0)
     reach: Floats = 1 + spread * (np.sqrt(groups) - 1)
     return reach
+
+
+def _missed(values: int, kept: Floats) -> Floats:
+    """How many of so many values nobody keeps, of the values that units keep at random, some more often than others."""
+    missed: Floats = values * np.exp(-kept / (_SKEWED * max(values, 1)))
+    return missed
 
 
 def _cells(histogram: NormHistogram, likely: Floats, reach: Floats, groups: int, shown_from: float) -> float:

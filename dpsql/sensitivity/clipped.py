@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import prod
 
 from dpsql.bounds.domain import Domain
 from dpsql.expressions.expression import Column, Expression
@@ -59,8 +60,13 @@ def _bounded(release: Release, number: int, source: Relation, flag: Expression, 
 
 
 def _unit_flags(bounded: Bounded) -> list[_Flag]:
-    """Is a unit's weight below one? Its number of groups is counted over another relation than the rest."""
+    """Is a unit's weight below one? Its number of groups is counted over another relation than the rest.
+
+    No unit is in more public groups than there are, so a term on all of them needs no check.
+    """
     terms, release = bounded.weight.terms if bounded.weight is not None else (), bounded.release
+    public = prod(len(key.values or ()) for key in bounded.keys) if bounded.public else None
+    terms = tuple(t for t in terms if t.kind != "groups" or public is None or t.cap < public)
     flags: list[_Flag] = []
     for kind in (True, False):
         mine = [term for term in terms if (term.kind == "groups") is kind]
@@ -89,8 +95,9 @@ def _total(bounded: Bounded, term: Term) -> Aggregate:
         return Aggregate("count", None)
     expression = bounded.arguments[term.argument].expression
     assert expression is not None
-    if term.other is not None and (rest := bounded.arguments[term.other].expression) is not None:
-        expression = call("coalesce", expression.type, expression, rest)
+    others = [rest for other in term.others if (rest := bounded.arguments[other].expression) is not None]
+    if others:
+        expression = call("coalesce", expression.type, expression, *others)
     if term.kind == "count":
         return Aggregate("count", expression)
     real = _real(expression)

@@ -9,7 +9,7 @@ together. One weight per unit keeps the total of both below the cap: by a term o
 Σ|x| over the part plus Σ|x| over the rest (where all rows lie in one group, |Σ| of each), as in
 `dpsql.sensitivity.weight`. Part and rest are on one grid, with one bound M.
 **Requires** that the planner gives both the same condition, once as it is and once as NOT TRUE, over the same rows, and
-one weight for both in the emitted SQL (`Term.other`).
+one weight for both in the emitted SQL (`Term.others`).
 **Checked by** `tests/properties/test_parts_and_wholes.py`, with the planted bug "part and rest bounded one by one".
 """
 

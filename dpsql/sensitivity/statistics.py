@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal as OneOf
 
 from dpsql.bounds.domain import Domain
-from dpsql.expressions.expression import Expression
+from dpsql.expressions.expression import Call, Expression, Literal
+from dpsql.expressions.types import integer
+from dpsql.expressions.typing import call, literal
 from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.argument import Argument, Usual, counted, summed
 from dpsql.sensitivity.halves import Nested, pairs_of
 
-Form = Literal["count", "sum", "pair", "centred", "units", "distinct", "nested", "choice", "tree"]
+Form = OneOf["count", "sum", "pair", "centred", "units", "distinct", "nested", "choice", "tree"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,8 @@ class Part:
     """One statistic before its claim is known: α·Σ + β·n, and the most that one row adds to it.
 
     `units` counts units instead, and `distinct` the different values of the argument, of which a unit adds `row`.
-    `other` is the argument of the other half, where a whole is released as a part and the rest. `typical` is what a
-    typical row adds, either way, as far as that is public; `rare` marks a count that may be of few rows.
+    `typical` is what a typical row adds, either way, as far as that is public; `rare` marks a count that may be of few
+    rows, and `divides` one that only an average is divided by.
     """
 
     name: str
@@ -35,9 +37,9 @@ class Part:
     row: int
     units: bool = False
     distinct: bool = False
-    other: int | None = None
     typical: int = field(default=1, compare=False)
     rare: bool = field(default=False, compare=False)
+    divides: bool = field(default=False, compare=False)
 
     @property
     def weighed(self) -> bool:
@@ -65,12 +67,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Arguments, statistics, and the groups of statistics (`shares`) that one portion of the budget covers jointly."""
+    """Arguments, statistics, and the groups of statistics (`shares`) that one portion of the budget covers jointly.
+
+    Shares that are `believed` have arguments of which it is inferred, but not enforced, that a row has one at most.
+    """
 
     arguments: tuple[Argument, ...]
     parts: tuple[Part, ...]
     shares: tuple[tuple[int, ...], ...]
     sources: tuple[Source, ...]
+    believed: tuple[tuple[int, ...], ...] = ()
 
 
 def lay_out(
@@ -90,7 +96,7 @@ def lay_out(
     for aggregate, domain, each in zip(aggregates, domains, usual or (), strict=False):
         if aggregate.argument is not None and domain is not None and domain.bounded:
             builder.usual[aggregate.argument] = each or _around(domain)
-    asked = [(a.function, *_subject(a, d)) for a, d in zip(aggregates, domains, strict=True)]
+    asked = _flags_counted([(a.function, *_subject(a, d)) for a, d in zip(aggregates, domains, strict=True)])
     whole = next((e for f, e, d in asked if f in ("sum", "avg") and d is not None and not (d.nullable or d.nan)), None)
     subjects = [
         whole if f == "count" and e is None and not a.distinct else e
@@ -148,10 +154,35 @@ def _halves(
 
 
 def _subject(aggregate: Aggregate, domain: Domain | None) -> tuple[Expression | None, Domain | None]:
-    """The argument; COUNT(x) over an x that is never NULL is COUNT(*)."""
+    """The argument; COUNT(x) over an x that is never NULL is COUNT(*), and of a constant under a condition it is 1."""
     if aggregate.function == "count" and (domain is None or not (domain.nullable or domain.nan)):
         return None, None
+    if aggregate.function == "count" and not aggregate.distinct:
+        return _one_where(aggregate.argument, (None,)) or aggregate.argument, domain
     return aggregate.argument, domain
+
+
+def _one_where(argument: Expression | None, otherwise: tuple[int | None, ...]) -> Expression | None:
+    """1 under the argument's condition, and NULL elsewhere, if the argument is a constant under a condition."""
+    if not (isinstance(argument, Call) and argument.op == "case" and len(argument.args) == 3):
+        return None
+    condition, inside, other = argument.args
+    constant = isinstance(inside, Literal) and inside.value is not None
+    if not (constant and isinstance(other, Literal) and other.value in otherwise):
+        return None
+    return call("case", integer(1, 1), condition, literal(1), literal(None))
+
+
+def _flags_counted(asked: list[_Asked]) -> list[_Asked]:
+    """SUM(CASE WHEN c THEN 1 ELSE 0 END) is COUNT(*) FILTER (WHERE c): where both are asked, they are one statistic."""
+    counts = {subject for function, subject, _ in asked if function == "count"}
+
+    def counted(function: str, subject: Expression | None, domain: Domain | None) -> _Asked:
+        one = isinstance(subject, Call) and any(isinstance(a, Literal) and a.value == 1 for a in subject.args[1:2])
+        same = _one_where(subject, (None, 0)) if function == "sum" and one else None
+        return ("count", same, domain) if same is not None and same in counts else (function, subject, domain)
+
+    return [counted(*each) for each in asked]
 
 
 class _Layout:
@@ -192,8 +223,8 @@ class _Layout:
         alpha, row = (0, 1) if function == "count" else (1, self.arguments[one].magnitude)
         first = len(self.parts)
         typical = self.arguments[one].typical
-        self.parts.append(Part(f"part{one}", one, alpha, 1 - alpha, row, other=two, typical=typical, rare=alpha == 0))
-        self.parts.append(Part(f"rest{two}", two, alpha, 1 - alpha, row, other=one, typical=typical))
+        self.parts.append(Part(f"part{one}", one, alpha, 1 - alpha, row, typical=typical, rare=alpha == 0))
+        self.parts.append(Part(f"rest{two}", two, alpha, 1 - alpha, row, typical=typical))
         self.shares.append((first, first + 1))
         return first
 
@@ -208,7 +239,8 @@ class _Layout:
             return self._once((subject, "sum"), "sum", argument, _sum)
         if self.mechanism == "laplace" and argument.width > 0:
             return self._once((subject, "pair"), "pair", argument, _pair)
-        return self._once((subject, "centred"), "centred", argument, _centred)
+        alone = needs == {"avg"}
+        return self._once((subject, "centred"), "centred", argument, lambda i, a: _centred(i, a, alone=alone))
 
     def _once(self, key: tuple[Expression | None, str], form: Form, argument: Argument, parts: object) -> Source:
         if key not in self.made:
@@ -241,9 +273,12 @@ def _pair(index: int, argument: Argument) -> list[Part]:
     ]
 
 
-def _centred(index: int, argument: Argument) -> list[Part]:
-    """The count n and Σ(2x−2c) around the argument's centre c, in half steps: the middle may lie between two steps."""
+def _centred(index: int, argument: Argument, *, alone: bool) -> list[Part]:
+    """The count n and Σ(2x−2c) around the argument's centre c, in half steps: the middle may lie between two steps.
+
+    If the average is asked for `alone`, neither n nor Σx, of which n·c is a part, is shown.
+    """
     twice = argument.twice_centre
     largest = max(2 * argument.upper - twice, twice - 2 * argument.lower)
     centred = Part(f"centred{index}", index, 2, -twice, largest, typical=2 * argument.spread, rare=argument.flag)
-    return [Part(f"count{index}", index, 0, 1, 1), centred]
+    return [Part(f"count{index}", index, 0, 1, 1, divides=alone), centred]

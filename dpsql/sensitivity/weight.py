@@ -16,6 +16,10 @@ the same holds with T = |Σ v| in place of Σ|v|, and each statistic changes in 
 **Proof.** There is one g, so Σ_g |Σ v W| = W·|Σ v| ≤ C by choice of W; for a term on the number of rows |Σ v| ≤ Σ|v| ≤
 n·M, as above. A part beside its rest has T = |Σ| of the one plus |Σ| of the other, which bounds both together. The pair
 has a term on the number of rows, never on |Σ v|: its two sums are each at least 0 and add up to n·(U−L).
+**Theorem (groups).** The weight of a unit in g groups, of which it counts in m, leaves a vector of units with linf ≤ 1,
+l1 ≤ m and l2 ≤ √m. With m the number of public groups, nothing is cut.
+**Proof.** It adds W ≤ min(1, m/g) to each of g groups: W·g ≤ m, and W²·g ≤ min(g, m²/g) ≤ m, the first for g ≤ m, the
+second for g ≥ m. With g ≤ m the weight is one.
 All statistics of a release use the same W_u, so sums, counts and averages stay consistent with each other.
 **Requires** exact integer sums in the engine, the cap in every term (`dpsql.sensitivity.bound._terms`), and, for
 `one_group`, attributes that are derived and not believed (`dpsql.plan.invariants`).
@@ -32,12 +36,12 @@ WEIGHT_BITS = 30
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """W · T ≤ cap, for T = rows, groups, rows with an argument, or the total of an argument (`other`: of both)."""
+    """W · T ≤ cap, for T = rows, groups, rows with an argument, or the total of an argument; of all `others` too."""
 
     kind: Literal["rows", "groups", "count", "sum"]
     argument: int | None
     cap: int
-    other: int | None = None
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ SUPPLIERS: dict[str, Any] = {
     "supplier": {"unit": "s_suppkey", "columns": {"s_suppkey": {}}},
     "partsupp": {
         "unit": {"ps_suppkey": "supplier.s_suppkey"},
+        "unique": ["ps_partkey", "ps_suppkey"],
         "columns": {"ps_partkey": {}, "ps_supplycost": {}, "ps_availqty": {}},
     },
     "lineitem": {"unit": {"l_suppkey": "supplier.s_suppkey"}, "columns": {"l_partkey": {}}},

@@ -98,6 +98,25 @@ def facts(script: str, tables: dict[str, Any]) -> set[tuple[str, str]]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("constraint", "holds"),
+    [
+        ("UNIQUE (b, a)", True),
+        ("PRIMARY KEY (a, b)", True),
+        ("UNIQUE (b)", True),
+        ("UNIQUE NULLS NOT DISTINCT (a, b)", True),
+        ("UNIQUE (a, b, id)", False),
+        ("UNIQUE (a, b) DEFERRABLE", False),
+        ("CHECK (a < b)", False),
+    ],
+)
+def test_a_key_of_several_columns_holds_by_a_constraint_on_them(constraint: str, holds: bool) -> None:
+    script = f"CREATE TABLE t (id integer, a integer, b integer, {constraint})"
+    index = "CREATE UNIQUE INDEX ON t (a, b) WHERE id > 3"
+    tables = {"t": {"unit": "id", "unique": ["a", "b"], "columns": {"a": {}, "b": {}}}}
+    assert (("t", 'key:["a", "b"]') in facts(f"{script}; {index}", tables)) == holds
+
+
 # the doors ------------------------------------------------------------------------------------------------------------
 
 

@@ -113,6 +113,8 @@ CLIPPED = (
     "SELECT status, count(*), sum(amount) FROM orders GROUP BY status",
     "-- laplace\nSELECT status, avg(amount), count(DISTINCT customer_id) FROM orders GROUP BY status",
     "SELECT note, sum(price), count(DISTINCT qty) FROM orders GROUP BY note",
+    "SELECT status, count(DISTINCT note) FROM orders GROUP BY status",
+    "-- laplace\nSELECT count(DISTINCT note) FROM orders",
     "SELECT avg(amount) FROM orders",
     "SELECT page, sum(duration) FROM visits GROUP BY page",
 )
@@ -122,12 +124,12 @@ def clip_lines(db: dpsql.Connection, sql: str) -> Iterator[str]:
     """What each engine is asked for the clipped totals of a query, and for the search for its norms."""
     mechanism = "laplace" if sql.startswith("-- laplace") else "gaussian"
     [main] = db.prepare(sql, mechanism=mechanism).bill.releases
-    assert main.bounded.vector is not None
     price = Portion(mechanism, Fraction(1, 100), (Fraction(1, 100),))
-    search = price_release(norm_search(main.bounded, "norms"), price)
+    searches = [price_release(norm_search(main.bounded, each.vector), price) for each in main.bounded.clipped]
+    assert searches
     for name, dialect in {"duckdb": DUCKDB, **DIALECTS}.items():
         site = Site(db._engine.schema(), dialect)
-        for what, priced in (("totals", main), ("norms", search)):
+        for what, priced in (("totals", main), *(("norms", search) for search in searches)):
             for text in statements(priced, site, None):
                 for norm in ("l1", "l2"):
                     text = text.replace(bucket(dialect, norm), f"<bucket by {norm}>")  # noqa: PLW2901

@@ -1,6 +1,7 @@
 """Random joins over the world of `dpsql.audit` whose tables are joined, from shapes that are listed here.
 
 `people` has one row per unit (verified), `orders` a unit column and a key, `items` belongs to whoever owns its order,
+`stock` a key of its unit and its part (NULL now and then),
 `visits` has a row as its unit; `stores` is public with a unique key, `prices` public without one.
 """
 
@@ -84,6 +85,21 @@ SHAPES: tuple[Shape, ...] = (
     _shape("people p, items i, orders o", "i", "o", "p", where="p.id = o.id AND o.oid = i.oid"),
     _shape("items a JOIN items b ON a.oid = b.oid", "a", "b"),
     _shape("orders a JOIN orders b ON a.id = b.id AND a.n < b.n", "a", "b"),
+    _shape("orders o JOIN stock k ON k.id = o.id AND k.part = o.n", "o", "k"),
+    _shape("people p JOIN orders o ON p.id = o.id JOIN stock k ON k.id = p.id AND k.part = o.n", "p", "o", "k"),
+    _shape("people p JOIN stock k ON k.id = p.id AND k.part = p.n", "p", "k"),
+    _shape("people p JOIN stock k ON k.id = p.id AND k.part = 3", "p", "k"),
+    _shape("people p JOIN stock k ON k.id = p.id", "p", "k", where="k.part = p.n + 1"),
+    _shape("items i JOIN orders o ON i.oid = o.oid JOIN stock k ON k.id = o.id AND k.part = i.n", "i", "o", "k"),
+    _shape("stock a JOIN stock b ON a.id = b.id AND a.part = b.part", "a", "b"),
+    _shape("stock a JOIN stock b ON a.id = b.id AND a.part < b.part", "a", "b"),
+    _shape("orders o LEFT JOIN stock k ON k.id = o.id AND k.part = o.n", "o", "k"),
+    _shape("stock k LEFT JOIN orders o ON k.id = o.id AND k.part = o.n", "o", "k"),
+    _shape("orders o FULL JOIN stock k ON k.id = o.id AND k.part = o.n", "o", "k"),
+    _shape("stock a FULL JOIN stock b ON a.id = b.id AND a.part = b.part + 1", "a", "b"),
+    _shape("people p JOIN (SELECT k.id, k.part, o.n AS m, k.x, k.n, k.kind, k.note FROM orders o JOIN stock k ON k.id = o.id AND k.part = o.n) AS u ON u.id = p.id AND u.part = p.n", "p", "u"),
+    _shape("people p JOIN (SELECT k.id, k.part, k.x, k.n, k.kind, k.note FROM stock k WHERE k.n > 1) AS u ON u.id = p.id AND u.part = p.n", "p", "u"),
+    _shape("people p JOIN (SELECT id, part, x, n, kind, note FROM stock UNION ALL SELECT id, part, x, n, kind, note FROM stock) AS u ON u.id = p.id AND u.part = p.n", "p", "u"),
     _shape("orders o LEFT JOIN items i ON o.oid = i.oid AND i.n > 2", "o", "i"),
     _shape("items i LEFT JOIN orders o ON o.oid = i.oid AND o.n > 2", "o", "i"),
     _shape("orders o LEFT JOIN people p ON o.id = p.id AND o.kind = p.kind", "p", "o"),

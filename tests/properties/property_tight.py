@@ -62,6 +62,8 @@ def unit_rows(count: int, groups: Sequence[str] = "a", *, by_day: bool = False, 
 
 _AGGREGATES = ("count(*)", "sum(x)", "sum(debt)", "avg(x)", "count(x), sum(x)", "sum(n), count(*)")
 _LETTERS = "abcdef"
+_UNITS_BY_KIND = "SELECT kind, count(DISTINCT id) FROM orders GROUP BY kind"
+_UNITS_BY_NOTE = "SELECT note, count(DISTINCT id) FROM orders GROUP BY note"
 
 CASES: tuple[Case, ...] = (
     *(Case("row", f"SELECT kind, {a} FROM visits GROUP BY kind", "visits", unit_rows(1)) for a in _AGGREGATES),
@@ -76,6 +78,8 @@ CASES: tuple[Case, ...] = (
         for a in _AGGREGATES
     ),
     Case("clip", "SELECT kind, count(DISTINCT id) FROM orders GROUP BY kind", "orders", unit_rows(6, _LETTERS)),
+    Case("clip", _UNITS_BY_KIND, "orders", unit_rows(6, _LETTERS), "gaussian"),
+    Case("clip", _UNITS_BY_NOTE, "orders", unit_rows(6, _LETTERS), "gaussian"),
     Case("clip", "SELECT note, count(*) FROM orders GROUP BY note", "orders", unit_rows(30, _LETTERS)),
     Case("clip", "SELECT kind, sum(x) FROM members GROUP BY kind", "members", unit_rows(5)),
     Case("selection", "SELECT note, count(*) FROM orders GROUP BY note", "orders", unit_rows(4)),

@@ -121,7 +121,8 @@ def clipped_by(bounded: Bounded, bound: int, exponents: tuple[int | None, ...]) 
 
 def searched(bounded: Bounded) -> Bounded:
     """The search for the norms of a release."""
-    return norm_search(bounded, "norms")
+    assert bounded.vector is not None
+    return norm_search(bounded, bounded.vector)
 
 
 # in Python --------------------------------------------------------------------------------------------------------------

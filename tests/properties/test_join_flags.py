@@ -16,6 +16,7 @@ from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.relations import relation_sql
 from dpsql.plan.join import Inner, Outer, Part
+from dpsql.plan.lookup import keys_of
 from dpsql.plan.relation import UNIT, Field, Relation, Scan
 
 WORLDS = 3
@@ -73,6 +74,11 @@ def broken(database: Database, relation: Relation) -> list[str]:
     base = _multiplies_not(relation)
     if base is not None and Counter(units) - Counter(row[0] for row in rows_of(database, base)):
         found.append("more rows than were looked up from")
+    places = {field.name: place for place, field in enumerate(relation.fields, start=1)}
+    for key in keys_of(relation):
+        named = [tuple(row[places[name]] for name in key) for row in rows]
+        if max(Counter(each for each in named if None not in each).values(), default=0) > 1:
+            found.append(f"two rows with one value of {sorted(key)}")
     for place, field in enumerate(relation.fields, start=1):
         values = [(row[0], row[place]) for row in rows]
         found += [f"{field.name}: {claim}" for claim in _broken(field, values, owners)]
@@ -116,12 +122,13 @@ def test_every_claim_of_every_node_holds_in_the_rows(shape: Shape, worlds: list[
 
 def test_there_are_claims_to_look_up(worlds: list[Database]) -> None:
     """Each kind of claim is made by some node, so that the test above is not empty."""
-    made = {"single": 0, "attribute": 0, "unit": 0, "key": 0, "padded": 0, "lookups": 0, "once": 0}
+    made = {"single": 0, "attribute": 0, "unit": 0, "key": 0, "padded": 0, "lookups": 0, "once": 0, "keys": 0}
     for shape in SHAPES:
         prepared = worlds[0].db.prepare(write(Random(1), shape).sql, 1, 1e-6, "laplace")
         for node in (n for r in prepared.plan.releases for n in nodes(r.source) if not isinstance(n, Scan)):
             made["single"] += node.single
             made["lookups"] += isinstance(node, Inner) and bool(node.lookups)
+            made["keys"] += any(len(key) > 1 for key in keys_of(node))
             made["once"] += isinstance(node, Outer) and node.once
             for field in node.fields:
                 made["attribute"] += field.attribute

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from random import Random
@@ -17,6 +17,7 @@ from dpsql.audit.compare import compare
 from dpsql.audit.grammar.query import Query
 from dpsql.engines.sql import relations
 from dpsql.errors import InternalError
+from dpsql.plan.lookup import keys_of
 from dpsql.plan.relation import Field, Scan
 
 bound: Any = import_module("dpsql.sensitivity.bound")
@@ -51,6 +52,7 @@ def _rows(unit: int, kinds: str, first: int | None) -> dict[str, list[Row]]:
         "people": [{"id": unit, "kind": "a", **common, "note": "q"}],
         "orders": [{"id": unit, "oid": k, "kind": kind, **common} for k, kind in zip(keys, kinds, strict=True)],
         "items": [{"oid": k, "kind": kind, **common} for k, kind in zip(keys, kinds, strict=True) if k is not None],
+        "stock": [{"id": unit, "part": 6 + i, "kind": kind, **common} for i, kind in enumerate(kinds)],
         "visits": [{"kind": "a", **common}],
     }
 
@@ -114,6 +116,17 @@ def _fan_out_ignored(patch: Patch) -> None:
     patch.setattr(lookup, "is_key", lambda *args: True)
 
 
+def _half_of_a_key(patch: Patch) -> None:
+    patch.setattr(lookup, "is_key", lambda relation, columns, unique: any(key & columns for key in keys_of(relation)))
+
+
+def _keys_of_every_side(patch: Patch) -> None:
+    def together(keys: Sequence[frozenset[frozenset[str]]]) -> frozenset[frozenset[str]]:
+        return frozenset().union(*keys)
+
+    patch.setattr(lookup, "_together", together)
+
+
 def _fan_out_as_attribute(patch: Patch) -> None:
     patch.setattr(relate, "is_key", lambda *args: True)
 
@@ -138,6 +151,8 @@ BUGS = (
     Bug("NOT IN over other people's NULLs", _nulls_of_others, "SELECT count(*) FROM items WHERE oid NOT IN (SELECT oid FROM orders WHERE kind = 'b')", 3),
     Bug("single in spite of fan-out", _fan_out_ignored, "SELECT count(*) FROM people p JOIN prices q ON p.kind = q.kind", locked=True),
     Bug("a row that is a unit multiplied", _fan_out_ignored, "SELECT count(*) FROM visits v JOIN prices q ON v.kind = q.kind", locked=True),
+    Bug("a join believes half of a key", _half_of_a_key, "SELECT count(*) FROM people p JOIN stock k ON p.id = k.id AND k.n = p.n", locked=True),
+    Bug("a key outlives the join that repeats it", _keys_of_every_side, "SELECT count(*) FROM people p JOIN (SELECT k.id, k.part FROM stock k JOIN orders o ON o.id = k.id) AS u ON u.id = p.id AND u.part = p.n", locked=True),
     Bug("fan-out kept as attribute", _fan_out_as_attribute, "SELECT q.price, count(*) FROM orders o JOIN people p ON o.id = p.id JOIN prices q ON q.kind = p.kind GROUP BY q.price", locked=True),
 )  # fmt: skip
 

@@ -95,9 +95,7 @@ def test_part_and_rest_bounded_one_by_one_is_noticed(monkeypatch: pytest.MonkeyP
     original = bound._terms
 
     def alone(*args: Any) -> list[Term]:
-        return [
-            replace(t, argument=a, other=None) for t in original(*args) for a in (t.argument, t.other) if a is not None
-        ]
+        return [replace(t, argument=a, others=()) for t in original(*args) for a in (t.argument, *t.others)]
 
     monkeypatch.setattr(bound, "_terms", alone)
     assert any("part0 and rest1" in violation for violation in _at_the_bound())
@@ -122,7 +120,7 @@ def test_the_price_covers_the_noise_and_no_more(mechanism: str) -> None:
 def test_what_is_no_part_has_shares_of_its_own(sql: str) -> None:
     with opened({}, make_policy()) as database:
         [priced] = database.db.prepare(sql, 1, 1e-6, "gaussian").bill.releases
-        assert not any(s.part.other is not None for s in priced.bounded.statistics)
+        assert not any(s.name.startswith("rest") for s in priced.bounded.statistics)
 
 
 def test_the_share_of_a_part_has_an_interval() -> None:

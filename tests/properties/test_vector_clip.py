@@ -324,7 +324,9 @@ def _uncut(patch: Patch) -> None:
 
 def _raw_scales(patch: Patch) -> None:
     original: Any = vector._cells
-    patch.setattr(vector, "_cells", lambda bounded, exponents, most: original(bounded, [0 for _ in exponents], most))
+    patch.setattr(
+        vector, "_cells", lambda bounded, of, exponents, most: original(bounded, of, [0] * len(exponents), most)
+    )
 
 
 @pytest.mark.parametrize(("plant", "tables", "make", "check"), [

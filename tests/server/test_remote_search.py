@@ -78,8 +78,8 @@ def compare(one: Explanation, two: Explanation) -> None:
     for words in ({}, {"confidence": 0.9, "n": 500}):
         assert one.expected_error(**words) == two.expected_error(**words)
     for here, there in zip(one.releases, two.releases, strict=True):
-        assert (here.clip, here.keys, here.statistics, here.aggregates, here.trees) == (
-            there.clip, there.keys, there.statistics, there.aggregates, there.trees,
+        assert (here.clips, here.keys, here.statistics, here.aggregates, here.trees) == (
+            there.clips, there.keys, there.statistics, there.aggregates, there.trees,
         )  # fmt: skip
         assert (here.table, here.rule, here.rows_per_unit, here.groups, here.threshold, here.stage, here.apart) == (
             there.table, there.rule, there.rows_per_unit, there.groups, there.threshold, there.stage, there.apart,
@@ -104,7 +104,7 @@ def test_explanations_and_answers_are_the_same_before_a_search_and_after(
     pd.testing.assert_frame_equal(one.intervals(0.9), two.intervals(0.9))
     after = explained(far, near, sql, **price)
     assert "first a private search" not in str(after)
-    clips = [release.clip for release in after.releases if release.clip is not None]
+    clips = [clip for release in after.releases for clip in release.clips]
     assert all(clip.units is not None for clip in clips)
     if clips:
         assert "first a private search" in str(before)

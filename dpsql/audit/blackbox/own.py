@@ -114,7 +114,7 @@ def _filled(world: World, table: str, units: Sequence[Unit]) -> World:
     """The world where some units have as many rows as count, if the table takes a row twice."""
     declared, stored = world.policy.tables[table], world.tables[table]
     most = declared.max_rows_per_unit or world.policy.defaults.max_rows_per_unit
-    if declared.unique or declared.by_row or stored.constraints or most == "auto":
+    if declared.one_row or declared.by_row or stored.constraints or most == "auto":
         return world
     rows = [world.rows_of(unit)[table] for unit in units]
     return world.adding({table: [row for each in rows for row in each[:1] * (min(most, MOST_ROWS) - len(each))]})

@@ -124,9 +124,9 @@ class Table:
 
     def relation(self, name: str) -> Relation:
         """The table as `dpsql check` and `dpsql init` see it."""
-        single = [column for column in self.columns if frozenset({column}) in self.keys]
+        keys = sorted(tuple(sorted(key)) for key in self.keys)
         links = [Link(column, table, key) for column, table, key in sorted(self.links)]
-        return Relation(name, "", False, Names(dict(self.columns)), tuple(single), self.primary, tuple(links))
+        return Relation(name, "", False, Names(dict(self.columns)), tuple(keys), self.primary, tuple(links))
 
 
 def describe(cursor: Any, schemas: list[str], tables: Sequence[int] | None = None) -> dict[str, Table]:

@@ -76,8 +76,6 @@ class Spark(Dialect):
         kind = None if type_ is None else type_.kind
         if kind is Kind.TEXT:
             return f"try_validate_utf8({self.compared(column)})"
-        if stored == "TIMESTAMP WITH TIME ZONE":
-            return f"CAST({column} AS TIMESTAMP_NTZ)"
         plain = _PLAIN.get(kind) if kind else None
         return column if plain is None or stored.upper() == plain else self.cast(column, plain)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from dpsql.expressions.types import SPELLINGS
 
 _NAMES = {"INTEGER": "INT", "HUGEINT": "DECIMAL(38,0)", "VARCHAR": "STRING", "TIMESTAMP": "TIMESTAMP_NTZ"}
@@ -31,6 +29,4 @@ def stored_type(type_: str) -> str:
         return SPELLINGS
     if type_.startswith(("string collate ", "varchar(", "char(")):
         return "VARCHAR"
-    if re.fullmatch(r"decimal\(\d+,\s*\d+\)", type_):
-        return type_.upper()
     return _STORED.get(type_, type_.upper())

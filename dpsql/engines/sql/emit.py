@@ -17,7 +17,7 @@ from dpsql.budget.allocate import Priced
 from dpsql.engines.sql import vector
 from dpsql.engines.sql.clamp import clamped, pieces
 from dpsql.engines.sql.dialect import Dialect, Site
-from dpsql.engines.sql.distinct import distinct_totals, shown_names
+from dpsql.engines.sql.distinct import distinct_totals, numbers, shown_names
 from dpsql.engines.sql.keys import Coded, code_keys
 from dpsql.engines.sql.relations import relation_sql
 from dpsql.engines.sql.source import From
@@ -143,7 +143,9 @@ def _statistics(dialect: Dialect, priced: Priced) -> list[str]:
         if number in _clipped(priced.bounded):
             total = dialect.wide(f"coalesce(t{number}, 0)")
         elif not part.weighed:
-            total = dialect.wide(f"coalesce({'units' if part.units else f'c{part.argument}'}, 0)")
+            steps = _steps(priced.bounded, number)
+            total = f"coalesce({'units' if part.units else f'c{part.argument}'}, 0)"
+            total = dialect.wide(total) if steps == 1 else f"({dialect.wide(str(steps))} * {total})"
         else:
             terms = [f"{dialect.wide(str(factor))} * coalesce({name}{part.argument}, 0)"
                      for factor, name in ((part.alpha, "s"), (part.beta, "n")) if factor]  # fmt: skip
@@ -151,6 +153,12 @@ def _statistics(dialect: Dialect, priced: Priced) -> list[str]:
         floored = dialect.floored(total, noised.shift) if noised.shift else total
         listed.append(f"{dialect.cast(f'greatest(least({floored}, {LIMIT}), -{LIMIT})', 'BIGINT')} AS z{number}")
     return listed
+
+
+def _steps(bounded: Bounded, number: int) -> int:
+    """How many steps of the grid a different value is."""
+    clips = [each.clip for each in bounded.clipped if each.vector.distinct and each.clip is not None]
+    return next((1 << (clip.exponents[number] or 0) for clip in clips if number in clip.members), 1)
 
 
 def _clipped(bounded: Bounded) -> Collection[int]:
@@ -268,7 +276,7 @@ def _valued(bounded: Bounded) -> list[tuple[int, bool, bool]]:
 
 def _summed_only(bounded: Bounded, terms: Sequence[Term]) -> set[int]:
     """The arguments of which nobody asks in how many rows they are, so that zero does for NULL, and costs less."""
-    counted = {argument for term in terms if term.kind == "count" for argument in (term.argument, term.other)}
+    counted = {argument for term in terms if term.kind == "count" for argument in (term.argument, *term.others)}
     return {index for index, _, counts in _valued(bounded) if not counts and index not in counted}
 
 
@@ -297,8 +305,9 @@ def _weight(dialect: Dialect, terms: Sequence[Term], total: dict[str, str]) -> s
     weights = []
     for term in terms:
         t = total[term.kind].format(i=term.argument)
-        if term.other is not None:
-            t = f"(coalesce({t}, 0) + coalesce({total[term.kind].format(i=term.other)}, 0))"
+        if term.others:
+            each = [t, *(total[term.kind].format(i=other) for other in term.others)]
+            t = f"({' + '.join(f'coalesce({one}, 0)' for one in each)})"
         less = dialect.cast(dialect.quotient(dialect.wide(str(term.cap << WEIGHT_BITS)), t), "BIGINT")
         weights.append(f"CASE WHEN {t} > {term.cap} THEN {less} ELSE {ONE} END")
     return weights[0] if len(weights) == 1 else f"least({', '.join(weights)})"
@@ -358,14 +367,17 @@ def _vector(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
 
 def _norms(searched: Bounded, site: Site) -> str:
     """Rule `norms`: the units of a release by the norms of their vectors, before they are clipped."""
-    assert searched.vector is not None
+    [of], dialect = searched.clipped, site.dialect
     source, keys = _base(searched, site)
-    dialect, cells = site.dialect, vector.searched_cells(searched)
+    cells = vector.searched_cells(searched)
+    if of.vector.distinct:
+        table = numbers(searched, source, keys)
+        return vector.histogram(dialect, cells, table, of.vector.cells, alone=cells.one_group)
     by_row = searched.release.source.by_row or searched.release.source.single
     rows = _rows(searched, source, keys, zero=_summed_only(searched, ()), owned=not by_row)
     rows, names = keys.in_rows(rows, [*([] if by_row else ["u"]), *_values(searched)])
     made = vector.of_rows(dialect, cells, rows, ()) if by_row else vector.of_pairs(dialect, cells, rows, names)
-    return vector.histogram(dialect, cells, made, searched.vector.cells, alone=by_row or cells.one_group)
+    return vector.histogram(dialect, cells, made, of.vector.cells, alone=by_row or cells.one_group)
 
 
 def _clip_rows(bounded: Bounded, source: From, keys: Coded) -> str:

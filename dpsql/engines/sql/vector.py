@@ -32,7 +32,7 @@ from math import sqrt
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.bound import Bounded
-from dpsql.sensitivity.clip import BUCKETS, CELL_BITS, CLIP_BITS, Norm, largest_in, norms_of
+from dpsql.sensitivity.clip import BUCKETS, CELL_BITS, CLIP_BITS, Norm, Vector, largest_in, norms_of
 from dpsql.sensitivity.statistics import Part
 
 SQUARE_BITS = 2 * (CLIP_BITS + 1)
@@ -65,21 +65,20 @@ class Cells:
 
 def clipped_cells(bounded: Bounded) -> Cells:
     """The vector of the main release, on the grid of its clip."""
-    assert bounded.clip is not None
-    return _cells(bounded, bounded.clip.exponents, bounded.clip.bound)
+    assert bounded.vector is not None and bounded.clip is not None
+    return _cells(bounded, bounded.vector, bounded.clip.exponents, bounded.clip.bound)
 
 
 def searched_cells(bounded: Bounded) -> Cells:
-    """The same vector in units of norms."""
-    assert bounded.vector is not None
-    return _cells(bounded, bounded.vector.scales, 1 << CELL_BITS)
+    """The only vector of a search, in units of norms."""
+    [of] = bounded.clipped
+    return _cells(bounded, of.vector, of.vector.scales, 1 << CELL_BITS)
 
 
-def _cells(bounded: Bounded, exponents: Sequence[int | None], most: int) -> Cells:
-    assert bounded.vector is not None
+def _cells(bounded: Bounded, vector: Vector, exponents: Sequence[int | None], most: int) -> Cells:
     chosen = {place: exponent for place, exponent in enumerate(exponents) if exponent is not None}
     parts = {place: bounded.statistics[place].part for place in chosen}
-    return Cells(bounded.arguments, parts, chosen, most, bounded.vector.norm, bounded.vector.one_group)
+    return Cells(bounded.arguments, parts, chosen, most, vector.norm, vector.one_group)
 
 
 def tightened(bounded: Bounded) -> Bounded:

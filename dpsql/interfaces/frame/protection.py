@@ -52,9 +52,11 @@ class Declared:
 class Protection:
     """The tables that belong together, their budget and their one ledger; a connection for each set of them."""
 
-    def __init__(self, name: str, epsilon: Decimal, delta: Decimal, ledger: Ledger, *, durable: bool) -> None:
+    def __init__(
+        self, name: str, epsilon: Decimal, delta: Decimal, ledger: Ledger, *, durable: bool, search: bool
+    ) -> None:
         self.name, self.epsilon, self.delta, self.durable = name, epsilon, delta, durable
-        self._ledger = ledger
+        self._ledger, self._search = ledger, search
         self._tables: dict[str, Declared] = {}
         self._connections: dict[frozenset[str], Connection] = {}
         self.close = weakref.finalize(self, _close, self._connections)
@@ -154,7 +156,8 @@ class Protection:
     def _policy(self, specs: dict[str, dict[str, Any]]) -> Policy:
         budget = {"epsilon": self.epsilon, "delta": self.delta}
         defaults = {"epsilon": self.epsilon / 10}
-        return load_policy({"dataset": self.name, "budget": budget, "defaults": defaults, "tables": specs})
+        declared = {"dataset": self.name, "budget": budget, "defaults": defaults, "search": self._search}
+        return load_policy({**declared, "tables": specs})
 
 
 def _close(connections: dict[frozenset[str], Connection]) -> None:
@@ -175,6 +178,7 @@ def protect(
     delta: float | Decimal = 0,
     max_rows_per_unit: int | str | None = None,
     max_groups_per_unit: int | None = None,
+    search: bool = True,
     name: str | None = None,
     ledger: str | os.PathLike[str] | None = None,
     called: str = "df",
@@ -182,13 +186,15 @@ def protect(
 ) -> PrivateFrame:
     """A private frame over a pandas, Polars or Arrow table or a Parquet file.
 
-    `unit` is the column that names the person behind each row ("row" if every row is another person). `epsilon` is the
-    budget of all answers together; a verb takes a tenth of it unless it says `epsilon=`. `bounds` and `values` say what
-    is known of the columns without looking; "auto" in place of bounds, or of `max_rows_per_unit`, has them found by a
-    private search, which is charged once. `randomized` gives the ε of columns that were randomised at the source, for
-    `rr_count` in `.sql(…)`. `name` is the account: the same name is the same account, in this process or, with
-    `ledger` (a file), for ever. `called` is the table's name in `.sql(…)`. With `beside` the table joins the
-    account of another private frame, and can be merged with it on the unit.
+    `unit` is the column that names the person behind each row ("row" if every row is another person). `epsilon` is
+    the budget of all answers together; a verb takes a tenth of it unless it says `epsilon=`. `bounds` and `values`
+    say what is known of the columns without looking; "auto" in place of bounds, or of `max_rows_per_unit`, has them
+    found by a private search, which is charged once. How much one person may add to an answer is found by a private
+    search too, out of the price of that answer, unless `search` is False: then declared bounds decide alone.
+    `randomized` gives the ε of columns that were randomised at the source, for `rr_count` in `.sql(…)`. `name` is
+    the account: the same name is the same account, in this process or, with `ledger` (a file), for ever. `called`
+    is the table's name in `.sql(…)`. With `beside` the table joins the account of another private frame, and can be
+    merged with it on the unit.
     """
     if unit is None:
         raise InterfaceError(
@@ -207,7 +213,7 @@ def protect(
             )
         protection = beside._view.protection
     else:
-        protection = _account(table, epsilon, delta, name, ledger)
+        protection = _account(table, epsilon, delta, name, ledger, search=search)
     protection.add(called, Declared(read_table(table), spec, table))
     return PrivateFrame(View(protection, (called,), (), protection.fields(called)))
 
@@ -218,6 +224,8 @@ def _account(
     delta: float | Decimal,
     name: str | None,
     ledger: str | os.PathLike[str] | None,
+    *,
+    search: bool,
 ) -> Protection:
     if epsilon is None:
         raise InterfaceError(
@@ -229,7 +237,7 @@ def _account(
         raise PolicyError(f"epsilon and delta must be numbers: {problem}", hint="write epsilon=3, delta=0") from None
     account, dataset = ledger_for(table, name, ledger)
     durable = ledger is not None and str(ledger) != ":memory:"
-    return Protection(dataset, whole, slack, account, durable=durable)
+    return Protection(dataset, whole, slack, account, durable=durable, search=search)
 
 
 def _declared(bounds: Bounds, values: Values, randomized: Randomized) -> dict[str, dict[str, Any]]:

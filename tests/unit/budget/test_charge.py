@@ -148,3 +148,12 @@ def test_nothing_but_whole_numbers_is_charged(fields: tuple[Any, ...]) -> None:
 
 def test_one_unit_of_each_is_the_least_charge() -> None:
     assert Charge(1, 0, 1) + Charge(1, 0, 1) == Charge(2, 0, 2)
+
+
+def test_a_request_that_releases_nothing_now_says_what_it_would_cost() -> None:
+    """All that it shows was released for others: the analyst's own accounts are asked for the whole."""
+    whole = (pure_charge(1), Cost(1.0, 0.0, 0.0))
+    shown = Request("ana", None, Cost(0.0, 0.0, 0.0), Caps(1), None, "SELECT 1", (), asked=whole)
+    assert (shown.charge, shown.whole) == (None, whole)
+    paid = Request("ana", *whole, Caps(1), None, "SELECT 1", ())
+    assert paid.whole == whole

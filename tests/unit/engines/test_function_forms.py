@@ -47,6 +47,7 @@ def test_moments_are_guarded_and_handed_over_in_the_type_that_the_function_takes
         plain = [duckdb.sql(f"SELECT {text.format(f'{value}::{type_}::TIMESTAMP' if 'epoch' in text else f'{value}::{type_}')}").fetchall()[0] for value in values[:2]]  # fmt: skip
         assert found[:2] == plain and found[5] == (None,)
         assert "BETWEEN" in made
+        assert ("TRY_CAST" in made) == (column == "d" and text.startswith("epoch_ns"))
 
 
 def test_a_line_of_the_table_has_its_form_there_unless_it_is_elsewhere_or_none() -> None:

@@ -100,6 +100,8 @@ def test_a_grid_that_does_not_divide_the_range_reaches_over_its_upper_end() -> N
     mechanism = SmoothMedian(0, 10, 1, 1e-6, grid=4)
     assert mechanism.top == 3
     assert mechanism.law([99] * 9)[0] == 3 and mechanism.law([10] * 9)[0] == 2 and mechanism.law([-99] * 9)[0] == 0
+    assert Fraction(mechanism.scales[-1], _PARTS) == 2 * mechanism.top
+    assert mechanism.law([-99, 99])[1] == 2 * mechanism.top
 
 
 def test_a_tiny_delta_has_a_ladder_of_scales_and_a_grid_that_is_too_fine_has_none() -> None:

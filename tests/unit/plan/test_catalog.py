@@ -127,3 +127,17 @@ def test_a_hint_of_a_broken_policy_names_what_is_stored_to_the_steward_only() ->
     assert "secret" in told["steward"] and "amount" in told["steward"]
     assert "amuont" in told["analyst"] and "dpsql check" in told["analyst"]
     assert "secret" not in told["analyst"] and "amount" not in told["analyst"]
+
+
+@pytest.mark.parametrize("column", ["missing", "number"])
+def test_values_are_taken_from_a_public_column_of_the_same_type(column: str) -> None:
+    tables = {
+        "people": {"unit": "id", "columns": {"area": {"values": {"from": f"areas.{column}"}}}},
+        "areas": {"public": True},
+    }
+    frames = {
+        "people": pd.DataFrame({"id": [1, 2], "area": ["n", "s"]}),
+        "areas": pd.DataFrame({"area": ["n", "s"], "number": [1, 2]}),
+    }
+    with pytest.raises(dpsql.PolicyError, match="which is not a column of its type"), connect(tables, frames) as db:
+        db.explain("SELECT area, count(*) FROM people GROUP BY area")

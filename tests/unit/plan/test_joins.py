@@ -172,6 +172,20 @@ def test_a_public_table_joined_below_is_not_loaded_above(db: dpsql.Connection) -
     assert db.prepare(both, None, None, None).plan.public == ("areas",)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "(SELECT max(s.store) FROM stores s WHERE s.area = a.area)",
+        "a.area IN (SELECT s.area FROM stores s WHERE s.area = a.area)",
+        "EXISTS (SELECT 1 FROM stores s WHERE s.area = a.area)",
+        "(SELECT 1 FROM stores s WHERE s.area = a.area UNION SELECT 1)",
+    ],
+)
+def test_a_value_of_public_rows_above_stays_the_subquery_that_it_is(db: dpsql.Connection, value: str) -> None:
+    plan = db.prepare(f"SELECT a.area, {value} FROM areas a", None, None, None).plan
+    assert plan.releases == () and "JOIN" not in plan.finishing.sql("duckdb")
+
+
 # refusals ---------------------------------------------------------------------------------------------------------------
 
 FOLLOWED = [

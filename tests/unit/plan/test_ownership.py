@@ -72,7 +72,7 @@ def test_a_key_is_a_column_whose_values_are_told_apart(policy: Policy, engine_ty
     labels, keys = labels_of("orders", policy, facts, {"buyer": engine_type, "oid": engine_type})
     if told_apart:
         assert labels == {"oid": "orders.oid", "buyer": "people.household"}
-        assert keys == {"oid"}
+        assert keys == {frozenset({"oid"})}
         assert path_to_unit("people", policy, {"people": {"person": engine_type}})[1] == "person"
     else:
         assert (labels, keys) == ({}, frozenset())
@@ -83,7 +83,7 @@ def test_a_key_is_a_column_whose_values_are_told_apart(policy: Policy, engine_ty
 def test_a_column_is_a_key_only_where_the_link_to_it_is_verified(policy: Policy) -> None:
     assert labels_of("orders", policy, frozenset(), SCHEMA["orders"]) == ({"buyer": "people.household"}, frozenset())
     assert labels_of("people", policy, _facts(policy, "cards"), SCHEMA["people"]) == (
-        {"person": UNIT}, frozenset({"person"}),
+        {"person": UNIT}, frozenset({frozenset({"person"})}),
     )  # fmt: skip
     assert labels_of("cards", policy, frozenset(), SCHEMA["cards"]) == ({"owner": UNIT}, frozenset())
 

@@ -76,7 +76,8 @@ def test_owners_are_guessed_from_constraints_names_and_paths(policy: Policy) -> 
         "order_items": ForeignKey(column="order_id", references="orders.id"),
         "visits": "customer_id",
     }
-    assert [name for name, table in policy.tables.items() if table.unique] == ["customers"]
+    assert [name for name, table in policy.tables.items() if table.one_row] == ["customers"]
+    assert {name: table.keys for name, table in policy.tables.items() if table.keys} == {"orders": (("id",),)}
 
 
 def test_no_table_is_drafted_as_public(policy: Policy) -> None:

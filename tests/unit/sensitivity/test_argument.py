@@ -147,3 +147,15 @@ def test_values_beyond_what_is_usual_have_the_nearest_bound_as_their_usual_value
     made = summed(_column("INTEGER"), interval(1_000, 10**9), usual=(50.0, 20.0))
     assert made.usual == (1_000, 950)
     assert summed(_column("INTEGER"), interval(0, 60), usual=(50.0, 40.0)).usual is None
+
+
+def test_a_usual_value_is_half_the_width_from_the_middle_unless_more_is_known() -> None:
+    made = summed(_column("INTEGER"), interval(-10, 90))
+    assert (made.spread, made.typical, made.middle) == (50, 90, 40.0)
+    known = summed(_column("INTEGER"), interval(-10, 90), usual=(-7.0, 4.0))
+    assert (known.usual, known.spread, known.typical, known.middle) == ((-7, 4), 4, 9, -7.0)
+
+
+def test_an_argument_that_is_always_zero_has_a_spread_and_a_typical_value_of_one_step() -> None:
+    made = summed(_column("INTEGER"), interval(0, 0))
+    assert (made.spread, made.typical) == (1, 1)

@@ -63,7 +63,9 @@ def claims(made: Bounded) -> list[tuple[object, ...]]:
         ("SELECT k, sum(n) FROM t GROUP BY k", "clip", [(None, 5000, 5000, 5000)]),
         ("SELECT avg(n) FROM t", "one_group", [(1, 5050, 5050, 5050)] * 2),
         ("SELECT count(DISTINCT u) FROM t", "one_group", [(1, 1, 1, 1)]),
-        ("SELECT k, count(DISTINCT u) FROM t GROUP BY k", "clip", [(None, 3, 3, 3)]),
+        ("SELECT k, count(DISTINCT u) FROM t GROUP BY k", "clip", [(None, 1, 2, pytest.approx(2**0.5))]),
+        ("SELECT free, count(DISTINCT u) FROM t GROUP BY free", "clip", [(None, 1, 3, pytest.approx(3**0.5))]),
+        ("SELECT around, count(DISTINCT u) FROM t GROUP BY 1", "clip", [(None, 1, 3, pytest.approx(3**0.5))]),
         ("SELECT count(DISTINCT n) FROM t", "one_group", [(1, 5, 5, 5)]),
         ("SELECT count(DISTINCT k) FROM t", "one_group", [(1, 2, 2, 2)]),
         ("SELECT k, count(DISTINCT n) FROM t GROUP BY k", "clip", [(None, 5, 5, 5)]),
@@ -78,6 +80,29 @@ def claims(made: Bounded) -> list[tuple[object, ...]]:
 def test_the_claim_of_a_rule(db: dpsql.Connection, sql: str, rule: str, expected: list[tuple[object, ...]]) -> None:
     made = bounded(db, sql)
     assert (made.rule, claims(made)) == (rule, expected)
+
+
+@pytest.mark.parametrize(
+    ("declared", "counted"),
+    [
+        ({}, 21),
+        ({"max_rows_per_unit": 5}, 5),
+        ({"max_rows_per_unit": 400}, 21),
+        ({"max_groups_per_unit": 4}, 4),
+        ({"max_rows_per_unit": 5, "max_groups_per_unit": 7}, 7),
+        ({"max_groups_per_unit": 40}, 21),
+    ],
+)
+def test_only_a_declared_cap_limits_the_public_groups_in_which_a_unit_is_counted(
+    declared: dict[str, int], counted: int
+) -> None:
+    columns = {"k": {"values": list(range(20))}}
+    policy = POLICY | {"tables": {"t": {"unit": "u", **declared, "columns": columns}}}
+    frame = pd.DataFrame({"u": [1], "k": [1]})
+    with dpsql.connect({"t": frame}, policy=policy, ledger=":memory:") as connection:
+        made = bounded(connection, "SELECT k, count(DISTINCT u), count(*) FROM t GROUP BY k", "gaussian")
+        assert claims(made)[0] == (None, 1, counted, pytest.approx(counted**0.5))
+        assert made.weight is not None and made.weight.terms[0].cap == counted
 
 
 def test_the_halves_of_an_average_share_one_claim(db: dpsql.Connection) -> None:
@@ -116,7 +141,7 @@ def test_what_cannot_be_counted_exactly_is_refused(db: dpsql.Connection) -> None
         ("SELECT k, count(*), sum(n) FROM t GROUP BY k", [("rows", 5)]),
         ("SELECT k, sum(n) FROM t GROUP BY k", [("sum", 5000)]),
         ("SELECT k, count(n) FROM t GROUP BY k", [("count", 5)]),
-        ("SELECT k, count(DISTINCT u), count(*) FROM t GROUP BY k", [("groups", 3), ("rows", 5)]),
+        ("SELECT k, count(DISTINCT u), count(*) FROM t GROUP BY k", [("groups", 2), ("rows", 5)]),
         ("SELECT k, avg(n) FROM t GROUP BY k", [("count", 5)]),
         ("SELECT k, avg(above) FROM t GROUP BY k", [("count", 5)]),
         ("SELECT k, avg(below) FROM t GROUP BY k", [("count", 5)]),

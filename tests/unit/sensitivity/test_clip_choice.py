@@ -17,6 +17,7 @@ from dpsql.sensitivity.clip_choice import (
     COUNT_WEIGHT,
     SPREAD_WEIGHT,
     ClipChoice,
+    _reach,
     choose_clip,
     widen,
 )
@@ -316,3 +317,31 @@ def test_the_number_of_private_cells_follows_from_how_units_spread() -> None:
     assert clip_of(2_000, 0.9) < clip_of(2_000, 0.0)
     assert clip_of(2_000, 0.9, 3.0) < clip_of(2_000, 0.9, 300.0) < clip_of(2_000, 0.9, 30_000.0)
     assert clip_of(2_000, 0.9, 2_000 * 2.5 * 9.1**2 / 100) == clip_of(2_000, 0.9, None)
+
+
+def test_the_spread_of_a_bucket_is_believed_by_its_units_against_the_noise() -> None:
+    """By hand: 100 units with a spread of .8 each and 10 with one of .2, which is .745 on average.
+
+    The noise has a standard deviation of 6, the own mean of a bucket that of .3 for each unit: 30 and 3.
+    """
+    counts, spreads = np.array([0.0, 100.0, 10.0, 0.0]), np.array([0.0, 80.0, 2.0, 5.0])
+    kept = np.array([False, True, True, False])
+    seen = NormHistogram(0, counts, spreads, 1.0, 6.0)
+    mean = 82 / 110
+    shrunk = [mean, mean + 900 / 936 * (0.8 - mean), mean + 9 / 45 * (0.2 - mean), mean]
+    assert _reach(seen, counts, kept, 100) == pytest.approx([1 + 9 * t for t in shrunk])
+    assert list(_reach(NormHistogram(0, counts, None, 1.0, None), counts, kept, 100)) == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_of_few_values_little_is_lost_once_most_are_kept(mechanism: Mechanism) -> None:
+    """Units have 16 values each, of 50 in all: with one of each unit, none of the 50 is likely to be missed."""
+
+    def choice(units: float, values: int | None) -> ClipChoice:
+        return choose_clip(
+            histogram({8: units}), groups=10, noise_per_clip=4.0, mechanism=mechanism, cap=100.0, values=values
+        )
+
+    assert choice(5_000, None).clip == 16 and choice(5_000, 50).clip == 1
+    assert choice(5_000, 10**6).clip == 16
+    assert choice(5_000, 50).cut_upper == choice(5_000, 50).cut == 50 * 10

@@ -121,15 +121,20 @@ def test_each_of_several_totals_may_weigh_a_unit_down() -> None:
     assert made.op == "or" and [part.op for part in made.args] == ["gt", "gt"]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("groups", "most"), [(1, "1 group"), (2, "2 groups"), (3, "3 groups")])
-def test_groups_are_counted_over_the_pairs_of_unit_and_key(groups: int, most: str) -> None:
-    pairs, rows = checks(TABLE, "k", UNITS, COUNT, groups=groups)
+@pytest.mark.parametrize(("key", "groups", "most"), [("k", 1, "1 group"), ("n", 2, "2 groups"), ("n", 3, "3 groups")])
+def test_groups_are_counted_over_the_pairs_of_unit_and_key(key: str, groups: int, most: str) -> None:
+    pairs, rows = checks(TABLE, key, UNITS, COUNT, groups=groups)
     source = pairs.bounded.release.source
     assert isinstance(source, UnitGroup) and isinstance(source.source, UnitGroup)
-    assert [item.expression for item in source.source.keys] == [column("k")] and source.source.source == TABLE
+    assert [item.expression for item in source.source.keys] == [column(key)] and source.source.source == TABLE
     assert flag(pairs) == more("_t0", groups, source)
     assert pairs.what == f"of the units in t were weighed down to {most}"
     assert rows.what == ROWS
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_nobody_is_in_more_groups_than_there_are(groups: int) -> None:
+    assert [check.what for check in checks(TABLE, "k", UNITS, COUNT, groups=groups)] == [ROWS]
 
 
 def test_one_row_is_one_row() -> None:

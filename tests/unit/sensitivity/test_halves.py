@@ -70,7 +70,7 @@ def test_part_and_rest_are_one_share_on_one_grid() -> None:
     assert [source.form for source in made.sources] == ["sum", "nested"]
     assert made.shares == ((0, 1),)
     assert [(a.lower, a.upper, a.grid) for a in made.arguments] == [(-3, 7, 1)] * 2
-    assert [(p.argument, p.other, p.alpha, p.beta, p.row) for p in made.parts] == [(0, 1, 1, 0, 7), (1, 0, 1, 0, 7)]
+    assert [(p.argument, p.alpha, p.beta, p.row) for p in made.parts] == [(0, 1, 0, 7), (1, 1, 0, 7)]
 
 
 @pytest.mark.parametrize(("nullable", "nan", "statistics"), [(False, False, 1), (True, False, 2), (False, True, 2)])

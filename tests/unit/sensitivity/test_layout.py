@@ -15,7 +15,7 @@ from dpsql.plan.plan import Release
 from dpsql.plan.relation import Aggregate, Scan
 from dpsql.sensitivity.choices import histogram, lay_out_choices
 from dpsql.sensitivity.grid import make_grid
-from dpsql.sensitivity.statistics import Layout, Part, Source, lay_out
+from dpsql.sensitivity.statistics import Layout, Part, Source, _around, lay_out
 from dpsql.sensitivity.weight import Term
 
 X, Y, C = Column(BIGINT, name="x"), Column(BIGINT, name="y"), Column(BOOLEAN, name="c")
@@ -152,8 +152,8 @@ def test_the_halves_have_one_grid_one_share_and_name_each_other(
 ) -> None:
     made = laid(("sum", Y, interval(0, 1)), (function, part, MAYBE), (function, whole, MAYBE if whole else None))
     assert list(made.parts[:2]) == [
-        Part("part0", 0, alpha, 1 - alpha, row, other=1),
-        Part("rest1", 1, alpha, 1 - alpha, row, other=0),
+        Part("part0", 0, alpha, 1 - alpha, row),
+        Part("rest1", 1, alpha, 1 - alpha, row),
     ]
     assert made.shares == ((0, 1), (2,))
     assert [(a.lower, a.upper) for a in made.arguments[:2]] == [ends] * 2
@@ -161,6 +161,48 @@ def test_the_halves_have_one_grid_one_share_and_name_each_other(
     assert made.arguments[1].expression == (
         REST if whole else call("case", literal(1).type, C, literal(None), literal(1))
     )
+
+
+@pytest.mark.parametrize(
+    ("bounds", "usual"),
+    [
+        ((-3, 7), (0, 5)),
+        ((1, 9), (1, 4)),
+        ((-9, -1), (-1, 4)),
+        ((1, 3), (1, 1)),
+        ((20, 30), (25, 5)),
+        ((-30, -20), (-25, 5)),
+    ],
+)
+def test_where_only_bounds_are_known_values_lie_around_zero_unless_all_are_far_from_it(
+    bounds: tuple[int, int], usual: tuple[int, int]
+) -> None:
+    """Far is where the middle is farther from zero than the width; the argument of a vector is centred there."""
+    domain = interval(*bounds)
+    assert _around(domain) == usual
+    made = lay_out([Aggregate("avg", X)], [domain], "gaussian", (), usual=[None])
+    assert made.arguments[0].twice_centre == 2 * usual[0] or 2 * usual[1] >= bounds[1] - bounds[0]
+
+
+FLAGS = interval(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "typical", "rare"),
+    [
+        ([COUNT], [1], [False]),
+        ([("sum", X, MAYBE)], [7], [False]),
+        ([("sum", X, FLAGS)], [1], [True]),
+        ([("avg", X, MAYBE)], [1, 10], [False, False]),
+        ([("avg", X, FLAGS)], [1, 2], [False, True]),
+        ([("sum", PART, MAYBE), ("sum", X, MAYBE)], [7, 7], [False, False]),
+        ([("count", PART, MAYBE), ("count", X, MAYBE)], [1, 1], [True, False]),
+    ],
+)
+def test_sums_of_flags_and_counts_of_a_part_may_be_rare(asked: list, typical: list[int], rare: list[bool]) -> None:
+    made = laid(*asked, mechanism="gaussian")
+    assert [part.typical for part in made.parts] == typical
+    assert [part.rare for part in made.parts] == rare
 
 
 @pytest.mark.parametrize("form", ["count", "sum", "pair", "centred", "units", "distinct", "nested", "choice", "tree"])

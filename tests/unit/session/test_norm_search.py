@@ -70,6 +70,14 @@ def test_without_replay_a_search_is_made_once_and_read_by_whoever_it_was_counted
         assert charged(db) == [("ana", True), ("ana", False), ("bob", False), ("ana", False), ("bob", False)]
 
 
+@pytest.mark.parametrize("replay", [True, False])
+def test_a_part_of_what_was_asked_is_searched_only_where_it_is_asked_anew(tmp_path: Path, replay: bool) -> None:
+    with connect(tmp_path, "ana", replay=replay) as db:
+        for sql in (COUNT, PART):
+            assert db.query(sql).replayed == (replay and sql == PART)
+        assert charged(db) == [("ana", True), ("ana", False)] * (1 if replay else 2)
+
+
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_a_search_that_finds_nothing_leaves_the_limit_and_an_answer_that_is_kept(
     tmp_path: Path, mechanism: str

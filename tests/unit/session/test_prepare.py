@@ -260,6 +260,9 @@ def test_facts_decide_and_nothing_else() -> None:
 
     assert copies_of(declared, facts, "1:2:3:4", content) == {"orders": Copy(ROWS, True)}
     assert copies_of(declared, facts, "9:9:9:9", lambda: "content") == {"orders": Copy(ROWS, True)}
+    twice = facts | {("orders", Made(good.recipe, "an earlier one", "0:0:0:0").fact)}
+    assert copies_of(declared, twice, "1:2:3:4", content) == {"orders": Copy(ROWS, True)}
+    assert copies_of(declared, twice, "9:9:9:9", lambda: "content") == {"orders": Copy(ROWS, True)}
     for found, stamp in ((facts, ""), (facts, "9:9:9:9"), (set(), "1:2:3:4"), ({("other", good.fact)}, "1:2:3:4")):
         assert isinstance(copies_of(declared, found, stamp, content)["orders"], Refused)
     for other in CHANGED:
