@@ -5,8 +5,8 @@ draws the search's noisy histogram at its share of the price, chooses C, and has
 cells that a release with this C at the rest of the price has (the clip's bias exactly, the noise by its variance).
 That is divided by the least error that any fixed C has *at the full price*. No mechanism can know that C.
 
-The chooser was tuned on the worlds of `tuned`; those of `fresh` were looked at once, and those of `later` were written
-after its last change. `> cap` is the share of runs with a greater error than the declared cap (50 rows of the largest
+The chooser was tuned on the worlds of `tuned`, and some of its constants were also compared on those of `fresh`; only
+those of `later`, a third of all, were written after its last change. `> cap` is the share of runs with a greater error than the declared cap (50 rows of the largest
 value) at the same noise, `cap p50` the cap's median ratio. A price that buys no useful answer even with the best clip
 is also counted apart: there, the best clip answers next to zero.
 
@@ -343,7 +343,7 @@ def tuned() -> list[World]:
 
 
 def fresh() -> list[World]:
-    """Worlds that nothing was tuned on: other laws, sizes, groups and amounts, and heavy units crowded in one group."""
+    """Worlds that little was tuned on: other laws, sizes, groups and amounts, and heavy units crowded in one group."""
     amounts = {"count": None, "gamma": gamma(60, 0.5), "power": power(20, 2.5), "prices": prices(5, 9.99, 49, 399)}
     return _worlds(2, FRESH_ROWS, (1, 4, 8, 24, 52, 150, 500), ("uniform", "crowded", "popular", "home"), amounts)
 
@@ -364,7 +364,7 @@ LATER_ROWS: dict[str, Rows] = {
 
 
 def later() -> list[World]:
-    """Worlds written after the chooser was last changed, for its final figures: nothing was tuned on these either."""
+    """Worlds written after the chooser was last changed, for its final figures: nothing was tuned on these."""
     amounts = {"count": None, "lumps": prices(1, 20, 500), "even": even(0, 100), "skewed": skewed(15, 0.7)}
     return _worlds(3, LATER_ROWS, (1, 2, 7, 30, 60, 250, 800), ("uniform", "few", "home", "popular"), amounts)
 
