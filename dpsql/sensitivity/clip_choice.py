@@ -126,8 +126,9 @@ def choose_clip(
         else float(np.quantile(added @ within, _CAUTION))
     )
     most = math.inf if values is None else values * groups
-    above = float(counts[uppers > clip].sum())
-    return ClipChoice(clip, found, min(cut, most), min(upper, most), float(counts.sum()), above)
+    units = float(counts.sum())
+    above = min(float(counts[uppers > clip].sum()), units)
+    return ClipChoice(clip, found, min(cut, most), min(upper, most), units, above)
 
 
 def _reach(histogram: NormHistogram, counts: Floats, held: Floats, groups: int) -> Floats:
