@@ -284,7 +284,10 @@ def joins(node: Relation) -> list[Inner]:
     [
         ("SELECT count(*) FROM people p JOIN towns t ON p.town = t.town", {1}),
         ("SELECT count(*) FROM people p JOIN towns t ON p.id = t.size", set()),
-        ("SELECT sum(n) FROM (SELECT id, count(*) AS n FROM visits GROUP BY id) s JOIN towns t ON s.id = t.size", set()),
+        (
+            "SELECT sum(n) FROM (SELECT id, count(*) AS n FROM visits GROUP BY id) s JOIN towns t ON s.id = t.size",
+            set(),
+        ),
         ("SELECT count(*) FROM people p JOIN visits v ON p.id = v.id", {0}),
     ],
 )
