@@ -11,6 +11,7 @@ from dpsql.flow.accounts import Accounts
 from dpsql.flow.dataset import Dataset
 from dpsql.flow.draft import Prepared
 from dpsql.flow.releasing import Releaser
+from dpsql.plan.plan import Plan
 from dpsql.release.bars import bar_columns
 from dpsql.release.clipped import clipped_shares
 from dpsql.release.explain import inner_notes, notes_of
@@ -89,7 +90,7 @@ class Answerer:
                 *prepared.plan.notes,
                 *self.dataset.engine.notes(prepared.bill.releases),
                 *([NOBODY] if _hidden(released) else []),
-                *([FITTED] if any(each.spread for each in fitted.values()) else []),
+                *([FITTED] if _agree(prepared.plan, fitted) else []),
             ),
             shares,
             table,
@@ -99,6 +100,13 @@ class Answerer:
             finisher,
             self.budget,
         )
+
+
+def _agree(plan: Plan, fitted: Mapping[str, Released]) -> bool:
+    """Was every statistic of totals and parts fitted? An earlier release may have other ones."""
+    families = ({member.release for member in family.members} for family in plan.families)
+    names = {name for releases in families if len(releases) > 1 for name in releases}
+    return bool(names) and all(fitted[name].spread and max(fitted[name].spread) < 1 for name in names)
 
 
 def _hidden(released: Mapping[str, Released]) -> bool:

@@ -28,7 +28,8 @@ from dpsql.release.stored import unpack
 from dpsql.search import Searches
 from dpsql.sensitivity.bound import Bounded, norm_search
 from dpsql.sensitivity.clip import Vector, norms_of, read_norms
-from dpsql.sensitivity.clip_choice import NormHistogram, search_share
+from dpsql.sensitivity.clip_choice import search_share
+from dpsql.sensitivity.norm_histogram import NormHistogram
 
 PAID = "the private search that came first is counted, and what it found stays known"
 BEST_CLIP = "a private search for the best clip of: "

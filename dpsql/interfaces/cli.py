@@ -258,7 +258,7 @@ def init(
     with waiting("reading the database"):
         written, observed = draft(db, policy or policy_beside(db), dataset or Path(db.partition("?")[0]).stem)
     told = f"dpsql check {quote(shown(db))} --policy {quote(str(written))}"
-    typer.echo(f"{written}: the draft. Read every line, fill in the bounds, then run `{told}`.")
+    typer.echo(f"{written}: the draft. Read every line, then run `{told}`.")
     typer.echo(f"{observed}: true extremes and values, for you only (mode 0600). Delete it when the policy is done.")
 
 

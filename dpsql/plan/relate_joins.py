@@ -106,8 +106,8 @@ def _outer_rows(left: Part, right: Part, full: bool, once: bool, other: bool) ->
     and, in a FULL join, the r − b right ones. With pairs ≤ ab this is largest at a corner of 0 ≤ a ≤ l, 0 ≤ b ≤ r. With
     pairs = a it is l, or l + r − b. With pairs = b it is l − a + b ≤ l + r, or l − a + r.
     **Requires** private sides; the fan-out of a public one is not counted, since what is capped are the join's rows.
-    **Checked by** `tests/unit/plan/test_unique_keys.py`, and the planted bug "an outer join forgets the rows that match
-    nothing".
+    **Checked by** `tests/unit/plan/test_keys_of_columns.py`, and the planted bug "an outer join forgets the rows that
+    match nothing".
     """
     one, two = left.relation.rows_per_unit, right.relation.rows_per_unit
     if not right.private or (once and not full):

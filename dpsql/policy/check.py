@@ -269,6 +269,9 @@ class _Checker:
         cap = self.policy.rows_per_unit(name)
         if cap == UNSEARCHED:
             return _information(name, "max_rows_per_unit", "left to a private search: `dpsql bounds` shows it")
+        if self.policy.searches and not self.policy.capped(name):
+            text = "none is declared: private searches find how much one unit may add to each query"
+            return _information(name, "max_rows_per_unit", text)
         over = self.count(
             f"SELECT count(*) FROM (SELECT owner FROM {owners} WHERE owner IS NOT NULL "
             f"GROUP BY owner HAVING count(*) > {cap}) AS c"

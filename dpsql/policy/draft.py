@@ -30,8 +30,8 @@ _LISTED = frozenset({"text", "enum"})
 _HEADER = """\
 # A draft by `dpsql init`: nothing in it is confirmed. Read every line, then run `dpsql check`.
 # It was made from names, types and constraints only. What it does not name does not exist for analysts.
-# A column without min and max (or values) cannot be summed until its bounds are declared. Take them from what
-# is known about the subject, not from the data: a bound that is somebody's true value gives that value away.
+# Bounds (min and max) may stay open for numbers: a private search finds them, at a small price. If you declare them,
+# take them from what is known about the subject, not from the data: somebody's true value as a bound gives it away.
 # A column of a CSV file is text unless it has a `type`, `values`, or `min` and `max`; its type below is a guess.
 """
 
@@ -134,7 +134,7 @@ def _unit(guess: Owner) -> Iterator[str]:
         yield "    unique: true   # by a constraint of the database"
     else:
         yield "    # unique: true   # if each unit has one row; `dpsql check` verifies it"
-        yield "    # max_rows_per_unit: 50   # a unit with more is weighed down to so many; fewer means less noise"
+        yield "    # max_rows_per_unit: 50   # an outer limit, if you know one: a unit with more counts as so many"
 
 
 def _keys(relation: Relation) -> Iterator[str]:

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from dpsql.plan.plan import Plan
 from dpsql.release.bars import Bars, Draw
+from dpsql.release.cut_off import cut_off
 from dpsql.release.finish import Finisher, Table
 from dpsql.release.fit import fit_draws, fit_tables
 from dpsql.release.noise import Released, box, resampled
@@ -43,6 +44,7 @@ def resampled_intervals(
     may stray either way. So the interval spans the draws and their reflection at the value shown. Where groups are
     chosen by their values no resampling is right (of equal groups the largest is all noise): there it also spans the
     answers at the low and at the high ends of all released values at once, which hold whatever grows with each of them.
+    Last, it reaches as far again as the answer moves if all that clips are estimated to cut off is put back.
     Where private keys were selected and nothing moves, the draws say nothing about the keys that were left out, and
     there is no interval.
     """
@@ -56,7 +58,10 @@ def resampled_intervals(
         low, high = ends_of(values[:TIMES], shown, confidence, together=together)
         low, high = np.minimum(low, 2 * shown - high), np.maximum(high, 2 * shown - low)
         if any(isinstance(node, _CHOOSING) for node in plan.finishing.walk()):
-            low, high = np.fmin(low, np.fmin.reduce(values[TIMES:])), np.fmax(high, np.fmax.reduce(values[TIMES:]))
+            ends_of_all = values[TIMES:-1]
+            low, high = np.fmin(low, np.fmin.reduce(ends_of_all)), np.fmax(high, np.fmax.reduce(ends_of_all))
+        moved = np.nan_to_num(values[-1] - shown)
+        low, high = low + np.minimum(moved, 0.0), high + np.maximum(moved, 0.0)
         unknown = (low == high) & selected
         ends[index] = np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
     return ends
@@ -72,19 +77,20 @@ def _repeated(
     confidence: float,
     draw: Draw,
 ) -> dict[int, Floats]:
-    """One run for each draw, and two for the low and the high ends."""
+    """One run for each draw, two for the low and the high ends, and one with what was cut off put back."""
     identity = _identity(plan, answer)
     by_place = identity is None and _keeps_order(plan)
-    drawn = {i: np.full((TIMES + 2, len(answer.rows)), np.nan) for i in wanted}
+    drawn = {i: np.full((TIMES + 3, len(answer.rows)), np.nan) for i in wanted}
     if identity is None and not by_place:
         return drawn
     noises = sum(len(table.keys) * len(table.noisy) for table in released.values())
     columns, drawn_ = {}, {name: draw(table, TIMES) for name, table in released.items()}
     draws, fitted = fit_draws(plan, released, drawn_), fit_tables(plan, released)
     for name, table in fitted.items():
-        parts = zip(draws[name], box(table, confidence, noises), strict=True)
-        columns[name] = tabulate(table, bars[name], [np.concatenate(part) for part in parts], times=TIMES + 2)
-    for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES + 2)):
+        whole = [(noisy + cut)[None, :] for noisy, cut in zip(table.noisy, cut_off(table), strict=True)]
+        parts = zip(draws[name], box(table, confidence, noises), whole, strict=True)
+        columns[name] = tabulate(table, bars[name], [np.concatenate(part) for part in parts], times=TIMES + 3)
+    for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES + 3)):
         if identity is not None:
             _record(rows, plan, identity, drawn, time)
         elif len(rows) == len(answer.rows):

@@ -30,7 +30,7 @@ def cut_off(released: Table) -> tuple[Floats, ...]:
 def _cut_by(released: Table, clip: Clip | None, values: int | None) -> Iterator[tuple[int, Floats]]:
     """The same for the statistics of one clip; a number of different values, of so many, is cut from no more."""
     priced = released.priced
-    if clip is None or clip.choice is None or not clip.choice.found:
+    if clip is None or clip.choice is None:
         return
     steps = {place: 2.0 ** priced.noised[place].shift for place in clip.members}
     sizes = {place: released.noisy[place].astype(np.float64) * each for place, each in steps.items()}

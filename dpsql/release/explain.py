@@ -119,7 +119,7 @@ class ClipPlan:
     """How a vector of a unit is clipped: about how many units there are, and how many of them add more.
 
     `cut` has for each statistic the most that is expected to be cut off in all groups together, if all of it were cut
-    off there. `units` is None where nothing was found, so that the limit of the policy is the clip.
+    off there. `units` is None where nothing was found, so that the clip is the limit of the policy or a guess.
     """
 
     units: float | None
@@ -245,11 +245,12 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
 
 def _clip(bounded: Bounded, clip: Clip) -> ClipPlan:
     choice = clip.choice
-    if choice is None or not choice.found:
+    if choice is None:
         return ClipPlan(None, 0.0, {})
     steps = max(choice.cut, choice.cut_upper) * clip.bound / choice.clip
     members = [bounded.statistics[place] for place in clip.members]
-    return ClipPlan(choice.units, choice.above, {each.name: steps * float(each.grid) for each in members})
+    cut = {each.name: steps * float(each.grid) for each in members}
+    return ClipPlan(choice.units if choice.found else None, choice.above, cut)
 
 
 def _expected(priced: Priced, index: int, confidence: float, n: float | None) -> float | None:
@@ -379,8 +380,7 @@ def _clip_notes(bounded: Bounded, clip: Clip | None) -> list[str]:
     if clip is None or clip.choice is None:
         return []
     if not clip.choice.found:
-        limit = _rows(bounded.release.source.rows_per_unit)
-        return [f"too few units to find out how much one of them adds: noise allows for {limit} of a unit"]
+        return ["too few units to find out how much one of them adds: the limit is a guess, as is what it cuts off"]
     reduced = f"about {clip.choice.above:,.0f}" if clip.choice.above >= 0.5 else "hardly any"
     return [
         f"{reduced} of about {clip.choice.units:,.0f} units add more than the limit that was found, and count less:"

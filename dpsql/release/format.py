@@ -85,7 +85,9 @@ def _release(release: ReleasePlan) -> list[str]:
 def clip_text(clip: ClipPlan) -> str:
     """Where the clip comes from, and what it is expected to cut off."""
     if clip.units is None:
-        return "the clip is the limit of the policy: nothing was searched for yet, or too few units were found"
+        return (
+            "the clip is the limit of the policy, or a guess: nothing was searched for yet, or too few units were found"
+        )
     above = "nearly none" if clip.above < 0.5 else f"about {clip.above:,.0f}"
     cut = ", ".join(f"{each:.3g} of {name}" for name, each in clip.cut.items() if each)
     lost = f": in all groups together at most about {cut} is cut off" if cut else ""

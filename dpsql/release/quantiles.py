@@ -19,6 +19,15 @@ def number(value: Any) -> float:
         return float("nan")
 
 
+def nearest(known: Floats, values: Floats) -> NDArray[np.intp]:
+    """For each value the place of the known one that is nearest."""
+    order = np.argsort(known)
+    above = np.clip(np.searchsorted(known[order], values), 1, max(1, len(known) - 1))
+    pair = order[np.stack([above - 1, np.minimum(above, len(known) - 1)])]
+    chosen: NDArray[np.intp] = np.take_along_axis(pair, np.abs(known[pair] - values).argmin(axis=0)[None], axis=0)[0]
+    return chosen
+
+
 def ends_of(values: Floats, shown: Floats, confidence: float, *, together: bool) -> tuple[Floats, Floats]:
     """The ends between which the draws lie, column by column; with `together`, whole draws, all columns at once.
 

@@ -18,9 +18,10 @@ from dpsql.release.choosing import chosen_ends
 from dpsql.release.clipped import Clipped
 from dpsql.release.finish import Finisher, Table, direct_index
 from dpsql.release.fit import fit_tables
-from dpsql.release.intervals import half_width
+from dpsql.release.intervals import half_width, interval
 from dpsql.release.noise import Released, resampled
-from dpsql.release.quantiles import number
+from dpsql.release.quantiles import nearest, number
+from dpsql.release.tabulate import tabulate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,18 +161,22 @@ class Result:
     def _direct(self, index: int, confidence: float, together: bool) -> tuple[Any, Any] | None:
         """The exact interval of a column that is one aggregate of one release, unchanged, in an answer of its own.
 
-        It has the half width, which is the same for every row, unless it is an average.
+        Each value reaches as far as the released one that it is: the noise is the same for every row, unless it is an
+        average, and what a clip may have cut off follows from the value.
         """
         direct = self._plan.outputs[index].direct
         if direct is None:
             return None
-        released = self._released[direct[0]]
+        name, place = direct
+        released = fit_tables(self._plan, self._released)[name]
         each = confidence ** (1 / max(1, len(released.keys))) if together else confidence
-        width = half_width(released.priced, direct[1], each)
-        if width is None:
+        if not released.keys or half_width(released.priced, place, each) is None:
             return None
+        ends = interval(released, place, each)
+        known = np.asarray(tabulate(released)[f"_a{place}"], dtype=np.float64)
         values = np.array([number(row[index]) for row in self._table.rows])
-        low, high = values - width, values + width
+        at = nearest(known, values)
+        low, high = (values + (np.asarray(end, dtype=np.float64) - known)[at] for end in ends)
         return (np.rint(low), np.rint(high)) if self.types[index] == "BIGINT" else (low, high)
 
     def plot(

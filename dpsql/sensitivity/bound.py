@@ -308,7 +308,7 @@ def _as_vector(bounded: Bounded, layout: Layout, mechanism: str) -> Bounded:
             True,
         )
     rates = bounded.release.rates and all(not p.alpha or layout.arguments[p.argument].flag for p, _ in members)
-    vector = Vector(norm, scales, groups * len(members), limit, declared, one_group, rates)
+    vector = Vector(norm, scales, groups * len(members), limit, declared, one_group, rates, private=not bounded.public)
     others = [(share, joint) for share, joint in bounded.shares if not set(vector.members).intersection(share)]
     shares = ((vector.members, bounded.statistics[vector.members[0]].claim), *others)
     made = replace(bounded, rule="vector", weight=None, shares=shares, clipped=(Clipped(vector),))

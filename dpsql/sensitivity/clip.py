@@ -28,6 +28,7 @@ only. t is cut to [0, 1].
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import floor, frexp, isqrt, sqrt
 from typing import Literal
 
@@ -35,7 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.sensitivity.claim import Claim
-from dpsql.sensitivity.clip_choice import ClipChoice, NormHistogram, choose_clip
+from dpsql.sensitivity.clip_choice import ClipChoice, choose_clip
+from dpsql.sensitivity.norm_histogram import NormHistogram
 
 Norm = Literal["l1", "l2"]
 CLIP_BITS = 20
@@ -55,6 +57,8 @@ NARROW = 2
 _ABOVE = 1 + 2.0**-40
 """The edges of buckets are roots of whole numbers, as floats."""
 
+SHOWN_FROM = 100
+"""A group with a private key is taken to have this many units for each unit of noise: far more than its threshold."""
 RATE_CUT = 0.3
 """How much of a cut is left in a rate: a clip takes the same part of what is divided and of what it is divided by, so
 only that matters by which the rates of heavy units differ from those of others."""
@@ -71,7 +75,8 @@ class Vector:
     and caps allow, in units of norms; `declared` tells whether the policy declares one, or nothing can exceed it, or it
     is the default. With `one_group` all rows of a unit lie in one group. With `rates` its counts are shown only divided
     by one another. With `distinct` it has the numbers of different values of a unit, of which some are left out
-    (`sensitivity.distinct`): a group has at most so many `values`, if that is known.
+    (`sensitivity.distinct`): a group has at most so many `values`, if that is known. With `private` keys the number of
+    cells is a guess, until a search tells more.
     """
 
     norm: Norm
@@ -83,6 +88,7 @@ class Vector:
     rates: bool = field(default=False, compare=False)
     distinct: bool = False
     values: int | None = None
+    private: bool = field(default=False, compare=False)
 
     @property
     def groups(self) -> int:
@@ -189,23 +195,24 @@ def _clip_of_values(vector: Vector, norm: float, choice: ClipChoice | None) -> C
 def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Clip:
     """The clip with the least error, by a histogram of norms, for noise of this deviation where the clip is 1.
 
-    Where too few units were found, or nothing was searched, it is the limit of the policy.
+    Where nothing was searched it is the limit of the policy; where too few units were found, a guess below that.
     """
     if found is None:
         return clip_at(vector, vector.limit)
     mechanism: Literal["laplace", "gaussian"] = "laplace" if vector.norm == "l1" else "gaussian"
-    cap = vector.limit if vector.declared else None
-    choice = choose_clip(
+    choose = partial(
+        choose_clip,
         found,
         groups=vector.cells,
         noise_per_clip=noise,
         mechanism=mechanism,
-        cap=cap,
         cut_matters=RATE_CUT if vector.rates else VALUE_CUT if vector.distinct else 1.0,
         values=vector.values,
+        shown_from=SHOWN_FROM * noise / len(vector.members) if vector.private else None,
     )
-    if not choice.found:
-        choice = replace(choice, clip=vector.limit)
+    choice = choose(cap=vector.limit if vector.declared else None)
+    if not (choice.found or vector.declared):
+        choice = replace(choose(cap=vector.limit), found=False)
     return clip_at(vector, choice.clip, choice)
 
 

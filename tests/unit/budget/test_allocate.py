@@ -17,6 +17,7 @@ from dpsql.budget.allocate import (
     Portion,
     Priced,
     _scale,
+    _unit_noise,
     charge_of,
     cost_of,
     price_release,
@@ -225,3 +226,13 @@ def test_a_unit_adds_at_most_so_many_steps_however_large_the_price(mechanism: st
         assert _scale(one_coordinate(size), Fraction(10**30), mechanism)[1] == shift
     with pytest.raises(UnsupportedQuery, match="too large to draw"):
         _scale(one_coordinate(5), Fraction(1, 10**20), mechanism)
+
+
+@pytest.mark.parametrize("price", [Fraction(1, 50), Fraction(1, 3), Fraction(2)])
+def test_the_noise_of_a_clip_of_one_is_that_of_the_law(price: Fraction) -> None:
+    """A clip of so many steps that the grid does not show."""
+    steps = 2**20
+    laplace = DiscreteLaplace.for_epsilon(steps, price).variance() ** 0.5 / steps
+    gaussian = float(DiscreteGaussian.for_rho(2**6, price / 2**10).variance() ** 0.5) / 2**11
+    assert _unit_noise(price, "laplace") == pytest.approx(laplace, rel=1e-3)
+    assert _unit_noise(price, "gaussian") == pytest.approx(gaussian, rel=1e-3)

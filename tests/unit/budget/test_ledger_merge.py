@@ -19,7 +19,7 @@ from ledger_histories import run as run_histories
 from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, rescue, zcdp_charge
 from dpsql.budget.accountant import Spent
 from dpsql.budget.head import SLOT, TRAIL, Head, Mark
-from dpsql.budget.merge import merge
+from dpsql.budget.merge import _growth, merge
 from dpsql.budget.rescue import backup, restore, verify
 from dpsql.errors import BudgetExceeded, LedgerError
 
@@ -389,3 +389,9 @@ def test_of_two_ledgers_the_one_whose_tables_are_all_there_goes_on(path: Path, c
     assert rows(path)[: len(before)] == before
     assert verify(path).releases == 2
     assert (booked(path), booked(path, "ana"), booked(path, "bob")) == (3, 1, 2)
+
+
+def test_what_was_spent_between_two_marks_is_the_difference_of_their_sums() -> None:
+    assert _growth(Spent(2, 3, 5), Spent(11, 7, 6)) == Spent(9, 4, 1)
+    assert _growth(Spent(2, 3, None), Spent(11, 7, None)) == Spent(9, 4, None)
+    assert _growth(Spent(2, 3, 5), Spent(11, 7, None)) == Spent(9, 4, None)

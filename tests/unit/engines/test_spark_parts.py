@@ -13,6 +13,7 @@ from dpsql.engines.spark import open as opening
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.spark.engine import SparkEngine
 from dpsql.engines.spark.files import FilesChanged, relation_of, unchanged
+from dpsql.engines.spark.numbers import fits
 from dpsql.engines.spark.open import _read_as
 from dpsql.engines.spark.settings import quietly
 from dpsql.engines.spark.source import is_spark
@@ -263,3 +264,9 @@ def test_a_frame_that_reads_no_files_has_no_list_of_them() -> None:
         sparkSession=SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None)),
     )
     assert relation_of(frame) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("most", [10**38 - 1, 10**38])
+def test_whole_numbers_of_up_to_38_digits_fit(most: int) -> None:
+    assert fits(integer(0, most)) == fits(integer(-most, 0)) == (most < 10**38)
+    assert fits(TEXT)

@@ -273,3 +273,25 @@ def test_each_row_of_a_unit_may_meet_all_of_the_other_side(db: dpsql.Connection,
     check_facts(source, catalog(db))
     with pytest.raises(InternalError):
         check_facts(replace(source, rows_per_unit=80), catalog(db))
+
+
+def joins(node: Relation) -> list[Inner]:
+    return [each for below in children(node) for each in joins(below)] + ([node] if isinstance(node, Inner) else [])
+
+
+@pytest.mark.parametrize(
+    ("sql", "lookups"),
+    [
+        ("SELECT count(*) FROM people p JOIN towns t ON p.town = t.town", {1}),
+        ("SELECT count(*) FROM people p JOIN towns t ON p.id = t.size", set()),
+        (
+            "SELECT sum(n) FROM (SELECT id, count(*) AS n FROM visits GROUP BY id) s JOIN towns t ON s.id = t.size",
+            set(),
+        ),
+        ("SELECT count(*) FROM people p JOIN visits v ON p.id = v.id", {0}),
+    ],
+)
+def test_the_last_private_part_of_a_join_is_never_looked_up(db: dpsql.Connection, sql: str, lookups: set[int]) -> None:
+    """A person may be found by a key in each of many public rows, and then has as many rows in the join."""
+    [join] = joins(release_of(db, sql).source)
+    assert join.lookups == lookups

@@ -104,7 +104,12 @@ def test_rows_over_the_cap_are_information(shop: duckdb.DuckDBPyConnection) -> N
     finding = findings(shop, **tables)["orders", "max_rows_per_unit"]
     assert (finding.ok, finding.kind) == (True, "information")
     assert finding.text.startswith("1 units have more than 1 rows")
-    assert findings(shop, **SHOP)["orders", "max_rows_per_unit"].text.startswith("no unit has more than 50 rows")
+    assert findings(shop, **SHOP)["orders", "max_rows_per_unit"].text.startswith("none is declared: private searches")
+    policy = load_policy({"dataset": "d", "budget": {"epsilon": 1}, "search": False, "tables": SHOP})
+    [default] = [
+        each for each in check_facts(shop, policy) if (each.table, each.fact) == ("orders", "max_rows_per_unit")
+    ]
+    assert default.text.startswith("no unit has more than 50 rows")
 
 
 def test_rows_outside_the_declarations_are_information(connection: duckdb.DuckDBPyConnection) -> None:

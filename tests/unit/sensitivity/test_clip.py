@@ -20,7 +20,8 @@ from dpsql.sensitivity.clip import (
     norms_of,
     read_norms,
 )
-from dpsql.sensitivity.clip_choice import NormHistogram, choose_clip
+from dpsql.sensitivity.clip_choice import choose_clip
+from dpsql.sensitivity.norm_histogram import NormHistogram
 
 VECTOR = Vector("l2", (0, None, -3), 20, 1_000, True, False)
 
@@ -68,13 +69,27 @@ def test_a_clip_is_chosen_for_the_cells_the_noise_and_what_is_shown(
         assert chosen_clip(vector, histogram(), noise) == clip_at(vector, expected.clip, expected)
 
 
-def test_where_nothing_is_found_or_searched_the_clip_is_the_limit() -> None:
+def test_where_nothing_was_searched_the_clip_is_the_limit() -> None:
     assert chosen_clip(VECTOR, None, 1.0) == clip_at(VECTOR, 1_000)
-    empty = NormHistogram(1, np.zeros(60), None, 5.0, None)
-    for declared in (True, False):
-        made = chosen_clip(replace(VECTOR, declared=declared), empty, 1.0)
-        assert made.choice is not None and not made.choice.found
-        assert (made.bound, made.choice.clip) == (clip_at(VECTOR, 1_000).bound, 1_000.0)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_where_nothing_was_found_the_clip_is_a_guess_up_to_the_limit(declared: bool) -> None:
+    """A count far above the limit that may be noise, and one that may not: the limit holds unless units were found."""
+    counts = np.zeros(60)
+    for seen, found in ((15.0, False), (500.0, True)):
+        counts[40] = seen
+        made = chosen_clip(replace(VECTOR, declared=declared), NormHistogram(1, counts, None, 5.0, None), 0.01)
+        assert made.choice is not None and made.choice.found == found
+        assert made.choice.clip <= 1_000 or (found and not declared)
+
+
+def test_private_keys_make_the_number_of_cells_depend_on_the_spread() -> None:
+    counts = np.zeros(60)
+    counts[1:25] = 2_000 * 0.6 ** np.arange(24)
+    seen = NormHistogram(1, counts, 0.9 * counts, 5.0, 15.0)
+    few, many = (chosen_clip(replace(VECTOR, private=p), seen, 10.0).choice for p in (False, True))
+    assert few is not None and many is not None and few.clip != many.clip
 
 
 @pytest.mark.parametrize("bucket", range(12))

@@ -17,12 +17,11 @@ from dpsql.sensitivity.clip_choice import (
     COUNT_WEIGHT,
     SPREAD_WEIGHT,
     ClipChoice,
-    Mechanism,
-    NormHistogram,
     _reach,
     choose_clip,
     widen,
 )
+from dpsql.sensitivity.norm_histogram import Mechanism, NormHistogram, likely_histograms
 
 Floats = NDArray[np.float64]
 FIRST, SIZE = -60, 187
@@ -105,9 +104,41 @@ def test_nothing_is_found_in_noise_alone(mechanism: Mechanism) -> None:
     assert sum(chosen(seen, mechanism, cap=50.0).found for seen in noises) <= 25
 
 
-def test_what_was_not_found_falls_back_to_the_cap() -> None:
-    assert chosen(histogram({}), cap=50.0) == ClipChoice(50.0, False, 0.0, 0.0, 0.0, 0.0)
-    assert chosen(histogram({})).clip == math.inf
+def test_what_was_not_found_is_a_guess_below_the_cap() -> None:
+    guess = chosen(histogram({}), cap=50.0)
+    assert not guess.found
+    assert 0 < guess.clip <= 50
+    assert math.isfinite(chosen(histogram({})).clip)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_weak_evidence_of_a_few_units_leads_to_a_better_guess_than_the_cap(mechanism: Mechanism) -> None:
+    """300 units around 4 in noise of 45 a bucket: too few to be sure, and yet the guess is mostly near."""
+    rng, law = np.random.default_rng(8), {2: 60.0, 3: 90.0, 4: 90.0, 5: 60.0}
+    guesses = [
+        choose_clip(
+            histogram(law, 45.0, noise_of(mechanism, rng, 45.0)),
+            groups=1, noise_per_clip=20.0, mechanism=mechanism, cap=1000.0,
+        )
+        for _ in range(40)
+    ]  # fmt: skip
+    assert sum(2 <= guess.clip <= 16 for guess in guesses) >= 30
+
+
+def test_many_small_counts_in_a_row_are_units_and_one_alone_is_not() -> None:
+    """Each of them two and a half standard deviations, on the far side of many units."""
+    base = dict.fromkeys(range(4), 2000.0)
+    assert chosen(histogram({**base, **dict.fromkeys(range(4, 10), 25.0)}), groups=1).clip == 2**4.5
+    assert chosen(histogram({**base, 9: 25.0}), groups=1).clip < 2**4.5
+
+
+def test_likely_histograms_are_near_what_was_released() -> None:
+    seen = histogram({0: 5_000, 3: 700})
+    likely = likely_histograms(seen, "gaussian", None)
+    assert likely_histograms(seen, "gaussian", None) is likely
+    assert np.allclose(likely.counts.mean(axis=0)[[bucket_of(0), bucket_of(3)]], [5_000, 700], rtol=0.02)
+    assert np.median(np.sum(likely.counts > 0, axis=1)) < 12
+    assert likely.evidence > 1e6 > 1 > likely_histograms(histogram({}), "gaussian", None).evidence
 
 
 def test_fewer_units_are_believed_close_below_the_cap_than_anywhere() -> None:
@@ -127,7 +158,7 @@ def test_a_run_apart_must_stand_out_the_more_the_farther_it_is() -> None:
     base = dict.fromkeys(range(4), 2000.0)
     far = [h for h in range(5, 60) if chosen(histogram({**base, h: 50.0}), groups=1).clip == 2 ** (h / 2)]
     assert far == list(range(5, max(far) + 1))
-    assert 10 < max(far) < 30
+    assert 10 < max(far) < 40
 
 
 def test_one_bucket_of_laplace_noise_is_believed_less_than_one_of_gaussian_noise() -> None:
@@ -270,6 +301,22 @@ def test_bars_allow_for_no_units_above_the_cap_where_none_was_found() -> None:
     open_ = choose_clip(histogram, groups=1, noise_per_clip=0.01, mechanism="gaussian")
     assert settled.found and settled.clip == 8.0 and settled.cut_upper == 0
     assert open_.clip == 8.0 and open_.cut_upper > 0
+
+
+def test_the_number_of_private_cells_follows_from_how_units_spread() -> None:
+    """More units that each add to more cells fill more of those that are shown, so that a cut matters less in each."""
+
+    def clip_of(units: float, t: float, shown_from: float | None = 300.0) -> float:
+        counts = np.zeros(SIZE)
+        counts[bucket_of(0) : bucket_of(16)] = units * 0.6 ** np.arange(16)
+        seen = NormHistogram(FIRST, counts, t * counts, 10 / COUNT_WEIGHT, 10 / SPREAD_WEIGHT)
+        return choose_clip(
+            seen, groups=100, noise_per_clip=10.0, mechanism="gaussian", shown_from=shown_from
+        ).clip  # fmt: skip
+
+    assert clip_of(2_000, 0.9) < clip_of(2_000, 0.0)
+    assert clip_of(2_000, 0.9, 3.0) < clip_of(2_000, 0.9, 300.0) < clip_of(2_000, 0.9, 30_000.0)
+    assert clip_of(2_000, 0.9, 2_000 * 2.5 * 9.1**2 / 100) == clip_of(2_000, 0.9, None)
 
 
 def test_the_spread_of_a_bucket_is_believed_by_its_units_against_the_noise() -> None:
