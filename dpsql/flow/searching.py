@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.budget import FREE, Charge, Cost, Stored
 from dpsql.budget.allocate import Bill, Portion, Priced, charge_of, fund, price_release
-from dpsql.errors import BudgetExceeded
+from dpsql.errors import BudgetExceeded, UnboundedColumn
 from dpsql.flow.accounts import Accounts
 from dpsql.flow.dataset import Dataset
 from dpsql.flow.draft import Draft, Prepared
@@ -40,10 +40,10 @@ DEARER = 3
 
 @contextmanager
 def search_told(draft: Draft) -> Iterator[None]:
-    """A refusal of what follows from a search, such as its price for an accuracy, tells that the search was made."""
+    """A refusal of what follows from a search, such as of bounds that it did not find, tells that it was made."""
     try:
         yield
-    except BudgetExceeded as refusal:
+    except (BudgetExceeded, UnboundedColumn) as refusal:
         if draft.missing or draft.unsearched:
             refusal.hint = f"{refusal.hint}; {PAID}" if refusal.hint else PAID
         raise

@@ -1,4 +1,4 @@
-"""Error bars allow for what a clip cuts off, however the released numbers are read on."""
+"""Error bars allow for what a clip cuts off, however released numbers are read on; refusals tell of searches."""
 
 from __future__ import annotations
 
@@ -54,3 +54,18 @@ def test_a_total_of_groups_bears_the_cut_of_each(db: dpsql.Connection) -> None:
     assert most - total == pytest.approx(total - least + cut, rel=0.05)
     [largest], _, [above] = ends(db, f"SELECT max(n) AS n FROM ({GROUPED}) AS s")
     assert above - largest >= (high - shown)[shown.argmax()]
+
+
+def test_a_search_that_finds_nothing_is_said_to_be_paid() -> None:
+    policy = {
+        "dataset": "d",
+        "budget": {"epsilon": 3},
+        "tables": {"t": {"unit": "u", "columns": {"x": {}}}},
+    }
+    with duckdb.connect() as raw:
+        raw.execute("CREATE TABLE t AS SELECT range AS u, 2.5::DOUBLE AS x FROM range(3)")
+        with dpsql.connect(raw, policy=policy, ledger=":memory:") as db:
+            with pytest.raises(dpsql.UnboundedColumn, match="too few units") as refusal:
+                db.query("SELECT sum(x) FROM t")
+            assert "the private search that came first is counted" in str(refusal.value)
+            assert db.budget().dataset.spent.epsilon == pytest.approx(0.1)
