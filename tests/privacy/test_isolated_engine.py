@@ -21,10 +21,10 @@ import dpsql
 from dpsql.audit import trace
 from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
-from dpsql.engines.exact import Exact, Integers
-from dpsql.engines.isolated import process as processes
-from dpsql.engines.isolated.codec import Unreadable, pack, unpack
+from dpsql.engines.isolated import worker_process as processes
+from dpsql.engines.isolated.codec import BadMessage, pack, unpack
 from dpsql.engines.isolated.engine import IsolatedEngine
+from dpsql.engines.sealed import Exact, Integers
 
 SALT = b"0123456789abcdef"
 TABLES = {
@@ -310,7 +310,7 @@ def test_a_plan_survives_the_pipe(db: dpsql.Connection, sql: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_message_is_not_read(message: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(BadMessage):
         unpack(message)
 
 
