@@ -316,10 +316,10 @@ def test_what_is_no_message_is_not_read(message: bytes) -> None:
 
 def test_nonsense_ends_the_process_and_not_this_one(db: dpsql.Connection) -> None:
     number = engine(db).process.number
-    engine(db).process._life._send(b"nonsense")
+    engine(db).process._running._send(b"nonsense")
     assert gone(number)
     with pytest.raises(dpsql.EngineError):
-        engine(db).process._life.ask("run", (), 5)
+        engine(db).process._running.ask("run", (), 5)
     assert len(db.query(QUICK)) == 1
 
 
