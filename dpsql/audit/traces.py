@@ -85,7 +85,7 @@ def trace(
     this database's own without noise. The claims of the outer releases are about neighbours that read the same results:
     take them from one database with `nested`, and give them to both.
     """
-    prepared = db.prepare(sql, epsilon, delta, mechanism, clipped=clipped)
+    prepared = db.prepare(sql, epsilon=epsilon, delta=delta, mechanism=mechanism, clipped=clipped)
     return traced(db, prepared, salt=salt, released=released)[0]
 
 
@@ -99,7 +99,7 @@ def nested(
     mechanism: str | None = None,
 ) -> dict[str, Content]:
     """What the nested queries of a query give on this database without noise; for `trace(…, released=…)`."""
-    return traced(db, db.prepare(sql, epsilon, delta, mechanism), salt=salt)[1]
+    return traced(db, db.prepare(sql, epsilon=epsilon, delta=delta, mechanism=mechanism), salt=salt)[1]
 
 
 def traced(

@@ -100,7 +100,7 @@ def cells(kinds: dict[str, str], shape: str, runs: int, sizes: tuple[int, ...] =
             name = f"{kind} {shape}".strip()
             for size in sizes if not shape else sizes[:1]:
                 text = SHAPES[shape].format(sql, f"g{size}")
-                prepared = db.prepare(text, epsilon, None, mechanism)
+                prepared = db.prepare(text, epsilon=epsilon, mechanism=mechanism)
                 exact = integers(db._engine, prepared.bill.releases[0], b"salt")
                 for place, key in enumerate(exact.keys):
                     units = int(key[0][1:]) if key else size

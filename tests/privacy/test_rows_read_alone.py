@@ -190,7 +190,7 @@ def test_one_unit_decides_about_no_others_row(tmp_path: Path, source: str) -> No
             opened(tmp_path / f"{number} without", SOURCES[source], values, []) as one,
             opened(tmp_path / f"{number} with", SOURCES[source], values, [added]) as other,
         ):
-            prepared = prepared or {sql: one.prepare(sql, None, None, None) for sql in FORMS}
+            prepared = prepared or {sql: one.prepare(sql) for sql in FORMS}
             found += [f"{base}: {sql}: {text}" for sql in FORMS for text in moves(one, other, prepared[sql])]
     assert found == []
 
@@ -250,7 +250,7 @@ def moved(
                 f"SELECT count(*) FROM t WHERE {point}",
                 f"SELECT kind, count(*) FROM t WHERE {point} GROUP BY kind",
             ):
-                found += [f"{sql}: {text}" for text in moves(one, other, one.prepare(sql, None, None, None))]
+                found += [f"{sql}: {text}" for text in moves(one, other, one.prepare(sql))]
     return found
 
 

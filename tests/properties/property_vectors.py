@@ -90,7 +90,7 @@ def opened(tables: Mapping[str, Sequence[Row]]) -> Iterator[dpsql.Connection]:
 
 def bounded_by(db: dpsql.Connection, sql: str, mechanism: str) -> Bounded:
     """The only release of a query."""
-    [priced] = db.prepare(sql, 1, 1e-7, mechanism).bill.releases
+    [priced] = db.prepare(sql, epsilon=1, delta=1e-7, mechanism=mechanism).bill.releases
     assert priced.bounded.rule == "vector", sql
     return priced.bounded
 

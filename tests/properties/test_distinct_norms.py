@@ -35,7 +35,7 @@ NORMS = (1.0, 1.5, 2.0**1.5, 3.0, 5.0, 2.0**3.5)
 
 def bounded_by(db: dpsql.Connection, sql: str, mechanism: str) -> Bounded:
     """The only release of a query, with a clip for each COUNT(DISTINCT)."""
-    [priced] = db.prepare(sql, 1, 1e-7, mechanism).bill.releases
+    [priced] = db.prepare(sql, epsilon=1, delta=1e-7, mechanism=mechanism).bill.releases
     assert len(vectors(priced.bounded)) == sql.count("DISTINCT"), sql
     return priced.bounded
 

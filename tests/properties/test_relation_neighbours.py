@@ -173,4 +173,6 @@ def test_every_shape_is_taken_by_the_planner() -> None:
     with join_database(_world(), join_policy()) as database:
         for shape in SHAPES:
             where = f" WHERE {shape.where}" if shape.where else ""
-            database.db.prepare(f"SELECT count(*) FROM {shape.source}{where}", 1.0, 1e-6, "laplace")
+            database.db.prepare(
+                f"SELECT count(*) FROM {shape.source}{where}", epsilon=1.0, delta=1e-6, mechanism="laplace"
+            )

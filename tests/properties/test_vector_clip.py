@@ -122,7 +122,7 @@ def test_different_values_are_counted_beside_the_vector() -> None:
         for keys, table in (("k, ", "trips"), ("", "trips"), ("w, ", "trips"), ("k, ", "people"), ("w, ", "hits")):
             group = f" GROUP BY {keys[0]}" if keys else ""
             alone = f"SELECT {keys}count(DISTINCT n) FROM {table}{group}"
-            [priced] = db.prepare(alone, 1, 1e-7, "gaussian").bill.releases
+            [priced] = db.prepare(alone, epsilon=1, delta=1e-7, mechanism="gaussian").bill.releases
             wanted = worlds.run(db, priced)
             both = worlds.bounded_by(db, f"SELECT {keys}sum(x), count(DISTINCT n) FROM {table}{group}", "gaussian")
             made = worlds.run(db, worlds.priced_at(worlds.clipped_at(both, 100), "gaussian"))
@@ -141,7 +141,9 @@ def test_choices_beside_the_vector_are_those_without_it(table: str, keys: str) -
     asked, group = f"{keys}, " if keys else "", " GROUP BY 1" if keys else ""
     with worlds.opened(tables) as db:
         for choice in ("median(x)", "min(n)", "mode(n)"):
-            [alone] = db.prepare(f"SELECT {asked}{choice} FROM {table}{group}", 1, 1e-7, "laplace").bill.releases
+            [alone] = db.prepare(
+                f"SELECT {asked}{choice} FROM {table}{group}", epsilon=1, delta=1e-7, mechanism="laplace"
+            ).bill.releases
             both = worlds.bounded_by(db, f"SELECT {asked}{choice}, sum(x) FROM {table}{group}", "laplace")
             assert (both.histograms, both.choices) == (alone.bounded.histograms, alone.bounded.choices)
             one, two = worlds.run(db, alone), worlds.run(db, worlds.priced_at(worlds.clipped_at(both, 9), "laplace"))

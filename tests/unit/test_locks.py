@@ -68,7 +68,7 @@ def steward() -> Iterator[dpsql.Connection]:
 
 
 def priced(db: dpsql.Connection, sql: str = COUNT, epsilon: float = 1.0) -> Priced:
-    [found] = db.prepare(sql, epsilon, None, "laplace").bill.releases
+    [found] = db.prepare(sql, epsilon=epsilon, mechanism="laplace").bill.releases
     return found
 
 
@@ -343,7 +343,7 @@ def test_a_reservation_is_used_once_for_each_release(db: dpsql.Connection) -> No
 def test_a_release_that_reads_another_is_run_over_what_was_released(db: dpsql.Connection) -> None:
     """It was paid for before the inner result was there; without one it is not run, and with one it is that release."""
     assert len(db.query(NESTED, epsilon=1.0)) == 1
-    outer = db.prepare(NESTED, 1.0, None, "laplace").bill.releases[-1]
+    outer = db.prepare(NESTED, epsilon=1.0, mechanism="laplace").bill.releases[-1]
     with pytest.raises(InternalError, match="before what it reads"):
         run(db._engine, outer, SALT)
 
@@ -366,7 +366,7 @@ def test_each_engine_runs_through_the_one_check() -> None:
 def test_a_maker_without_a_reservation_reads_nothing(db: dpsql.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if somebody forgot the charge: the engine stops it, and not only the order of two lines."""
     monkeypatch.setattr(DuckDBEngine, "_compute", lambda *_: pytest.fail("the data was read"))
-    releaser, prepared = db._releaser, db.prepare(COUNT, 1.0)
+    releaser, prepared = db._releaser, db.prepare(COUNT, epsilon=1.0)
     archive = releaser.archive(SALT)
     for given in (None, 3, reserved(), reserved(b"mark", version=db.data_version())):
         maker = Maker(db._engine, archive, db._dataset.finisher, SALT, False, lambda *_, g=given: (g, ()))  # type: ignore[misc]

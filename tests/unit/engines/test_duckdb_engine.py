@@ -261,7 +261,7 @@ def test_a_release_that_fails_is_logged_and_shows_nothing(logged: list[str]) -> 
     table = {"unit": "u", "max_rows_per_unit": 1, "columns": {}}
     policy = {"dataset": "d", "search": False, "budget": {"epsilon": 9}, "tables": {"t": table}}
     with dpsql.connect(data, policy=policy, ledger=":memory:") as db:
-        [release] = db.prepare("SELECT count(*) FROM t", 1.0, 0.0, "laplace").bill.releases
+        [release] = db.prepare("SELECT count(*) FROM t", epsilon=1.0, delta=0.0, mechanism="laplace").bill.releases
     engine = DuckDBEngine(data)
     [[found]] = integers(engine, release, b"s").values
     assert found > 0 and logged == []

@@ -59,7 +59,7 @@ def db(data: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
 
 
 def source(db: dpsql.Connection, rows: str, what: str = "count(*)") -> Relation:
-    [release] = db.prepare(f"SELECT {what} FROM {rows}", 1.0, 1e-7, "laplace").bill.releases
+    [release] = db.prepare(f"SELECT {what} FROM {rows}", epsilon=1.0, delta=1e-7, mechanism="laplace").bill.releases
     return release.bounded.release.source
 
 

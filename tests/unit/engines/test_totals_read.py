@@ -62,7 +62,7 @@ def db(data: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
 
 
 def release(db: dpsql.Connection, sql: str) -> Any:
-    [found] = db.prepare(sql, 9.0, 1e-7, "laplace").bill.releases
+    [found] = db.prepare(sql, epsilon=9.0, delta=1e-7, mechanism="laplace").bill.releases
     return found
 
 

@@ -63,7 +63,7 @@ def db() -> Iterator[dpsql.Connection]:
 
 
 def source(db: dpsql.Connection, sql: str) -> Relation:
-    return db.prepare(sql, 1.0, 1e-6, "laplace").plan.releases[0].source
+    return db.prepare(sql, epsilon=1.0, delta=1e-6, mechanism="laplace").plan.releases[0].source
 
 
 def rule(db: dpsql.Connection, sql: str) -> str:
