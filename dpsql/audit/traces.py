@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.audit.stepwise import Stepwise
-from dpsql.engines.exact import OPEN
+from dpsql.engines.sealed import OPEN
 from dpsql.expressions.expression import Value
 from dpsql.release.contents import Contents
 from dpsql.release.noise import Table, public_table
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dpsql.budget.allocate import Chosen, Priced
     from dpsql.budget.reservation import TracePermit
-    from dpsql.engines.exact import Exact, Weights
+    from dpsql.engines.sealed import Exact, Weights
     from dpsql.flow.draft import Prepared
     from dpsql.plan.released import Content
     from dpsql.session import Connection

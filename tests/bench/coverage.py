@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.budget.allocate import Priced
-from dpsql.engines.exact import Integers
+from dpsql.engines.sealed import Integers
 from dpsql.flow.draft import Prepared
 from dpsql.release.bars import row_ends
 from dpsql.release.forms import form_of
