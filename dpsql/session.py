@@ -18,7 +18,7 @@ from dpsql.budget import FREE, Ledger, Stored
 from dpsql.budget.reservation import PERMIT, TracePermit
 from dpsql.budget.status import BudgetStatus
 from dpsql.engines.base import Engine
-from dpsql.engines.open import Source
+from dpsql.engines.open_engine import Source
 from dpsql.errors import Error, InterfaceError, Pep249Errors, PolicyError
 from dpsql.flow.about import about
 from dpsql.flow.accounts import Accounts

@@ -17,7 +17,7 @@ from dpsql.answers.estimation import tabulate
 from dpsql.answers.nested_results import NestedResults
 from dpsql.answers.noise_stage import NoisyTable, public_table
 from dpsql.audit.stepwise import Stepwise
-from dpsql.engines.exact import OPEN
+from dpsql.engines.sealed import OPEN
 from dpsql.expressions.expression import Value
 from dpsql.sensitivity.choice import scored
 from dpsql.sensitivity.tree import counted
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dpsql.budget.allocate import Chosen, Priced
     from dpsql.budget.reservation import TracePermit
-    from dpsql.engines.exact import Exact, Weights
+    from dpsql.engines.sealed import Exact, Weights
     from dpsql.flow.draft import Prepared
     from dpsql.plan.released import Content
     from dpsql.session import Connection

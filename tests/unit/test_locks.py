@@ -31,14 +31,14 @@ from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.budget.reservation import PERMIT, RESERVE, TracePermit
 from dpsql.engines.duckdb.engine import DuckDBEngine
-from dpsql.engines.exact import OPEN, Exact, Integers
+from dpsql.engines.sealed import OPEN, Exact, Integers
 from dpsql.errors import InternalError, PolicyError
 from dpsql.rights import Right, Token
 from dpsql.session import Connection
 
 ROOT = Path(dpsql.__file__).parent
 SALT = b"salt"
-RIGHTS = {OPEN: "dpsql.engines.exact", RESERVE: "dpsql.budget.reservation", PERMIT: "dpsql.budget.reservation",
+RIGHTS = {OPEN: "dpsql.engines.sealed", RESERVE: "dpsql.budget.reservation", PERMIT: "dpsql.budget.reservation",
           RELEASE: "dpsql.answers.noise_stage"}  # fmt: skip
 COUNT, SUM = "SELECT k, count(*) FROM t GROUP BY k", "SELECT sum(x) FROM t"
 NESTED = "SELECT count(*) FROM t WHERE x > (SELECT avg(x) FROM t)"
@@ -77,11 +77,11 @@ def priced(db: dpsql.Connection, sql: str = COUNT, epsilon: float = 1.0) -> Pric
 
 def test_who_has_which_right() -> None:
     """One module both opens exact values and makes released tables: the noise stage."""
-    assert OPEN.holders == {"dpsql.answers.noise_stage", "dpsql.audit.traces", "dpsql.engines.isolated.child"}
+    assert OPEN.holders == {"dpsql.answers.noise_stage", "dpsql.audit.traces", "dpsql.engines.isolated.worker"}
     assert OPEN.holders & RELEASE.holders == {"dpsql.answers.noise_stage"}
     assert {name.rsplit(".", 1)[0] for name in RELEASE.holders} == {"dpsql.answers"}
-    assert RESERVE.holders == {"dpsql.budget.ledger", "dpsql.engines.isolated.child"}
-    assert PERMIT.holders == {"dpsql.session", "dpsql.engines.isolated.child"}
+    assert RESERVE.holders == {"dpsql.budget.ledger", "dpsql.engines.isolated.worker"}
+    assert PERMIT.holders == {"dpsql.session", "dpsql.engines.isolated.worker"}
 
 
 @pytest.mark.parametrize("right", RIGHTS, ids=lambda right: right.what)

@@ -27,7 +27,7 @@ from dpsql.answers.noise_stage import Drawn, add_noise, box, drawn_ahead, public
 from dpsql.answers.tree_quantiles import quantile_ends
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.budget.allocate import Chosen, Noised, Portion, Priced
-from dpsql.engines.exact import Exact, Weights
+from dpsql.engines.sealed import Exact, Weights
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BIGINT, DATE, DOUBLE, TEXT
