@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 class HasTurn(Protocol):
     """Something with a lock that its own thread may take again."""
 
-    _turn: threading.RLock
+    turn: threading.RLock
 
 
 class HasPad(HasTurn, Protocol):
@@ -34,7 +34,7 @@ def in_turn(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
 
     @wraps(method)
     def waited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with self._turn:
+        with self.turn:
             return method(self, *args, **kwargs)
 
     return waited

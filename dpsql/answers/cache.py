@@ -9,7 +9,7 @@ was asked, of the policy, the analyst and the tables that the session opened, al
 of the data, which is part of the key, of bounds that were searched for, and of the clock: with the latter two none is
 kept, nor where somebody may alter the tables. Nothing of it depends on private data.
 **Requires** a session whose policy, analyst and tables do not change, a label that changes with the data
-(`dpsql.flow.dataset`), and that `reads_the_clock` knows every function that does.
+(`dpsql.dataset`), and that `reads_the_clock` knows every function that does.
 **Checked by** `tests/unit/session/test_recent.py`.
 """
 

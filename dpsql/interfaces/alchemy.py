@@ -135,7 +135,7 @@ class DpsqlDialect(default.DefaultDialect):
 
     def do_ping(self, dbapi_connection: Any) -> bool:
         """A connection in this process is there until it is closed."""
-        return not dbapi_connection._closed
+        return not dbapi_connection.closed
 
     def is_disconnect(self, e: Exception, connection: Any, cursor: Any) -> bool:
         """Whether the pool should throw the connection away."""

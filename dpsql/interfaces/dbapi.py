@@ -147,7 +147,7 @@ class Cursor:
     def _open(self) -> None:
         if self._closed:
             raise InterfaceError("this cursor is closed", hint="take a new one: connection.cursor()")
-        self.connection._open()
+        self.connection.require_open()
 
     def _forget(self) -> None:
         self._open()

@@ -54,7 +54,7 @@ class RemoteResult(Result):
         asked = self.intervals(confidence)
         ends = [asked.iloc[:, place].astype(float).tolist() for place in range(asked.shape[1])]
         pairs = iter(zip(ends[::2], ends[1::2], strict=True))
-        return [list(zip(*next(pairs), strict=True)) if output.noisy else None for output in self._plan.outputs]
+        return [list(zip(*next(pairs), strict=True)) if output.noisy else None for output in self.plan.outputs]
 
 
 class RemoteConnection(Pep249Errors):

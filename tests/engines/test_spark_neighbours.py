@@ -24,7 +24,7 @@ from dpsql.audit.pairs import paid, prepare, vectors
 from dpsql.audit.world import World
 from dpsql.audit.worlds import joins, kinds
 from dpsql.errors import Error, UnsupportedQuery
-from dpsql.flow.draft import Prepared
+from dpsql.query_draft import PreparedQuery
 
 if (reason := spark_session.absent()) is not None:
     pytest.skip(reason, allow_module_level=True)
@@ -38,14 +38,14 @@ def bare(world: World) -> World:
     return replace(world, tables={name: replace(t, constraints=()) for name, t in world.tables.items()})
 
 
-def taken(writer: Writer, db: dpsql.Connection) -> tuple[Query, Prepared]:
+def taken(writer: Writer, db: dpsql.Connection) -> tuple[Query, PreparedQuery]:
     """The next query that dpsql takes and Spark computes."""
     while True:
         query = writer.any()
         try:
             prepared = prepare(db, query)
             for priced in prepared.bill.releases:
-                db._engine.emit(priced, b"")
+                db.engine.emit(priced, b"")
         except UnsupportedQuery:
             continue
         except Error:
@@ -53,7 +53,7 @@ def taken(writer: Writer, db: dpsql.Connection) -> tuple[Query, Prepared]:
         return query, prepared
 
 
-def chosen(prepared: Prepared) -> bool:
+def chosen(prepared: PreparedQuery) -> bool:
     """Does a hash of the engine's own decide what a unit keeps?"""
     bounded = [priced.bounded for priced in prepared.bill.releases]
     return any(b.selection is not None or any(s.part.distinct for s in b.statistics) for b in bounded)

@@ -194,7 +194,7 @@ def test_the_types_of_a_csv_file_are_the_policys_whatever_its_rows_are(tmp_path:
     (tmp_path / "t.csv").write_text(f"u,x\n1,{cell}\n")
     columns = {"x": {"min": 0, "max": 9}}
     with connect({"t": str(tmp_path / "t.csv")}, {"t": {"unit": "u", "columns": columns}}) as db:
-        assert db._engine.schema()["t"] == {"u": "VARCHAR", "x": "DOUBLE"}
+        assert db.engine.schema()["t"] == {"u": "VARCHAR", "x": "DOUBLE"}
         db.query("SELECT count(*), sum(x) FROM t", epsilon=1)
 
 
