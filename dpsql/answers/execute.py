@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dpsql.answers.finish import Finisher
+from dpsql.answers.nested_results import NestedResults
+from dpsql.answers.noise_stage import Released, add_noise, drawn_ahead, public_table
+from dpsql.answers.reuse import Archive
+from dpsql.answers.serialize import serialize
 from dpsql.budget import Cost, Reservation, Stored
 from dpsql.budget.allocate import Bill, Priced, cost_of
 from dpsql.engines.base import Engine
 from dpsql.errors import InternalError
 from dpsql.plan.plan import Nested
-from dpsql.release.contents import Contents
-from dpsql.release.finish import Finisher
-from dpsql.release.noise import Released, add_noise, drawn_ahead, public_table
-from dpsql.release.replay import Archive
-from dpsql.release.stored import pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Maker:
     Whatever fails afterwards, the charge stays. Prices were fixed before any content was known
     (`dpsql.plan.released`), so the charge is of what is made.
     **Requires** a reservation for what was charged, durably (`dpsql.budget.reservation`), marks that say all of a
-    release (`dpsql.budget.fingerprint`, `dpsql.release.contents`), and that only what is computed from public tables is
-    `free` (`dpsql.budget.allocate`).
+    release (`dpsql.budget.fingerprint`, `dpsql.answers.nested_results`), and that only what is computed from public
+    tables is `free` (`dpsql.budget.allocate`).
     **Checked by** `tests/unit/session/test_session.py`, `tests/unit/session/test_nested_results.py`, and the planted
     bugs "the charge comes after the run" and "a twin is released again".
     """
@@ -66,7 +66,7 @@ class Maker:
 
     def make(self, bill: Bill, nested: Sequence[Nested], alone: frozenset[str]) -> Made:
         """The releases of a bill; those `alone` answer nothing but themselves when they are replayed."""
-        work = _Work(Contents(self.finisher, nested))
+        work = _Work(NestedResults(self.finisher, nested))
         for priced in bill.releases:
             self._look_up(priced, work)
         reservation, counted = self.reserve(work.missing, work.replayed)
@@ -127,7 +127,7 @@ class Maker:
         exact = self.engine.run(work.paid[name], self.salt, reservation, work.contents.made, self.seconds)
         work.done[name], work.made[mark] = add_noise(filled, exact, ahead), name
         about = replace(self.archive.about(filled, alone=name in alone), paid=work.marks[name])
-        self.archive.ledger.store(reservation.entry, mark, pack(work.done[name]), about)
+        self.archive.ledger.store(reservation.entry, mark, serialize(work.done[name]), about)
         work.origins[mark] = reservation.entry
 
 
@@ -135,7 +135,7 @@ class Maker:
 class _Work:
     """What is done and what is missing, by name and by mark; `paid` are releases as the ledger was shown them."""
 
-    contents: Contents
+    contents: NestedResults
     done: dict[str, Released] = field(default_factory=dict)
     paid: dict[str, Priced] = field(default_factory=dict)
     marks: dict[str, bytes] = field(default_factory=dict)

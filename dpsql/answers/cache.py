@@ -21,8 +21,8 @@ from typing import Generic, TypeVar
 
 from sqlglot import exp
 
+from dpsql.answers.result import Result
 from dpsql.plan.plan import Plan
-from dpsql.release.result import Result
 
 T = TypeVar("T")
 MOST_KEPT = 128
@@ -38,7 +38,7 @@ _CLOCK = (
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CachedAnswer:
     """An answer, the version of the data, and for each mark of its releases the entry that paid for it."""
 
     result: Result
@@ -47,7 +47,7 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Few(Generic[T]):
+class BoundedCache(Generic[T]):
     """A few things by what was asked; the oldest goes first."""
 
     kept: dict[str, T] = field(default_factory=dict)
@@ -64,10 +64,10 @@ class Few(Generic[T]):
             self.kept.pop(next(iter(self.kept)), None)
 
 
-class Recent(Few[Kept]):
+class AnswerCache(BoundedCache[CachedAnswer]):
     """A few answers, of whatever version."""
 
-    def offer(self, asked: str, made: Kept, plan: Plan) -> None:
+    def offer(self, asked: str, made: CachedAnswer, plan: Plan) -> None:
         """Remember an answer, if it is small and does not depend on the time."""
         queries = [plan.finishing, *(nested.plan.finishing for nested in plan.nested)]
         if len(made.result) <= MOST_ROWS and not any(map(reads_the_clock, queries)):

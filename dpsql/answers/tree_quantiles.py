@@ -16,7 +16,7 @@ below −t(x*) with probability at most α/2; and F̂(x*−1) − q·N̂ < e(x*�
 probability.
 The noise is a sum of many: under Gaussian noise Gaussian, under Laplace noise between the two laws (the wider one is
 taken).
-**Requires** independent noise of one scale on every node (`dpsql.release.noise`), and a unit's joint claim on all
+**Requires** independent noise of one scale on every node (`dpsql.answers.noise_stage`), and a unit's joint claim on all
 levels (`dpsql.sensitivity.tree`), which is what privacy rests on.
 **Checked by** `tests/unit/release/test_tree.py`.
 """

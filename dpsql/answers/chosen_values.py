@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.answers.noise_stage import Released
+from dpsql.answers.tree_quantiles import quantile_cells, quantile_ends, rank_width
 from dpsql.budget.allocate import Priced
 from dpsql.expressions.expression import Value
 from dpsql.expressions.types import DOUBLE, TIMESTAMP, Type
 from dpsql.plan.choosing import chosen_type
 from dpsql.plan.relation import Aggregate
-from dpsql.release.noise import Released
-from dpsql.release.tree import quantile_cells, quantile_ends, rank_width
 from dpsql.sensitivity.choice import MISSED, reach
 from dpsql.sensitivity.grid import Grid
 from dpsql.sensitivity.statistics import Source

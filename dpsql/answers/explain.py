@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from dpsql.answers.analytic_bars import half_width, interval
+from dpsql.answers.chosen_values import rank_error, rank_of
+from dpsql.answers.estimation import step
+from dpsql.answers.noise_stage import RELEASE, Released
 from dpsql.budget import Cost, ErrorBar
 from dpsql.budget.allocate import Bill, Priced
 from dpsql.errors import InterfaceError
-from dpsql.expressions.expression import columns_of
 from dpsql.mechanisms import DiscreteLaplace, Noise
 from dpsql.plan.plan import Plan
-from dpsql.plan.relation import Filter, Relation, UnitGroup
 from dpsql.plan.released import released_in
-from dpsql.release.choosing import choice_notes, rank_error, rank_of
-from dpsql.release.estimate import step
-from dpsql.release.intervals import half_width, interval
-from dpsql.release.noise import RELEASE, Released
 from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clip import Clip
-from dpsql.sensitivity.clipped import Check
 from dpsql.sensitivity.keys import Key
 
 _RELEASE = RELEASE.take()
-INNER = "the noise of the results that are read below the aggregate (bars are for those results as they turned out)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +191,12 @@ class Explanation:
         return ";\n".join(release.sql for release in self.releases)
 
     def _repr_html_(self) -> str:
-        from dpsql.release.show_html import explanation_html
+        from dpsql.answers.render import explanation_html
 
         return explanation_html(self)
 
     def __str__(self) -> str:
-        from dpsql.release.format import format_explanation
+        from dpsql.answers.render import format_explanation
 
         return format_explanation(self)
 
@@ -328,97 +324,6 @@ def _statistic(priced: Priced, index: int) -> StatisticPlan:
         unit,
         noised.noise,
     )
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}…"
-
-
-def _rows(count: int) -> str:
-    return f"{count} row{'s' if count != 1 else ''}"
-
-
-def _cut(bounded: Bounded) -> list[str]:
-    """Counts and sums per unit are known by how many rows of a unit count; where that is used, it is said."""
-    expressions = [a.expression for a in bounded.arguments if a.expression is not None]
-    expressions += [histogram.grid.expression for histogram in bounded.histograms]
-    expressions += [key.expression for key in bounded.keys]
-    limits = {column for e in expressions for column in columns_of(e) if _per_unit(bounded.release.source, column)}
-    rows = _base(bounded.release.source)
-    if not limits or rows is None or rows.source is None:
-        return []
-    listed, many = " and ".join(sorted(limits)), _rows(rows.source.rows_per_unit)
-    return [
-        f"{listed} per unit: no more than {many} give (max_rows_per_unit); what is beyond is cut, or as a group NULL"
-    ]
-
-
-def _per_unit(relation: Relation, column: str) -> bool:
-    """Is the column a count or sum over one unit's rows?"""
-    group = _base(relation)
-    return group is not None and any(n == column and a.function in ("count", "sum") for n, a in group.aggregates)
-
-
-def _base(relation: Relation) -> UnitGroup | None:
-    while isinstance(relation, Filter) and relation.source is not None:
-        relation = relation.source
-    return relation if isinstance(relation, UnitGroup) else None
-
-
-def _different(bounded: Bounded) -> list[str]:
-    """How many values of one unit COUNT(DISTINCT) takes, where no search tells."""
-    found = [c.clip.members for c in bounded.clipped if c.clip is not None and c.clip.choice is not None]
-    by_unit = [] if bounded.rule in ("row", "single_row") else list(enumerate(bounded.statistics))
-    parts = [s.part for place, s in by_unit if s.part.distinct and (place,) not in found]
-    each = {str(bounded.arguments[part.argument].expression): part.row for part in parts}
-    where = "" if bounded.rule == "one_group" else " over all groups together"
-    return [f"of one unit at most {cap} different {_short(what)} count{where}" for what, cap in each.items()]
-
-
-def _clip_notes(bounded: Bounded, clip: Clip | None) -> list[str]:
-    """What the clip of a vector did, in a sentence."""
-    if clip is None or clip.choice is None:
-        return []
-    if not clip.choice.found:
-        return ["too few units to find out how much one of them adds: the limit is a guess, as is what it cuts off"]
-    reduced = f"about {clip.choice.above:,.0f}" if clip.choice.above >= 0.5 else "hardly any"
-    return [
-        f"{reduced} of about {clip.choice.units:,.0f} units add more than the limit that was found, and count less:"
-        " error bars allow for these, but not for a few units that add very much more, which no search can see"
-    ]
-
-
-def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[str, ...]:
-    """What the error bars do not cover, in words; the checks, which measure just that, have nothing to add."""
-    notes = []
-    measured = {check.bounded.release.name for check in checks}
-    for priced in releases:
-        bounded = priced.bounded
-        if bounded.release.name in measured:
-            continue
-        clamped = [h.grid.argument for h in bounded.histograms if h.grid.argument is not None]
-        for argument in (*bounded.arguments, *clamped):
-            if argument.expression is not None and argument.declared and argument.lower != argument.upper:
-                low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))
-                notes.append(f"values of {_short(str(argument.expression))} outside [{low:g}, {high:g}] are clamped")
-        notes += [*choice_notes(priced), *_cut(bounded)]
-        weighed = any(histogram.term is not None for histogram in bounded.histograms)
-        if weighed or (bounded.weight is not None and bounded.weight.terms):
-            rows = bounded.release.source.rows_per_unit
-            notes.append(f"a unit with more than {_rows(rows)} of {bounded.release.table} is weighed down to {rows}")
-        if bounded.rule == "at_rest":
-            kept, table = _rows(bounded.release.source.rows_per_unit), bounded.release.table
-            notes.append(f"of a unit with more than {kept} of {table} the copy kept {kept}, chosen at random, once")
-        notes += [note for each in bounded.clipped for note in _clip_notes(bounded, each.clip)]
-        notes += _different(bounded)
-        if priced.threshold is not None:
-            notes.append("groups with few units are left out")
-    return tuple(dict.fromkeys(notes))
-
-
-def inner_notes(plan: Plan) -> tuple[str, ...]:
-    """What error bars leave out where an aggregate reads results that have noise of their own."""
-    return (INNER,) if any(nested.plan.releases for nested in plan.nested) else ()
 
 
 def staged(releases: Sequence[ReleasePlan], plan: Plan) -> tuple[tuple[ReleasePlan, ...], tuple[NestedPlan, ...]]:

@@ -1,32 +1,47 @@
-"""The answer: a table, its error bars, what it cost, and what the error bars do not cover."""
+"""The answer: a table, its error bars, its cost, and notes on what the error bars do not cover."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsql.answers.analytic_bars import half_width, interval
+from dpsql.answers.chosen_values import chosen_ends
+from dpsql.answers.consistent_totals import fit_tables
+from dpsql.answers.error_bars import Bars, Draw, Ends, nearest, number, resampled_intervals, row_ends
+from dpsql.answers.estimation import tabulate
+from dpsql.answers.finish import AnswerTable, Finisher, direct_index
+from dpsql.answers.noise_stage import Released, resampled
 from dpsql.budget import Cost
 from dpsql.budget.status import BudgetStatus
 from dpsql.errors import InterfaceError
 from dpsql.plan.plan import Plan
-from dpsql.release.bars import Bars, Draw, row_ends
-from dpsql.release.bootstrap import Ends, resampled_intervals
-from dpsql.release.choosing import chosen_ends
-from dpsql.release.clipped import Clipped
-from dpsql.release.finish import Finisher, Table, direct_index
-from dpsql.release.fit import fit_tables
-from dpsql.release.intervals import half_width, interval
-from dpsql.release.noise import Released, resampled
-from dpsql.release.quantiles import nearest, number
-from dpsql.release.tabulate import tabulate
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Clipped:
+    """The share that the bounds cut off, between 0 and 1 (NaN if too few were counted), and its 95% interval."""
+
+    what: str
+    effect: str
+    share: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        if self.high - self.low > 0.9:
+            return f"how many {self.what} is drowned in the noise: ask with a larger epsilon"
+        about = f"about {100 * self.share:.2g}% ({100 * self.low:.2g}% to {100 * self.high:.2g}%) {self.what}"
+        return f"{about}, {self.effect}" if self.low > 0 else about
 
 
 @dataclass(frozen=True)
@@ -40,7 +55,7 @@ class Result:
     mechanism: str
     notes: tuple[str, ...]
     clipped: tuple[Clipped, ...]
-    _table: Table = field(repr=False)
+    _table: AnswerTable = field(repr=False)
     _plan: Plan = field(repr=False)
     _released: Mapping[str, Released] = field(repr=False)
     _bars: Mapping[str, Bars] = field(repr=False)
@@ -65,8 +80,6 @@ class Result:
 
     def arrow(self) -> pa.Table:
         """The answer as an Arrow table (needs pyarrow)."""
-        from dpsql.release.arrow import arrow_table
-
         return arrow_table(self.columns, self.types, self.fetchall())
 
     def pl(self) -> pl.DataFrame:
@@ -190,15 +203,13 @@ class Result:
         ax: Any = None,
     ) -> Any:
         """Bars (or lines, over dates and numbers) with error bars, by matplotlib or altair."""
-        from dpsql.release.plot import plot
+        from dpsql.answers.plot import plot
 
         return plot(self, x, y, kind, confidence, backend, ax)
 
     def __float__(self) -> float:
         """The number, where the answer is a single one."""
         if len(self.columns) != 1 or len(self) != 1:
-            from dpsql.errors import InterfaceError
-
             raise InterfaceError("this answer is a table, not one number", hint="take a column of it: answer.df()['n']")
         return float(number(self.fetchall()[0][0]))
 
@@ -206,13 +217,47 @@ class Result:
         return len(self._table.rows)
 
     def _repr_html_(self) -> str:
-        from dpsql.release.show_html import result_html
+        from dpsql.answers.render import result_html
 
         return result_html(self)
 
     def __str__(self) -> str:
-        from dpsql.release.show_text import result_text
+        from dpsql.answers.render import result_text
 
         return result_text(self)
 
     __repr__ = __str__
+
+
+# the answer as an Arrow table
+# ------------------------------------------------------------------------------------------
+
+
+_NAMES = {
+    "BOOLEAN": "bool_", "TINYINT": "int8", "SMALLINT": "int16", "INTEGER": "int32", "BIGINT": "int64",
+    "UTINYINT": "uint8", "USMALLINT": "uint16", "UINTEGER": "uint32", "UBIGINT": "uint64", "FLOAT": "float32",
+    "DOUBLE": "float64", "VARCHAR": "string", "DATE": "date32",
+}  # fmt: skip
+
+
+def arrow_table(names: Sequence[str], types: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """The rows as an Arrow table; columns of the same name stay apart."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise InterfaceError("Arrow tables need pyarrow", hint="pip install 'dpsql[arrow]'") from None
+    columns = [pa.array([row[i] for row in rows], type=_arrow_type(pa, type_)) for i, type_ in enumerate(types)]
+    return pa.Table.from_arrays(columns, names=list(names))
+
+
+def _arrow_type(pa: Any, name: str) -> pa.DataType | None:
+    """Arrow's type of the same values; None, so that Arrow infers it, for the few that have none of their own."""
+    if name in _NAMES:
+        return getattr(pa, _NAMES[name])()
+    if name == "HUGEINT":
+        return pa.decimal256(39, 0)
+    if name.startswith("TIMESTAMP"):
+        return pa.timestamp("us")
+    if found := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", name):
+        return pa.decimal128(int(found[1]), int(found[2]))
+    return pa.string() if name == "UUID" or name.startswith("ENUM(") else None

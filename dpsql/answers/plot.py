@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsql.answers.error_bars import number
+from dpsql.answers.number_format import plain
 from dpsql.errors import InterfaceError
-from dpsql.release.numbers import plain
-from dpsql.release.quantiles import number
 
 if TYPE_CHECKING:
-    from dpsql.release.result import Result
+    from dpsql.answers.result import Result
 
 INK, INK_TOO = "#7a7a7a", "#828282"
 """One looks like the other; but where all labels are called dark, IPython puts white behind a transparent picture."""

@@ -1,22 +1,22 @@
-"""From noisy statistics to the aggregates that were asked for. Post-processing only."""
+"""From noisy statistics to the aggregates that were asked for, as columns for the finishing SQL: post-processing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.answers.chosen_values import chosen_values
+from dpsql.answers.noise_stage import Noisy, NoisyTable
 from dpsql.budget.allocate import Priced
-from dpsql.release.choosing import chosen_values
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.statistics import Source
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.float64] | NDArray[np.int64]
-Noisy = NDArray[np.number[Any]]
 
 
 def estimates(
@@ -111,3 +111,30 @@ def average(priced: Priced, source: Source, noisy: Sequence[Noisy]) -> Floats:
             mean = it.middle + two / one
             count = one
     return np.where(count > 0, np.clip(mean, low, high), np.nan)
+
+
+# the columns that the finishing SQL reads -----------------------------------------------------------------------------
+
+
+def tabulate(
+    released: NoisyTable,
+    bars: Mapping[str, NDArray[Any]] | None = None,
+    noisy: Sequence[Noisy] | None = None,
+    *,
+    times: int = 1,
+    nonnegative: bool = False,
+) -> dict[str, Any]:
+    """Keys, estimated aggregates and their bars; with `noisy`, those of that many other draws, one after the other.
+
+    The bars stay as they were shown: an answer that they choose (HAVING DP_LOW(n) > 100) is chosen in every draw.
+    Chosen values are not drawn again: there they are NULL, and whatever is computed from them has no interval.
+    """
+    values = released.noisy if noisy is None else [draw.reshape(-1) for draw in noisy]
+    rows = len(released.keys)
+    columns: dict[str, Any] = {"_row": np.arange(rows * times, dtype=np.int64)}
+    for index, key in enumerate(released.priced.bounded.keys):
+        columns[key.name] = [row[index] for row in released.keys] * times
+    chosen = released.chosen if noisy is None else rows * times
+    made = estimates(released.priced, values, chosen, released.trees, nonnegative=nonnegative)
+    columns |= {f"_a{i}": estimate for i, estimate in enumerate(made)}
+    return columns | {name: np.tile(values, times) for name, values in (bars or {}).items()}

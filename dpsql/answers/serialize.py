@@ -7,15 +7,15 @@ from itertools import product
 
 import numpy as np
 
+from dpsql.answers.noise_stage import RELEASE, Released
 from dpsql.budget.allocate import Priced
 from dpsql.errors import InternalError
 from dpsql.expressions.write import read_value, write_value
-from dpsql.release.noise import RELEASE, Released
 
 _RELEASE = RELEASE.take()
 
 
-def pack(released: Released) -> bytes:
+def serialize(released: Released) -> bytes:
     """Keys, noisy integers and chosen cells as JSON; public keys are not stored, the policy has them."""
     if not isinstance(released, Released):
         raise InternalError("only released tables are stored")
@@ -28,7 +28,7 @@ def pack(released: Released) -> bytes:
     return json.dumps(stored).encode()
 
 
-def unpack(payload: bytes, priced: Priced) -> Released:
+def deserialize(payload: bytes, priced: Priced) -> Released:
     """The released table that was stored."""
     stored = json.loads(payload)
     if stored["keys"] is None:

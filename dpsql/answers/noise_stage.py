@@ -40,23 +40,24 @@ Noisy = NDArray[np.number[Any]]
 
 RELEASE = Right(
     "make a released table",
-    "dpsql.release.noise",
-    "dpsql.release.stored",
-    "dpsql.release.fit",
-    "dpsql.release.cover",
-    "dpsql.release.enough",
-    "dpsql.release.explain",
+    "dpsql.answers.noise_stage",
+    "dpsql.answers.serialize",
+    "dpsql.answers.consistent_totals",
+    "dpsql.answers.reuse",
+    "dpsql.answers.pilot_pricing",
+    "dpsql.answers.explain",
 )
 """The noise stage; what reads a table that was stored; and what makes one of released tables, or of public figures."""
 _OPEN, _RELEASE = OPEN.take(), RELEASE.take()
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class NoisyTable:
     """What finishing reads: keys, an array of integers per statistic, in steps of its noise grid, chosen cells, and the
     nodes of each tree, one row per key. The analyst's tables are `Released`; the steward's trace has its own.
 
-    Fitted values (`dpsql.release.fit`) are no integers; their error is `spread` times that of the noise drawn.
+    Fitted values (`dpsql.answers.consistent_totals`) are no integers; their error is `spread` times that of the noise
+    drawn.
     """
 
     priced: Priced
@@ -84,7 +85,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Released(Table):
+class Released(NoisyTable):
     """A noisy table.
 
     **Theorem.** No exact value is in it: it holds what the noise stage made, or a function of such tables.
@@ -102,7 +103,7 @@ class Released(Table):
         RELEASE.check(by)
 
     def fitted(self, noisy: tuple[Noisy, ...], spread: tuple[float, ...], by: Token) -> Self:
-        """See `Table`."""
+        """See `NoisyTable`."""
         return replace(self, noisy=noisy, spread=spread, by=by)
 
     def shown_as(self, twin: Priced) -> Self:
@@ -194,7 +195,7 @@ def _shown(priced: Priced, exact: Integers) -> NDArray[np.int64] | None:
     return np.flatnonzero((noisy >= priced.threshold) & (exact.selection > 0))[:MAX_RELEASED]
 
 
-def resampled(released: Table, times: int) -> tuple[Noisy, ...]:
+def resampled(released: NoisyTable, times: int) -> tuple[Noisy, ...]:
     """Fresh draws of the same laws around the released values, `times` rows of them: free, as post-processing is."""
     spread = released.spread or (1,) * len(released.noisy)
     return tuple(

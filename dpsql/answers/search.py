@@ -7,11 +7,11 @@ from dataclasses import replace
 from decimal import Decimal
 from math import copysign, sqrt
 
+from dpsql.answers.noise_stage import Released
 from dpsql.expressions.types import Type
 from dpsql.plan.search import HIGH, LOW, largest_of, least_of, middle_of
 from dpsql.policy import Bound
 from dpsql.policy.auto import Found, Subject
-from dpsql.release.noise import Released
 
 COARSE = 0.2
 """A bucket of half an octave tells where a value lies to about so much of it."""

@@ -3,7 +3,7 @@
 **Theorem.** The mark of a release says what it reads: with equal marks two releases read equal rows. **Proof.** The
 emitted SQL names each nested table by the SHA-256 of its rows, and the mark is a digest of that SQL.
 **Requires** rows that are sorted texts, of which alone the outer query is made (`dpsql.plan.released.content_of`), and
-a mark that also names the version of the data (`dpsql.release.replay`).
+a mark that also names the version of the data (`dpsql.answers.reuse`).
 **Checked by** the planted bug "the mark of the outer release without the inner content".
 """
 
@@ -16,21 +16,21 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from dpsql.answers.consistent_totals import fit_tables
+from dpsql.answers.error_bars import bar_columns
+from dpsql.answers.estimation import tabulate
+from dpsql.answers.finish import Finisher, finishing_sql
+from dpsql.answers.noise_stage import NoisyTable
 from dpsql.budget.allocate import Priced
 from dpsql.errors import InternalError
 from dpsql.plan.plan import Nested
 from dpsql.plan.released import Content, content_of, released_in, with_digests
-from dpsql.release.bars import bar_columns
-from dpsql.release.finish import Finisher, finishing_sql
-from dpsql.release.fit import fit_tables
-from dpsql.release.noise import Table
-from dpsql.release.tabulate import tabulate
 
 _RELEASE = re.compile(r"\b_r\d+\b")
 
 
 @dataclass(slots=True)
-class Contents:
+class NestedResults:
     """What each nested query gave, by its name; `pending` names those that are still to be released."""
 
     finisher: Finisher
@@ -38,7 +38,7 @@ class Contents:
     made: dict[str, Content] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)
 
-    def complete(self, tables: Mapping[str, Table], marks: Mapping[str, bytes] | None = None) -> None:
+    def complete(self, tables: Mapping[str, NoisyTable], marks: Mapping[str, bytes] | None = None) -> None:
         """Take in all nested queries whose releases are there; the others are named after what they will be made of."""
         for nested in self.nested:
             if nested.name in self.made:
@@ -63,7 +63,7 @@ class Contents:
         return all(scan.table in self.made for scan in released_in(priced.bounded.release.source))
 
 
-def _content(finisher: Finisher, nested: Nested, tables: Mapping[str, Table]) -> Content:
+def _content(finisher: Finisher, nested: Nested, tables: Mapping[str, NoisyTable]) -> Content:
     """The answer of a nested query, as text: as it is, since what an analyst is shown may be cut at zero."""
     released = fit_tables(nested.plan, {release.name: tables[release.name] for release in nested.plan.releases})
     bars = bar_columns(finisher, nested.plan, released)

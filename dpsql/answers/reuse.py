@@ -1,4 +1,4 @@
-"""Which earlier releases answer a release that is asked now: those of the same sub-plan that show all of it.
+"""Reuse of releases from the ledger: the same release, or an earlier one of the same sub-plan that shows all of it.
 
 A release belongs to a *family*: the same data version, relation and set of keys. What differs within a family, the
 aggregates and the portion of the budget, is its *recipe*, which is kept with it: from relation and recipe the earlier
@@ -8,8 +8,8 @@ release is planned, bounded, priced and emitted again, and it is the stored one 
 its noisy table is a private answer to what is asked now, at no cost to the dataset.
 **Proof.** Reading some columns and rows of a released table is post-processing. The relation and the keys are the same
 (`dpsql.plan.canonical`), so the stored statistics are sums over the same rows in the same groups, bounded by the same
-policy; COUNT, SUM and AVG of one argument are functions of its two statistics (`dpsql.release.estimate`). A value that
-was chosen (MEDIAN, MIN, MODE, …) answers the same aggregate and no other.
+policy; COUNT, SUM and AVG of one argument are functions of its two statistics (`dpsql.answers.estimation`). A value
+that was chosen (MEDIAN, MIN, MODE, …) answers the same aggregate and no other.
 
 **Theorem (groups).** Let the filter asked now have a further conjunct E that reads nothing but public keys, TRUE on
 every key that is listed now. Then the rows of each listed group are the same with and without E.
@@ -21,7 +21,7 @@ dropped. Keys of type DOUBLE, where 0 and -0 share a group, are left out.
 of its rows there. Where the earlier release has more groups or aggregates, its weight may be smaller than that of a
 fresh answer, and clamps are those of the earlier release. Both are answers within the policy's own bounds; the notes
 of the result say which one was given.
-**Requires** that the ledger keeps releases by version, family and fingerprint (`dpsql.release.replay`), and a canonical
+**Requires** that the ledger keeps releases by version, family and fingerprint (`dpsql.answers.reuse`), and a canonical
 form in which equal families have equal rows (`dpsql.plan.canonical`).
 **Checked by** `tests/unit/session/test_replay_parts.py`.
 """
@@ -30,16 +30,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
 
+from dpsql.answers.noise_stage import RELEASE, Released
+from dpsql.answers.serialize import deserialize
 from dpsql.bounds import infer
 from dpsql.bounds.domain import finite
 from dpsql.bounds.known import Known
-from dpsql.budget.allocate import Portion, Priced, price_release
+from dpsql.budget import About, Ledger, Relative, Stored
+from dpsql.budget.allocate import Portion, Priced, charge_of, price_release
+from dpsql.budget.fingerprint import fingerprint
+from dpsql.errors import Error, InternalError
 from dpsql.expressions.expression import Call, Column, Expression, columns_of
 from dpsql.expressions.types import BOOLEAN, Kind
 from dpsql.expressions.write import order, read, write
@@ -48,14 +54,127 @@ from dpsql.plan.catalog import Catalog
 from dpsql.plan.choosing import chooses
 from dpsql.plan.plan import Release
 from dpsql.plan.relation import Aggregate, Item, Relation
-from dpsql.release.noise import RELEASE, Released
+from dpsql.plan.released import released_in
 from dpsql.sensitivity.bound import Bounded, bound, settle
 from dpsql.sensitivity.clip import Clip
 from dpsql.sensitivity.clip_choice import ClipChoice
 from dpsql.sensitivity.keys import Key
 from dpsql.sensitivity.statistics import Source
 
-MOST_TRIED = 1_000
+MOST_TRIED = 20
+OF_MORE = (
+    "answered from an earlier release that has more columns at the same price, so its noise is larger than that of a"
+    " fresh answer: ask for a larger epsilon to get one"
+)
+OF_MORE_GROUPS = (
+    "answered from an earlier release of more groups: a unit is weighed down by its rows in all of those groups"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reused:
+    """A release that need not be made: what is shown of the stored one, its mark, and what to know about it."""
+
+    released: Released
+    stored: Stored
+    mark: bytes
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """The ledger's releases of one version of the data, as one analyst may see them."""
+
+    ledger: Ledger
+    emit: Callable[[Priced], str]
+    dataset: str
+    version: str
+    catalog: Catalog
+    analyst: str | None
+    keep: timedelta | None
+    purpose: str | None = None
+
+    def mark(self, priced: Priced) -> bytes:
+        """The fingerprint of a release; one that reads nested results says which."""
+        if any(scan.digest is None for scan in released_in(priced.bounded.release.source)):
+            raise InternalError("a release was to be marked before what it reads was named")
+        return fingerprint(priced, self.emit(priced), self.version, self.dataset)
+
+    def about(self, priced: Priced, *, alone: bool) -> About:
+        """What a new release is kept with; one that stands `alone` answers nothing but itself."""
+        release, charge = priced.bounded.release, charge_of([priced])
+        assert charge is not None
+        if alone:
+            return About(b"", {}, charge)
+        return About(family(release, release.source, self.version, self.dataset), recipe_of(priced), charge)
+
+    def find(self, priced: Priced, mark: bytes) -> Reused | None:
+        """The very release, exactly as before; else the most accurate one that shows all of it.
+
+        A release that was priced for an accuracy is answered by itself only: a part may be less accurate.
+        """
+        stored = self.ledger.find(mark, self.keep)
+        if stored is not None:
+            return Reused(deserialize(stored.payload, priced), stored, mark)
+        return None if priced.portion.exact else self._covering(priced)
+
+    def best(self, priced: Priced) -> Reused | None:
+        """The most accurate release that shows all of it, at whatever price, if the analyst is counted nothing."""
+        return self._covering(priced, own=True)
+
+    def _covering(self, priced: Priced, *, own: bool = False) -> Reused | None:
+        """The most accurate relative that shows all of it.
+
+        Another's clip tells what their search found, and counting the release would not count the search: such a
+        release is had by its very mark only, after the same search was counted.
+        """
+        ways = list(wider(priced.bounded))
+        families = [family(priced.bounded.release, way.relation, self.version, self.dataset) for way in ways]
+        kept = zip(ways, self.ledger.relatives(families, self.analyst, self.keep, self.purpose), strict=True)
+        offered = [
+            (way, each)
+            for way, relatives in kept
+            for each in relatives
+            if not (each.owed and (own or searched(each.recipe)))
+        ]
+        likely = [(way, each) for way, each in offered if might_cover(priced, each.recipe)]
+        likely.sort(key=lambda pair: -min(portion_of(pair[1].recipe).parts))
+        return next((f for way, each in likely[:MOST_TRIED] if (f := self._part(priced, way, each)) is not None), None)
+
+    def _part(self, asked: Priced, way: Wider, relative: Relative) -> Reused | None:
+        """The part that is asked of an earlier release, if it is what its recipe says and costs the analyst no more.
+
+        Another's release may have been dearer than what is asked now; an analyst is never counted more than that.
+        """
+        made = self._made_again(asked, way, relative)
+        if made is None or not covers(asked, made) or (relative.owed and made.price > asked.price):
+            return None
+        stored = self.ledger.find(relative.fingerprint, self.keep, relative.number)
+        if stored is None:
+            return None
+        notes = [OF_MORE] if min(made.portion.parts) < min(asked.portion.parts) else []
+        notes += [OF_MORE_GROUPS] if way.dropped and made.bounded.rule in ("clip", "vector") else []
+        return Reused(part_of(asked, deserialize(stored.payload, made)), stored, relative.fingerprint, tuple(notes))
+
+    def _made_again(self, asked: Priced, way: Wider, relative: Relative) -> Priced | None:
+        """The earlier release as it would be planned for this analyst, if that is the one that was made.
+
+        It may read columns that do not exist for this analyst, or no longer: then it shows nothing here, and whatever
+        the planner would say of it is not for these eyes.
+        """
+        if not readable(way.relation, relative.recipe):
+            return None
+        try:
+            made = made_again(asked, way.relation, relative.recipe, self.catalog)
+            return made if self.mark(made) == relative.fingerprint else None
+        except (Error, LookupError, ValueError):
+            return None
+
+
+# which earlier releases show all of a new one -------------------------------------------------------------------------
+
+
+MOST_COMBINATIONS = 1_000
 MOST_DROPPED = 4
 _RELEASE = RELEASE.take()
 _EXACT_KINDS = {Kind.INTEGER, Kind.BOOLEAN, Kind.TEXT, Kind.DATE, Kind.TIMESTAMP}
@@ -219,7 +338,7 @@ def _on_keys(conjunct: Expression, keys: Sequence[Key]) -> bool:
     if columns_of(shown) - {key.name for key in used} or not used:
         return False
     lists = [key.values or () for key in used]
-    few = len(list(zip(range(MOST_TRIED + 1), product(*lists), strict=False))) <= MOST_TRIED
+    few = len(list(zip(range(MOST_COMBINATIONS + 1), product(*lists), strict=False))) <= MOST_COMBINATIONS
     plain = all(key.expression.type.kind in _EXACT_KINDS and None not in (key.values or ()) for key in used)
     return few and plain and all(_true(shown, used, values) for values in product(*lists))
 

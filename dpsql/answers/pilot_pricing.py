@@ -17,17 +17,16 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.answers.accuracy import Goal, least
+from dpsql.answers.analytic_bars import count_width, half_width
+from dpsql.answers.error_bars import Draw
+from dpsql.answers.estimation import step
+from dpsql.answers.noise_stage import RELEASE, Noisy, NoisyTable, Released
+from dpsql.answers.result import Result
+from dpsql.answers.serialize import serialize
 from dpsql.budget.allocate import Bill, Funds, Portion, Priced, equally, parts_of, price_release, spend
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteLaplace
-from dpsql.release.bars import Draw
-from dpsql.release.estimate import step
-from dpsql.release.intervals import count_width, half_width
-from dpsql.release.least import least
-from dpsql.release.noise import RELEASE, Noisy, Released, Table
-from dpsql.release.result import Result
-from dpsql.release.stored import pack
-from dpsql.release.target import Goal
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.statistics import Source
 
@@ -149,8 +148,8 @@ def enough(first: Result, goals: Sequence[Goal], stages: Stages) -> Verdict:
     differ by the difference of their noises, whose deviation is the root of the sum of squares of theirs, h and d.
     The value of the main one is below |value| − √(h² + d²) with probability `RISK`/k, and its half width at most the
     asked fraction of that.
-    **Requires** fresh noise in every stage (`dpsql.release.noise`), intervals that are right for one value
-    (`dpsql.release.intervals`), and bounds that are the same in all stages.
+    **Requires** fresh noise in every stage (`dpsql.answers.noise_stage`), intervals that are right for one value
+    (`dpsql.answers.analytic_bars`), and bounds that are the same in all stages.
     **Checked by** tests/unit/session/test_accuracy.py.
     """
     if not len(first):
@@ -411,9 +410,9 @@ def _steady(first: Result) -> Draw:
 
     They only estimate widths. No noise that protects anything is drawn here.
     """
-    digest = hashlib.sha256(b"".join(pack(first._released[name]) for name in sorted(first._released)))
+    digest = hashlib.sha256(b"".join(serialize(first._released[name]) for name in sorted(first._released)))
 
-    def draw(table: Table, times: int) -> tuple[Noisy, ...]:
+    def draw(table: NoisyTable, times: int) -> tuple[Noisy, ...]:
         random = np.random.default_rng(int.from_bytes(digest.digest()))
         drawn = []
         for values, noised in zip(table.noisy, table.priced.noised, strict=True):

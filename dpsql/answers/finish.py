@@ -1,4 +1,4 @@
-"""The analyst's own outer SQL, over released and public tables, in a sealed database that holds nothing else."""
+"""The analyst's outer SQL, run over released and public tables in a sealed database that holds nothing else."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from dpsql.expressions.types import sql_type
 from dpsql.plan.choosing import chooses, chosen_type
 from dpsql.plan.plan import Bar, Plan, Release
 from dpsql.plan.relation import Aggregate
-from dpsql.release.alias_size import limit_aliases
-from dpsql.release.short_texts import MACROS, TOO_LONG, with_short_texts
+from dpsql.policy.names import fold
 
 SEALED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
@@ -49,7 +48,7 @@ _NUMBERS = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class AnswerTable:
     """Rows with names and types: the shape of an answer."""
 
     names: tuple[str, ...]
@@ -97,13 +96,13 @@ class Finisher:
 
     def run(
         self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]], query: exp.Query | None = None
-    ) -> Table:
+    ) -> AnswerTable:
         """The answer, or that of another query over the same tables."""
         with self._tables(plan, columns) as cursor, stopped_when_abandoned(cursor.interrupt):
             done = cursor.execute(with_short_texts(plan.finishing if query is None else query))
             names = tuple(d[0] for d in done.description or ())
             types = tuple(str(d[1]) for d in done.description or ())
-            return Table(names, types, _rows(done, len(names)))
+            return AnswerTable(names, types, _rows(done, len(names)))
 
     def numbers(
         self, plan: Plan, release: str, columns: Mapping[str, Sequence[Any]], expressions: Sequence[exp.Expr]
@@ -295,3 +294,98 @@ def aggregate_type(aggregate: Aggregate) -> str:
         return sql_type(chosen_type(aggregate))
     whole = aggregate.argument is not None and aggregate.argument.type.sums_whole
     return "BIGINT" if aggregate.function == "count" or (aggregate.function == "sum" and whole) else "DOUBLE"
+
+
+# the size of the query with its aliases written out -------------------------------------------------------------------
+
+# DuckDB writes aliases out while it binds. Forty aliases that each name the previous one twice would take a terabyte,
+# and no limit on time or memory applies while DuckDB binds, so they are counted here first.
+
+
+MOST_WRITTEN = 20_000
+
+
+def limit_aliases(query: exp.Expr) -> None:
+    """Refuse a SELECT whose aliases of aliases multiply."""
+    for select in query.find_all(exp.Select):
+        if _repeated(select) > MOST_WRITTEN:
+            raise ParseError(
+                "the query is too large once its aliases are written out",
+                hint="compute repeated parts once, in a subquery",
+            )
+
+
+def _repeated(select: exp.Select) -> int:
+    """What the names of the SELECT's own columns stand for, in all the places where they are used."""
+    sizes: dict[str, int] = {}
+    total = 0
+    for item in select.expressions:
+        more = _written(item, sizes)
+        total += more
+        if isinstance(item, exp.Alias):
+            sizes[fold(item.alias)] = more + sum(1 for _ in item.walk())
+    clauses = (each for name, each in select.args.items() if name not in ("expressions", "from_", "joins", "with_"))
+    return total + sum(_written(each, sizes) for each in clauses if isinstance(each, exp.Expr))
+
+
+def _written(node: exp.Expr, sizes: Mapping[str, int]) -> int:
+    return sum(sizes.get(fold(column.name), 0) for column in node.find_all(exp.Column) if not column.table)
+
+
+# the length of texts --------------------------------------------------------------------------------------------------
+
+# DuckDB builds the texts of 2,048 rows at once, whatever its limits are. The operands of everything that can make a
+# longer text (or list) out of others are limited, so that a short query cannot take gigabytes. A text that would be
+# longer is an error, which depends on released and public values only.
+
+
+LONGEST = 2**14
+TOO_LONG = "a text is too long"
+
+_ELSE = f"ELSE error('{TOO_LONG}') END)[1]"
+MACROS = (
+    "CREATE MACRO _short(a, most) AS list_transform([a], lambda r: CASE WHEN "
+    f"coalesce(strlen(CAST(r AS VARCHAR)), 0) <= most THEN r {_ELSE}",
+    "CREATE MACRO _replace(a, b, c) AS list_transform([{'a': a, 'b': b, 'c': c}], lambda r: CASE WHEN "
+    f"coalesce(strlen(r.a) * greatest(strlen(r.c), 1), 0) <= {LONGEST} THEN replace(r.a, r.b, r.c) {_ELSE}",
+    "CREATE MACRO _regexp_replace(a, b, c, o) AS list_transform([{'a': a, 'c': c}], lambda r: CASE WHEN coalesce("
+    f"(2 * strlen(r.a) + 1) * greatest(strlen(r.c), 1), 0) <= {LONGEST} THEN regexp_replace(r.a, b, r.c, o) {_ELSE}",
+)
+"""Macros name each operand once, so nested calls do not multiply; a group of a pattern comes back at most doubled."""
+
+_JOINING = (exp.DPipe, exp.Concat, exp.ConcatWs, exp.Array, exp.Struct, exp.Tuple, exp.Hex, exp.ToBase64)
+_REPLACING = (exp.Replace, exp.RegexpReplace)
+
+
+def with_short_texts(query: exp.Expr) -> str:
+    """The query as DuckDB's text, generated afresh from the tree, with the limits."""
+    holder = exp.Select(expressions=[query.copy()])
+    for joining in list(holder.find_all(*_JOINING)):
+        if not isinstance(joining, exp.Tuple) or isinstance(joining.parent, exp.Select | exp.Alias):
+            _limit_operands(joining)
+    for replacing in list(holder.find_all(*_REPLACING)):
+        _limit_result(replacing)
+    return str(holder.expressions[0].sql("duckdb"))
+
+
+def _limit_operands(node: exp.Expr) -> None:
+    operands = [each for each in node.iter_expressions() if not isinstance(each, exp.DataType)]
+    share = LONGEST // max(1, len(operands))
+    for operand in operands:
+        value = operand.expression if isinstance(operand, exp.PropertyEQ) else operand
+        if not _is_short(value, share):
+            value.replace(exp.Anonymous(this="_short", expressions=[value.copy(), exp.Literal.number(share)]))
+
+
+def _is_short(value: exp.Expr, share: int) -> bool:
+    return isinstance(value, exp.Literal | exp.Null | exp.Boolean) and 4 * len(value.name) <= share
+
+
+def _limit_result(node: exp.Expr) -> None:
+    operands = [node.this, node.expression, node.args.get("replacement")]
+    if None in operands:
+        return
+    if isinstance(node, exp.RegexpReplace):
+        operands.append(node.args.get("modifiers") or exp.Literal.string(""))
+    name = "_replace" if isinstance(node, exp.Replace) else "_regexp_replace"
+    node.replace(exp.Anonymous(this=name, expressions=operands))
