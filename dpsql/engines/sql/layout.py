@@ -4,11 +4,12 @@ Engines run the SQL as it is emitted, on one line, and the mark of a release nam
 (`dpsql.budget.fingerprint`). Only `explain` shows a layout.
 
 **Theorem.** The laid-out text has the tokens of the emitted text, in their order.
-**Proof.** `_read` cuts the text into tokens, each of which is kept whole: constants and quoted names between their
-quotes, all else between spaces, brackets and commas. `_Layout` writes each of them once, in order, and puts nothing but
-spaces and line breaks between them: where the emitted text has a space, behind an opening bracket, and before a closing
-one. **Requires** no comments in emitted SQL, and quotes that are doubled inside quotes.
-**Checked by** `tests/unit/engines/test_layout.py`, which compares the tokens, and runs the layout of each golden query.
+**Proof.** `_read` cuts the text into tokens and keeps each of them whole: constants and quoted names between their
+quotes, everything else between spaces, brackets and commas. Every token is then written once, in order. Spaces and line
+breaks are added only where the emitted text has a space, after an opening bracket, and before a closing one.
+**Requires** emitted SQL without comments, in which quotes are doubled inside quotes.
+**Checked by** `tests/unit/engines/test_sql_layout.py`, which compares the tokens and runs the layout of each golden
+query.
 """
 
 from __future__ import annotations
