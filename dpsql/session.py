@@ -284,7 +284,7 @@ class Conductor:
     ) -> Explanation:
         """What was foreseen, with the SQL of each release as the analyst may see it."""
         engine, veiled = self.dataset.engine, self.dataset.catalog.veiled
-        texts = ["" if p.free else veiled(engine.emit(p, None)) for p in prepared.bill.releases]
+        texts = ["" if p.free else veiled(engine.shown(p)) for p in prepared.bill.releases]
         notes = engine.notes(prepared.bill.releases)
         return explained(prepared, texts, notes, remark, alternatives)
 
