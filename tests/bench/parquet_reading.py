@@ -21,8 +21,8 @@ from measure import Row, cpu_of, interleaved, markdown, progress
 
 import dpsql
 from dpsql.engines.duckdb import parquet
-from dpsql.engines.duckdb import place as placing
-from dpsql.engines.duckdb.lake import list_files
+from dpsql.engines.duckdb import register_tables as placing
+from dpsql.engines.duckdb.table_files import list_files
 from dpsql.expressions.types import Kind
 
 KINDS = [f"kind{i:03}" for i in range(200)]

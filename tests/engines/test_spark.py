@@ -21,9 +21,9 @@ from false_parquet import write_false
 import dpsql
 from dpsql.abandoned import Errand
 from dpsql.audit.traces import trace, traced
-from dpsql.engines.spark.files import FilesChanged, Watched
 from dpsql.engines.spark.open import _begun
-from dpsql.engines.spark.settings import SETTINGS
+from dpsql.engines.spark.session_settings import SETTINGS
+from dpsql.engines.spark.table_files import FilesChanged, Watched
 from dpsql.errors import EngineError, Error, InterfaceError, PolicyError
 
 if (reason := spark_session.absent()) is not None:

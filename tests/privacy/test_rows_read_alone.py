@@ -20,9 +20,10 @@ from false_parquet import write_false, write_false_filters
 import dpsql
 from dpsql.audit.traces import ReleaseTrace, StatisticTrace, traced
 from dpsql.engines.duckdb import parquet
-from dpsql.engines.duckdb.engine import DuckDBEngine, require_own_storage
-from dpsql.engines.duckdb.lake import list_files
-from dpsql.engines.duckdb.place import place_files
+from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.engines.duckdb.register_tables import place_files
+from dpsql.engines.duckdb.system_catalogue import require_own_storage
+from dpsql.engines.duckdb.table_files import list_files
 from dpsql.errors import InterfaceError, InternalError
 
 NAN = float("nan")

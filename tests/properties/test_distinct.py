@@ -25,7 +25,7 @@ from test_equals_duckdb import EPSILON, answer
 
 from dpsql.audit.compare import compare, compare_equal
 from dpsql.audit.grammar.query import Query
-from dpsql.engines.sql import distinct
+from dpsql.engines.sql import distinct_counts
 from dpsql.errors import Error
 
 Patch = pytest.MonkeyPatch
@@ -168,11 +168,11 @@ def test_the_cap_is_the_least_that_is_known(sql: str, cap: int) -> None:
 
 
 def _no_cap(patch: Patch) -> None:
-    patch.setattr(distinct, "_kept", lambda dialect, pairs, names, cap, salt: pairs)
+    patch.setattr(distinct_counts, "_kept", lambda dialect, pairs, names, cap, salt: pairs)
 
 
 def _distinct_before_the_cap(patch: Patch) -> None:
-    original: Any = distinct._kept
+    original: Any = distinct_counts._kept
 
     def kept(dialect: Any, pairs: str, names: Any, cap: int, salt: str) -> str:
         listed = ", ".join([*names, "x"])
@@ -180,7 +180,7 @@ def _distinct_before_the_cap(patch: Patch) -> None:
             original(dialect, f"SELECT min(u) AS u, {listed} FROM ({pairs}) GROUP BY {listed}", names, cap, salt)
         )
 
-    patch.setattr(distinct, "_kept", kept)
+    patch.setattr(distinct_counts, "_kept", kept)
 
 
 @pytest.mark.parametrize(("plant", "check"), [

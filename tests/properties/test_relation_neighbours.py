@@ -16,7 +16,7 @@ from property_world import Row, traced
 import dpsql
 from dpsql.audit.compare import compare, compare_equal
 from dpsql.audit.grammar.query import Query
-from dpsql.engines.sql import relations, windows
+from dpsql.engines.sql import relations, window_functions
 from dpsql.errors import InternalError
 from dpsql.plan.relation import Relation
 from dpsql.plan.window import Windowed
@@ -118,13 +118,13 @@ def _ties_left(patch: Patch) -> None:
 
 
 def _global_window(patch: Patch) -> None:
-    original = windows._window
+    original = window_functions._window
     patch.setattr(Relation, "owner_of", lambda self, expression: "somebody")
 
     def everybody(over: Any, relation: Any, below: Any) -> str:
         return original(over, relation, below).replace(f"PARTITION BY {below.unit}, ", "PARTITION BY ")
 
-    patch.setattr(windows, "_window", everybody)
+    patch.setattr(window_functions, "_window", everybody)
 
 
 def _numbered_within_groups(patch: Patch) -> None:

@@ -14,8 +14,8 @@ from property_vectors import Group, Row
 
 import dpsql
 from dpsql.budget.allocate import Priced
-from dpsql.engines.exact import Integers
-from dpsql.engines.sql import vector
+from dpsql.engines.sealed import Integers
+from dpsql.engines.sql import vector_clip
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.errors import EngineError
 from dpsql.sensitivity.bound import Bounded
@@ -297,37 +297,37 @@ def _differences(tables: dict[str, list[Row]], make: Callable[[dpsql.Connection]
 
 
 def _norm_of_floats(patch: Patch) -> None:
-    def divisor(dialect: Dialect, cells: vector.Cells) -> str:
+    def divisor(dialect: Dialect, cells: vector_clip.Cells) -> str:
         return f"CASE WHEN power > {cells.most**2} THEN CAST(sqrt(CAST(power AS DOUBLE)) AS BIGINT) END"
 
-    patch.setattr(vector, "_divisor", divisor)
+    patch.setattr(vector_clip, "_divisor", divisor)
 
 
 def _rounded_down_below_zero(patch: Patch) -> None:
     patch.setattr(
-        vector,
+        vector_clip,
         "_shrunk",
         lambda _, most, z: f"CASE WHEN n IS NULL THEN {z} ELSE CAST(floor({z} * {most} / n) AS BIGINT) END",
     )
 
 
 def _forgotten(patch: Patch) -> None:
-    patch.setattr(vector, "_shrunk", lambda dialect, most, z: z)
+    patch.setattr(vector_clip, "_shrunk", lambda dialect, most, z: z)
 
 
 def _uncut(patch: Patch) -> None:
-    original: Any = vector.cell
+    original: Any = vector_clip.cell
 
     def cell(dialect: Dialect, y: str, exponent: int, most: int, within: Any = None) -> str:
         return str(original(dialect, y, exponent, most, (0, 0)))
 
-    patch.setattr(vector, "cell", cell)
+    patch.setattr(vector_clip, "cell", cell)
 
 
 def _raw_scales(patch: Patch) -> None:
-    original: Any = vector._cells
+    original: Any = vector_clip._cells
     patch.setattr(
-        vector, "_cells", lambda bounded, of, exponents, most: original(bounded, of, [0] * len(exponents), most)
+        vector_clip, "_cells", lambda bounded, of, exponents, most: original(bounded, of, [0] * len(exponents), most)
     )
 
 

@@ -16,7 +16,8 @@ import dpsql
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb import engine as running
 from dpsql.engines.duckdb.copies import content_of
-from dpsql.engines.duckdb.engine import DuckDBEngine, FilesChanged, _describe, _nothing
+from dpsql.engines.duckdb.engine import DuckDBEngine, FilesChanged, _nothing
+from dpsql.engines.duckdb.system_catalogue import describe
 from dpsql.errors import EngineError, InterfaceError, InternalError
 
 
@@ -116,11 +117,11 @@ def test_tables_are_those_that_a_bare_name_means() -> None:
         "CREATE TEMP TABLE alone (z DATE)",
     ):
         data.execute(text)
-    assert _describe(data, views=False) == {
+    assert describe(data, views=False) == {
         "twin": {"t": "DOUBLE"}, "alone": {"z": "DATE"}, "made": {"b": "INTEGER", "D": "VARCHAR"},
     }  # fmt: skip
-    assert _describe(data, views=True).keys() == {"twin", "alone", "made", "seen"}
-    assert DuckDBEngine(data).schema() == _describe(data.cursor(), views=False)
+    assert describe(data, views=True).keys() == {"twin", "alone", "made", "seen"}
+    assert DuckDBEngine(data).schema() == describe(data.cursor(), views=False)
     engine = DuckDBEngine(
         {"v": pd.DataFrame({"x": [1]}), "Objects": pd.DataFrame({"s": pd.Series(["a"], dtype=object)})}
     )

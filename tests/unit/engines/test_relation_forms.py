@@ -13,8 +13,8 @@ import dpsql
 from dpsql.bounds.domain import Domain
 from dpsql.engines.duckdb.dialect import DUCKDB, DuckDB
 from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.grid_columns import STEPS
 from dpsql.engines.sql.relations import _distance, _only_equalities, relation_sql
-from dpsql.engines.sql.steps import STEPS
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression

@@ -15,8 +15,8 @@ from dpsql.engines.postgres.dialect import Postgres
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.emit import _weighted
-from dpsql.engines.sql.results import statements
-from dpsql.engines.sql.source import From
+from dpsql.engines.sql.from_item import From
+from dpsql.engines.sql.release_statements import statements
 from dpsql.engines.sql.unit_aggregates import unit_aggregate
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import DOUBLE, from_engine
