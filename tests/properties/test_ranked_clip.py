@@ -27,6 +27,7 @@ from dpsql.sensitivity.clip import clip_at
 Patch = pytest.MonkeyPatch
 MECHANISMS = ("laplace", "gaussian")
 SEARCHES = {"search": True}
+SHARE: dict[str, Any] = {"epsilon": 1, "delta": 1e-7}
 MINE: list[Row] = [{"id": 1, "n": 8, "level": 4, "kind": k, "note": k, "size": "s"} for k in "abcdef" for _ in range(3)]
 OTHERS: list[Row] = [
     {"id": 2 + i, "n": i % 5, "level": 1 + i % 3, "kind": k, "note": k, "size": "s"}
@@ -65,7 +66,7 @@ def test_no_unit_moves_a_score_further_than_its_clip(seed: int) -> None:
 
 def _at(database: Database, query: Query, norm: float) -> Prepared:
     """The query with everything clipped at one norm."""
-    prepared = database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism)
+    prepared = database.db.prepare(query.sql, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism)
     releases = []
     for priced in prepared.bill.releases:
         bounded = priced.bounded
@@ -162,11 +163,11 @@ def test_medians_need_no_declared_cap() -> None:
 def test_a_search_of_ranks_serves_all_choices_of_a_release() -> None:
     """Also of other columns, since it counts rows, whatever they hold."""
     with opened({"orders": [*MINE, *OTHERS]}, make_policy(30, 30) | SEARCHES) as database:
-        [first] = database.db.prepare("SELECT kind, median(n) FROM orders GROUP BY kind", 1, 1e-7).bill.releases
+        [first] = database.db.prepare("SELECT kind, median(n) FROM orders GROUP BY kind", **SHARE).bill.releases
         [both] = database.db.prepare(
-            "SELECT kind, mode(level), median(n) FROM orders GROUP BY kind", 1, 1e-7
+            "SELECT kind, mode(level), median(n) FROM orders GROUP BY kind", **SHARE
         ).bill.releases
         assert [each.vector.ranked for each in both.bounded.clipped] == ["rows"]
         assert first.bounded.clipped[0].vector == both.bounded.clipped[0].vector
-        [extremes] = database.db.prepare("SELECT kind, max(n), min(n) FROM orders GROUP BY kind", 1, 1e-7).bill.releases
+        [extremes] = database.db.prepare("SELECT kind, max(n), min(n) FROM orders GROUP BY kind", **SHARE).bill.releases
         assert [each.vector.ranked for each in extremes.bounded.clipped] == ["groups"]
