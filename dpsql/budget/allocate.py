@@ -377,11 +377,13 @@ def _losses(priced: Sequence[Priced]) -> list[_Loss]:
     noises = [p.noised[share[0]] for p in priced for share, _ in p.bounded.shares]
     noises += [noised for p in priced for noised in p.trees]
     noises += [p.selection for p in priced if p.selection is not None]
-    chosen = [each for p in priced for each in p.chosen]
-    return [
-        *(_loss(noised.noise, noised.joint) for noised in noises),
-        *(_Loss(each.law.rho(each.spread), each.law.epsilon(each.spread * _root_up(each.groups))) for each in chosen),
-    ]
+    chosen = [_choice_loss(each) for p in priced for each in p.chosen]
+    return [*(_loss(noised.noise, noised.joint) for noised in noises), *chosen]
+
+
+def _choice_loss(chosen: Chosen) -> _Loss:
+    """All groups together cost the ρ of one choice, but as much more ε as the spreads add up to."""
+    return _Loss(chosen.law.rho(chosen.spread), chosen.law.epsilon(chosen.spread * _root_up(chosen.groups)))
 
 
 def _loss(noise: Noise, claim: Claim) -> _Loss:
