@@ -22,7 +22,7 @@ from dpsql.plan.catalog import Catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy.auto import Found, Subject
 from dpsql.sensitivity.bound import Bounded, bound
-from dpsql.sensitivity.clipped import Check
+from dpsql.sensitivity.clip_checks import Check
 
 SearchKey = tuple[tuple[Subject, Found, tuple[float, float] | None], ...]
 """What is known from searches, and what stands in for what is not; empty for the analyst's own catalogue."""

@@ -46,7 +46,7 @@ from dpsql.progress import patiently
 from dpsql.query_draft import Draft, ParsedQuery, PreparedQuery, Question
 from dpsql.search.open_bounds import BoundSearches, before
 from dpsql.search.searcher import Searcher, naming_searches
-from dpsql.sensitivity.clipped import checks_of
+from dpsql.sensitivity.clip_checks import checks_of
 from dpsql.turns import at_a_multiple, in_turn
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from dpsql.errors import InterfaceError
 from dpsql.mechanisms import DiscreteLaplace, Noise
 from dpsql.plan.plan import Plan
 from dpsql.plan.released import released_in
-from dpsql.sensitivity.at_rest import apart_at_rest
+from dpsql.sensitivity.at_rest_rule import apart_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clip import Clip
-from dpsql.sensitivity.keys import Key
+from dpsql.sensitivity.group_keys import Key
 
 if TYPE_CHECKING:
     from dpsql.query_draft import PreparedQuery

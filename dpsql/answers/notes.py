@@ -13,8 +13,8 @@ from dpsql.expressions.expression import columns_of
 from dpsql.plan.plan import Plan
 from dpsql.plan.relation import Filter, Relation, UnitGroup
 from dpsql.sensitivity.bound import Bounded
-from dpsql.sensitivity.clip import Clip, Clipped
-from dpsql.sensitivity.clipped import Check
+from dpsql.sensitivity.clip import Clip, ClippedVector
+from dpsql.sensitivity.clip_checks import Check
 
 NOBODY = "no group had enough units to be shown: ask for fewer groups, or for a larger epsilon"
 FITTED = "totals and their parts were fitted to each other (they agree up to rounding), which makes both more exact"
@@ -85,7 +85,7 @@ def _different(bounded: Bounded) -> list[str]:
     return [f"of one unit at most {cap} different {_short(what)} count{where}" for what, cap in each.items()]
 
 
-def _noted(bounded: Bounded) -> Sequence[Clipped]:
+def _noted(bounded: Bounded) -> Sequence[ClippedVector]:
     """The clips that get a note: one for choices says nothing that the note of a clipped sum does not say."""
     return [each for each in bounded.clipped if each.vector.ranked is None] or bounded.clipped
 

@@ -21,7 +21,7 @@ from dpsql.budget import Cost
 from dpsql.budget.status import BudgetStatus
 from dpsql.errors import InterfaceError
 from dpsql.plan.plan import Plan
-from dpsql.sensitivity.clipped import Check
+from dpsql.sensitivity.clip_checks import Check
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ from dpsql.audit.stepwise import Stepwise
 from dpsql.engines.sealed import OPEN
 from dpsql.expressions.expression import Value
 from dpsql.sensitivity.choice import scored
-from dpsql.sensitivity.tree import counted
+from dpsql.sensitivity.quantile_tree import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

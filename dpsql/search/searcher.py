@@ -29,8 +29,7 @@ from dpsql.query_draft import Draft, PreparedQuery
 from dpsql.search.open_bounds import BoundSearches
 from dpsql.sensitivity.bound import Bounded, norm_search
 from dpsql.sensitivity.clip import Vector, norms_of, read_norms
-from dpsql.sensitivity.clip_choice import search_share
-from dpsql.sensitivity.norm_histogram import NormHistogram
+from dpsql.sensitivity.clip_choice import NormHistogram, search_share
 
 PAID = "the private search that came first is counted, and what it found stays known"
 BEST_CLIP = "a private search for the best clip of: "

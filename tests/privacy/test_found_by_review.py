@@ -92,7 +92,7 @@ def test_values_that_a_decimal_column_cannot_hold_are_no_keys_and_no_row_counts_
 
 
 def test_the_lookup_of_keys_is_a_function_whatever_the_list_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.sensitivity.keys.on_type", lambda value, type_: value)
+    monkeypatch.setattr("dpsql.sensitivity.group_keys.on_type", lambda value, type_: value)
     tables = {"t": {"unit": "u", "columns": {"d": {"values": [2**53, 2**53 + 1, 5, 6, 7, 8]}}}}
     data = [
         database("CREATE TABLE t(u INT, d DOUBLE)", f"INSERT INTO t SELECT i, {2**53} FROM range({n}) r(i)")

@@ -22,7 +22,7 @@ from dpsql.expressions.expression import Column
 from dpsql.expressions.types import DOUBLE, from_engine
 from dpsql.plan.relation import Aggregate, Field, Relation
 from dpsql.sensitivity.bound import Bounded
-from dpsql.sensitivity.weight import WEIGHT_BITS
+from dpsql.sensitivity.unit_weight import WEIGHT_BITS
 
 NARROW, WIDE = 9, 2**40
 

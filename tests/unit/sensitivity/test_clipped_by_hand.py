@@ -14,7 +14,7 @@ from dpsql.expressions.typing import call, literal
 from dpsql.plan.plan import Release
 from dpsql.plan.relation import UNIT, Aggregate, Field, Item, Relation, Scan, UnitGroup
 from dpsql.sensitivity.bound import bound
-from dpsql.sensitivity.clipped import Check, checks_of
+from dpsql.sensitivity.clip_checks import Check, checks_of
 
 DECLARED = ("declared for t",)
 FIELDS = (
