@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dpsql.budget import FREE, Ledger, Stored
-from dpsql.budget.reservation import PERMIT, TracePermit
+from dpsql.budget import FREE, Ledger, StoredRelease
+from dpsql.budget.ledger.reservation import PERMIT, TracePermit
 from dpsql.budget.status import BudgetStatus
 from dpsql.engines.base import Engine
 from dpsql.engines.open import Source
@@ -33,7 +33,7 @@ from dpsql.flow.releasing import Releaser
 from dpsql.flow.searching import Searcher, search_told
 from dpsql.parse import Asked, Parameters, known_dialect, read_setting
 from dpsql.policy import Policy, load_policy
-from dpsql.policy.auto import Found, Subject
+from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.progress import patiently
 from dpsql.release.explain import Explanation
 from dpsql.release.result import Result
@@ -235,7 +235,7 @@ class Connection(Pep249Errors):
         return self._searcher.searches
 
     @in_turn
-    def search(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
+    def search(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:
         """Search for the bounds of one subject, unless somebody did: charged as any release is."""
         return self._searcher.search(subject)
 

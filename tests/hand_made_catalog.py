@@ -6,7 +6,7 @@ from dpsql.plan.catalog import Catalog, PrivateTable
 from dpsql.plan.public import NoPublicData
 from dpsql.plan.relation import Relation
 from dpsql.plan.set_operations import scans
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 def catalog_of(relation: Relation, max_public_keys: int = 100) -> Catalog:

@@ -13,8 +13,8 @@ from typing import Any
 
 import dpsql.release.noise as noise_stage
 from dpsql.budget import Caps, Cost, Ledger, Request, Reservation, open_ledger, pure_charge
-from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
+from dpsql.budget.pricing import Priced
 from dpsql.engines.base import Engine
 from dpsql.engines.exact import Exact, Integers
 from dpsql.plan.released import Content

@@ -8,10 +8,10 @@ from fractions import Fraction
 from functools import cached_property
 
 from dpsql.budget import Cost
-from dpsql.budget.allocate import Bill, Funds, Priced, allocate, fund
+from dpsql.budget.pricing import Bill, Funds, Priced, allocate, fund
 from dpsql.flow.about import about
 from dpsql.plan.plan import Plan
-from dpsql.policy.auto import Subject
+from dpsql.policy.searched_subjects import Subject
 from dpsql.release.enough import Stages
 from dpsql.release.least import cheapest
 from dpsql.release.target import Goal

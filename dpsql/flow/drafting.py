@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from dpsql.budget.allocate import choose_mechanism, fund
+from dpsql.budget.pricing import choose_mechanism, fund
 from dpsql.errors import InterfaceError
 from dpsql.flow.about import about
 from dpsql.flow.accounts import Accounts

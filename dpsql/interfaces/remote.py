@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from sqlglot import exp
 
 from dpsql.budget import Cost
-from dpsql.budget.status import Account, BudgetStatus, Purchase
+from dpsql.budget.status import AccountStatus, BudgetStatus, Purchase
 from dpsql.errors import Error, InterfaceError, Pep249Errors
 from dpsql.interfaces.remote_explain import RemoteExplanation, explanation_of
 from dpsql.interfaces.remote_line import Line
@@ -219,11 +219,11 @@ class RemoteConnection(Pep249Errors):
         self.close()
 
 
-def _account(said: dict[str, Any] | None) -> Account | None:
+def _account(said: dict[str, Any] | None) -> AccountStatus | None:
     if said is None:
         return None
     costs = {name: Cost(**said[name]) for name in ("caps", "whole", "spent", "remaining")}
-    return Account(**(said | costs | {"renews": unpack(said["renews"])}))
+    return AccountStatus(**(said | costs | {"renews": unpack(said["renews"])}))
 
 
 def connect_to(

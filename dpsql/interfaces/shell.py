@@ -16,7 +16,7 @@ from dpsql.interfaces.show import answer_table, budget_table, cell, footer, new_
 from dpsql.interfaces.tables import TableInfo, visible_tables
 from dpsql.interfaces.terminal import complain, printable, screen, waiting
 from dpsql.parse.limits import MAX_LENGTH, limit_text
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 if TYPE_CHECKING:
     from dpsql.session import Connection

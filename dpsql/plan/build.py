@@ -26,7 +26,7 @@ from dpsql.plan.scalars import repeats_rows, takes_one_row
 from dpsql.plan.size import MOST_RELATIONS, Used, size_of, too_large
 from dpsql.plan.sources import read_sources
 from dpsql.plan.with_clause import with_names
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 def build(query: exp.Query, catalog: Catalog, describe: Describe = not_described) -> Plan:

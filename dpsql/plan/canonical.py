@@ -33,7 +33,7 @@ from dpsql.plan.relation import Aggregate, Filter, Item, Project, PublicScan, Re
 from dpsql.plan.released import ReleasedScan, released_in, with_digests
 from dpsql.plan.set_operations import UnionAll
 from dpsql.plan.window import Over, Windowed
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 MOST_NODES = 2_000
 

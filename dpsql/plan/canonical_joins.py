@@ -18,7 +18,7 @@ from dpsql.plan.from_clause import distinct
 from dpsql.plan.join import Inner, Outer, Part
 from dpsql.plan.normal import conjunction, conjuncts, normal
 from dpsql.plan.relation import Relation
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 Renamed = tuple[Relation, Mapping[str, Expression]]
 

@@ -14,7 +14,7 @@ from dpsql.plan.group import has_aggregate
 from dpsql.plan.relation import Item
 from dpsql.plan.scope import Scope
 from dpsql.plan.sets import Keys, group_by, plain_keys
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 def from_items(node: exp.Select) -> list[exp.Expr]:

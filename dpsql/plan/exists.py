@@ -30,7 +30,7 @@ from dpsql.plan.scope import Correlated, Named, Scope, named
 from dpsql.plan.sources import join_of, read_sources
 from dpsql.plan.values import find_values, looked_up
 from dpsql.plan.with_clause import with_names
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 def kept_by(planner: Planner, member: Membership, scope: Scope, ctes: Mapping[str, Made]) -> Relation:

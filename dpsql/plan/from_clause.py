@@ -22,7 +22,7 @@ from dpsql.plan.relate import filtered
 from dpsql.plan.relate_joins import existing, joined, outer_joined, renamed
 from dpsql.plan.relation import Field, Relation
 from dpsql.plan.scope import Entry, Named, Scope
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from dpsql.plan.relation import Aggregate
 from dpsql.plan.responses import response_count
 from dpsql.plan.scope import Scope
 from dpsql.plan.sets import Keys, grouping, is_grouping
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Count: "count", exp.CountIf: "count", exp.ApproxDistinct: "count", exp.Sum: "sum", exp.Avg: "avg",

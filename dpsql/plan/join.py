@@ -13,7 +13,7 @@ from dpsql.expressions.types import BOOLEAN
 from dpsql.expressions.typing import call, common
 from dpsql.plan.normal import conjuncts
 from dpsql.plan.relation import Field, Relation, require, same_owner
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 @dataclass(frozen=True, slots=True)

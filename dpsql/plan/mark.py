@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dpsql.expressions.expression import Expression, columns_of
 from dpsql.plan.join import Part, share_owner, whole
 from dpsql.plan.relation import Relation, require
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from dpsql.plan.mark import Marked
 from dpsql.plan.membership import Membership, conjuncts_of, membership
 from dpsql.plan.relate import known_of
 from dpsql.plan.relation import Field, Relation
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 def marked(source: Relation, inner: Part, condition: Expression, name: str) -> Marked:

@@ -20,7 +20,7 @@ from dpsql.plan.ownership import one_to_one
 from dpsql.plan.plan import Family, Nested, Output, Plan, Release
 from dpsql.plan.relation import Field
 from dpsql.plan.released import ReleasedScan
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 Describe = Callable[[Plan], tuple[str, ...]]
 """The types of the columns that a plan's finishing SQL gives; refuses what would not run."""

@@ -21,7 +21,7 @@ from dpsql.plan.relation import Relation
 from dpsql.plan.sources import join_of
 from dpsql.plan.values import join_above
 from dpsql.plan.where import chosen_rows
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 def open_select(planner: Planner, node: exp.Select, sources: Sequence[FromItem], ctes: Mapping[str, Made]) -> Open:

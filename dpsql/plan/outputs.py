@@ -11,7 +11,7 @@ from dpsql.plan.choosing import chooses
 from dpsql.plan.clauses import title_of, unaliased
 from dpsql.plan.plan import Output, Release
 from dpsql.plan.relation import Aggregate
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 def release_output(title: str, made: exp.Expr, release: str, aggregates: Sequence[Aggregate]) -> Output:

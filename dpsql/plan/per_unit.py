@@ -18,7 +18,7 @@ from dpsql.plan.relate_sets import distinct_rows, without_owner
 from dpsql.plan.relation import Item, Relation
 from dpsql.plan.scope import Scope, scope_of
 from dpsql.plan.sets import Keys
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 def plain_rows(node: exp.Select, scope: Scope) -> Relation:

@@ -21,7 +21,7 @@ from dpsql.plan.relate_windows import windowed
 from dpsql.plan.relation import Relation
 from dpsql.plan.scope import Scope
 from dpsql.plan.window import WHOLE, Frame, Ordering, Over
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 MOST_NUMBER = 1_000_000
 _FUNCTIONS: dict[type[exp.Expr], str] = {

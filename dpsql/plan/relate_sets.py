@@ -34,7 +34,7 @@ from dpsql.plan.relate_windows import windowed
 from dpsql.plan.relation import Field, Item, Relation, same_owner
 from dpsql.plan.set_operations import UnionAll, one_id_space, shared_rows
 from dpsql.plan.window import Over
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 _KNOWN = {"this", "expression", "distinct", "by_name", "order", "with_"}
 _AGGREGATE = "aggregate each side first: SELECT … count(*) … UNION ALL SELECT … count(*) …"

@@ -14,7 +14,7 @@ from dpsql.plan.nested import closed
 from dpsql.plan.planner import Planner
 from dpsql.plan.relate import projected
 from dpsql.plan.relation import Item, Relation
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 def rows_of(planner: Planner, made: Made, node: exp.Expr | Span | None) -> Relation:

@@ -16,7 +16,7 @@ from dpsql.parse.span import refuse
 from dpsql.plan.clauses import unaliased
 from dpsql.plan.group import has_aggregate, is_aggregate
 from dpsql.plan.membership import conjuncts_of
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 VALUE = "value"
 Owns = Callable[[exp.Column], bool]

@@ -14,7 +14,7 @@ from dpsql.parse.span import refuse
 from dpsql.plan.catalog import suggest
 from dpsql.plan.computed import computed_field
 from dpsql.plan.relation import Relation
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from dpsql.plan.relate import projected, unit_grouped
 from dpsql.plan.relation import Aggregate, Item, Relation
 from dpsql.plan.scope import scope_of
 from dpsql.policy import Bound, fold
-from dpsql.policy.auto import Subject
+from dpsql.policy.searched_subjects import Subject
 
 LEAST, MOST = -60, 124
 """Buckets are half octaves: bucket h holds 2^(h/2) ≤ |x| < 2^((h+1)/2), from about 1e-9 to 4e18."""

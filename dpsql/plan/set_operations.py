@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpsql.expressions.types import Kind, Type
 from dpsql.plan.relation import Relation, Scan, require
 from dpsql.plan.size import below
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dpsql.plan.plan import Output
 from dpsql.plan.planner import Planner
 from dpsql.plan.relation import Relation
 from dpsql.plan.rows import rows_of, titled
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 def read_sources(planner: Planner, node: exp.Select, ctes: Mapping[str, Made]) -> list[FromItem]:

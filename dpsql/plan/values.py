@@ -45,7 +45,7 @@ from dpsql.plan.scalars import (
 )
 from dpsql.plan.scope import Entry, Named, Scope
 from dpsql.plan.sources import columns_in
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 @dataclass(frozen=True, slots=True)

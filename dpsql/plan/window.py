@@ -8,7 +8,7 @@ from typing import Literal
 
 from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.plan.relation import Aggregate, Relation, require
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 RANKED = ("rank", "dense_rank", "percent_rank", "cume_dist")
 """They number peers, rows that are equal in ORDER BY, and so need no order among them."""

@@ -11,7 +11,7 @@ from dpsql.parse.span import refuse
 from dpsql.plan.made import Made, Open
 from dpsql.plan.planner import Planner
 from dpsql.plan.sources import renamed
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 def with_names(planner: Planner, node: exp.Expr, ctes: Mapping[str, Made]) -> Mapping[str, Made]:

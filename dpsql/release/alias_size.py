@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from dpsql.errors import ParseError
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 MOST_WRITTEN = 20_000
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.expressions.expression import Value
 from dpsql.expressions.types import DOUBLE, TIMESTAMP, Type
 from dpsql.plan.choosing import chosen_type

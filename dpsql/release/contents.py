@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.errors import InternalError
 from dpsql.plan.plan import Nested
 from dpsql.plan.released import Content, content_of, released_in, with_digests

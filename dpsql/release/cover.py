@@ -39,7 +39,7 @@ from typing import Any
 from dpsql.bounds import infer
 from dpsql.bounds.domain import finite
 from dpsql.bounds.known import Known
-from dpsql.budget.allocate import Portion, Priced, price_release
+from dpsql.budget.pricing import Portion, Priced, price_release
 from dpsql.expressions.expression import Call, Column, Expression, columns_of
 from dpsql.expressions.types import BOOLEAN, Kind
 from dpsql.expressions.write import order, read, write

@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.allocate import Bill, Funds, Portion, Priced, equally, parts_of, price_release, spend
+from dpsql.budget.pricing import Bill, Funds, Portion, Priced, equally, parts_of, price_release, spend
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteLaplace
 from dpsql.release.bars import Draw

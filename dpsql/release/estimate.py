@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.release.choosing import chosen_values
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.statistics import Source

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpsql.budget import Cost, ErrorBar
-from dpsql.budget.allocate import Bill, Priced
+from dpsql.budget.pricing import Bill, Priced
 from dpsql.errors import InterfaceError
 from dpsql.expressions.expression import columns_of
 from dpsql.mechanisms import DiscreteLaplace, Noise

@@ -11,7 +11,7 @@ from math import inf
 
 from sqlglot import exp
 
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.release.estimate import argument
 from dpsql.sensitivity.statistics import Source
 

@@ -11,7 +11,7 @@ from math import hypot
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.mechanisms import Noise
 from dpsql.release.cut_off import cut_off
 from dpsql.release.estimate import Floats, Numbers, is_whole, real, step, whole

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from shlex import quote
 
-from dpsql.budget.allocate import Bill, Funds, Portion, Portions, parts_of, price_release, spend
+from dpsql.budget.pricing import Bill, Funds, Portion, Portions, parts_of, price_release, spend
 from dpsql.errors import BudgetExceeded, UnsupportedQuery
 from dpsql.plan.plan import Plan
 from dpsql.release.intervals import half_width

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dpsql.budget import About, Ledger, Relative, Stored
-from dpsql.budget.allocate import Priced, charge_of
+from dpsql.budget import Ledger, RelatedRelease, ReleaseDetails, StoredRelease
 from dpsql.budget.fingerprint import fingerprint
+from dpsql.budget.pricing import Priced, charge_of
 from dpsql.errors import Error, InternalError
 from dpsql.plan.catalog import Catalog
 from dpsql.plan.released import released_in
@@ -43,7 +43,7 @@ class Found:
     """A release that need not be made: what is shown of the stored one, its mark, and what to know about it."""
 
     released: Released
-    stored: Stored
+    stored: StoredRelease
     mark: bytes
     notes: tuple[str, ...] = ()
 
@@ -67,13 +67,13 @@ class Archive:
             raise InternalError("a release was to be marked before what it reads was named")
         return fingerprint(priced, self.emit(priced), self.version, self.dataset)
 
-    def about(self, priced: Priced, *, alone: bool) -> About:
+    def about(self, priced: Priced, *, alone: bool) -> ReleaseDetails:
         """What a new release is kept with; one that stands `alone` answers nothing but itself."""
         release, charge = priced.bounded.release, charge_of([priced])
         assert charge is not None
         if alone:
-            return About(b"", {}, charge)
-        return About(family(release, release.source, self.version, self.dataset), recipe_of(priced), charge)
+            return ReleaseDetails(b"", {}, charge)
+        return ReleaseDetails(family(release, release.source, self.version, self.dataset), recipe_of(priced), charge)
 
     def find(self, priced: Priced, mark: bytes) -> Found | None:
         """The very release, exactly as before; else the most accurate one that shows all of it.
@@ -108,7 +108,7 @@ class Archive:
         likely.sort(key=lambda pair: -min(portion_of(pair[1].recipe).parts))
         return next((f for way, each in likely[:MOST_TRIED] if (f := self._part(priced, way, each)) is not None), None)
 
-    def _part(self, asked: Priced, way: Wider, relative: Relative) -> Found | None:
+    def _part(self, asked: Priced, way: Wider, relative: RelatedRelease) -> Found | None:
         """The part that is asked of an earlier release, if it is what its recipe says and costs the analyst no more.
 
         Another's release may have been dearer than what is asked now; an analyst is never counted more than that.
@@ -123,7 +123,7 @@ class Archive:
         notes += [OF_MORE_GROUPS] if way.dropped and made.bounded.rule in ("clip", "vector") else []
         return Found(part_of(asked, unpack(stored.payload, made)), stored, relative.fingerprint, tuple(notes))
 
-    def _made_again(self, asked: Priced, way: Wider, relative: Relative) -> Priced | None:
+    def _made_again(self, asked: Priced, way: Wider, relative: RelatedRelease) -> Priced | None:
         """The earlier release as it would be planned for this analyst, if that is the one that was made.
 
         It may read columns that do not exist for this analyst, or no longer: then it shows nothing here, and whatever

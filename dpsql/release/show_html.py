@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpsql.budget.show_html import account_bar
+from dpsql.budget.status import account_bar
 from dpsql.errors import Error
 from dpsql.html import element, listed, page, text
 from dpsql.release.format import clip_text, rule_of

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.errors import InternalError
 from dpsql.expressions.write import read_value, write_value
 from dpsql.release.noise import RELEASE, Released

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 
 from dpsql.errors import InterfaceError
 from dpsql.plan.plan import Output, Plan
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 @dataclass(frozen=True, slots=True)

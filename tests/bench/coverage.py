@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpsql
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.engines.exact import Integers
 from dpsql.flow.draft import Prepared
 from dpsql.release.bars import row_ends

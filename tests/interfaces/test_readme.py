@@ -54,10 +54,10 @@ def test_the_policy_is_a_policy() -> None:
 
 
 def test_every_policy_key_is_explained() -> None:
-    from dpsql.policy import Budget, Column, Defaults, Limits, Policy, Table
+    from dpsql.policy import Budget, DeclaredColumn, DeclaredTable, Defaults, Policy, QueryLimits
 
     section = TEXT.partition("## The policy, key by key")[2].partition("\n## ")[0]
-    for model in (Policy, Budget, Limits, Defaults, Table, Column):
+    for model in (Policy, Budget, QueryLimits, Defaults, DeclaredTable, DeclaredColumn):
         for key in (name for name, field in model.model_fields.items() if not field.exclude):
             assert re.search(rf"\b{key}\b", section), f"{model.__name__}.{key}"
 

@@ -21,7 +21,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 _BY_BYTES = ({"c"}, {"posix"}, {"binary"})
 Place = tuple[bool, str, str]

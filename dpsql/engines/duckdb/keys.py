@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpsql.engines.sql.public import Ask, Keys
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 _PLAIN = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "VARCHAR", "DATE", "UUID"}
 

@@ -26,7 +26,7 @@ from dpsql.engines.duckdb.object_columns import require_types
 from dpsql.engines.duckdb.place import place, place_files, require_dtypes
 from dpsql.errors import InterfaceError
 from dpsql.policy import Policy
-from dpsql.policy.text_types import column_types, stated_types
+from dpsql.policy.column_types import column_types, stated_types
 from dpsql.steward_log import failed
 
 LOCKED: dict[str, str | bool | int | float | list[str]] = {

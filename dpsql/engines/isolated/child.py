@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.abandoned import Errand
-from dpsql.budget.reservation import PERMIT, RESERVE, Reservation, TracePermit, Warrant
+from dpsql.budget.ledger.reservation import PERMIT, RESERVE, Reservation, TracePermit, Warrant
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.open import remove_spills

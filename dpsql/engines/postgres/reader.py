@@ -13,9 +13,8 @@ from dpsql.engines.postgres.dialect import LABELS, UNLIMITED
 from dpsql.engines.postgres.session import Session
 from dpsql.engines.postgres.words import quoted, type_name
 from dpsql.expressions.types import SPELLINGS
-from dpsql.policy.catalog import Relation
-from dpsql.policy.names import Names, fold
-from dpsql.policy.reader import Reader, Unreadable
+from dpsql.policy.database_catalog import CatalogRelation, DatabaseReader, UnreadableDatabase
+from dpsql.policy.identifiers import Names, fold
 
 _NAMES = {
     UNLIMITED: "numeric",
@@ -27,13 +26,13 @@ _NAMES = {
 }
 
 
-class PostgresReader(Reader):
+class PostgresReader(DatabaseReader):
     """The tables that were described, and sessions in which to read them."""
 
     def __init__(self, tables: Mapping[str, Table], snapshot: Callable[[], AbstractContextManager[Session]]) -> None:
         self._tables, self._snapshot = tables, snapshot
 
-    def catalog(self) -> Names[Relation]:
+    def catalog(self) -> Names[CatalogRelation]:
         return Names({name: table.relation(name) for name, table in self._tables.items()})
 
     def rows(self, sql: str, parameters: Sequence[str] = ()) -> list[tuple[Any, ...]]:
@@ -41,7 +40,7 @@ class PostgresReader(Reader):
             with self._snapshot() as session:
                 return session.execute(sql.replace("%", "%%").replace("?", "%s").encode(), parameters).fetchall()
         except psycopg.Error as problem:
-            raise Unreadable(str(problem)) from None
+            raise UnreadableDatabase(str(problem)) from None
 
     def table(self, name: str) -> str:
         found = self._tables.get(fold(name))

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from dpsql.budget.allocate import Priced
-from dpsql.budget.reservation import Warrant
+from dpsql.budget.ledger.reservation import Warrant
+from dpsql.budget.pricing import Priced
 from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.exact import Exact
 from dpsql.engines.spark.dialect import SPARK

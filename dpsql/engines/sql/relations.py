@@ -25,7 +25,7 @@ from dpsql.plan.relation import Field, Filter, Item, Project, PublicScan, Relati
 from dpsql.plan.released import ReleasedScan
 from dpsql.plan.set_operations import UnionAll, owner_types
 from dpsql.plan.window import Windowed
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 UNIT = "_unit"
 JOIN = "j"

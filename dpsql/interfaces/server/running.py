@@ -16,7 +16,7 @@ from dpsql.interfaces.server.limits import Limits
 from dpsql.interfaces.server.serve import Connect, Server, checked, folder_of
 from dpsql.interfaces.server.users import User, read_users
 from dpsql.interfaces.terminal import complain, problems, screen
-from dpsql.policy import ledger_place, load_policy
+from dpsql.policy import ledger_location, load_policy
 from dpsql.session import connect
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Place:
         policy, users = load_policy(self.policy), read_users(self.users)
         if dataset not in (None, policy.dataset):
             raise InterfaceError(f"the policy is another dataset's now: {policy.dataset}", hint="start the server anew")
-        ledger = ledger_place(policy, self.policy, self.ledger)
+        ledger = ledger_location(policy, self.policy, self.ledger)
 
         def way(analyst: str, purpose: str | None) -> Connection:
             return connect(

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from dpsql.errors import PolicyError
-from dpsql.policy import Caps, Column, ForeignKey, Names, Policy, load_policy, parse_policy, to_decimal
+from dpsql.policy import DeclaredCaps, DeclaredColumn, ForeignKey, Names, Policy, load_policy, parse_policy, to_decimal
 
 SHOP = """\
 dataset: shop
@@ -62,10 +62,10 @@ def test_every_key_of_the_example_is_read(shop: Policy) -> None:
     assert orders.unit == ForeignKey(column="customer_id", references="customers.id")
     assert orders.unit_column == "customer_id"
     assert orders.columns is not None
-    assert orders.columns["placed"] == Column(min=date(2020, 1, 1), max=date(2026, 12, 31))
+    assert orders.columns["placed"] == DeclaredColumn(min=date(2020, 1, 1), max=date(2026, 12, 31))
     assert orders.columns["status"].values == ("paid", "open")
     assert orders.columns["status"].nulls is False
-    assert orders.columns["note"] == orders.columns["x"] == Column()
+    assert orders.columns["note"] == orders.columns["x"] == DeclaredColumn()
     assert shop.tables["visits"].by_row
     assert shop.tables["visits"].unit_column is None
     assert shop.tables["stores"].public
@@ -115,8 +115,8 @@ def test_tables_for_an_analyst(shop: Policy) -> None:
 
 
 def test_caps_nest(shop: Policy) -> None:
-    assert shop.caps() == shop.caps("bob") == Caps(Decimal(10), Decimal("1e-6"))
-    assert shop.caps("ana") == Caps(Decimal(3), Decimal("1e-6"))
+    assert shop.caps() == shop.caps("bob") == DeclaredCaps(Decimal(10), Decimal("1e-6"))
+    assert shop.caps("ana") == DeclaredCaps(Decimal(3), Decimal("1e-6"))
 
 
 @pytest.mark.parametrize("stranger", ["eve", "ANA", ""])

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.budget.allocate import Bill, Funds, Portions, allocate, charge_of, fund, spend
+from dpsql.budget.pricing import Bill, Funds, Portions, allocate, charge_of, fund, spend
 from dpsql.flow.draft import Prepared
 from dpsql.plan.plan import Plan
 from dpsql.release.intervals import half_width

@@ -12,8 +12,8 @@ import pytest
 from unlocked import run
 
 import dpsql
-from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
+from dpsql.budget.pricing import Priced
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw
 from dpsql.release.noise import add_noise
 from dpsql.release.stored import pack, unpack

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql.budget.allocate import Noised
+from dpsql.budget.pricing import Noised
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpsql.release.tree import _deviations, cumulated, quantile_cells, quantile_ends, reach
 from dpsql.sensitivity.tree import BRANCHES, Tree, counted, errs_less, height_of

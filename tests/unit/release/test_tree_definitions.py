@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql.budget.allocate import Noised
+from dpsql.budget.pricing import Noised
 from dpsql.mechanisms import DiscreteGaussian
 from dpsql.release.tree import _deviations, cumulated, quantile_cells, quantile_ends, rank_width
 from dpsql.sensitivity.tree import BRANCHES, Tree
