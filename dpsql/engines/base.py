@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.budget.ledger.reservation import Reservation, Warrant, use
 from dpsql.budget.pricing import Priced
-from dpsql.engines.exact import Exact
+from dpsql.engines.sealed import Exact
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.plan.public import PublicData
 from dpsql.plan.released import Content, released_in, with_digests
@@ -120,7 +120,7 @@ class Engine(ABC):
         data. After it only the digests of nested results are filled in: tables, bounds, keys and noise stay, and none
         of them depends on a content (`dpsql.plan.released`).
         **Requires** a warrant that only its makers make (`dpsql.budget.ledger.reservation`), contents of released
-        tables (`dpsql.release.contents`), and engines that read rows for releases in `_compute` only.
+        tables (`dpsql.answers.nested_results`), and engines that read rows for releases in `_compute` only.
         **Checked by** `tests/unit/test_locks.py`, and the planted bug "an engine runs without a reservation".
         """
         written, known = self.statements(release, salt), contents or {}

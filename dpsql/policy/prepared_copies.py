@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from dpsql.policy.identifiers import fold
-from dpsql.policy.model import Policy
+from dpsql.policy.model import DeclaredColumn, Policy
 
 PREFIX = "prepared:"
 
@@ -33,7 +33,7 @@ class PreparedCopy:
 def recipe(policy: Policy, table: str) -> str:
     """A digest of all that the policy says of how the copy of a table is made: of its columns whatever it says."""
     declared = policy.tables[table]
-    columns = sorted((fold(name), repr(spec)) for name, spec in (declared.columns or {}).items())
+    columns = sorted((fold(name), _written(spec)) for name, spec in (declared.columns or {}).items())
     said = [fold(table), policy.owner_path(table), declared.max_rows_per_unit, declared.prepare, columns]
     return blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 
@@ -42,3 +42,8 @@ def made_of(facts: Collection[tuple[str, str]], table: str) -> list[PreparedCopy
     """What these facts say of copies of a table, the other facts left out."""
     texts = [fact.removeprefix(PREFIX) for name, fact in facts if fold(name) == fold(table) and fact.startswith(PREFIX)]
     return [PreparedCopy(*text.split(":", 2)) for text in sorted(texts)]
+
+
+def _written(column: DeclaredColumn) -> str:
+    """The digests in existing ledgers were taken of this text, so neither it nor the order of its keys may change."""
+    return f"Column({column.__repr_str__(', ')})"

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from dpsql.errors import PolicyError
 from dpsql.policy import DeclaredCaps, DeclaredColumn, ForeignKey, Names, Policy, load_policy, parse_policy, to_decimal
+from dpsql.policy.prepared_copies import recipe
 
 SHOP = """\
 dataset: shop
@@ -216,3 +217,11 @@ def test_a_policy_without_tables_is_empty_not_wrong() -> None:
 
 def minimal(**changes: object) -> dict[str, object]:
     return {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"t": {"unit": "u"}}, **changes}
+
+
+def test_the_recipe_of_a_prepared_copy_is_that_of_existing_ledgers() -> None:
+    """A digest that changed would make every copy that was prepared before worthless."""
+    columns = {"amount": {"min": 0, "max": 500}, "status": {"values": ["paid", "open"]}, "tip": {}}
+    orders = {"unit": "customer", "max_rows_per_unit": 3, "prepare": "weigh", "columns": columns}
+    policy = load_policy({"dataset": "shop", "budget": {"epsilon": 1}, "tables": {"orders": orders}})
+    assert recipe(policy, "orders") == "ec319df38dee05f8e7bb63aab96b071b"
