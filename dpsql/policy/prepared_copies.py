@@ -46,4 +46,4 @@ def made_of(facts: Collection[tuple[str, str]], table: str) -> list[PreparedCopy
 
 def _written(column: DeclaredColumn) -> str:
     """The digests in existing ledgers were taken of this text, so neither it nor the order of its keys may change."""
-    return f"Column({column.__repr_str__(', ')})"
+    return "Column" + repr(column).removeprefix(type(column).__name__)
