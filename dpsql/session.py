@@ -31,7 +31,6 @@ from dpsql.flow.price import known_mechanism, price_of
 from dpsql.flow.question import Question
 from dpsql.flow.releasing import Releaser
 from dpsql.flow.searching import Searcher, search_told
-from dpsql.parse import Asked, Parameters, known_dialect, read_setting
 from dpsql.policy import Policy, load_policy
 from dpsql.policy.auto import Found, Subject
 from dpsql.progress import patiently
@@ -39,6 +38,7 @@ from dpsql.release.explain import Explanation
 from dpsql.release.result import Result
 from dpsql.release.target import Accuracy, Goal
 from dpsql.search import Searches
+from dpsql.sql import Asked, Parameters, known_dialect, read_setting
 from dpsql.turns import at_a_multiple, in_turn
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from dpsql.flow.draft import Draft
 from dpsql.flow.price import known_mechanism, price_of
 from dpsql.flow.question import Question
 from dpsql.flow.searching import Searcher
-from dpsql.parse import Asked, known_dialect, limit_text, parse_query, read_hints
-from dpsql.plan.build import build
-from dpsql.plan.views import put_views
+from dpsql.plan.builder.query import build
+from dpsql.plan.view_expansion import put_views
 from dpsql.release.recent import Few, reads_the_clock
 from dpsql.release.target import Goal, reachable, read_goals
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.clipped import checks_of
+from dpsql.sql import Asked, known_dialect, limit_text, parse_query, read_hints
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from dpsql.errors import InterfaceError, PolicyError
 from dpsql.flow.accounts import Accounts
-from dpsql.parse import Asked
 from dpsql.policy import to_decimal
+from dpsql.sql import Asked
 
 
 def price_of(keywords: Asked, accounts: Accounts, *, accurate: bool = False) -> tuple[Fraction, Fraction]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dpsql.parse import Asked, Parameters, meaning
 from dpsql.release.target import Accuracy
+from dpsql.sql import Asked, Parameters, meaning
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from dpsql.parse import Parameters
     from dpsql.release.result import Result
     from dpsql.release.target import Accuracy
     from dpsql.session import Connection
+    from dpsql.sql import Parameters
 
 Row = tuple[Any, ...]
 

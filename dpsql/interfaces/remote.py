@@ -21,12 +21,12 @@ from dpsql.errors import Error, InterfaceError, Pep249Errors
 from dpsql.interfaces.remote_explain import RemoteExplanation, explanation_of
 from dpsql.interfaces.remote_line import Line
 from dpsql.interfaces.server.packed import pack, unpack
-from dpsql.parse import Asked, Parameters, known_dialect, read_setting
 from dpsql.plan.plan import Output, Plan
 from dpsql.release.clipped import Clipped
 from dpsql.release.finish import Table
 from dpsql.release.result import Result
 from dpsql.release.target import Accuracy
+from dpsql.sql import Asked, Parameters, known_dialect, read_setting
 
 if TYPE_CHECKING:
     import pandas as pd

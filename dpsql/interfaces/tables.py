@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.plan.catalog import PrivateTable, PublicTable, Table, UnavailableTable
-from dpsql.plan.views import view_columns
+from dpsql.plan.view_expansion import view_columns
 from dpsql.policy import Column, Policy, fold
 from dpsql.policy.auto import UNSEARCHED
 from dpsql.release.numbers import plain

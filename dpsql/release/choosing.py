@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dpsql.budget.allocate import Priced
 from dpsql.expressions.expression import Value
 from dpsql.expressions.types import DOUBLE, TIMESTAMP, Type
-from dpsql.plan.choosing import chosen_type
-from dpsql.plan.relation import Aggregate
+from dpsql.plan.builder.selection_aggregates import chosen_type
+from dpsql.plan.nodes.relation import Aggregate
 from dpsql.release.noise import Released
 from dpsql.release.tree import quantile_cells, quantile_ends, rank_width
 from dpsql.sensitivity.choice import MISSED, reach

@@ -13,9 +13,10 @@ from dpsql.budget.allocate import Bill, Priced
 from dpsql.errors import InterfaceError
 from dpsql.expressions.expression import columns_of
 from dpsql.mechanisms import DiscreteLaplace, Noise
+from dpsql.plan.nodes.relation import Relation
+from dpsql.plan.nodes.released_scan import released_in
+from dpsql.plan.nodes.unary import Filter, UnitGroup
 from dpsql.plan.plan import Plan
-from dpsql.plan.relation import Filter, Relation, UnitGroup
-from dpsql.plan.released import released_in
 from dpsql.release.choosing import choice_notes, rank_error, rank_of
 from dpsql.release.estimate import step
 from dpsql.release.intervals import half_width, interval

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.expressions.write import order
+from dpsql.expressions.json_form import order
 from dpsql.plan.plan import Family, Plan
 from dpsql.release.consistent import Axes, fitted
 from dpsql.release.estimate import step

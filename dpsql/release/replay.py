@@ -11,7 +11,7 @@ from dpsql.budget.allocate import Priced, charge_of
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.errors import Error, InternalError
 from dpsql.plan.catalog import Catalog
-from dpsql.plan.released import released_in
+from dpsql.plan.nodes.released_scan import released_in
 from dpsql.release.cover import (
     Wider,
     covers,

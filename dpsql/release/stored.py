@@ -9,7 +9,7 @@ import numpy as np
 
 from dpsql.budget.allocate import Priced
 from dpsql.errors import InternalError
-from dpsql.expressions.write import read_value, write_value
+from dpsql.expressions.json_form import read_value, write_value
 from dpsql.release.noise import RELEASE, Released
 
 _RELEASE = RELEASE.take()

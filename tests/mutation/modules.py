@@ -17,7 +17,7 @@ _PLAN = "ownership relate relate_joins relate_sets relate_windows membership joi
 _RELEASE = "noise replay recent make choosing tree"
 _FLOW = "about accounts accuracy_first afford answering dataset draft drafting explaining opening price question releasing searching"
 _SINGLE = ("session.py", "policy/check.py")
-_TEXT_ONLY = {"dpsql/bounds/describe.py"}
+_TEXT_ONLY = {"dpsql/bounds/predicates.py"}
 """What it makes is shown to people and decides nothing."""
 
 

@@ -15,7 +15,7 @@ from dpsql.errors import Error, InternalError, ParseError, UnsupportedQuery
 from dpsql.interfaces.server.commands import _SET
 from dpsql.interfaces.server.statements import Kind, split
 from dpsql.interfaces.shell import Shell
-from dpsql.parse import read_hints, read_setting
+from dpsql.sql import read_hints, read_setting
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +134,9 @@ def test_a_long_message_is_not_read_in_the_servers_loop() -> None:
 
 
 def test_a_long_setting_is_none() -> None:
-    assert read_setting("SET dpsql.epsilon = " + "9" * 1_000_000, dpsql.parse.Asked()) is None
+    assert read_setting("SET dpsql.epsilon = " + "9" * 1_000_000, dpsql.sql.Asked()) is None
     with pytest.raises(ParseError, match="more than 100 signs"):
-        read_setting("SET dpsql.epsilon = " + "9" * 1_000, dpsql.parse.Asked())
+        read_setting("SET dpsql.epsilon = " + "9" * 1_000, dpsql.sql.Asked())
 
 
 def test_hints_beside_many_texts_are_read_in_one_pass() -> None:

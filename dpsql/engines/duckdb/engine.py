@@ -32,7 +32,7 @@ from dpsql.engines.sql.public import PublicReader
 from dpsql.engines.sql.results import exact, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError, InternalError
 from dpsql.expressions.types import SPELLINGS, Kind, from_engine
-from dpsql.plan.released import Content
+from dpsql.plan.nodes.released_scan import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
 from dpsql.policy.reader import DuckDBReader, Reader

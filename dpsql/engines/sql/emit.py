@@ -24,7 +24,7 @@ from dpsql.engines.sql.source import From
 from dpsql.engines.sql.steps import on_steps
 from dpsql.expressions.expression import Column, columns_of
 from dpsql.plan.at_rest import reading
-from dpsql.plan.relation import Relation, Scan
+from dpsql.plan.nodes.relation import Relation, Scan
 from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.selection import Selection

@@ -17,7 +17,7 @@ from dpsql.errors import InterfaceError
 from dpsql.interfaces.server.packed import pack, unpack
 from dpsql.interfaces.server.packed_plans import tell
 from dpsql.interfaces.server.room import Room, size_of
-from dpsql.parse import Asked
+from dpsql.sql import Asked
 
 if TYPE_CHECKING:
     from dpsql.release.explain import Explanation

@@ -15,7 +15,7 @@ from dpsql.interfaces.server.faults import Stop
 from dpsql.interfaces.server.portal import Portal, Reply, Shelf
 from dpsql.interfaces.server.statements import Statement
 from dpsql.interfaces.server.wire import Fault
-from dpsql.parse import Asked, read_setting
+from dpsql.sql import Asked, read_setting
 
 if TYPE_CHECKING:
     from dpsql.session import Connection

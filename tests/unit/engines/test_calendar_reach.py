@@ -14,8 +14,8 @@ from dpsql.engines.duckdb.moments import _CALENDAR, MOST_DAYS, MOST_YEARS
 from dpsql.engines.sql.calendar import moved
 from dpsql.engines.sql.rule import Emit
 from dpsql.errors import InternalError, UnsupportedQuery
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import BIGINT, DATE, TEXT, TIMESTAMP, Type, integer
 
 DAY = 86_400 * 10**6

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlglot import exp, parse_one
 
-from dpsql.plan.plan import Nested, Plan
+from dpsql.plan.plan import NestedQuery, Plan
 from dpsql.release.recent import Few, Kept, Recent, reads_the_clock
 
 
@@ -31,7 +31,7 @@ def query(sql: str) -> exp.Query:
 
 
 def plan(sql: str, *nested: str) -> Plan:
-    inner = tuple(Nested(f"n{i}", Plan((), query(each), (), (), None)) for i, each in enumerate(nested))
+    inner = tuple(NestedQuery(f"n{i}", Plan((), query(each), (), (), None)) for i, each in enumerate(nested))
     return Plan((), query(sql), (), (), None, nested=inner)
 
 

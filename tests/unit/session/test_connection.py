@@ -13,7 +13,7 @@ import pytest
 import dpsql
 from dpsql.budget import FREE
 from dpsql.errors import Error, InterfaceError, LedgerError, PolicyError
-from dpsql.parse import Asked
+from dpsql.sql import Asked
 
 POLICY: dict[str, Any] = {
     "dataset": "d", "search": False, "budget": {"epsilon": 5, "delta": 1e-6},

@@ -22,8 +22,8 @@ from dpsql.flow.draft import Draft
 from dpsql.flow.opening import copies_path, ledger_at, name_in, open_data
 from dpsql.flow.price import known_mechanism, price_of
 from dpsql.flow.question import Question
-from dpsql.parse import Asked
 from dpsql.policy import Policy, load_policy
+from dpsql.sql import Asked
 
 TABLES = {"t": {"unit": "u", "max_rows_per_unit": 1, "columns": {"x": {"min": 0, "max": 10}}}}
 ANALYSTS = {"ana": {"epsilon": 2, "delta": 1e-9, "purposes": {"report": {"epsilon": 1}, "research": {"epsilon": 2}}},
