@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from dpsql.options import Accuracy
     from dpsql.release.result import Result
-    from dpsql.release.target import Accuracy
     from dpsql.session import Connection
     from dpsql.sql import Parameters
 

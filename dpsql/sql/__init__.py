@@ -1,6 +1,6 @@
 """Text to syntax tree: one read-only query, or an error that says what to write instead."""
 
-from dpsql.sql.hints import SETTINGS, Asked, known_dialect, read_hints, read_setting
+from dpsql.sql.hints import SETTINGS, known_dialect, read_hints, read_setting
 from dpsql.sql.parameters import Parameters, meaning
 from dpsql.sql.parse import parse_query
 from dpsql.sql.span import refuse, span_of
@@ -8,7 +8,6 @@ from dpsql.sql.text_limits import limit_text
 
 __all__ = [
     "SETTINGS",
-    "Asked",
     "Parameters",
     "known_dialect",
     "limit_text",

@@ -19,7 +19,7 @@ from dpsql.bounds.comparison_limits import limited
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type, union, value_at
 from dpsql.bounds.infer import MOST_PRODUCTS
 from dpsql.bounds.row_domains import RowDomains
-from dpsql.engines.sql.physical import shared
+from dpsql.engines.sql.sql_types import shared
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Kind, Type, from_engine, integer
