@@ -120,7 +120,7 @@ class Engine(ABC):
         data. After it only the digests of nested results are filled in: tables, bounds, keys and noise stay, and none
         of them depends on a content (`dpsql.plan.nodes.released_scan`).
         **Requires** a warrant that only its makers make (`dpsql.budget.reservation`), contents of released tables
-        (`dpsql.release.contents`), and engines that read rows for releases in `_compute` only.
+        (`dpsql.answers.nested_results`), and engines that read rows for releases in `_compute` only.
         **Checked by** `tests/unit/test_locks.py`, and the planted bug "an engine runs without a reservation".
         """
         written, known = self.statements(release, salt), contents or {}

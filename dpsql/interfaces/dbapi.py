@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from dpsql.answers.result import Result
     from dpsql.options import Accuracy
-    from dpsql.release.result import Result
     from dpsql.session import Connection
     from dpsql.sql import Parameters
 
