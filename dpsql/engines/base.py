@@ -15,6 +15,7 @@ from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.budget.reservation import Reservation, Warrant, use
 from dpsql.engines.sealed import Exact
+from dpsql.engines.sql.layout import lay_out
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.plan.nodes.released_scan import Content, released_in, with_digests
 from dpsql.plan.public_data import PublicData
@@ -91,6 +92,10 @@ class Engine(ABC):
     def emit(self, release: Priced, salt: bytes | None) -> str:
         """The same as one text."""
         return _text(self.statements(release, salt))
+
+    def shown(self, release: Priced) -> str:
+        """The SQL of one release laid out for people, with a placeholder for the salt."""
+        return ";\n".join(map(lay_out, self.statements(release, None)))
 
     def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
         """What this engine does not read of their tables, in words that follow from the query and the policy."""

@@ -62,8 +62,8 @@ class Explainer:
         self, prepared: Prepared, remark: str | None, alternatives: Mapping[str, Explanation]
     ) -> Explanation:
         """What was foreseen, with the SQL of each release as the analyst may see it."""
-        seen, emit = self.dataset.catalog.veiled, self.dataset.engine.emit
-        shown = [release_plan(p, "" if p.free else seen(emit(p, None))) for p in prepared.bill.releases]
+        seen, engine = self.dataset.catalog.veiled, self.dataset.engine
+        shown = [release_plan(p, "" if p.free else seen(engine.shown(p))) for p in prepared.bill.releases]
         releases, nested = staged(shown, prepared.plan)
         return Explanation(
             prepared.cost,
