@@ -32,7 +32,9 @@ def name_of(page: Path) -> str:
 
 def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, in order."""
-    return [Block(kind, title, dedent(text)) for _, kind, title, text in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+    return [
+        Block(kind, title, dedent(text)) for _, kind, title, text in _BLOCK.findall(page.read_text(encoding="utf-8"))
+    ]
 
 
 def prose(page: Path) -> str:
