@@ -16,14 +16,14 @@ from math import isqrt
 
 from sqlglot import exp, parse_one
 
-from dpsql.expressions.convert import convert, one_query
 from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert, one_query
 from dpsql.expressions.types import Kind, Type
+from dpsql.plan.builder.name_scope import scope_of
 from dpsql.plan.catalog import Catalog, PrivateTable
+from dpsql.plan.nodes.relation import Aggregate, Field, Item, Relation
+from dpsql.plan.nodes.unary import projected, unit_grouped
 from dpsql.plan.plan import Output, Plan, Release
-from dpsql.plan.relate import projected, unit_grouped
-from dpsql.plan.relation import Aggregate, Field, Item, Relation
-from dpsql.plan.scope import scope_of
 from dpsql.policy import Bound, fold
 from dpsql.policy.auto import Subject
 
