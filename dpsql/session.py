@@ -34,7 +34,7 @@ from dpsql.flow.searching import Searcher, search_told
 from dpsql.parse import Asked, Parameters, known_dialect, read_setting
 from dpsql.policy import Policy, load_policy
 from dpsql.policy.auto import Found, Subject
-from dpsql.progress import patiently
+from dpsql.progress import with_spinner
 from dpsql.release.explain import Explanation
 from dpsql.release.result import Result
 from dpsql.release.target import Accuracy, Goal
@@ -80,7 +80,7 @@ class Connection(Pep249Errors):
     # the flow -----------------------------------------------------------------------------------------------------
 
     @in_turn
-    @patiently("asking the database")
+    @with_spinner("asking the database")
     @at_a_multiple
     def query(
         self,

@@ -19,9 +19,9 @@ from sqlalchemy.ext.automap import automap_base
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import dpsql
-from dpsql.interfaces.demo_data import make_shop
+from dpsql.interfaces.cli.demo_shop import make_shop
 
-registry.register("dpsql", "dpsql.interfaces.alchemy", "DpsqlDialect")
+registry.register("dpsql", "dpsql.interfaces.sqlalchemy_dialect", "DpsqlDialect")
 
 POLICY = """
 dataset: clinic

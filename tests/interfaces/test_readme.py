@@ -12,7 +12,7 @@ import typer.main
 from tiers import need
 from typer.testing import CliRunner
 
-from dpsql.interfaces.cli import app
+from dpsql.interfaces.cli.main import app
 from dpsql.policy import parse_policy
 
 README = Path(__file__).parents[2] / "README.md"

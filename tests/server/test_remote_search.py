@@ -14,9 +14,8 @@ import sqlalchemy as sa
 from served import PASSWORD, Served, run, start, stop
 
 import dpsql
-from dpsql.interfaces.demo_data import make_shop
-from dpsql.interfaces.remote import RemoteConnection
-from dpsql.interfaces.remote_explain import RemoteExplanation
+from dpsql.interfaces.cli.demo_shop import make_shop
+from dpsql.interfaces.client.connection import RemoteConnection, RemoteExplanation
 from dpsql.release.explain import Explanation
 
 QUERIES = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import dpsql
 
 ROOT = Path(dpsql.__file__).parent
-FLOW = ["errors", "rights", "refusals", "html", "later", "abandoned", "progress", "turns", "steward_log", "server_address", "policy", "parse", "mechanisms", "local", "expressions", "bounds", "plan", "sensitivity",
+FLOW = ["errors", "rights", "refusals", "html", "timer", "cancellation", "progress", "turns", "steward_log", "server_address", "policy", "parse", "mechanisms", "local", "expressions", "bounds", "plan", "sensitivity",
         "budget", "engines", "release", "search", "flow", "session", "audit", "interfaces", "__main__"]  # fmt: skip
 MAY_NAME_EXACT = {"engines/base.py", "engines/exact.py", "engines/sql/results.py", "engines/duckdb/engine.py",
                   "engines/isolated/engine.py", "engines/postgres/engine.py", "engines/spark/engine.py", "release/noise.py",

@@ -7,8 +7,8 @@ from contextlib import contextmanager, nullcontext
 
 import duckdb
 
-from dpsql.abandoned import stopped_when_abandoned
-from dpsql.later import later
+from dpsql.cancellation import interruptible
+from dpsql.timer import run_after
 
 
 @contextmanager
@@ -19,6 +19,6 @@ def stopped_after(seconds: float | None, cursor: duckdb.DuckDBPyConnection) -> I
     failure that data can cause. It is paid for all the same (the charge comes first, and is kept), has the constant
     text of every failure of the engine, and tells no more than a clock would.
     """
-    late = nullcontext() if seconds is None else later(seconds, cursor.interrupt)
-    with stopped_when_abandoned(cursor.interrupt), late:
+    late = nullcontext() if seconds is None else run_after(seconds, cursor.interrupt)
+    with interruptible(cursor.interrupt), late:
         yield

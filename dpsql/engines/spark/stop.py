@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from dpsql.abandoned import stopped_when_abandoned
+from dpsql.cancellation import interruptible
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ def stopped_after(seconds: float | None, session: SparkSession) -> Iterator[None
     results are handed over as Arrow.) As on DuckDB, this is the one failure that data can cause: it is paid for, and
     has the constant text.
     """
-    with stopped_when_abandoned(session.interruptAll), nullcontext() if seconds is None else _watched(seconds, session):
+    with interruptible(session.interruptAll), nullcontext() if seconds is None else _watched(seconds, session):
         yield
 
 
