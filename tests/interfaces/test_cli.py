@@ -373,7 +373,7 @@ def test_a_violated_fact_is_not_recorded(town: Path) -> None:
     with duckdb.connect(str(town)) as connection:
         connection.execute("INSERT INTO people SELECT * FROM people WHERE id = 3")
     done = run("check", town)
-    assert done.exit_code == 1 and "1 units have more than one row" in done.stdout and "mend" in done.stderr
+    assert done.exit_code == 1 and "1 units have more than one row" in done.stdout and "fix what is marked" in done.stderr
     assert "(verified)" not in run("explain", town, COUNT, "--analyst", "ana").stdout
 
 

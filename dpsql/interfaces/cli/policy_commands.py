@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpsql.interfaces import steward_tasks
 from dpsql.interfaces.cli.arguments import Database, Ledger, PolicyFile, open_connection
 from dpsql.interfaces.cli.terminal import other_ledger, policy_beside, problems, screen, waiting
 from dpsql.progress import bar
@@ -31,6 +30,7 @@ def init(
 ) -> None:
     """For the steward: draft a policy from a database."""
     from dpsql.engines.open import shown
+    from dpsql.interfaces import steward_tasks
 
     with waiting("reading the database"):
         name = dataset or Path(db.partition("?")[0]).stem
@@ -44,6 +44,7 @@ def init(
 
 def check(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> None:
     """For the steward: verify what the policy declares, and record in the ledger what holds."""
+    from dpsql.interfaces import steward_tasks
     from dpsql.interfaces.cli.output import findings_table
 
     with waiting("checking the database"), open_connection(db, policy, ledger, None, steward=True) as session:
@@ -64,6 +65,8 @@ def check(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> Non
 
 def prepare(db: Database, policy: PolicyFile = None, ledger: Ledger = None) -> None:
     """For the steward: write copies of tables in which each unit is bounded already, for faster queries."""
+    from dpsql.interfaces import steward_tasks
+
     with open_connection(db, policy, ledger, None, steward=True) as session:
         with bar(problems()) as progress:
             written = steward_tasks.prepare(session, progress)
@@ -79,6 +82,8 @@ def bounds(
     ] = False,
 ) -> None:  # fmt: skip
     """For the steward: show the bounds that private searches found, as lines to copy into the policy."""
+    from dpsql.interfaces import steward_tasks
+
     with waiting("searching"), open_connection(db, policy, ledger, None, steward=True) as session:
         lines = list(steward_tasks.found(session, search=search))
     for line in lines:
