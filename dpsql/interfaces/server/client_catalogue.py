@@ -23,7 +23,7 @@ from dpsql.interfaces.server.catalogue_server import (
     CatalogueServers,
     TableDescription,
 )
-from dpsql.interfaces.server.portal import Portal, StatementReply
+from dpsql.interfaces.server.portal import BoundParameters, Portal, StatementReply
 from dpsql.interfaces.server.query_runner import ConnectionPool
 from dpsql.interfaces.server.server_limits import MemoryQuota, QuotaExceeded
 from dpsql.interfaces.server.sqlstates import StatementError
@@ -34,15 +34,6 @@ from dpsql.interfaces.server.wire_values import NAMES, TEXT, oid_of, with_format
 from dpsql.interfaces.visible_tables import TableInfo, visible_tables
 
 MOST_ANSWER = 16 * 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class BoundParameters:
-    """The values of a statement's parameters as the client sent them, and the formats that it wants back."""
-
-    formats: tuple[int, ...] = ()
-    values: tuple[bytes | None, ...] = ()
-    results: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

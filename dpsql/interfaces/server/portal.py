@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpsql.interfaces.server import sqlstates, wire
-from dpsql.interfaces.server.client_catalogue import BoundParameters
 from dpsql.interfaces.server.server_limits import HeldRows
 from dpsql.interfaces.server.sqlstates import StatementError
 from dpsql.interfaces.server.statement_routing import ClientStatement
@@ -14,6 +13,15 @@ from dpsql.interfaces.server.wire import ErrorResponse
 
 MOST = 1_000
 """Prepared statements, and portals, of one client."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundParameters:
+    """The values of a statement's parameters as the client sent them, and the formats that it wants back."""
+
+    formats: tuple[int, ...] = ()
+    values: tuple[bytes | None, ...] = ()
+    results: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
