@@ -112,7 +112,7 @@ def _require_folders(*files: Path | None) -> None:
 
 def _data(db: str) -> Path:
     """The path of what is audited: tables of a DuckDB file, or files. A server cannot be copied."""
-    from dpsql.engines.open import is_address
+    from dpsql.engines.open_engine import is_address
 
     if is_address(db):
         raise InterfaceError(

@@ -146,8 +146,8 @@ def _bound_line(db: Connection, subject: Subject, *, search: bool) -> str:
 
 def _clip_lines(db: Connection) -> Iterator[str]:
     """The searches for a clip, each with the query that it was made for and what it tells about it today."""
+    from dpsql.answers.render import clip_text
     from dpsql.flow.searching import BEST_CLIP
-    from dpsql.release.format import clip_text
 
     made = [entry.text.removeprefix(BEST_CLIP) for entry in db._ledger.log() if entry.text.startswith(BEST_CLIP)]
     for sql in dict.fromkeys(made):
@@ -160,8 +160,8 @@ def _clip_lines(db: Connection) -> Iterator[str]:
 def draft(database: str | Path, policy: Path, dataset: str) -> tuple[Path, Path]:
     """Write a first policy for a database, and beside it what was observed, readable by the steward only."""
     from dpsql.engines.base import Resources
-    from dpsql.engines.duckdb.lake import is_lake, tables_found
-    from dpsql.engines.open import open_engine
+    from dpsql.engines.duckdb.table_files import is_lake, tables_found
+    from dpsql.engines.open_engine import open_engine
 
     source: Any = tables_found(Path(database)) if is_lake(database) else database
     engine = open_engine(source, Resources())

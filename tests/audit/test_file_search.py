@@ -30,7 +30,7 @@ from dpsql.audit.shrink import finding_of
 from dpsql.audit.tally import Tally
 from dpsql.audit.worlds import kinds
 from dpsql.engines.duckdb import parquet as views
-from dpsql.engines.duckdb import place
+from dpsql.engines.duckdb import register_tables
 from dpsql.errors import InterfaceError, PolicyError
 from dpsql.interfaces.cli.main import app
 from dpsql.policy import load_policy
@@ -53,7 +53,7 @@ def _unprotected(patch: Patch) -> None:
         read = f"read_parquet({views.paths_sql(files)}{views.hive_sql(files)})"
         connection.execute(f'CREATE TEMP VIEW "{files.table}" AS SELECT * FROM {read}')
 
-    patch.setattr(place, "create_view", bare)
+    patch.setattr(register_tables, "create_view", bare)
 
 
 def _turn(writer: str) -> int:

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpsql
+from dpsql.answers.analytic_bars import form_of
+from dpsql.answers.error_bars import row_ends
+from dpsql.answers.noise_stage import Released, add_noise
 from dpsql.budget.allocate import Priced
-from dpsql.engines.exact import Integers
+from dpsql.engines.sealed import Integers
 from dpsql.flow.draft import Prepared
-from dpsql.release.bars import row_ends
-from dpsql.release.forms import form_of
-from dpsql.release.noise import Released, add_noise
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -100,7 +100,7 @@ def cells(kinds: dict[str, str], shape: str, runs: int, sizes: tuple[int, ...] =
             name = f"{kind} {shape}".strip()
             for size in sizes if not shape else sizes[:1]:
                 text = SHAPES[shape].format(sql, f"g{size}")
-                prepared = db.prepare(text, epsilon, None, mechanism)
+                prepared = db.prepare(text, epsilon=epsilon, mechanism=mechanism)
                 exact = integers(db._engine, prepared.bill.releases[0], b"salt")
                 for place, key in enumerate(exact.keys):
                     units = int(key[0][1:]) if key else size

@@ -1,6 +1,6 @@
 """Copies that are bounded at rest, as CPU ratios to plain DuckDB over the same file, in one run; and how cost grows.
 
-`measure` is for the README's size. `grow` makes Parquet files of any size, portion by portion, and asks them with a
+`measure` is for the size in docs/performance.md. `grow` makes Parquet files of any size, portion by portion, and asks them with a
 memory limit: `python tests/bench/prepared.py 1000000 10000000 100000000`.
 """
 
@@ -72,7 +72,7 @@ def ratio_of(source: Any, asked: dict[str, Any], times: int, folder: Path | None
             steward_tasks.prepare(db, lambda *_: None)
             took = time.perf_counter() - begin
     with dpsql.connect(source, policy=asked, ledger=ledger, steward=True) as db:
-        [priced] = db.prepare(SQL, 1, 1e-8, None).bill.releases
+        [priced] = db.prepare(SQL, epsilon=1, delta=1e-8).bill.releases
         permit = db.permit_trace()
         works: dict[str, Callable[[], object]] = {
             "plain": lambda: _plain(db),

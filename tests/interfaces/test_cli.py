@@ -25,14 +25,14 @@ from typer.testing import CliRunner, Result
 
 import dpsql
 from dpsql import progress
+from dpsql.answers import number_format
 from dpsql.expressions.functions.function import Function
 from dpsql.expressions.functions.table import SUBJECTS
-from dpsql.interfaces.cli.function_list import listing
 from dpsql.interfaces.cli import output, shell, terminal
+from dpsql.interfaces.cli.function_list import listing
 from dpsql.interfaces.cli.main import app
 from dpsql.interfaces.cli.shell import complete, split
 from dpsql.policy import parse_policy
-from dpsql.release import numbers
 
 POLICY = """\
 dataset: town
@@ -373,7 +373,9 @@ def test_a_violated_fact_is_not_recorded(town: Path) -> None:
     with duckdb.connect(str(town)) as connection:
         connection.execute("INSERT INTO people SELECT * FROM people WHERE id = 3")
     done = run("check", town)
-    assert done.exit_code == 1 and "1 units have more than one row" in done.stdout and "fix what is marked" in done.stderr
+    assert (
+        done.exit_code == 1 and "1 units have more than one row" in done.stdout and "fix what is marked" in done.stderr
+    )
     assert "(verified)" not in run("explain", town, COUNT, "--analyst", "ana").stdout
 
 
@@ -567,7 +569,7 @@ def test_completion_keeps_the_case_of_words_and_the_spelling_of_names() -> None:
     ],
 )
 def test_an_answer_is_shown_to_the_digits_of_its_error(value: Any, low: float, high: float, text: str) -> None:
-    assert numbers.with_error(value, low, high) == text
+    assert number_format.with_error(value, low, high) == text
 
 
 def test_a_spinner_waits_and_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

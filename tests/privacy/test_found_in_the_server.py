@@ -13,10 +13,10 @@ import pytest
 from unlocked import sealed
 
 import dpsql
-from dpsql.interfaces.server.query_runner import ConnectionPool
+from dpsql.answers.noise_stage import add_noise, drawn_ahead
+from dpsql.interfaces.server.query_runner import Desk
 from dpsql.interfaces.server.scram import Verifier
 from dpsql.interfaces.server.users import User
-from dpsql.release.noise import add_noise, drawn_ahead
 
 POLICY: dict[str, Any] = {
     "dataset": "shop",
@@ -65,7 +65,7 @@ def test_an_answer_is_kept_for_one_dialect(file: Path) -> None:
 def test_noise_drawn_ahead_is_not_spread_over_more_keys_than_it_was_drawn_for(file: Path) -> None:
     """One sample would be added to every cell, and differences between cells would be exact."""
     with connect(file, "ana") as db:
-        priced = db.prepare("SELECT count(*) FROM people", 1.0).bill.releases[0]
+        priced = db.prepare("SELECT count(*) FROM people", epsilon=1.0).bill.releases[0]
     ahead = drawn_ahead(priced)
     assert ahead is not None and len(ahead.statistics[0]) == 1
     with pytest.raises(dpsql.InternalError):
@@ -75,11 +75,7 @@ def test_noise_drawn_ahead_is_not_spread_over_more_keys_than_it_was_drawn_for(fi
 def test_accounts_do_not_wait_for_equal_questions_of_each_other(file: Path) -> None:
     """Whoever asked first kept the question to themselves for as long as they liked, and the wait told of it."""
     ana, bob = (User(name, Verifier.of("a password"), name) for name in ("ana", "bob"))
-    desk, begun, leave = (
-        ConnectionPool(lambda analyst, _: connect(file, analyst)),
-        threading.Semaphore(0),
-        threading.Event(),
-    )
+    desk, begun, leave = Desk(lambda analyst, _: connect(file, analyst)), threading.Semaphore(0), threading.Event()
 
     def slow(db: dpsql.Connection) -> None:
         begun.release()

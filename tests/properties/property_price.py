@@ -11,13 +11,13 @@ from property_world import SALT, Database
 from scipy.optimize import minimize_scalar
 from unlocked import run, sealed, unsealed
 
+from dpsql.answers import noise_stage as release_noise
 from dpsql.audit import ReleaseTrace, StatisticTrace, trace
 from dpsql.audit.grammar.query import Query
 from dpsql.budget.allocate import Priced, charge_of
 from dpsql.flow.draft import Prepared
 from dpsql.mechanisms import DiscreteGaussian, Noise
 from dpsql.mechanisms.exact import UNIT
-from dpsql.release import noise as release_noise
 
 SLACK = 1 + 1e-9
 """What the floats of this file may be off."""
@@ -25,7 +25,7 @@ SLACK = 1 + 1e-9
 
 def price_violations(database: Database, query: Query) -> list[str]:
     """Asked ≥ charged ≥ spent, where spent follows from the traced claims and scales."""
-    prepared = database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism)
+    prepared = database.db.prepare(query.sql, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism)
     releases = trace(
         database.db, query.sql, salt=SALT, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism
     )
@@ -117,7 +117,7 @@ def tail(noise: Noise, x: int) -> float:
 
 def variance_violations(database: Database, query: Query, times: int = 30) -> list[str]:
     """The noise on a real query has the variance of its traced scale: six standard errors are allowed."""
-    prepared = database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism)
+    prepared = database.db.prepare(query.sql, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism)
     [priced], [release] = prepared.bill.releases, trace(
         database.db, query.sql, salt=SALT, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism
     )  # fmt: skip
@@ -142,7 +142,9 @@ def _law(statistic: StatisticTrace) -> tuple[float, float]:
 
 def shown_bias(database: Database, query: Query) -> list[str]:
     """Numbers shown beside private keys are unbiased, even for keys that just reached the threshold."""
-    [priced] = database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism).bill.releases
+    [priced] = database.db.prepare(
+        query.sql, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism
+    ).bill.releases
     assert priced.threshold is not None
     size = 4_000
     keys = tuple((f"key {i:05}",) for i in range(size))

@@ -19,7 +19,7 @@ from dpsql.audit.traces import ReleaseTrace
 from dpsql.audit.world import World
 from dpsql.audit.worlds import Row, joins, joins_of, joins_policy
 from dpsql.engines.duckdb.prepare import _Writer
-from dpsql.engines.sql.steps import STEPS
+from dpsql.engines.sql.grid_columns import STEPS
 from dpsql.session import Connection
 
 bound: Any = import_module("dpsql.sensitivity.bound")

@@ -12,6 +12,7 @@ from property_joins import join_database, join_policy, join_world, without
 from property_nested import inner, moved_too_far, seen
 from property_world import Database
 
+from dpsql.answers import reuse
 from dpsql.bounds.domain import interval
 from dpsql.budget.allocate import charge_of
 from dpsql.engines import base
@@ -19,7 +20,6 @@ from dpsql.errors import InternalError
 from dpsql.flow import releasing
 from dpsql.plan import lookup, nested
 from dpsql.plan.released import content_of, released_in, with_digests
-from dpsql.release import replay
 
 Patch = pytest.MonkeyPatch
 
@@ -72,14 +72,14 @@ def _replayed_after_another() -> bool:
 
 def test_the_mark_of_the_outer_release_without_the_inner_content(monkeypatch: Patch) -> None:
     assert not _replayed_after_another(), "the inner release is replayed, what is read of it is another value"
-    real = replay.fingerprint
+    real = reuse.fingerprint
 
     def forgetful(priced: Any, sql: str, version: str, dataset: str) -> bytes:
         for scan in released_in(priced.bounded.release.source):
             sql = sql.replace(scan.digest or "", "")
         return real(priced, sql, version, dataset)
 
-    monkeypatch.setattr(replay, "fingerprint", forgetful)
+    monkeypatch.setattr(reuse, "fingerprint", forgetful)
     with pytest.raises(InternalError, match="does not cover"):
         _replayed_after_another()
     monkeypatch.setattr(base, "fingerprint", forgetful)
@@ -91,7 +91,7 @@ def test_the_mark_of_the_outer_release_without_the_inner_content(monkeypatch: Pa
 
 def _spent_and_cost() -> tuple[float, float]:
     with join_database(join_world(random.Random(3), tame=True), join_policy()) as database:
-        asked = database.db.prepare(LOWER, 1.0, 1e-6, "gaussian")
+        asked = database.db.prepare(LOWER, epsilon=1.0, delta=1e-6, mechanism="gaussian")
         database.db.query(LOWER, epsilon=1.0, delta=1e-6, mechanism="gaussian")
         charged = database.db._ledger.spent(None)
         due = charge_of(asked.bill.releases)
@@ -123,7 +123,7 @@ def test_a_released_table_is_taken_for_unique(pair: tuple[Database, Database], m
 
 
 def test_digests_are_put_in_everywhere(pair: tuple[Database, Database]) -> None:
-    prepared = pair[0].db.prepare(LOWER, 1.0, 1e-6, "laplace")
+    prepared = pair[0].db.prepare(LOWER, epsilon=1.0, delta=1e-6, mechanism="laplace")
     source = prepared.plan.releases[-1].source
     [scan] = released_in(source)
     assert scan.digest is None

@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from served import PASSWORD, Served, run, start, stop
 
 import dpsql
+from dpsql.answers.explain import Explanation
 from dpsql.interfaces.cli.demo_shop import make_shop
 from dpsql.interfaces.client.connection import RemoteConnection, RemoteExplanation
-from dpsql.release.explain import Explanation
 
 QUERIES = {
     "clip": "SELECT status, count(*) AS n, sum(amount) AS s FROM orders GROUP BY status ORDER BY status",

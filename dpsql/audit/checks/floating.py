@@ -15,6 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from time import perf_counter
 
+from dpsql.answers.result import Result
 from dpsql.audit.blackbox.audit import Case
 from dpsql.audit.blackbox.cases import HEAVY, QUERIES, cases
 from dpsql.audit.blackbox.observe import opened, remember_integers
@@ -24,7 +25,6 @@ from dpsql.audit.settings import Settings
 from dpsql.audit.traces import trace
 from dpsql.audit.world import World
 from dpsql.budget.allocate import Priced
-from dpsql.release.result import Result
 from dpsql.session import Connection
 
 RUNS, LONG_RUNS, ORDERS = 8, 100, 6

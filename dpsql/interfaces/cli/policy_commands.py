@@ -29,7 +29,7 @@ def init(
     ] = None,
 ) -> None:
     """For the steward: draft a policy from a database."""
-    from dpsql.engines.open import shown
+    from dpsql.engines.open_engine import shown
     from dpsql.interfaces import steward_tasks
 
     with waiting("reading the database"):

@@ -19,24 +19,23 @@ from urllib.parse import unquote, urlsplit
 
 from sqlglot import exp
 
+from dpsql.answers.explain import Explanation
+from dpsql.answers.finish import AnswerTable
+from dpsql.answers.result import Clipped, Result
 from dpsql.budget import Cost
 from dpsql.budget.status import Account, BudgetStatus, Purchase
 from dpsql.errors import Error, InterfaceError, Pep249Errors
 from dpsql.interfaces.client.json_codec import TOLD, pack, read, unpack, with_ranks
 from dpsql.interfaces.client.transport import ServerStream
-from dpsql.parse import Asked, Parameters, known_dialect, read_setting
+from dpsql.options import Accuracy, QueryOptions
+from dpsql.parse import Parameters, known_dialect, read_setting
 from dpsql.plan.plan import Output, Plan
-from dpsql.release.clipped import Clipped
-from dpsql.release.explain import Explanation
-from dpsql.release.finish import Table
-from dpsql.release.result import Result
-from dpsql.release.target import Accuracy
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpsql.answers.finish import Finisher
     from dpsql.interfaces.dbapi import Cursor
-    from dpsql.release.finish import Finisher
     from dpsql.session import Connection
 
 Ask = Callable[..., dict[str, Any]]
@@ -55,7 +54,7 @@ class RemoteExplanation(Explanation):
         return self._ask("expected_error", confidence=confidence, n=n)
 
     def __str__(self) -> str:
-        from dpsql.release.format import format_explanation
+        from dpsql.answers.render import format_explanation
 
         return format_explanation(self)
 
@@ -106,7 +105,7 @@ class RemoteConnection(Pep249Errors):
     """An analyst's connection to a server: PEP 249, plus `query`, `explain` and `budget`."""
 
     def __init__(self, line: ServerStream, dialect: str = "duckdb") -> None:
-        self.dialect, self.asked = known_dialect(dialect), Asked()
+        self.dialect, self.asked = known_dialect(dialect), QueryOptions()
         self._line, self._turn, self._closed = line, threading.RLock(), False
 
     def query(
@@ -143,7 +142,7 @@ class RemoteConnection(Pep249Errors):
             said["mechanism"],
             tuple(said["notes"]),
             tuple(Clipped(*map(unpack, each)) for each in said["clipped"]),
-            Table(columns, types, rows),
+            AnswerTable(columns, types, rows),
             Plan((), exp.Select(), (), outputs, None),
             {},
             {},
@@ -235,7 +234,9 @@ class RemoteConnection(Pep249Errors):
         frame.columns = pd.Index(said["columns"])
         return frame
 
-    def _ask(self, call: str, sql: str | None = None, setting: Asked | None = None, **words: Any) -> dict[str, Any]:
+    def _ask(
+        self, call: str, sql: str | None = None, setting: QueryOptions | None = None, **words: Any
+    ) -> dict[str, Any]:
         self._open()
         asked = setting or self.asked
         asked = replace(asked, dialect=asked.dialect or self.dialect)

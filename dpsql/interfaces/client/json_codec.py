@@ -15,9 +15,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from dpsql.budget import Cost
-from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpsql.release.explain import (
+from dpsql.answers.explain import (
     AggregatePlan,
     Bounds,
     ChoicePlan,
@@ -29,7 +27,9 @@ from dpsql.release.explain import (
     StatisticPlan,
     TreePlan,
 )
-from dpsql.release.target import Within
+from dpsql.budget import Cost
+from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
+from dpsql.options import Within
 
 _READ: dict[str, Callable[[Any], Any]] = {
     "datetime": datetime.fromisoformat,

@@ -18,7 +18,7 @@ from sqlglot import exp
 from dpsql.bounds.domain import Domain
 from dpsql.errors import Error, InterfaceError, UnboundedColumn
 from dpsql.interfaces.frame.sql_expressions import ColumnKind, identifier, inside
-from dpsql.release.target import Accuracy
+from dpsql.options import Accuracy
 
 if TYPE_CHECKING:
     from dpsql.interfaces.frame.protection import Protection

@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dpsql.answers.number_format import plain
 from dpsql.budget import FREE
 from dpsql.interfaces.server import remote_calls, sqlstates, wire
-from dpsql.interfaces.server.client_catalogue import BoundParameters, CatalogueQueries
-from dpsql.interfaces.server.portal import Portal, PreparedStatement, StatementReply
+from dpsql.interfaces.server.client_catalogue import CatalogueQueries
+from dpsql.interfaces.server.portal import BoundParameters, Portal, PreparedStatement, StatementReply
 from dpsql.interfaces.server.query_runner import QueryRunner
 from dpsql.interfaces.server.remote_calls import RecentResults
 from dpsql.interfaces.server.session_commands import SessionCommands
@@ -26,10 +27,9 @@ from dpsql.interfaces.server.sqlstates import StatementError
 from dpsql.interfaces.server.statement_routing import ClientStatement, StatementKind
 from dpsql.interfaces.server.wire import ErrorResponse
 from dpsql.interfaces.server.wire_values import data_rows, one_text, shown
-from dpsql.release.numbers import plain
 
 if TYPE_CHECKING:
-    from dpsql.release.result import Result
+    from dpsql.answers.result import Result
     from dpsql.session import Connection
 
 

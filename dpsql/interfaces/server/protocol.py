@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsql.interfaces.server import sqlstates, wire
-from dpsql.interfaces.server.client_catalogue import BoundParameters, CatalogueConnections, limit_count
+from dpsql.interfaces.server.client_catalogue import CatalogueConnections, limit_count
 from dpsql.interfaces.server.execution import StatementExecutor
-from dpsql.interfaces.server.portal import Portal, PreparedObjects, PreparedStatement
+from dpsql.interfaces.server.portal import BoundParameters, Portal, PreparedObjects, PreparedStatement
 from dpsql.interfaces.server.query_runner import QueryRunner
 from dpsql.interfaces.server.session_commands import ClientSession
 from dpsql.interfaces.server.sqlstates import StatementError

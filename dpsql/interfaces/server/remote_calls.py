@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.client.json_codec import pack, tell, unpack
 from dpsql.interfaces.server.server_limits import MemoryQuota, size_of
-from dpsql.parse import Asked
+from dpsql.options import QueryOptions
 
 if TYPE_CHECKING:
-    from dpsql.release.explain import Explanation
-    from dpsql.release.result import Result
+    from dpsql.answers.explain import Explanation
+    from dpsql.answers.result import Result
     from dpsql.session import Connection
 
 MOST_RESULTS = 8
@@ -93,7 +93,7 @@ def answer(db: Connection, name: str, words: dict[str, Any], results: RecentResu
     try:
         if not (_kinds_fit(words) and _kinds_fit(asked)):
             raise TypeError
-        db.asked = Asked(**asked)
+        db.asked = QueryOptions(**asked)
         return json.dumps(_CALLS[name](db, words, results))
     except (TypeError, KeyError):
         raise InterfaceError("this call has words that are not known", hint="use the same version of dpsql") from None
