@@ -16,7 +16,7 @@ from dpsql.errors import Error, InternalError, ParseError, UnsupportedQuery
 from dpsql.interfaces.cli.shell import Shell
 from dpsql.interfaces.server.session_commands import _SET
 from dpsql.interfaces.server.statement_routing import StatementKind, split_statements
-from dpsql.parse import read_hints, read_setting
+from dpsql.sql import read_hints, read_setting
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ from dpsql.errors import Error, InterfaceError
 from dpsql.interfaces.cli.output import answer_table, budget_table, cell, footer, new_table
 from dpsql.interfaces.cli.terminal import complain, printable, screen, waiting
 from dpsql.interfaces.visible_tables import TableInfo, visible_tables
-from dpsql.parse.limits import MAX_LENGTH, limit_text
 from dpsql.policy.names import fold
+from dpsql.sql.text_limits import MAX_LENGTH, limit_text
 
 if TYPE_CHECKING:
     from dpsql.session import Connection

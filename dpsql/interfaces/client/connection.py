@@ -28,8 +28,8 @@ from dpsql.errors import Error, InterfaceError, Pep249Errors
 from dpsql.interfaces.client.json_codec import TOLD, pack, read, unpack, with_ranks
 from dpsql.interfaces.client.transport import ServerStream
 from dpsql.options import Accuracy, QueryOptions
-from dpsql.parse import Parameters, known_dialect, read_setting
 from dpsql.plan.plan import Output, Plan
+from dpsql.sql import Parameters, known_dialect, read_setting
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,7 +25,7 @@ from dpsql.interfaces.frame.sql_expressions import (
     inside,
     named,
 )
-from dpsql.parse import parse_query
+from dpsql.sql import parse_query
 
 _SIDES = {"inner": None, "left": "LEFT"}
 

@@ -16,7 +16,7 @@ from dpsql.interfaces.server.statement_routing import ClientStatement
 from dpsql.interfaces.server.wire import ErrorResponse
 from dpsql.interfaces.server.wire_values import one_text
 from dpsql.options import QueryOptions
-from dpsql.parse import read_setting
+from dpsql.sql import read_setting
 
 if TYPE_CHECKING:
     from dpsql.session import Connection
