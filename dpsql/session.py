@@ -36,7 +36,7 @@ from dpsql.flow.searching import Searcher, search_told
 from dpsql.options import QueryKeywords, QueryOptions
 from dpsql.policy import Policy, load_policy
 from dpsql.policy.auto import Found, Subject
-from dpsql.progress import patiently
+from dpsql.progress import with_spinner
 from dpsql.search import Searches
 from dpsql.sql import Parameters, known_dialect, read_setting
 from dpsql.turns import at_a_multiple, in_turn
@@ -80,7 +80,7 @@ class Connection(Pep249Errors):
     # the flow -----------------------------------------------------------------------------------------------------
 
     @in_turn
-    @patiently("asking the database")
+    @with_spinner("asking the database")
     @at_a_multiple
     def query(self, sql: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]) -> Result:
         """Answer a query privately. `epsilon` and `delta` are the price of the whole query.

@@ -11,7 +11,7 @@ from dpsql.audit.database import load
 from dpsql.audit.world import World
 from dpsql.budget import open_ledger
 from dpsql.engines.duckdb.engine import DuckDBEngine
-from dpsql.interfaces.steward import orders_of
+from dpsql.interfaces.steward_tasks import orders_of
 from dpsql.policy import load_policy
 from dpsql.policy.prepared import Made, recipe
 from dpsql.session import Connection

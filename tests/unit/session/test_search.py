@@ -14,7 +14,7 @@ import pytest
 
 import dpsql
 from dpsql.expressions.types import DOUBLE
-from dpsql.interfaces.steward import found
+from dpsql.interfaces.steward_tasks import found
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpsql.plan.search import OFFSET, largest_of, least_of
 from dpsql.policy.auto import Found, Subject
