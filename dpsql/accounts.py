@@ -11,8 +11,8 @@ from operator import add
 from dpsql.answers.execute import Execution
 from dpsql.answers.explain import first_error
 from dpsql.answers.reuse import Archive
-from dpsql.budget import Caps, Charge, Cost, Ledger, Request, Reservation, Spent, Standing, Stored, spent_as
-from dpsql.budget.allocate import charge_of, cost_of
+from dpsql.budget import Caps, Charge, Cost, Ledger, Request, Reservation, Spent, Standing, StoredRelease, spent_as
+from dpsql.budget.pricing import charge_of, cost_of
 from dpsql.budget.status import BudgetStatus, budget_status
 from dpsql.dataset import Dataset
 from dpsql.errors import BudgetExceeded, InterfaceError, PolicyError
@@ -44,11 +44,11 @@ class Accounts:
         everyone, own, purpose = self._caps(None), self._analyst_caps, self._purpose_caps
         return Request(self.analyst, charge, cost, everyone, own, sql, marks, self.purpose, purpose, asked=asked)
 
-    def owes(self, stored: Stored) -> bool:
+    def owes(self, stored: StoredRelease) -> bool:
         """Is another's release yet to be counted against this analyst?"""
         return self.ledger.owed(stored, self.analyst, self.purpose)
 
-    def count(self, stored: Stored) -> tuple[str, ...]:
+    def count(self, stored: StoredRelease) -> tuple[str, ...]:
         """Count another analyst's release against this one's cap, once, with a note that says so."""
         if not self.ledger.replayed(
             stored.entry, self.analyst, self._analyst_caps, stored.number, self.purpose, self._purpose_caps
@@ -56,7 +56,7 @@ class Accounts:
             return ()
         return (self.replay_note(stored),)
 
-    def replay_note(self, stored: Stored) -> str:
+    def replay_note(self, stored: StoredRelease) -> str:
         """The note on a release that was counted."""
         caps = self._caps(self.analyst)
         return f"{REPLAYED} ({spent_as(caps, Spent().after(stored.charge), self._conversion())})"

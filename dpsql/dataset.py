@@ -16,8 +16,8 @@ from dpsql.engines.open_engine import Source, is_address, open_engine
 from dpsql.errors import InterfaceError, PolicyError
 from dpsql.plan.catalog import Catalog, Copies, PublicTable, make_catalog
 from dpsql.plan.copies import copies_of
-from dpsql.plan.views import with_visible_views
-from dpsql.policy import Policy, fold, ledger_place
+from dpsql.plan.view_expansion import with_visible_views
+from dpsql.policy import Policy, fold, ledger_location
 
 
 class Dataset:
@@ -153,7 +153,7 @@ def name_in(policy: Policy, analyst: str | None, purpose: str | None, *, steward
 
 def ledger_at(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
     """Where the ledger is: where it is said to be, else beside the policy's file."""
-    place = ledger_place(loaded, policy if isinstance(policy, str | os.PathLike) else None, ledger)
+    place = ledger_location(loaded, policy if isinstance(policy, str | os.PathLike) else None, ledger)
     if place is None:
         raise InterfaceError(
             "where should the ledger be?",

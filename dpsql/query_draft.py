@@ -13,18 +13,18 @@ from dpsql.answers.accuracy import Goal, cheapest
 from dpsql.answers.finish import Finisher
 from dpsql.answers.pilot_pricing import Stages
 from dpsql.budget import Cost
-from dpsql.budget.allocate import Bill, Funds, Priced, allocate, fund
+from dpsql.budget.pricing import Bill, Funds, Priced, allocate, fund
 from dpsql.error_boundary import error_boundary
 from dpsql.options import QueryOptions
-from dpsql.parse import Parameters, meaning
-from dpsql.plan.build import build
+from dpsql.plan.builder.query import build
 from dpsql.plan.catalog import Catalog
 from dpsql.plan.plan import Plan
-from dpsql.policy.auto import Found, Subject
+from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.sensitivity.bound import Bounded, bound
 from dpsql.sensitivity.clip_checks import Check
+from dpsql.sql import Parameters, meaning
 
-SearchKey = tuple[tuple[Subject, Found, tuple[float, float] | None], ...]
+SearchKey = tuple[tuple[Subject, FoundBounds, tuple[float, float] | None], ...]
 """What is known from searches, and what stands in for what is not; empty for the analyst's own catalogue."""
 
 

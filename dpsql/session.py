@@ -26,9 +26,9 @@ from dpsql.answers.execute import Executed, Execution
 from dpsql.answers.explain import Explanation, explained
 from dpsql.answers.nested_results import NestedResults
 from dpsql.answers.result import Result, finished
-from dpsql.budget import FREE, Cost, Ledger, Stored
-from dpsql.budget.allocate import choose_mechanism, fund
-from dpsql.budget.reservation import PERMIT, TracePermit
+from dpsql.budget import FREE, Cost, Ledger, StoredRelease
+from dpsql.budget.ledger.reservation import PERMIT, TracePermit
+from dpsql.budget.pricing import choose_mechanism, fund
 from dpsql.budget.status import BudgetStatus
 from dpsql.dataset import Dataset, ledger_at, name_in, open_data
 from dpsql.engines.base import Engine
@@ -38,15 +38,15 @@ from dpsql.errors import BudgetExceeded, Error, InterfaceError, Pep249Errors, Po
 from dpsql.mechanisms.exact import float_up
 from dpsql.mechanisms.price import pure_rho
 from dpsql.options import QueryKeywords, QueryOptions
-from dpsql.parse import Parameters, known_dialect, limit_text, parse_query, read_hints, read_setting
-from dpsql.plan.views import put_views
+from dpsql.plan.view_expansion import put_views
 from dpsql.policy import Policy, load_policy
-from dpsql.policy.auto import Found, Subject
-from dpsql.progress import patiently
+from dpsql.policy.searched_subjects import FoundBounds, Subject
+from dpsql.progress import with_spinner
 from dpsql.query_draft import Draft, ParsedQuery, PreparedQuery, Question
 from dpsql.search.open_bounds import BoundSearches, before
 from dpsql.search.searcher import Searcher, naming_searches
 from dpsql.sensitivity.clip_checks import checks_of
+from dpsql.sql import Parameters, known_dialect, limit_text, parse_query, read_hints, read_setting
 from dpsql.turns import at_a_multiple, in_turn
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Conductor:
         **Proof.** The charge and the run are two consecutive lines. The charge is of all that is `missing` after the
         look-up, which is all that the run makes (`dpsql.answers.execute`), and it returns after the ledger has stored
         it. The engine is asked by the run only, and refuses what the reservation does not cover.
-        **Requires** a durable reservation (`dpsql.budget.reservation`) and engines that run what it covers only
+        **Requires** a durable reservation (`dpsql.budget.ledger.reservation`) and engines that run what it covers only
         (`dpsql.engines.base`).
         **Checked by** `tests/unit/session/test_session.py`, and the planted bugs "the charge comes after the run" and
         "a charge is refunded when the engine fails".
@@ -241,7 +241,7 @@ class Conductor:
         counted = [note for _, stored in found for each in stored for note in self.accounts.count(each)]
         return self.searcher.cost(draft, new), counted
 
-    def search(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
+    def search(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:
         """Search for the bounds of one subject, unless somebody did before."""
         if self.searcher.bounds.read(subject) is None:
             self.release(self.searcher.bounds_query(subject))
@@ -327,7 +327,7 @@ class Connection(Pep249Errors):
     # queries --------------------------------------------------------------------------------------------------------
 
     @in_turn
-    @patiently("asking the database")
+    @with_spinner("asking the database")
     @at_a_multiple
     def query(self, sql: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]) -> Result:
         """Answer a query privately. `epsilon` and `delta` are the price of the whole query.
@@ -427,7 +427,7 @@ class Connection(Pep249Errors):
         return self.conductor.searcher.bounds
 
     @in_turn
-    def search(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
+    def search(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:
         """Search for the bounds of one subject, unless somebody did before: charged like any release."""
         return self.conductor.search(subject)
 

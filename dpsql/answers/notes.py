@@ -8,10 +8,11 @@ from sqlglot import exp
 
 from dpsql.answers.chosen_values import choice_notes
 from dpsql.answers.noise_stage import Released
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.expressions.expression import columns_of
+from dpsql.plan.nodes.relation import Relation
+from dpsql.plan.nodes.unary import Filter, UnitGroup
 from dpsql.plan.plan import Plan
-from dpsql.plan.relation import Filter, Relation, UnitGroup
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clip import Clip, ClippedVector
 from dpsql.sensitivity.clip_checks import Check

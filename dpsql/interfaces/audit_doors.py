@@ -36,7 +36,7 @@ def dbapi(world: World) -> Iterator[Ask]:
 def server(world: World) -> Iterator[Ask]:
     """`dpsql serve` in a process of its own, asked by `dpsql://`: TLS, a login, the protocol, a ledger on disk."""
     from dpsql.interfaces.audit_server import PASSWORD, served
-    from dpsql.interfaces.remote import connect_to
+    from dpsql.interfaces.client.connection import connect_to
 
     analyst, dataset = next(iter(world.policy.budget.analysts), "ana"), quote(world.policy.dataset, safe="")
     with TemporaryDirectory() as folder:

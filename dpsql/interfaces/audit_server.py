@@ -19,7 +19,7 @@ PASSWORD = "a password for the audit only"  # noqa: S105 - of a server that live
 @contextmanager
 def served(folder: Path, database: str, analyst: str) -> Iterator[tuple[int, int]]:
     """`dpsql serve` of a database in a folder, in a process of its own: its port and its number."""
-    start = [sys.executable, "-u", "-m", "dpsql.interfaces.cli"]
+    start = [sys.executable, "-u", "-m", "dpsql"]
     add = [*start, "user", "add", analyst, "--password-stdin"]
     subprocess.run(add, cwd=folder, input=PASSWORD + "\n", text=True, check=True, capture_output=True)  # noqa: S603
     command, words = [*start, "serve", database, "--port", "0"], {**os.environ, "COLUMNS": "200"}

@@ -22,16 +22,16 @@ from math import copysign, isqrt, sqrt
 from sqlglot import exp, parse_one
 
 from dpsql.answers.noise_stage import Released
-from dpsql.expressions.convert import convert, one_query
-from dpsql.expressions.expression import Column
+from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert, one_query
 from dpsql.expressions.types import Kind, Type
+from dpsql.plan.builder.name_scope import scope_of
 from dpsql.plan.catalog import Catalog, PrivateTable
+from dpsql.plan.nodes.relation import Aggregate, Field, Item, Relation
+from dpsql.plan.nodes.unary import projected, unit_grouped
 from dpsql.plan.plan import Output, Plan, Release
-from dpsql.plan.relate import projected, unit_grouped
-from dpsql.plan.relation import Aggregate, Item, Relation
-from dpsql.plan.scope import scope_of
 from dpsql.policy import Bound, fold
-from dpsql.policy.auto import Found, Subject
+from dpsql.policy.searched_subjects import FoundBounds, Subject
 
 LEAST, MOST = -60, 124
 """Buckets are half octaves: bucket h holds 2^(h/2) ≤ |x| < 2^((h+1)/2), from about 1e-9 to 4e18."""
@@ -53,10 +53,10 @@ def search_plan(subject: Subject, catalog: Catalog) -> Plan:
         releases = [_release(HIGH, table, counted, "x")]
     else:
         field = next(f for f in scan.fields if fold(f.name) == fold(subject.column))
-        column = Column(field.type, name=field.name)
-        one = projected(scan, [Item("low", column), Item("high", column)])
+        value = _value(table, field)
+        one = projected(scan, [Item("low", value), Item("high", value)])
         if not (scan.single or scan.by_row):
-            ends = [("low", Aggregate("min", column)), ("high", Aggregate("max", column))]
+            ends = [("low", Aggregate("min", value)), ("high", Aggregate("max", value))]
             one = unit_grouped(scan, (), ends)
         releases = [_release(LOW, table, one, "low"), _release(HIGH, table, one, "high")]
     sides = [
@@ -66,6 +66,18 @@ def search_plan(subject: Subject, catalog: Catalog) -> Plan:
     assert isinstance(finishing, exp.Query)
     outputs = (Output("side", noisy=False), Output("bucket", noisy=False), Output("units", noisy=True))
     return Plan(tuple(releases), finishing, (), outputs, None)
+
+
+def _value(table: PrivateTable, field: Field) -> Expression:
+    """The column, with NULL for NaN, which compares above every number: a unit with one would have no largest value."""
+    column = Column(field.type, name=field.name)
+    if not field.domain.nan:
+        return column
+    read = exp.column(field.name, quoted=True).sql("duckdb")
+    with one_query():
+        return convert(
+            parse_one(f"CASE WHEN NOT isnan({read}) THEN {read} END", read="duckdb"), scope_of(table.scan, table.name)
+        )
 
 
 def _release(name: str, table: PrivateTable, source: Relation, column: str) -> Release:
@@ -130,14 +142,14 @@ DOUBT = 0.01
 """The chance that the noise of an empty bucket widens the bounds."""
 
 
-def found_in(subject: Subject, type_: Type, released: Mapping[str, Released]) -> Found | None:
+def found_in(subject: Subject, type_: Type, released: Mapping[str, Released]) -> FoundBounds | None:
     """The bounds, or the rows of a unit, that all but a few units keep to; None if no bucket stands out."""
     high = _outermost(released[HIGH], 1)
     if high is None:
         return None
     if subject.column is None:
         upper = largest_of(high, type_)
-        return Found(None, max(1, int(upper)))  # type: ignore[arg-type]
+        return FoundBounds(None, max(1, int(upper)))  # type: ignore[arg-type]
     low = _outermost(released[LOW], -1)
     if low is None or low > high:
         return None
@@ -180,12 +192,12 @@ def _inside(table: Released, low: int, high: int) -> dict[int, float]:
     return {b: max(0.0, n) for (b,), n in counted if isinstance(b, int) and low <= b <= high}
 
 
-def _rounded(lower: Bound, upper: Bound) -> Found:
+def _rounded(lower: Bound, upper: Bound) -> FoundBounds:
     """Zero in place of an end that is small beside the other: it costs next to nothing and cuts nothing off there."""
     if isinstance(lower, int | Decimal) and isinstance(upper, int | Decimal):
         lower = 0 if 0 < 10 * lower < upper else lower
         upper = 0 if lower < 10 * upper < 0 else upper
-    return Found(lower, upper)
+    return FoundBounds(lower, upper)
 
 
 def _outermost(released: Released, outwards: int) -> int | None:

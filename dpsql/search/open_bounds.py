@@ -23,27 +23,27 @@ from dpsql.accounts import Accounts
 from dpsql.answers.noise_stage import Released
 from dpsql.answers.serialize import deserialize
 from dpsql.bounds.domain import Domain
-from dpsql.budget import Stored
-from dpsql.budget.allocate import Bill, allocate, choose_mechanism
+from dpsql.budget import StoredRelease
+from dpsql.budget.pricing import Bill, allocate, choose_mechanism
 from dpsql.dataset import Dataset
 from dpsql.errors import UnboundedColumn
 from dpsql.expressions.types import INT64, Kind, Type, integer
-from dpsql.plan.build import build
+from dpsql.plan.builder.query import build
 from dpsql.plan.catalog import Catalog, PrivateTable
+from dpsql.plan.nodes.relation import Field, scans_in
+from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Plan
-from dpsql.plan.relation import Field
-from dpsql.plan.released import released_in, scans_in
 from dpsql.plan.usual import columns_behind
 from dpsql.policy import Policy
-from dpsql.policy.auto import Found, Subject
+from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.query_draft import ParsedQuery, SearchKey
 from dpsql.search.bounds_search import found_in, search_plan
 from dpsql.sensitivity import bound
 
-ROWS = Found(None, 50)
-NUMBERS = Found(-(2**20), 2**20)
+ROWS = FoundBounds(None, 50)
+NUMBERS = FoundBounds(-(2**20), 2**20)
 NUMERIC = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
-DATES = Found(date(1970, 1, 1), date(2100, 12, 31))
+DATES = FoundBounds(date(1970, 1, 1), date(2100, 12, 31))
 CENTRES = Fraction(1, 4)
 """The most of a query's price that may go into searches for where the values lie that it averages."""
 
@@ -57,7 +57,7 @@ class Knowledge:
     """
 
     catalog: Catalog
-    found: Mapping[Subject, Found]
+    found: Mapping[Subject, FoundBounds]
     missing: tuple[Subject, ...] = ()
     apart: Fraction = Fraction(0)
     key: SearchKey = ()
@@ -127,10 +127,10 @@ class BoundSearches:
         bounded = [bound(release, mechanism, catalog) for release in plan.releases]
         return plan, allocate(bounded, Fraction(self._policy.defaults.search), delta, mechanism)
 
-    def read(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
+    def read(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:
         """What an earlier search found, and its releases; None if there was none for this version of the data."""
         _, bill = self.search(subject)
-        archive, stored = self.accounts.archive(self.dataset), list[Stored]()
+        archive, stored = self.accounts.archive(self.dataset), list[StoredRelease]()
         released: dict[str, Released] = {}
         for priced in bill.releases:
             kept = self.accounts.ledger.find(archive.mark(priced))
@@ -227,7 +227,7 @@ class BoundSearches:
         """Must it be searched for before it can be used? Of a column with declared bounds only the centre is sought."""
         return subject.column is None or (self._policy.tables[subject.table].columns or {})[subject.column].open
 
-    def _stand_in(self, subject: Subject) -> Found:
+    def _stand_in(self, subject: Subject) -> FoundBounds:
         if subject.column is None:
             return ROWS
         return DATES if self._type(subject).kind in (Kind.DATE, Kind.TIMESTAMP) else NUMBERS

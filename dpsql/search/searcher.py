@@ -18,13 +18,13 @@ from sqlglot import exp
 
 from dpsql.accounts import Accounts
 from dpsql.answers.serialize import deserialize
-from dpsql.budget import FREE, Charge, Cost, Stored
-from dpsql.budget.allocate import Bill, Portion, Priced, charge_of, fund, price_release
+from dpsql.budget import FREE, Charge, Cost, StoredRelease
+from dpsql.budget.pricing import Bill, Portion, Priced, charge_of, fund, price_release
 from dpsql.dataset import Dataset
 from dpsql.errors import BudgetExceeded, UnboundedColumn
 from dpsql.mechanisms import DiscreteLaplace
 from dpsql.plan.plan import Plan
-from dpsql.policy.auto import Subject
+from dpsql.policy.searched_subjects import Subject
 from dpsql.query_draft import Draft, PreparedQuery
 from dpsql.search.open_bounds import BoundSearches
 from dpsql.sensitivity.bound import Bounded, norm_search
@@ -168,7 +168,7 @@ def _place(bounded: Bounded, vector: Vector) -> tuple[str, tuple[int, ...], str 
     return bounded.release.name, vector.members, vector.ranked
 
 
-def _histogram(vector: Vector, search: Priced, stored: Stored) -> NormHistogram:
+def _histogram(vector: Vector, search: Priced, stored: StoredRelease) -> NormHistogram:
     """A stored search as a histogram."""
     released = deserialize(stored.payload, search)
     noise, shift = search.noised[0].noise, search.noised[0].shift

@@ -18,7 +18,7 @@ from dpsql.audit.report import Report, merged, shown
 from dpsql.audit.settings import Settings
 from dpsql.audit.tally import Tally
 from dpsql.interfaces import audit_command
-from dpsql.interfaces.cli import app
+from dpsql.interfaces.cli.main import app
 
 BAD = Finding("a <vector> moved", "SELECT count(*) FROM t WHERE x < '<script>'")
 

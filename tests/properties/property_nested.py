@@ -14,7 +14,7 @@ from dpsql.audit import nested, trace
 from dpsql.audit.compare import compare
 from dpsql.audit.traces import exact_answer
 from dpsql.errors import EngineError
-from dpsql.plan.released import Content
+from dpsql.plan.nodes.released_scan import Content
 from dpsql.query_draft import PreparedQuery
 
 EPSILON = 1e5

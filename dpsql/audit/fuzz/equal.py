@@ -18,7 +18,7 @@ from dpsql.audit.database import load
 from dpsql.audit.fuzz.canaries import ROWS, opened, world
 from dpsql.audit.traces import exact_answer
 from dpsql.expressions.types import sql_type
-from dpsql.plan.choosing import chooses
+from dpsql.plan.builder.selection_aggregates import chooses
 from dpsql.query_draft import PreparedQuery
 from dpsql.sensitivity.bound import Bounded
 

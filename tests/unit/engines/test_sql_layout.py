@@ -10,7 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.engines.sql.layout import lay_out
-from dpsql.plan.released import released_in
+from dpsql.plan.nodes.released_scan import released_in
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "golden"))
 from golden import CASES, connect, queries
@@ -55,7 +55,7 @@ def test_a_layout(sql: str, expected: str) -> None:
 def test_the_layout_of_each_golden_query_has_its_tokens_and_runs(name: str) -> None:
     """`explain` shows what runs: the layout is run here, on the empty tables of the golden cases."""
     with connect() as db:
-        engine = db._engine
+        engine = db.engine
         for sql in queries(name):
             try:
                 releases = db.prepare(sql, mechanism="laplace" if sql.startswith("-- laplace") else None).bill.releases

@@ -15,7 +15,7 @@ import pytest
 
 from dpsql.accounts import REPLAYED, Accounts, known_mechanism, price_of
 from dpsql.budget import FREE, Caps, Cost, Ledger, Spent, open_ledger, pure_charge
-from dpsql.budget.allocate import allocate
+from dpsql.budget.pricing import allocate
 from dpsql.dataset import copies_path, ledger_at, name_in, open_data
 from dpsql.error_boundary import UNEXPECTED, error_boundary
 from dpsql.errors import InterfaceError, InternalError, LedgerError, ParseError, PolicyError, UnsupportedQuery
