@@ -21,7 +21,7 @@ from dpsql.policy import Policy, fold, ledger_location
 
 
 class Dataset:
-    """What is known of the data without its private rows, for one version of it at a time."""
+    """What is known of the data without reading private rows, for one version of the data at a time."""
 
     def __init__(self, engine: Engine, policy: Policy, ledger: Ledger, analyst: str | None) -> None:
         self.engine, self.policy = engine, policy
@@ -33,9 +33,9 @@ class Dataset:
         return " ".join(part for part in (self.engine.version(), self._ledger.label()) if part)
 
     def look_again(self) -> str:
-        """Where others may write, what was known about tables and constraints is asked anew for each query.
+        """Read tables and constraints again for each query if others may write to them.
 
-        Facts and copies belong to a version of the data, which is returned: after a bump they are looked up again.
+        Facts and copies belong to a version of the data, which is returned; they are looked up again after a bump.
         """
         version = self.version()
         if self.engine.live:
@@ -48,7 +48,7 @@ class Dataset:
         return version
 
     def close(self) -> None:
-        """Let go of the database and of the sealed one."""
+        """Close the database and the sealed one."""
         if "finisher" in self.__dict__:
             self.finisher.close()
         self.engine.close()
@@ -57,20 +57,20 @@ class Dataset:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The analyst's."""
+        """The analyst's catalogue."""
         return self.catalog_of(self.policy)
 
     @cached_property
     def whole_catalog(self) -> Catalog:
-        """The steward's."""
+        """The steward's catalogue."""
         return self._catalog_of(self.policy, None)
 
     def catalog_of(self, policy: Policy) -> Catalog:
-        """The analyst's, by another policy."""
+        """The analyst's catalogue under another policy."""
         return self._catalog_of(policy, self._analyst)
 
     def uncopied_catalog(self) -> Catalog:
-        """The steward's, without prepared copies: what copies are made of."""
+        """The steward's catalogue without prepared copies, from which copies are made."""
         return make_catalog(self.policy, self.engine.schema(), self._facts(), None, self.engine.public)
 
     def _catalog_of(self, policy: Policy, analyst: str | None) -> Catalog:
@@ -122,7 +122,7 @@ class Dataset:
 
 
 def open_data(source: Source, policy: Policy, place: str | Path, *, isolate: bool) -> tuple[Engine, Ledger]:
-    """The database and the ledger of a dataset: both, or neither stays open."""
+    """Open the database and the ledger of a dataset. If one cannot be opened, the other is closed."""
     if isolate and is_address(source):
         raise InterfaceError(
             "only files can be opened in a process of their own: this is the address of a server",
@@ -140,7 +140,7 @@ def open_data(source: Source, policy: Policy, place: str | Path, *, isolate: boo
 
 
 def name_in(policy: Policy, analyst: str | None, purpose: str | None, *, steward: bool) -> str | None:
-    """The name under which somebody may ask for a purpose; None is the steward's."""
+    """The name that is charged, if it may ask for this purpose; None for the steward."""
     if analyst is None and not steward and policy.budget.analysts and "analyst" not in tuple(policy.budget.analysts):
         raise PolicyError(
             f"the policy of {policy.dataset} lists who may ask, and no name was given",
@@ -152,7 +152,7 @@ def name_in(policy: Policy, analyst: str | None, purpose: str | None, *, steward
 
 
 def ledger_at(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
-    """Where the ledger is: where it is said to be, else beside the policy's file."""
+    """The place of the ledger: where it is given, else beside the policy file."""
     place = ledger_location(loaded, policy if isinstance(policy, str | os.PathLike) else None, ledger)
     if place is None:
         raise InterfaceError(
@@ -163,7 +163,7 @@ def ledger_at(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | N
 
 
 def copies_path(policy: Policy, ledger: str | Path, source: object) -> Path | None:
-    """The file of the prepared copies of a policy: beside the ledger that knows them. Only files are copied."""
+    """The file of a policy's prepared copies, beside the ledger that records them. Only files are copied."""
     files = all(map(is_path, source.values())) if isinstance(source, Mapping) else is_path(source)
     stored = str(ledger) != ":memory:" and "://" not in f"{ledger} {source}"
     return Path(ledger).with_name(f"{policy.dataset}.prepared") if policy.prepared and files and stored else None

@@ -64,13 +64,13 @@ class Knowledge:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was found, for people."""
+        """What was found, as notes for the analyst."""
         return tuple(f"{subject}: {found}, found by a private search" for subject, found in self.found.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The subjects that a query cannot do without, those that it `averages`, and its plan if it needs none of them."""
+    """The subjects that a query cannot do without, and the columns that it averages, whose centre would help."""
 
     needed: tuple[Subject, ...] = ()
     averaged: tuple[Subject, ...] = ()
@@ -141,9 +141,9 @@ class BoundSearches:
         return found_in(subject, self._type(subject), released), tuple(stored)
 
     def needs(self, parsed: ParsedQuery, mechanism: str) -> Needs:
-        """What a query needs; each column that it cannot do without, and the rows per unit of each table that it reads.
+        """What a query needs: the columns that it cannot do without, and the rows per unit of each table that it reads.
 
-        The mechanism makes no difference to that: it is what the plan is bounded by to see whether it can be.
+        The plan is bounded to see what is missing; the mechanism makes no difference to that.
         """
         tree, catalog = parsed.tree, parsed.catalog
         explicit = [s for s in self._policy.searched() if _visible(s, catalog)]
