@@ -11,7 +11,7 @@ from dpsql.audit import checks
 from dpsql.audit.outcome import Outcome
 from dpsql.audit.settings import Check
 from dpsql.errors import InterfaceError
-from dpsql.policy.names import nearest
+from dpsql.policy.identifiers import nearest
 
 ORDER = ("neighbours", "files", "blackbox", "floating", "totality", "doors", "timing", "fuzz")
 """How they are run and reported; others come last."""

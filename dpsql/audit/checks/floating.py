@@ -24,7 +24,7 @@ from dpsql.audit.outcome import Finding, Outcome, Progress
 from dpsql.audit.settings import Settings
 from dpsql.audit.traces import trace
 from dpsql.audit.world import World
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.session import Connection
 
 RUNS, LONG_RUNS, ORDERS = 8, 100, 6

@@ -40,7 +40,7 @@ def create(
 @app.command()
 def verify(ledger: File) -> None:
     """Check every page, every link of the chain, every kept release, and the head."""
-    from dpsql.budget.rescue import verify as run
+    from dpsql.budget.ledger.maintenance import verify as run
 
     with waiting("verifying"):
         found = run(ledger)
@@ -83,7 +83,7 @@ def export(
 ) -> None:
     """Write every entry as a line of JSON: no released table, no exact value, no salt."""
     from dpsql.budget.ledger import open_ledger
-    from dpsql.budget.line import export as exported
+    from dpsql.budget.ledger.log_entry import export_entry as exported
 
     with open_ledger(ledger, None, create=False) as opened:
         text = "".join(json.dumps(exported(row)) + "\n" for row in opened.rows())
@@ -97,7 +97,7 @@ def export(
 @app.command()
 def backup(ledger: File, to: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]) -> None:
     """Copy the whole ledger into one new file, also while it is in use."""
-    from dpsql.budget.rescue import backup as run
+    from dpsql.budget.ledger.maintenance import backup as run
 
     with waiting("copying"):
         mark = run(ledger, to)
@@ -126,7 +126,7 @@ def restore(
     ] = None,
 ) -> None:
     """Merge a backup, or a ledger that was found, into the account: all that either knows to be spent stays spent."""
-    from dpsql.budget.rescue import restore as run
+    from dpsql.budget.ledger.maintenance import restore as run
 
     with waiting("restoring"):
         done = run(ledger, source, _steward(by), accept_loss=accept_loss, lost=_share(lost))
@@ -152,7 +152,7 @@ def restore(
 @app.command()
 def migrate(ledger: File, by: By = None) -> None:
     """Bring a ledger of an older version to this one."""
-    from dpsql.budget.migrate import migrate as run
+    from dpsql.budget.ledger.maintenance import migrate as run
 
     done = run(ledger, _steward(by))
     if done is None:
@@ -172,10 +172,10 @@ def raise_cap(
     """Put the caps of the policy in force, the dataset's and every analyst's. Each is an entry that names you."""
     from dpsql.budget import Caps
     from dpsql.budget.ledger import open_ledger
-    from dpsql.policy import ledger_place, load_policy
+    from dpsql.policy import ledger_location, load_policy
 
     name, loaded = _steward(by), load_policy(policy)
-    place = ledger_place(loaded, policy, ledger)
+    place = ledger_location(loaded, policy, ledger)
     assert place is not None
     with open_ledger(place, loaded.dataset, create=False) as opened:
         for who, purpose in loaded.accounts():
@@ -229,9 +229,9 @@ def _many(number: int, what: str) -> str:
 
 def _name(ledger: str) -> str:
     """Where it is, for people: an address without its password."""
-    from dpsql.budget.places import place_of
+    from dpsql.budget.ledger.locations import location_of
 
-    return place_of(ledger).name
+    return location_of(ledger).name
 
 
 def _steward(by: str | None) -> str:
