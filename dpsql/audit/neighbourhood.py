@@ -1,4 +1,4 @@
-"""Small worlds to search in: drawn afresh with each seed, or a few of the steward's units and one that goes too far."""
+"""The small worlds of a search: a few of the steward's units, one that exceeds every bound, and their neighbours."""
 
 from __future__ import annotations
 
@@ -10,27 +10,12 @@ from dataclasses import replace
 from dpsql.audit.database import Cell, Row, Stored
 from dpsql.audit.values import values_of
 from dpsql.audit.world import RowUnit, Unit, World
-from dpsql.audit.worlds import joins, kinds, kinds_policy, shop
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.policy.auto import Found, Subject
 from dpsql.policy.model import Column, ForeignKey
 from dpsql.policy.names import Names
 
 FEW_UNITS, FEW_ROWS = 6, 8
-DRAWN = (kinds, kinds, joins, joins, shop)
-
-
-def drawn(rng: random.Random) -> World:
-    """A built-in world with rows of its own, and a policy with caps of its own."""
-    world = rng.choice(DRAWN)(rng)
-    if world.name == "kinds" and rng.random() < 0.5:
-        unit = rng.choice(("id", {"id": "people.id"}))
-        made = kinds_policy(rng.choice((1, 2, 4)), rng.choice((1, 2, 3)), unit)
-        world = World.made("kinds", made, world.tables)
-    if rng.random() < 0.4:
-        world = with_extreme(world, rng) or world
-    clipped = rng.random() < 0.6
-    return replace(world, policy=world.policy.model_copy(update={"search": clipped}))
 
 
 def part_of(world: World, rng: random.Random) -> World:

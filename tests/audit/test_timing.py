@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from attack import timing
 
 import dpsql
-from dpsql.audit.checks import timing
-from dpsql.audit.settings import Settings
+from dpsql.audit.outcome import Settings
 from dpsql.release import make, noise
 
 POLICY: dict[str, Any] = {

@@ -8,9 +8,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 
 import pytest
+from attack.fuzz.canaries import opened, stored
 
 import dpsql
-from dpsql.audit.fuzz.canaries import opened, stored
 from dpsql.errors import Error, InternalError, ParseError, UnsupportedQuery
 from dpsql.interfaces.server.commands import _SET
 from dpsql.interfaces.server.statements import Kind, split

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attack.neighbours import run_block
 from property_price import price_violations, shown_bias, variance_violations
 from property_tight import CASES, Case, run_cases, unit_rows
 from property_world import Row, make_policy, opened, traced, without_unowned
@@ -24,7 +25,6 @@ from unlocked import released, unsealed
 
 from dpsql.audit.compare import compare_equal
 from dpsql.audit.grammar.query import Query
-from dpsql.audit.search import run_block
 from dpsql.budget.allocate import Priced
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.exact import Exact
