@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     )
     from dpsql.interfaces.frame.frame import PrivateFrame
     from dpsql.interfaces.frame.protection import protect
+    from dpsql.options import Within
     from dpsql.policy import Policy
     from dpsql.release.result import Result
-    from dpsql.release.target import Within
     from dpsql.session import Connection
 
 apilevel = "2.0"

@@ -6,17 +6,16 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from dpsql.budget import FREE, Ledger, Stored
 from dpsql.budget.reservation import PERMIT, TracePermit
 from dpsql.budget.status import BudgetStatus
 from dpsql.engines.base import Engine
-from dpsql.engines.open import Source
+from dpsql.engines.open_engine import Source
 from dpsql.errors import Error, InterfaceError, Pep249Errors, PolicyError
 from dpsql.flow.about import about
 from dpsql.flow.accounts import Accounts
@@ -31,13 +30,14 @@ from dpsql.flow.price import known_mechanism, price_of
 from dpsql.flow.question import Question
 from dpsql.flow.releasing import Releaser
 from dpsql.flow.searching import Searcher, search_told
-from dpsql.parse import Asked, Parameters, known_dialect, read_setting
+from dpsql.options import QueryKeywords, QueryOptions
+from dpsql.parse import Parameters, known_dialect, read_setting
 from dpsql.policy import Policy, load_policy
 from dpsql.policy.auto import Found, Subject
 from dpsql.progress import patiently
 from dpsql.release.explain import Explanation
 from dpsql.release.result import Result
-from dpsql.release.target import Accuracy, Goal
+from dpsql.release.target import Goal
 from dpsql.search import Searches
 from dpsql.turns import at_a_multiple, in_turn
 
@@ -63,7 +63,7 @@ class Connection(Pep249Errors):
     ) -> None:
         self.policy, self.analyst, self.purpose, self.steward = policy, analyst, purpose, steward
         self._engine, self._ledger, self.dialect = engine, ledger, known_dialect(dialect)
-        self.asked, self._turn, self._closed = Asked(), threading.RLock(), False
+        self.asked, self._turn, self._closed = QueryOptions(), threading.RLock(), False
         self._committed = self.asked
         self._dataset = Dataset(engine, policy, ledger, analyst)
         self._accounts = Accounts(policy, ledger, analyst, purpose)
@@ -82,19 +82,7 @@ class Connection(Pep249Errors):
     @in_turn
     @patiently("asking the database")
     @at_a_multiple
-    def query(
-        self,
-        sql: str,
-        parameters: Parameters | None = None,
-        *,
-        epsilon: float | Decimal | None = None,
-        delta: float | Decimal | None = None,
-        mechanism: str | None = None,
-        dialect: str | None = None,
-        accuracy: Accuracy | None = None,
-        nonnegative: bool = False,
-        clipped: bool = False,
-    ) -> Result:
+    def query(self, sql: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]) -> Result:
         """Answer a query privately. `epsilon` and `delta` are the price of the whole query.
 
         `parameters` are the values of its placeholders: a sequence for `?`, `%s` or `$1`, a mapping for `:name`.
@@ -103,12 +91,11 @@ class Connection(Pep249Errors):
         gives it; the most that it may cost is `epsilon`, else the policy's limit for one query, or what is left.
         `clipped` spends a part of the price on how much the bounds cut off: `result.clipped`, and in `result.notes`.
         """
+        question = self._question(sql, parameters, QueryOptions(**options))
         with about(sql):
-            keywords = Asked(epsilon, delta, mechanism, dialect)
-            question = Question(sql, parameters, keywords, self.asked, self.dialect, accuracy, nonnegative, clipped)
-            asked = question.key
+            asked, nonnegative = question.key, question.options.nonnegative
             self._open()
-            if accuracy is None and (again := self._answerer.again(asked)) is not None:
+            if question.options.accuracy is None and (again := self._answerer.again(asked)) is not None:
                 return again
             draft, goals = self._draft(question)
             paid, counted = self._searcher.search_first(draft)
@@ -128,22 +115,10 @@ class Connection(Pep249Errors):
             return replace(result, cost=cost, replayed=result.replayed and paid == FREE, notes=tuple(notes))
 
     @in_turn
-    def explain(
-        self,
-        sql: str,
-        parameters: Parameters | None = None,
-        *,
-        epsilon: float | Decimal | None = None,
-        delta: float | Decimal | None = None,
-        mechanism: str | None = None,
-        dialect: str | None = None,
-        accuracy: Accuracy | None = None,
-        clipped: bool = False,
-    ) -> Explanation:
+    def explain(self, sql: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]) -> Explanation:
         """What the query would do and cost, at most. Touches no private data and spends nothing."""
+        question = self._question(sql, parameters, QueryOptions(**options))
         with about(sql):
-            keywords = Asked(epsilon, delta, mechanism, dialect)
-            question = Question(sql, parameters, keywords, self.asked, self.dialect, accuracy, clipped=clipped)
             chosen, remark = self._explainer.foresee(*self._draft(question))
             other = "laplace" if chosen.bill.mechanism == "gaussian" else "gaussian"
             try:
@@ -158,7 +133,7 @@ class Connection(Pep249Errors):
         """The names and types of the answer's columns. Touches no private data and spends nothing."""
         with about(sql):
             self._open()
-            question = Question(sql, parameters, Asked(), self.asked, self.dialect)
+            question = self._question(sql, parameters, QueryOptions())
             kept = self._answerer.kept(question.key)
             if kept is not None:
                 return kept.result.columns, kept.result.types
@@ -166,27 +141,21 @@ class Connection(Pep249Errors):
             return tuple(output.name for output in draft.plan.outputs), draft.types
 
     @in_turn
-    def prepare(
-        self,
-        sql: str,
-        epsilon: float | Decimal | None = None,
-        delta: float | Decimal | None = None,
-        mechanism: str | None = None,
-        *,
-        parameters: Parameters | None = None,
-        clipped: bool = False,
-    ) -> Prepared:
+    def prepare(self, sql: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]) -> Prepared:
         """Parse, plan, bound and price: all that can refuse does so here, before anything is charged."""
+        question = self._question(sql, parameters, QueryOptions(**options))
         with about(sql):
-            keywords = Asked(epsilon, delta, mechanism)
-            draft, _ = self._draft(Question(sql, parameters, keywords, self.asked, self.dialect, clipped=clipped))
+            draft, goals = self._draft(question)
             unknown = [subject for subject in draft.missing if self.searches.bounds_needed(subject)]
             if unknown:
                 raise InterfaceError(
                     f"not searched for yet: {', '.join(map(str, unknown))}",
                     hint="ask the query once, or let the steward run `dpsql bounds --search`",
                 )
-            return draft.priced()
+            return draft.priced(goals)
+
+    def _question(self, sql: str, parameters: Parameters | None, options: QueryOptions) -> Question:
+        return Question(sql, parameters, options, self.asked, self.dialect)
 
     def _draft(self, question: Question) -> tuple[Draft, tuple[Goal, ...]]:
         self._open()
@@ -195,7 +164,7 @@ class Connection(Pep249Errors):
     # the price of the next queries ----------------------------------------------------------------------------------
 
     @in_turn
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: QueryOptions) -> None:
         """What queries ask for from now on, unless they say it themselves; never above the policy's limits."""
         self._check(asked)
         self.asked = self._committed = asked
@@ -212,7 +181,7 @@ class Connection(Pep249Errors):
             self.asked = asked
         return asked is not None
 
-    def _check(self, asked: Asked) -> None:
+    def _check(self, asked: QueryOptions) -> None:
         self._open()
         price_of(asked, self._accounts)
         known_mechanism(asked.mechanism or "auto")

@@ -16,7 +16,7 @@ from dpsql.budget import Caps, Cost, Ledger, Request, Reservation, open_ledger, 
 from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.engines.base import Engine
-from dpsql.engines.exact import Exact, Integers
+from dpsql.engines.sealed import Exact, Integers
 from dpsql.plan.released import Content
 from dpsql.release.noise import Released
 

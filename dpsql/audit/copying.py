@@ -14,8 +14,8 @@ from dpsql.audit.database import Raw, Stored, reading
 from dpsql.audit.file_writers import FileTables, installed_writers, unable
 from dpsql.audit.world import World
 from dpsql.engines.base import Resources
-from dpsql.engines.duckdb.lake import Files, is_lake, tables_in
 from dpsql.engines.duckdb.open import open_tables
+from dpsql.engines.duckdb.table_files import Files, is_lake, tables_in
 from dpsql.errors import InterfaceError, PolicyError
 from dpsql.expressions.types import from_engine
 from dpsql.policy import Policy, fold

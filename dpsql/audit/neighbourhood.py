@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dpsql.audit.database import Cell, Row, Stored
+from dpsql.audit.database import Cell, Row, Stored, text_of
 from dpsql.audit.values import values_of
 from dpsql.audit.world import RowUnit, Unit, World
 from dpsql.expressions.types import Kind, from_engine
@@ -98,7 +98,10 @@ class _Extreme:
             return []
         unique = _unique(stored)
         many = 1 if place in unique else self.rng.choice((3, 6, 12))
-        return [self._row(name, stored, place, self.rng.choice(links), unique, i) for i in range(many)]
+        rows = [self._row(name, stored, place, self.rng.choice(links), unique, i) for i in range(many)]
+        for key in _keys(stored):
+            rows = _without_duplicates(rows, key)
+        return rows
 
     def _row(self, name: str, stored: Stored, place: int, link: Cell, unique: set[int], number: int) -> Row:
         declared = self.world.policy.tables[name]
@@ -129,10 +132,24 @@ class _Extreme:
         return _fresh(min(types, key=lambda type_: type_.upper() == "VARCHAR"), taken, 0)
 
 
+def _keys(stored: Stored) -> list[list[int]]:
+    """The places of the columns of each unique constraint."""
+    found = [re.fullmatch(r"(?:UNIQUE|PRIMARY KEY) \((.+)\)", each) for each in stored.constraints]
+    return [[stored.place(name.strip('"')) for name in each[1].split(", ")] for each in found if each]
+
+
 def _unique(stored: Stored) -> set[int]:
-    """Places of the columns that a constraint makes unique."""
-    named = [re.fullmatch(r'(?:UNIQUE|PRIMARY KEY) \("?([^",)]+)"?\)', each) for each in stored.constraints]
-    return {stored.place(found[1]) for found in named if found}
+    """The places of the columns that are unique by themselves."""
+    return {key[0] for key in _keys(stored) if len(key) == 1}
+
+
+def _without_duplicates(rows: Sequence[Row], key: Sequence[int]) -> list[Row]:
+    """The rows without those that repeat a key; a key with a NULL is never repeated."""
+    kept: dict[object, Row] = {}
+    for number, row in enumerate(rows):
+        cells = tuple(text_of(row[place]) for place in key)
+        kept.setdefault(number if None in cells else cells, row)
+    return list(kept.values())
 
 
 def _fresh(type_: str, taken: Sequence[Cell], number: int) -> Cell:

@@ -31,7 +31,9 @@ def prepare(db: Connection, query: Query) -> Prepared:
 
     Any public clip is sound, so that one will do which the text of the query decides.
     """
-    prepared = db.prepare(query.sql, query.epsilon, query.delta, query.mechanism, clipped=query.clipped)
+    prepared = db.prepare(
+        query.sql, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism, clipped=query.clipped
+    )
     rng, releases, searches = random.Random(query.sql), list[Priced](), list[Priced]()
     for priced in prepared.bill.releases:
         bounded = priced.bounded

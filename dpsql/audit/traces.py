@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.audit.stepwise import Stepwise
-from dpsql.engines.exact import OPEN
+from dpsql.engines.sealed import OPEN
 from dpsql.expressions.expression import Value
 from dpsql.release.contents import Contents
 from dpsql.release.noise import Table, public_table
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dpsql.budget.allocate import Chosen, Priced
     from dpsql.budget.reservation import TracePermit
-    from dpsql.engines.exact import Exact, Weights
+    from dpsql.engines.sealed import Exact, Weights
     from dpsql.flow.draft import Prepared
     from dpsql.plan.released import Content
     from dpsql.session import Connection
@@ -85,7 +85,7 @@ def trace(
     this database's own without noise. The claims of the outer releases are about neighbours that read the same results:
     take them from one database with `nested`, and give them to both.
     """
-    prepared = db.prepare(sql, epsilon, delta, mechanism, clipped=clipped)
+    prepared = db.prepare(sql, epsilon=epsilon, delta=delta, mechanism=mechanism, clipped=clipped)
     return traced(db, prepared, salt=salt, released=released)[0]
 
 
@@ -99,7 +99,7 @@ def nested(
     mechanism: str | None = None,
 ) -> dict[str, Content]:
     """What the nested queries of a query give on this database without noise; for `trace(…, released=…)`."""
-    return traced(db, db.prepare(sql, epsilon, delta, mechanism), salt=salt)[1]
+    return traced(db, db.prepare(sql, epsilon=epsilon, delta=delta, mechanism=mechanism), salt=salt)[1]
 
 
 def traced(

@@ -21,8 +21,8 @@ from weakref import WeakKeyDictionary
 from dpsql.errors import InternalError
 from dpsql.rights import Right, Token
 
-RESERVE = Right("make a reservation", "dpsql.budget.ledger", "dpsql.engines.isolated.child")
-PERMIT = Right("permit a trace", "dpsql.session", "dpsql.engines.isolated.child")
+RESERVE = Right("make a reservation", "dpsql.budget.ledger", "dpsql.engines.isolated.worker")
+PERMIT = Right("permit a trace", "dpsql.session", "dpsql.engines.isolated.worker")
 """An isolated engine's process makes again what was shown on the other side of its pipe (`isolated.child`)."""
 
 

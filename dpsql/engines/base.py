@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.budget.reservation import Reservation, Warrant, use
-from dpsql.engines.exact import Exact
+from dpsql.engines.sealed import Exact
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.plan.public import PublicData
 from dpsql.plan.released import Content, released_in, with_digests

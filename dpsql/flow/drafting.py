@@ -13,7 +13,8 @@ from dpsql.flow.draft import Draft
 from dpsql.flow.price import known_mechanism, price_of
 from dpsql.flow.question import Question
 from dpsql.flow.searching import Searcher
-from dpsql.parse import Asked, known_dialect, limit_text, parse_query, read_hints
+from dpsql.options import QueryOptions
+from dpsql.parse import known_dialect, limit_text, parse_query, read_hints
 from dpsql.plan.build import build
 from dpsql.plan.views import put_views
 from dpsql.release.recent import Few, reads_the_clock
@@ -34,15 +35,17 @@ class Drafter:
     def draft(self, question: Question) -> tuple[Draft, tuple[Goal, ...]]:
         """The question's draft, as it was made before where that is the same one, and the accuracy that it names."""
         key = question.plan_key(self.dataset.look_again())
-        if question.accuracy is None and (kept := self.kept.get(key)) is not None:
+        if question.options.accuracy is None and (kept := self.kept.get(key)) is not None:
             return kept, ()
-        if question.clipped and question.accuracy is not None:
+        if question.options.clipped and question.options.accuracy is not None:
             raise InterfaceError("clipped= and accuracy= are two questions", hint="ask with one, then with the other")
         with about(question.sql):
             draft, lasting = self._drafted(question)
             if lasting:
                 self.kept.keep(key, draft)
-            return draft, () if question.accuracy is None else read_goals(question.accuracy, reachable(draft.plan))
+            return draft, () if question.options.accuracy is None else read_goals(
+                question.options.accuracy, reachable(draft.plan)
+            )
 
     def _drafted(self, question: Question) -> tuple[Draft, bool]:
         """A draft, and whether the same question has the same one for as long as the data has this version.
@@ -50,18 +53,18 @@ class Drafter:
         A keyword goes before a hint in the SQL, a hint before a setting, that before the policy's default.
         """
         limit_text(question.sql)
-        asked = question.keywords.over(read_hints(question.sql)).over(question.settings)
+        asked = question.options.over(read_hints(question.sql)).over(question.settings)
         tree = parse_query(question.sql, question.parameters, known_dialect(asked.dialect or question.dialect))
         said = tree.sql("duckdb") if question.parameters else question.sql
         tree = put_views(tree, self.dataset.catalog)
-        epsilon, delta = price_of(asked, self.accounts, accurate=question.accuracy is not None)
+        epsilon, delta = price_of(asked, self.accounts, accurate=question.options.accuracy is not None)
         chosen = choose_mechanism(self._mechanism(asked), delta)
         known = self.searcher.searches.knowledge(
             tree, self.dataset.catalog, chosen, fund((), epsilon, delta, chosen).price
         )
         plan = build(tree, known.catalog, self.dataset.finisher.check)
         bounded = tuple(bound(release, chosen, known.catalog) for release in plan.releases)
-        checks = checks_of(bounded, chosen) if question.clipped else ()
+        checks = checks_of(bounded, chosen) if question.options.clipped else ()
         types = self.dataset.finisher.check(plan)
         draft = Draft(said, plan, bounded, epsilon, delta, chosen, types, checks)
         if plan.releases:
@@ -70,5 +73,5 @@ class Drafter:
         changing = known.found or known.missing or draft.unsearched or reads_the_clock(tree)
         return draft, not (self.dataset.engine.live or changing)
 
-    def _mechanism(self, asked: Asked) -> str:
+    def _mechanism(self, asked: QueryOptions) -> str:
         return known_mechanism(asked.mechanism or self.accounts.policy.defaults.mechanism)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from dpsql.budget import Ledger, open_ledger
 from dpsql.engines.base import Engine, Resources
-from dpsql.engines.duckdb.lake import is_lake, is_path, tables_in
+from dpsql.engines.duckdb.table_files import is_lake, is_path, tables_in
 from dpsql.engines.isolated.engine import IsolatedEngine
-from dpsql.engines.open import Source, is_address, open_engine
+from dpsql.engines.open_engine import Source, is_address, open_engine
 from dpsql.errors import InterfaceError, PolicyError
 from dpsql.policy import Policy, ledger_place
 

@@ -7,11 +7,11 @@ from fractions import Fraction
 
 from dpsql.errors import InterfaceError, PolicyError
 from dpsql.flow.accounts import Accounts
-from dpsql.parse import Asked
+from dpsql.options import QueryOptions
 from dpsql.policy import to_decimal
 
 
-def price_of(keywords: Asked, accounts: Accounts, *, accurate: bool = False) -> tuple[Fraction, Fraction]:
+def price_of(keywords: QueryOptions, accounts: Accounts, *, accurate: bool = False) -> tuple[Fraction, Fraction]:
     """The asked price, inside what the policy allows for one query; with an accuracy, the most it may be."""
     limits, defaults = accounts.policy.limits, accounts.policy.defaults
     epsilon, delta = keywords.epsilon, keywords.delta

@@ -1,39 +1,33 @@
-"""What an analyst asks, with all that decides what the answer is."""
+"""A query as an analyst sent it, with everything that decides its answer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dpsql.parse import Asked, Parameters, meaning
-from dpsql.release.target import Accuracy
+from dpsql.options import QueryOptions
+from dpsql.parse import Parameters, meaning
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A text and its parameters; `keywords` were given with it, `settings` and `dialect` are the session's."""
+    """A text, its parameters and its options; `settings` and `dialect` are those of the session."""
 
     sql: str
     parameters: Parameters | None
-    keywords: Asked
-    settings: Asked
+    options: QueryOptions
+    settings: QueryOptions
     dialect: str
-    accuracy: Accuracy | None = None
-    nonnegative: bool = False
-    clipped: bool = False
 
     def by(self, mechanism: str) -> Question:
-        """The same with a mechanism as its keyword."""
-        return replace(self, keywords=replace(self.keywords, mechanism=mechanism))
+        """The same question with another mechanism."""
+        return replace(self, options=replace(self.options, mechanism=mechanism))
 
     @property
     def key(self) -> str:
-        """Questions with the same one have the same answer, unless they name an accuracy."""
-        return repr((*self._said, self.nonnegative, self.clipped))
+        """Questions with the same key have the same answer, unless they name an accuracy."""
+        return repr((self.sql, meaning(self.parameters), self.options, self.settings, self.dialect))
 
     def plan_key(self, version: str) -> str:
-        """Questions with the same one have the same plan for a version of the data, unless they name an accuracy."""
-        return repr((*self._said, self.clipped, version))
-
-    @property
-    def _said(self) -> tuple[object, ...]:
-        return self.sql, meaning(self.parameters), self.keywords, self.settings, self.dialect
+        """Questions with the same key have the same plan for a version of the data, unless they name an accuracy."""
+        shown = replace(self, options=replace(self.options, nonnegative=False))
+        return repr((shown.key, version))

@@ -94,7 +94,7 @@ def audit(
 
 def _own_data(given: Sequence[str]) -> Path:
     """The path of the data: tables of a DuckDB file, or files. A server cannot be copied."""
-    from dpsql.engines.open import is_address
+    from dpsql.engines.open_engine import is_address
 
     if not given:
         raise InterfaceError(

@@ -252,7 +252,7 @@ def init(
     ] = None,
 ) -> None:
     """For the steward: draft a policy from a database."""
-    from dpsql.engines.open import shown
+    from dpsql.engines.open_engine import shown
     from dpsql.interfaces.steward import draft
 
     with waiting("reading the database"):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
-    from dpsql.engines.open import Source
+    from dpsql.engines.open_engine import Source
     from dpsql.interfaces.remote import RemoteConnection
     from dpsql.policy import Policy
     from dpsql.session import Connection

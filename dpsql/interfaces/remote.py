@@ -21,12 +21,12 @@ from dpsql.errors import Error, InterfaceError, Pep249Errors
 from dpsql.interfaces.remote_explain import RemoteExplanation, explanation_of
 from dpsql.interfaces.remote_line import Line
 from dpsql.interfaces.server.packed import pack, unpack
-from dpsql.parse import Asked, Parameters, known_dialect, read_setting
+from dpsql.options import Accuracy, QueryOptions
+from dpsql.parse import Parameters, known_dialect, read_setting
 from dpsql.plan.plan import Output, Plan
 from dpsql.release.clipped import Clipped
 from dpsql.release.finish import Table
 from dpsql.release.result import Result
-from dpsql.release.target import Accuracy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ class RemoteConnection(Pep249Errors):
     """An analyst's connection to a server: PEP 249, plus `query`, `explain` and `budget`."""
 
     def __init__(self, line: Line, dialect: str = "duckdb") -> None:
-        self.dialect, self.asked = known_dialect(dialect), Asked()
+        self.dialect, self.asked = known_dialect(dialect), QueryOptions()
         self._line, self._turn, self._closed = line, threading.RLock(), False
 
     def query(
@@ -191,7 +191,9 @@ class RemoteConnection(Pep249Errors):
         frame.columns = pd.Index(said["columns"])
         return frame
 
-    def _ask(self, call: str, sql: str | None = None, setting: Asked | None = None, **words: Any) -> dict[str, Any]:
+    def _ask(
+        self, call: str, sql: str | None = None, setting: QueryOptions | None = None, **words: Any
+    ) -> dict[str, Any]:
         self._open()
         asked = setting or self.asked
         asked = replace(asked, dialect=asked.dialect or self.dialect)

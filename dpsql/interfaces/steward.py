@@ -160,8 +160,8 @@ def _clip_lines(db: Connection) -> Iterator[str]:
 def draft(database: str | Path, policy: Path, dataset: str) -> tuple[Path, Path]:
     """Write a first policy for a database, and beside it what was observed, readable by the steward only."""
     from dpsql.engines.base import Resources
-    from dpsql.engines.duckdb.lake import is_lake, tables_found
-    from dpsql.engines.open import open_engine
+    from dpsql.engines.duckdb.table_files import is_lake, tables_found
+    from dpsql.engines.open_engine import open_engine
 
     source: Any = tables_found(Path(database)) if is_lake(database) else database
     engine = open_engine(source, Resources())

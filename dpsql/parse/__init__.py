@@ -1,6 +1,6 @@
 """Text to syntax tree: one read-only query, or an error that says what to write instead."""
 
-from dpsql.parse.asked import SETTINGS, Asked, known_dialect, read_hints, read_setting
+from dpsql.parse.asked import SETTINGS, known_dialect, read_hints, read_setting
 from dpsql.parse.limits import limit_text
 from dpsql.parse.parameters import Parameters, meaning
 from dpsql.parse.parse import parse_query
@@ -8,7 +8,6 @@ from dpsql.parse.span import refuse, span_of
 
 __all__ = [
     "SETTINGS",
-    "Asked",
     "Parameters",
     "known_dialect",
     "limit_text",

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from sqlglot import TokenType, tokenize
 from sqlglot.errors import TokenError
 
 from dpsql.errors import ParseError, Span
+from dpsql.options import QueryOptions
 from dpsql.parse.limits import MAX_DIGITS, MAX_LENGTH
 
-Price = float | Decimal
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a query asks for, as far as it says; None leaves it to the next in line, and at last to the policy."""
-
-    epsilon: Price | None = None
-    delta: Price | None = None
-    mechanism: str | None = None
-    dialect: str | None = None
-
-    def over(self, other: Asked) -> Asked:
-        """This, and the other where this says nothing."""
-        said = {name: getattr(self, name) for name in NAMES if getattr(self, name) is not None}
-        return replace(other, **said)
-
-
-NAMES = tuple(field.name for field in fields(Asked))
+NAMES = ("epsilon", "delta", "mechanism", "dialect")
+"""The options that are also settings of a session."""
 SETTINGS = (
     "SET dpsql.epsilon = 0.2, SET dpsql.delta = 1e-8, SET dpsql.mechanism = laplace, "
     "SET dpsql.dialect = postgres, RESET dpsql.epsilon, RESET ALL"
@@ -46,7 +31,7 @@ _MEANT = re.compile(_LEAD + r"(?:SET\s+(?:\w+\s+)?|RESET\s+)dpsql\b", re.IGNOREC
 _HINT = re.compile(r"(\w+)\s*\(\s*([\w.+-]+)\s*\)[\s,]*")
 
 
-def read_setting(sql: str, now: Asked) -> Asked | None:
+def read_setting(sql: str, now: QueryOptions) -> QueryOptions | None:
     """What holds after `SET dpsql.…` or `RESET`; None where the text is neither, or too long to be read."""
     if len(sql) > MAX_LENGTH:
         return None
@@ -54,15 +39,15 @@ def read_setting(sql: str, now: Asked) -> Asked | None:
         name, _, value = found.groups()
         return _reset(now, name, sql) if value.upper() == "DEFAULT" else _taken(name, value, sql).over(now)
     if found := _RESET.fullmatch(sql):
-        return Asked() if found[1] else _reset(now, found[2], sql)
+        return QueryOptions() if found[1] else _reset(now, found[2], sql)
     if _MEANT.match(sql):
         raise ParseError("this is not a setting that can be read", hint=f"settings: {SETTINGS}")
     return None
 
 
-def read_hints(sql: str) -> Asked:
+def read_hints(sql: str) -> QueryOptions:
     """What the comments `/*+ … */` of a query ask for, wherever they stand; one that cannot be read is refused."""
-    asked = Asked()
+    asked = QueryOptions()
     for hint in _hints(sql):
         span = _span(sql, hint)
         rest = hint[1:].strip()
@@ -102,20 +87,21 @@ def _span(sql: str, comment: str) -> Span:
     return Span(begin, begin + len(comment) + 4)
 
 
-def _reset(now: Asked, name: str, sql: str) -> Asked:
-    return replace(now, **{_known(name, sql, None): None})
+def _reset(now: QueryOptions, name: str, sql: str) -> QueryOptions:
+    unset: dict[str, Any] = {_known(name, sql, None): None}
+    return replace(now, **unset)
 
 
-def _taken(name: str, value: str, sql: str, span: Span | None = None) -> Asked:
+def _taken(name: str, value: str, sql: str, span: Span | None = None) -> QueryOptions:
     known = _known(name, sql, span)
     if len(value) > MAX_DIGITS:
         raise ParseError(f"the value of {known} has more than {MAX_DIGITS} signs", span=span, hint="write a short one")
     if known == "mechanism":
         if value.lower() not in _MECHANISMS:
             raise ParseError(f"there is no mechanism {value}", sql=sql, span=span, hint="use laplace, gaussian or auto")
-        return Asked(mechanism=value.lower())
+        return QueryOptions(mechanism=value.lower())
     if known == "dialect":
-        return Asked(dialect=known_dialect(value, sql, span))
+        return QueryOptions(dialect=known_dialect(value, sql, span))
     try:
         number = Decimal(value)
         if not number.is_finite():
@@ -124,7 +110,7 @@ def _taken(name: str, value: str, sql: str, span: Span | None = None) -> Asked:
         raise ParseError(
             f"{known} is a number, not {value}", sql=sql, span=span, hint=f"settings: {SETTINGS}"
         ) from None
-    return Asked(epsilon=number) if known == "epsilon" else Asked(delta=number)
+    return QueryOptions(epsilon=number) if known == "epsilon" else QueryOptions(delta=number)
 
 
 def known_dialect(name: str, sql: str | None = None, span: Span | None = None) -> str:

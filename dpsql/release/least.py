@@ -11,9 +11,10 @@ from shlex import quote
 
 from dpsql.budget.allocate import Bill, Funds, Portion, Portions, parts_of, price_release, spend
 from dpsql.errors import BudgetExceeded, UnsupportedQuery
+from dpsql.options import Within
 from dpsql.plan.plan import Plan
 from dpsql.release.intervals import half_width
-from dpsql.release.target import Goal, Within
+from dpsql.release.target import Goal
 from dpsql.sensitivity.bound import Bounded
 
 DIGITS = 5

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.budget.allocate import Chosen, Noised, Priced
-from dpsql.engines.exact import OPEN, Exact, Integers
+from dpsql.engines.sealed import OPEN, Exact, Integers
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Value
 from dpsql.mechanisms import DiscreteLaplace
@@ -91,7 +91,7 @@ class Released(Table):
     **Proof.** It is made with a token for `RELEASE`, also by `replace`. Of the modules that have one, only the noise
     stage can open exact values, and what it makes is noisy (above); the others have released tables, stored ones and
     public figures in hand, and nothing else that depends on the data.
-    **Requires** that exact values stay sealed until they are opened here (`dpsql.engines.exact`).
+    **Requires** that exact values stay sealed until they are opened here (`dpsql.engines.sealed`).
     **Checked by** `tests/unit/test_locks.py`, and the planted bugs "anybody makes a released table" and "a trace is
     released".
     """

@@ -4,57 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 
 from dpsql.errors import InterfaceError
+from dpsql.options import Accuracy, Target, Within
 from dpsql.plan.plan import Output, Plan
 from dpsql.policy.names import fold
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """An error of at most `amount`, either way, in at least `confidence` of all cases, for each row by itself.
-
-    `Within(100)` is absolute, `Within("2%")` relative to the value without noise. It is about the noise, as error bars
-    are: what clamping and the bounds per unit cut off is not covered.
-    """
-
-    amount: float | Decimal | str
-    confidence: float = 0.95
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.confidence, float) or not 0.5 <= self.confidence <= 0.9999:
-            raise InterfaceError(
-                f"a confidence lies between 0.5 and 0.9999, not at {self.confidence!r}", hint="write confidence=0.95"
-            )
-        if not 0 < self.size < float("inf"):
-            raise InterfaceError(
-                f"{self.amount!r} is not an accuracy", hint='write a number above 0, as in Within(100) or Within("2%")'
-            )
-
-    @property
-    def relative(self) -> bool:
-        """Is it a percentage of the value?"""
-        return isinstance(self.amount, str) and self.amount.strip().endswith("%")
-
-    @property
-    def size(self) -> float:
-        """The amount as a number; NaN if it is none. A percentage is a fraction: 2% is 0.02."""
-        text = str(self.amount).strip()
-        try:
-            number = Decimal("NaN") if isinstance(self.amount, bool) else Decimal(text.removesuffix("%"))
-        except InvalidOperation:
-            return float("nan")
-        return float(number) / 100 if self.relative else float(number)
-
-    def __str__(self) -> str:
-        shown = f"{self.size:.4%}".rstrip("0%").rstrip(".") + "%" if self.relative else f"{self.size:.6g}"
-        return f"± {shown} ({self.confidence * 100:g}%)"
-
-
-Target = Within | float | Decimal | str
-Accuracy = Target | Mapping[str, Target]
-"""One target for all columns with noise, or one for each column that is named."""
 
 
 @dataclass(frozen=True, slots=True)

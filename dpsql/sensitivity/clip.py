@@ -13,8 +13,8 @@ one event, at the price of one.
 changes. It has norm at most C: as it is, or because each coordinate is at most |z|·C/N, so that the norm is at most
 ‖z‖·C/N ≤ C. The totals are sums over the units, so a unit changes them by what it adds; ‖d‖₁ ≤ √m·‖d‖₂.
 **Requires** exact sums below, N from exact squares and rounded up, quotients rounded towards zero
-(`dpsql.engines.sql.vector`), and a C, exponents and centres that are public: they follow from the SQL, the policy, and
-what was released before (`dpsql.sensitivity.clip_choice`).
+(`dpsql.engines.sql.vector_clip`), and a C, exponents and centres that are public: they follow from the SQL, the policy,
+and what was released before (`dpsql.sensitivity.clip_choice`).
 **Checked by** `tests/audit/test_neighbours.py`, `tests/properties/test_vector_clip.py`, and the planted bugs
 "a norm of floats", "the clip rounds down below zero" and "the clip is forgotten".
 

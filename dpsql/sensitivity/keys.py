@@ -40,7 +40,7 @@ def make_keys(named: Sequence[tuple[str, Expression, Domain, bool]], limit: int)
     **Proof.** The values are read off a domain, which is inferred from those two alone, so neighbours have the same
     list; the emitted SQL joins each row to the list before anything is counted.
     **Requires** domains that narrow by SQL and policy only (`dpsql.bounds.infer`; public tables and released content
-    count as such), and the join to the list in `dpsql.engines.sql.keys`.
+    count as such), and the join to the list in `dpsql.engines.sql.key_codes`.
     **Checked by** the neighbour test, which compares the keys of both databases.
     """
     keys = [

@@ -13,6 +13,7 @@ from attack.neighbours import search_memory
 from attack.worlds import builtin_worlds, joins, kinds
 
 from dpsql.audit import World
+from dpsql.audit.database import load
 from dpsql.audit.grammar.query import Query
 from dpsql.audit.neighbour_search import constructs_of
 from dpsql.audit.neighbourhood import neighbours_of, part_of, with_extreme
@@ -56,6 +57,14 @@ def test_a_unit_that_goes_too_far_is_one_unit_more(world: World) -> None:
     assert more.without(new).tables == world.tables
     with more.open(steward=True) as db:
         assert db.query(f"SELECT count(*) FROM {next(iter(world.owners))}", epsilon=1).cost.epsilon == 1
+
+
+def test_a_unit_that_goes_too_far_keeps_the_keys_of_several_columns() -> None:
+    """`stock` is unique by unit and part; a repeated pair would stop the search."""
+    for seed in range(12):
+        more = with_extreme(joins(random.Random(seed)), random.Random(seed))
+        assert more is not None
+        load(more.tables).close()
 
 
 def test_a_steward_s_database_is_copied_with_the_facts_that_hold(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from dpsql.audit.report import Report
 from dpsql.audit.shrink import finding_of
 from dpsql.audit.tally import Tally
 from dpsql.engines.duckdb import parquet as views
-from dpsql.engines.duckdb import place
+from dpsql.engines.duckdb import register_tables
 from dpsql.errors import InterfaceError, PolicyError
 from dpsql.interfaces.cli import app
 from dpsql.policy import load_policy
@@ -49,10 +49,10 @@ def _unprotected(patch: Patch) -> None:
     """Plant the bug: the view over the files shows their columns bare, with the statistics of their writers."""
 
     def bare(connection: Any, files: Any, types: Any) -> None:
-        read = f"read_parquet({views.paths_sql(neighbours)}{views.hive_sql(neighbours)})"
-        connection.execute(f'CREATE TEMP VIEW "{neighbours.table}" AS SELECT * FROM {read}')
+        read = f"read_parquet({views.paths_sql(files)}{views.hive_sql(files)})"
+        connection.execute(f'CREATE TEMP VIEW "{files.table}" AS SELECT * FROM {read}')
 
-    patch.setattr(place, "create_view", bare)
+    patch.setattr(register_tables, "create_view", bare)
 
 
 def _turn(writer: str) -> int:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.budget.allocate import Priced
-from dpsql.engines.exact import Integers
+from dpsql.engines.sealed import Integers
 from dpsql.flow.draft import Prepared
 from dpsql.release.bars import row_ends
 from dpsql.release.forms import form_of
@@ -100,7 +100,7 @@ def cells(kinds: dict[str, str], shape: str, runs: int, sizes: tuple[int, ...] =
             name = f"{kind} {shape}".strip()
             for size in sizes if not shape else sizes[:1]:
                 text = SHAPES[shape].format(sql, f"g{size}")
-                prepared = db.prepare(text, epsilon, None, mechanism)
+                prepared = db.prepare(text, epsilon=epsilon, mechanism=mechanism)
                 exact = integers(db._engine, prepared.bill.releases[0], b"salt")
                 for place, key in enumerate(exact.keys):
                     units = int(key[0][1:]) if key else size

@@ -21,8 +21,8 @@ from measure import Row, cpu_of, interleaved, markdown, progress
 
 import dpsql
 from dpsql.engines.duckdb import parquet
-from dpsql.engines.duckdb import place as placing
-from dpsql.engines.duckdb.lake import list_files
+from dpsql.engines.duckdb import register_tables as placing
+from dpsql.engines.duckdb.table_files import list_files
 from dpsql.expressions.types import Kind
 
 KINDS = [f"kind{i:03}" for i in range(200)]
@@ -99,7 +99,7 @@ def measure(size: int, times: int = 5) -> list[Row]:
         with dpsql.connect(source, policy=policy(), ledger=":memory:") as db:
             engine: Any = db._engine
             for what, sql in CASES.items():
-                [priced] = db.prepare(sql, 1, 1e-8, None).bill.releases
+                [priced] = db.prepare(sql, epsilon=1, delta=1e-8).bill.releases
                 text = engine.emit(priced, b"bench")
                 works = {"before": partial(_run, before, text), "after": partial(_run, after, text)}
                 spent = {name: min(seconds) for name, seconds in interleaved(works, times).items()}

@@ -69,11 +69,11 @@ def _shop(size: int) -> duckdb.DuckDBPyConnection:
 
 
 def _row(db: dpsql.Connection, name: str, sql: str, times: int, *, profile: bool) -> Row:
-    prepared = db.prepare(sql, None, None, None)
+    prepared = db.prepare(sql)
     released = db._releaser.release(prepared).tables
 
     def plan() -> object:
-        return db.prepare(sql, None, None, None)
+        return db.prepare(sql)
 
     def finish() -> object:
         return db._dataset.finisher.run(prepared.plan, {n: tabulate(table) for n, table in released.items()})

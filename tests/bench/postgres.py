@@ -55,7 +55,7 @@ def _row(address: str, size: int, what: str, unit: str, sql: str, times: int) ->
         dpsql.connect(address, policy=policy(unit), ledger=":memory:", steward=True) as db,
         psycopg.connect(address, autocommit=True) as plain,
     ):
-        [priced] = db.prepare(sql, 1, 1e-8, None).bill.releases
+        [priced] = db.prepare(sql, epsilon=1, delta=1e-8).bill.releases
         engine: Any = db._engine
         permit = db.permit_trace()
         works: dict[str, tuple[Callable[[], object], Callable[[], int]]] = {

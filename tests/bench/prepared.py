@@ -72,7 +72,7 @@ def ratio_of(source: Any, asked: dict[str, Any], times: int, folder: Path | None
             steward.prepare(db, lambda *_: None)
             took = time.perf_counter() - begin
     with dpsql.connect(source, policy=asked, ledger=ledger, steward=True) as db:
-        [priced] = db.prepare(SQL, 1, 1e-8, None).bill.releases
+        [priced] = db.prepare(SQL, epsilon=1, delta=1e-8).bill.releases
         permit = db.permit_trace()
         works: dict[str, Callable[[], object]] = {
             "plain": lambda: _plain(db),

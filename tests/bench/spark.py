@@ -85,7 +85,7 @@ def measure(size: int, times: int = 5) -> list[Row]:
 
 def _row(session: Any, path: str, size: int, what: str, unit: str, sql: str, times: int) -> Row:
     with dpsql.connect((session, {"orders": path}), policy=policy(unit), ledger=":memory:", steward=True) as db:
-        [priced] = db.prepare(sql, 1, 1e-8, None).bill.releases
+        [priced] = db.prepare(sql, epsilon=1, delta=1e-8).bill.releases
         permit = db.permit_trace()
         works: dict[str, Callable[[], object]] = {
             "plain": lambda: session.sql(sql).collect(),

@@ -53,7 +53,7 @@ def measure(size: int = 10_000_000, times: int = 7) -> list[Row]:
 def _row(connection: duckdb.DuckDBPyConnection, case: Case, times: int) -> Row:
     declared = policy(case.unit, listed=case.listed)
     with dpsql.connect(connection, policy=declared, ledger=":memory:", steward=True) as db:
-        [priced] = db.prepare(case.sql, 1, 1e-8, None).bill.releases
+        [priced] = db.prepare(case.sql, epsilon=1, delta=1e-8).bill.releases
         permit = db.permit_trace()
         works: dict[str, Callable[[], object]] = {
             "plain": lambda: connection.execute(case.sql).fetchall(),

@@ -131,7 +131,7 @@ def data(folder: Path) -> dict[str, str]:
 
 
 def integers(db: dpsql.Connection, sql: str) -> str:
-    return repr(traced(db, db.prepare(sql, 1, 1e-6), salt=b"s")[0])
+    return repr(traced(db, db.prepare(sql, epsilon=1, delta=1e-6), salt=b"s")[0])
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import suite
 import dpsql
 from dpsql.audit.database import Stored, load, text_of
 from dpsql.engines.base import Engine, Resources
-from dpsql.engines.open import open_engine
+from dpsql.engines.open_engine import open_engine
 from dpsql.policy.catalog import quote
 
 Policy = Mapping[str, Any]

@@ -18,7 +18,7 @@ import dpsql
 from dpsql.abandoned import Errand
 from dpsql.audit.traces import trace, traced
 from dpsql.engines.base import Resources
-from dpsql.engines.open import open_engine
+from dpsql.engines.open_engine import open_engine
 from dpsql.engines.postgres.engine import PostgresEngine
 from dpsql.errors import EngineError, InterfaceError, PolicyError, UnsupportedQuery
 from dpsql.expressions.types import from_engine

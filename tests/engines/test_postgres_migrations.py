@@ -23,10 +23,10 @@ import pytest
 from unlocked import unsealed
 
 import dpsql
-from dpsql.engines.exact import Exact
 from dpsql.engines.postgres import engine as under_test
 from dpsql.engines.postgres.engine import PostgresEngine
-from dpsql.engines.postgres.session import open_session
+from dpsql.engines.postgres.server_session import open_session
+from dpsql.engines.sealed import Exact
 from dpsql.errors import EngineError
 from dpsql.flow.releasing import Releaser
 

@@ -29,8 +29,8 @@ from dpsql.audit.traces import trace
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
-from dpsql.engines.postgres.session import open_session
-from dpsql.engines.postgres.total import FUNCTIONS
+from dpsql.engines.postgres.server_session import open_session
+from dpsql.engines.postgres.total_functions import FUNCTIONS
 from dpsql.errors import Error, UnsupportedQuery
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression

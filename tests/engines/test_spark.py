@@ -21,9 +21,9 @@ from false_parquet import write_false
 import dpsql
 from dpsql.abandoned import Errand
 from dpsql.audit.traces import trace, traced
-from dpsql.engines.spark.files import FilesChanged, Watched
 from dpsql.engines.spark.open import _begun
-from dpsql.engines.spark.settings import SETTINGS
+from dpsql.engines.spark.session_settings import SETTINGS
+from dpsql.engines.spark.table_files import FilesChanged, Watched
 from dpsql.errors import EngineError, Error, InterfaceError, PolicyError
 
 if (reason := spark_session.absent()) is not None:
@@ -46,7 +46,11 @@ def policy(table: str = "sales", **more: Any) -> dict[str, Any]:
 
 def counts(db: dpsql.Connection, sql: str = BY_KIND) -> list[tuple[int, ...]]:
     """The integers before noise."""
-    return [s.values for release in traced(db, db.prepare(sql, 1, 1e-8), salt=b"s")[0] for s in release.statistics]
+    return [
+        s.values
+        for release in traced(db, db.prepare(sql, epsilon=1, delta=1e-8), salt=b"s")[0]
+        for s in release.statistics
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -154,13 +158,13 @@ def test_texts_are_compared_byte_by_byte_and_bad_bytes_are_null(session: Any, tm
     try:
         session.sql(f"INSERT INTO {name} VALUES (1, 1, 'a'), (2, 1, 'A'), (3, 1, 'b'), (4, 1, CAST(X'ff61' AS STRING))")
         with dpsql.connect(session, policy=policy(name), ledger=":memory:", steward=True) as db:
-            release = traced(db, db.prepare(f"SELECT kind, count(*) FROM {name} GROUP BY kind", 1, 1e-8), salt=b"s")[0][
-                0
-            ]
+            release = traced(
+                db, db.prepare(f"SELECT kind, count(*) FROM {name} GROUP BY kind", epsilon=1, delta=1e-8), salt=b"s"
+            )[0][0]
             grid = release.statistics[0].grid
             found = dict(zip((key[0] for key in release.keys), release.statistics[0].values, strict=True))
             assert {key: value * grid for key, value in found.items()} == {"a": 1, "A": 1, "b": 1, None: 1}
-            asked = db.prepare(f"SELECT count(*) FROM {name} WHERE kind IS NULL", 1, 1e-8)
+            asked = db.prepare(f"SELECT count(*) FROM {name} WHERE kind IS NULL", epsilon=1, delta=1e-8)
             [unread] = traced(db, asked, salt=b"s")[0][0].statistics
             assert [value * unread.grid for value in unread.values] == [1]
     finally:
@@ -202,7 +206,7 @@ def test_a_table_that_changed_or_is_gone(session: Any, table: str) -> None:
     sql = BY_KIND.replace("sales", table)
     with dpsql.connect(session, policy=policy(table), ledger=":memory:", steward=True) as db:
         first = counts(db, sql)
-        prepared = db.prepare(sql, 1, 1e-8)
+        prepared = db.prepare(sql, epsilon=1, delta=1e-8)
         session.sql(f"ALTER TABLE {table} RENAME TO {table}_old")
         try:
             with pytest.raises(EngineError):

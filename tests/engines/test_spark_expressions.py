@@ -20,11 +20,11 @@ from sqlglot import exp
 
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.spark.dialect import SPARK
-from dpsql.engines.spark.results import Table
-from dpsql.engines.spark.settings import own_session
-from dpsql.engines.spark.strings import _LOWER, _UPPER, _cased
-from dpsql.engines.spark.types import spark_type
-from dpsql.engines.sql.physical import physical
+from dpsql.engines.spark.engine import ArrowResult
+from dpsql.engines.spark.session_settings import own_session
+from dpsql.engines.spark.text_rules import _LOWER, _UPPER, _cased
+from dpsql.engines.spark.type_names import spark_type
+from dpsql.engines.sql.sql_types import physical
 from dpsql.errors import Error, UnsupportedQuery
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression
@@ -270,7 +270,7 @@ def test_what_is_computed_means_what_duckdb_means(session: Any, beside: tuple[du
         listed = [MADE[sql] for sql in batch]
         mine = ", ".join(f"{written_by(SPARK, e)} AS e{n}" for n, (_, e) in enumerate(listed))
         theirs = ", ".join(written_by(DUCKDB, e) for _, e in listed)
-        got = zip(*Table(session.sql(f"SELECT {mine} FROM beside ORDER BY i").toArrow()).fetchall(), strict=True)
+        got = zip(*ArrowResult(session.sql(f"SELECT {mine} FROM beside ORDER BY i").toArrow()).fetchall(), strict=True)
         wanted = zip(*db.execute(f"SELECT {theirs} FROM rows ORDER BY i").fetchall(), strict=True)
         for (form, e), ours, duck in zip(listed, got, wanted, strict=True):
             unlike = [(o, d, r) for o, d, r in zip(ours, duck, rows, strict=True) if not near(o, d)]
@@ -286,7 +286,7 @@ def test_years_that_are_written_differently_are_nothing(session: Any, form: str)
     made = convert(_parsed(form), Row({"a": "DATE"}))  # type: ignore[arg-type]
     for day in ("0001-01-01", "1970-01-01", "9999-12-31"):
         mine, theirs = (dialect.sql(made, lambda _, d=day: f"DATE '{d}'") for dialect in (SPARK, DUCKDB))
-        [(ours,)] = Table(session.sql(f"SELECT {mine} AS x").toArrow()).fetchall()
+        [(ours,)] = ArrowResult(session.sql(f"SELECT {mine} AS x").toArrow()).fetchall()
         [(wanted,)] = duckdb.execute(f"SELECT {theirs}").fetchall()
         assert ours == wanted or (ours is None and day != "1970-01-01")
 

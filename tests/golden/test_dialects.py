@@ -26,12 +26,12 @@ from golden import CASES, connect, queries
 import dpsql
 from dpsql.budget.allocate import Portion, price_release
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.postgres import total
+from dpsql.engines.postgres import total_functions
 from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.dialect import Dialect, Site
-from dpsql.engines.sql.results import statements
-from dpsql.engines.sql.vector import bucket
+from dpsql.engines.sql.release_statements import statements
+from dpsql.engines.sql.vector_clip import bucket
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import Kind, from_engine
@@ -151,7 +151,7 @@ def test_each_form_is_written_as_it_was(name: str, request: pytest.FixtureReques
 
 def test_each_function_of_postgres_is_defined_as_it_was(request: pytest.FixtureRequest) -> None:
     """The definitions with which a session begins; what they compute is checked in `test_postgres_total.py`."""
-    compare("postgres_functions", "".join(f"{statement}\n\n" for statement in total.statements()), request)
+    compare("postgres_functions", "".join(f"{statement}\n\n" for statement in total_functions.statements()), request)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CASES.glob("*.sql") if "refus" not in path.stem))

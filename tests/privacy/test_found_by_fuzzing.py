@@ -11,6 +11,7 @@ import pytest
 from attack.fuzz.canaries import opened, stored
 
 import dpsql
+import dpsql.options
 from dpsql.errors import Error, InternalError, ParseError, UnsupportedQuery
 from dpsql.interfaces.server.commands import _SET
 from dpsql.interfaces.server.statements import Kind, split
@@ -134,9 +135,9 @@ def test_a_long_message_is_not_read_in_the_servers_loop() -> None:
 
 
 def test_a_long_setting_is_none() -> None:
-    assert read_setting("SET dpsql.epsilon = " + "9" * 1_000_000, dpsql.parse.Asked()) is None
+    assert read_setting("SET dpsql.epsilon = " + "9" * 1_000_000, dpsql.options.QueryOptions()) is None
     with pytest.raises(ParseError, match="more than 100 signs"):
-        read_setting("SET dpsql.epsilon = " + "9" * 1_000, dpsql.parse.Asked())
+        read_setting("SET dpsql.epsilon = " + "9" * 1_000, dpsql.options.QueryOptions())
 
 
 def test_hints_beside_many_texts_are_read_in_one_pass() -> None:

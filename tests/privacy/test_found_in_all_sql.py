@@ -140,7 +140,7 @@ def test_a_cast_to_a_type_of_postgresql_alone_is_refused_and_no_crash(visits: dp
 )
 def test_the_floor_is_counted_in_every_coordinate_of_a_share(visits: dpsql.Connection, sql: str) -> None:
     """Flooring to a coarser grid costs a step in each coordinate: of a joint claim, in those of all its statistics."""
-    [priced] = visits.prepare(f"SELECT {sql} FROM visits", 1, 0, "laplace").bill.releases
+    [priced] = visits.prepare(f"SELECT {sql} FROM visits", epsilon=1, delta=0, mechanism="laplace").bill.releases
     [(share, claim)] = priced.bounded.shares
     assert len(share) == 2
     assert claim.reach == sum(priced.bounded.statistics[i].claim.reach for i in share)

@@ -36,7 +36,7 @@ from dpsql.audit.report import Report, merged
 from dpsql.audit.tally import Tally
 from dpsql.audit.traces import ReleaseTrace, StatisticTrace
 from dpsql.engines.isolated.codec import pack
-from dpsql.engines.isolated.process import Life
+from dpsql.engines.isolated.worker_process import RunningWorker
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.parse import parse_query
 from dpsql.session import Connection
@@ -121,7 +121,7 @@ def test_a_long_concatenation_is_written_in_halves(db: Connection) -> None:
 
 @pytest.mark.parametrize("said", [b"nonsense", pack((1, 2)), pack(7), pack(([], "done", 1))])
 def test_an_answer_that_is_none_fails_all_questions_and_leaves_none_waiting(said: bytes) -> None:
-    life = Life.__new__(Life)
+    life = RunningWorker.__new__(RunningWorker)
     ended = threading.Event()
     replies = iter([said])
 

@@ -65,7 +65,7 @@ def test_an_answer_is_kept_for_one_dialect(file: Path) -> None:
 def test_noise_drawn_ahead_is_not_spread_over_more_keys_than_it_was_drawn_for(file: Path) -> None:
     """One sample would be added to every cell, and differences between cells would be exact."""
     with connect(file, "ana") as db:
-        priced = db.prepare("SELECT count(*) FROM people", 1.0).bill.releases[0]
+        priced = db.prepare("SELECT count(*) FROM people", epsilon=1.0).bill.releases[0]
     ahead = drawn_ahead(priced)
     assert ahead is not None and len(ahead.statistics[0]) == 1
     with pytest.raises(dpsql.InternalError):

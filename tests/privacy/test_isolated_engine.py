@@ -21,10 +21,10 @@ import dpsql
 from dpsql.audit import trace
 from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
-from dpsql.engines.exact import Exact, Integers
-from dpsql.engines.isolated import process as processes
-from dpsql.engines.isolated.codec import Unreadable, pack, unpack
+from dpsql.engines.isolated import worker_process as processes
+from dpsql.engines.isolated.codec import BadMessage, pack, unpack
 from dpsql.engines.isolated.engine import IsolatedEngine
+from dpsql.engines.sealed import Exact, Integers
 
 SALT = b"0123456789abcdef"
 TABLES = {
@@ -310,16 +310,16 @@ def test_a_plan_survives_the_pipe(db: dpsql.Connection, sql: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_message_is_not_read(message: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(BadMessage):
         unpack(message)
 
 
 def test_nonsense_ends_the_process_and_not_this_one(db: dpsql.Connection) -> None:
     number = engine(db).process.number
-    engine(db).process._life._send(b"nonsense")
+    engine(db).process._running._send(b"nonsense")
     assert gone(number)
     with pytest.raises(dpsql.EngineError):
-        engine(db).process._life.ask("run", (), 5)
+        engine(db).process._running.ask("run", (), 5)
     assert len(db.query(QUICK)) == 1
 
 

@@ -20,9 +20,10 @@ from false_parquet import write_false, write_false_filters
 import dpsql
 from dpsql.audit.traces import ReleaseTrace, StatisticTrace, traced
 from dpsql.engines.duckdb import parquet
-from dpsql.engines.duckdb.engine import DuckDBEngine, require_own_storage
-from dpsql.engines.duckdb.lake import list_files
-from dpsql.engines.duckdb.place import place_files
+from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.engines.duckdb.register_tables import place_files
+from dpsql.engines.duckdb.system_catalogue import require_own_storage
+from dpsql.engines.duckdb.table_files import list_files
 from dpsql.errors import InterfaceError, InternalError
 
 NAN = float("nan")
@@ -189,7 +190,7 @@ def test_one_unit_decides_about_no_others_row(tmp_path: Path, source: str) -> No
             opened(tmp_path / f"{number} without", SOURCES[source], values, []) as one,
             opened(tmp_path / f"{number} with", SOURCES[source], values, [added]) as other,
         ):
-            prepared = prepared or {sql: one.prepare(sql, None, None, None) for sql in FORMS}
+            prepared = prepared or {sql: one.prepare(sql) for sql in FORMS}
             found += [f"{base}: {sql}: {text}" for sql in FORMS for text in moves(one, other, prepared[sql])]
     assert found == []
 
@@ -249,7 +250,7 @@ def moved(
                 f"SELECT count(*) FROM t WHERE {point}",
                 f"SELECT kind, count(*) FROM t WHERE {point} GROUP BY kind",
             ):
-                found += [f"{sql}: {text}" for text in moves(one, other, one.prepare(sql, None, None, None))]
+                found += [f"{sql}: {text}" for text in moves(one, other, one.prepare(sql))]
     return found
 
 

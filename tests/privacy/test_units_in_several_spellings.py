@@ -10,7 +10,7 @@ import pytest
 from sqlglot.errors import ParseError
 
 import dpsql
-from dpsql.engines.duckdb.collations import columns_of_spellings
+from dpsql.engines.duckdb.system_catalogue import columns_of_spellings
 from dpsql.errors import PolicyError
 
 COLLATIONS = ("NOCASE", "NOACCENT", "NFC", "NOCASE.NOACCENT", "de")
@@ -63,7 +63,7 @@ def test_a_statement_that_cannot_be_read_leaves_no_column_out(monkeypatch: pytes
     def fails(*_: object, **__: object) -> None:
         raise ParseError("no")
 
-    monkeypatch.setattr("dpsql.engines.duckdb.collations.sqlglot.parse_one", fails)
+    monkeypatch.setattr("dpsql.engines.duckdb.system_catalogue.sqlglot.parse_one", fails)
     raw = duckdb.connect()
     raw.execute("CREATE TABLE t(a VARCHAR COLLATE NOCASE, b VARCHAR); CREATE TABLE u(c VARCHAR)")
     assert columns_of_spellings(raw) == {(False, "t", "a"), (False, "t", "b")}

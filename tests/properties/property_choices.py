@@ -86,7 +86,7 @@ def best_values(database: Database, query: Query, rows: int = 0) -> list[tuple[t
 
     With `rows`, also of those whose rank is off by no more than so many rows.
     """
-    prepared = database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism)
+    prepared = database.db.prepare(query.sql, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism)
     [release], bounded = traced(database, query) or [], prepared.bill.releases[0].bounded
     made = []
     for number, key in enumerate(release.keys):

@@ -25,7 +25,7 @@ SLACK = 1 + 1e-9
 
 def price_violations(database: Database, query: Query) -> list[str]:
     """Asked ≥ charged ≥ spent, where spent follows from the traced claims and scales."""
-    prepared = database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism)
+    prepared = database.db.prepare(query.sql, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism)
     releases = trace(
         database.db, query.sql, salt=SALT, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism
     )
@@ -117,7 +117,7 @@ def tail(noise: Noise, x: int) -> float:
 
 def variance_violations(database: Database, query: Query, times: int = 30) -> list[str]:
     """The noise on a real query has the variance of its traced scale: six standard errors are allowed."""
-    prepared = database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism)
+    prepared = database.db.prepare(query.sql, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism)
     [priced], [release] = prepared.bill.releases, trace(
         database.db, query.sql, salt=SALT, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism
     )  # fmt: skip
@@ -142,7 +142,9 @@ def _law(statistic: StatisticTrace) -> tuple[float, float]:
 
 def shown_bias(database: Database, query: Query) -> list[str]:
     """Numbers shown beside private keys are unbiased, even for keys that just reached the threshold."""
-    [priced] = database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism).bill.releases
+    [priced] = database.db.prepare(
+        query.sql, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism
+    ).bill.releases
     assert priced.threshold is not None
     size = 4_000
     keys = tuple((f"key {i:05}",) for i in range(size))

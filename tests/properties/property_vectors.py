@@ -16,7 +16,7 @@ import unlocked
 import dpsql
 from dpsql.audit.database import Stored, load
 from dpsql.budget.allocate import Portion, Priced, parts_of, price_release
-from dpsql.engines.exact import Integers
+from dpsql.engines.sealed import Integers
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.bound import Bounded, norm_search, settle
 from dpsql.sensitivity.clip import BUCKETS, CELL_BITS, Clip, clip_at, norms_of
@@ -90,7 +90,7 @@ def opened(tables: Mapping[str, Sequence[Row]]) -> Iterator[dpsql.Connection]:
 
 def bounded_by(db: dpsql.Connection, sql: str, mechanism: str) -> Bounded:
     """The only release of a query."""
-    [priced] = db.prepare(sql, 1, 1e-7, mechanism).bill.releases
+    [priced] = db.prepare(sql, epsilon=1, delta=1e-7, mechanism=mechanism).bill.releases
     assert priced.bounded.rule == "vector", sql
     return priced.bounded
 

@@ -19,7 +19,7 @@ from dpsql.audit.pairs import prepare, vectors
 from dpsql.audit.traces import ReleaseTrace
 from dpsql.audit.world import World
 from dpsql.engines.duckdb.prepare import _Writer
-from dpsql.engines.sql.steps import STEPS
+from dpsql.engines.sql.grid_columns import STEPS
 from dpsql.session import Connection
 
 bound: Any = import_module("dpsql.sensitivity.bound")

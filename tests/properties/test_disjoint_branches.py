@@ -44,7 +44,7 @@ def _sql(branches: str, key: str, table: str) -> str:
 
 def _shares(database: Database, sql: str, mechanism: str) -> list[int]:
     """How many statistics each share has."""
-    [priced] = database.db.prepare(sql, EPSILON, 1e-6, mechanism).bill.releases
+    [priced] = database.db.prepare(sql, epsilon=EPSILON, delta=1e-6, mechanism=mechanism).bill.releases
     return [len(share) for share, _ in priced.bounded.shares]
 
 
@@ -59,7 +59,7 @@ def test_it_equals_duckdb(branches: str) -> None:
         ):
             sql = _sql(branches, key, table)
             assert max(_shares(database, sql, mechanism)) > 1, sql
-            prepared = database.db.prepare(sql, EPSILON, 1e-6, mechanism)
+            prepared = database.db.prepare(sql, epsilon=EPSILON, delta=1e-6, mechanism=mechanism)
             made = {row[:1] if key else (): row[bool(key) :] for row in answer(database, prepared)}
             for row in database.raw.execute(sql).fetchall():
                 for mine, theirs in zip(made[row[:1] if key else ()], row[bool(key) :], strict=True):

@@ -25,7 +25,7 @@ from test_equals_duckdb import EPSILON, answer
 
 from dpsql.audit.compare import compare, compare_equal
 from dpsql.audit.grammar.query import Query
-from dpsql.engines.sql import distinct
+from dpsql.engines.sql import distinct_counts
 from dpsql.errors import Error
 
 Patch = pytest.MonkeyPatch
@@ -57,7 +57,9 @@ def test_it_equals_duckdb(seed: int) -> None:
                 for key in [rng.choice(("level", "size"))]:
                     sql = f"SELECT {key}, count(DISTINCT {it}), count(DISTINCT {it}) FILTER (WHERE n > 2) FROM {table} GROUP BY {key}"
                     wanted = {row[0]: row[1:] for row in database.raw.execute(sql).fetchall()}
-                    prepared = database.db.prepare(sql, EPSILON, 1e-6, rng.choice(("laplace", "gaussian")))
+                    prepared = database.db.prepare(
+                        sql, epsilon=EPSILON, delta=1e-6, mechanism=rng.choice(("laplace", "gaussian"))
+                    )
                     assert {row[0]: row[1:] for row in answer(database, prepared) if row[0] in wanted} == wanted, sql
 
 
@@ -65,7 +67,9 @@ def test_nan_is_one_value_and_zero_has_no_sign() -> None:
     rows: list[Row] = [{"x": value} for value in (0.0, -0.0, float("nan"), float("nan"), float("inf"), None, 1.0)]
     sql = "SELECT count(DISTINCT x), count(DISTINCT -x), count(DISTINCT x) FILTER (WHERE x <= 1) FROM visits"
     with opened({"visits": rows}, make_policy()) as database:
-        assert answer(database, database.db.prepare(sql, EPSILON, 1e-6, "laplace")) == [(4, 4, 2)]
+        assert answer(database, database.db.prepare(sql, epsilon=EPSILON, delta=1e-6, mechanism="laplace")) == [
+            (4, 4, 2)
+        ]
         assert database.raw.execute(sql).fetchall() == [(4, 4, 2)]
 
 
@@ -86,7 +90,7 @@ def _search(seed: int, queries: int) -> tuple[list[str], int]:
         for _ in range(queries):
             query = _query(rng, rng.choice(("orders", "orders", "people", "members", "visits")))
             try:
-                whole.db.prepare(query.sql, 1.0, 1e-6, query.mechanism)
+                whole.db.prepare(query.sql, epsilon=1.0, delta=1e-6, mechanism=query.mechanism)
             except Error as refusal:
                 raise AssertionError(query.sql) from refusal
             larger = traced(whole, query)
@@ -137,7 +141,9 @@ def test_every_unit_of_a_value_counts_for_it() -> None:
     for units in (1, 2, 9):
         rows: list[Row] = [{"id": unit, "note": "same"} for unit in range(units)]
         with opened({"orders": rows}, make_policy()) as database:
-            assert answer(database, database.db.prepare(sql, EPSILON, 1e-6, "laplace")) == [(1,)]
+            assert answer(database, database.db.prepare(sql, epsilon=EPSILON, delta=1e-6, mechanism="laplace")) == [
+                (1,)
+            ]
 
 
 @pytest.mark.parametrize(("sql", "cap"), [
@@ -162,11 +168,11 @@ def test_the_cap_is_the_least_that_is_known(sql: str, cap: int) -> None:
 
 
 def _no_cap(patch: Patch) -> None:
-    patch.setattr(distinct, "_kept", lambda dialect, pairs, names, cap, salt: pairs)
+    patch.setattr(distinct_counts, "_kept", lambda dialect, pairs, names, cap, salt: pairs)
 
 
 def _distinct_before_the_cap(patch: Patch) -> None:
-    original: Any = distinct._kept
+    original: Any = distinct_counts._kept
 
     def kept(dialect: Any, pairs: str, names: Any, cap: int, salt: str) -> str:
         listed = ", ".join([*names, "x"])
@@ -174,7 +180,7 @@ def _distinct_before_the_cap(patch: Patch) -> None:
             original(dialect, f"SELECT min(u) AS u, {listed} FROM ({pairs}) GROUP BY {listed}", names, cap, salt)
         )
 
-    patch.setattr(distinct, "_kept", kept)
+    patch.setattr(distinct_counts, "_kept", kept)
 
 
 @pytest.mark.parametrize(("plant", "check"), [

@@ -15,7 +15,7 @@ from property_vectors import Group, Row
 from test_vector_clip import counted, moved, neighbours, shown
 
 import dpsql
-from dpsql.engines.sql import distinct
+from dpsql.engines.sql import distinct_counts
 from dpsql.sensitivity.bound import Bounded, norm_search, settle
 from dpsql.sensitivity.clip import BUCKETS, Vector, clip_at, norms_of
 from dpsql.sensitivity.distinct import most_values
@@ -35,7 +35,7 @@ NORMS = (1.0, 1.5, 2.0**1.5, 3.0, 5.0, 2.0**3.5)
 
 def bounded_by(db: dpsql.Connection, sql: str, mechanism: str) -> Bounded:
     """The only release of a query, with a clip for each COUNT(DISTINCT)."""
-    [priced] = db.prepare(sql, 1, 1e-7, mechanism).bill.releases
+    [priced] = db.prepare(sql, epsilon=1, delta=1e-7, mechanism=mechanism).bill.releases
     assert len(vectors(priced.bounded)) == sql.count("DISTINCT"), sql
     return priced.bounded
 
@@ -200,22 +200,22 @@ def _kept_before_the_norm(patch: Patch) -> None:
         listed = ", ".join([*names, "x"])
         return f"SELECT {listed}, row_number() OVER (PARTITION BY u ORDER BY h, {listed}) AS place FROM ({hashed}) AS h"
 
-    patch.setattr(distinct, "_by_squares", by_squares)
+    patch.setattr(distinct_counts, "_by_squares", by_squares)
 
 
 def _values_of_units_that_fit_are_taken_for_all(patch: Patch) -> None:
-    patch.setattr(distinct, "_kept", lambda dialect, pairs, names, most, salt: pairs)
+    patch.setattr(distinct_counts, "_kept", lambda dialect, pairs, names, most, salt: pairs)
 
 
 def _a_pair_is_given_to_one_unit(patch: Patch) -> None:
-    original: Any = distinct._kept
+    original: Any = distinct_counts._kept
 
     def kept(dialect: Any, pairs: str, names: Any, most: Any, salt: str) -> str:
         listed = ", ".join([*names, "x"])
         given = f"SELECT min(u) AS u, {listed} FROM ({pairs}) GROUP BY {listed}"
         return str(original(dialect, given, names, most, salt))
 
-    patch.setattr(distinct, "_kept", kept)
+    patch.setattr(distinct_counts, "_kept", kept)
 
 
 def _shared() -> list[str]:

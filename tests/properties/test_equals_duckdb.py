@@ -83,7 +83,7 @@ def _accepted(database: Database, rng: random.Random) -> Iterator[tuple[Query, P
     while made < QUERIES:
         query = writer.query(rng.choice(writer.sources)())
         try:
-            prepared = database.db.prepare(query.sql, EPSILON, query.delta, query.mechanism)
+            prepared = database.db.prepare(query.sql, epsilon=EPSILON, delta=query.delta, mechanism=query.mechanism)
             database.raw.execute(query.sql)
         except (Error, duckdb.Error):
             continue
@@ -197,7 +197,7 @@ def full() -> Iterator[Database]:
 @pytest.mark.parametrize("sql", FIXED)
 def test_the_finished_answer_equals_duckdb(sql: str, mechanism: str, full: Database) -> None:
     """Row by row, in the same order."""
-    shown = answer(full, full.db.prepare(sql, EPSILON, 1e-6, mechanism))
+    shown = answer(full, full.db.prepare(sql, epsilon=EPSILON, delta=1e-6, mechanism=mechanism))
     wanted = full.raw.execute(sql).fetchall()
     assert len(shown) == len(wanted)
     for one, two in zip(shown, wanted, strict=True):

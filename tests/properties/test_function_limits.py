@@ -11,8 +11,8 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.functions import growth, listed
-from dpsql.engines.duckdb.strings import LONGEST
+from dpsql.engines.duckdb.function_rules import growth, listed
+from dpsql.engines.duckdb.text_rules import LONGEST
 from dpsql.errors import Error, ParseError
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression

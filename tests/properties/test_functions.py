@@ -23,7 +23,7 @@ from dpsql.bounds import infer
 from dpsql.bounds.domain import Domain, finite, interval, number, of_type
 from dpsql.bounds.known import Known
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.sql.physical import physical
+from dpsql.engines.sql.sql_types import physical
 from dpsql.errors import Error
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression

@@ -56,7 +56,7 @@ def test_it_equals_duckdb(clause: str) -> None:
             sql = _sql(clause, "count(*), sum(n), count(DISTINCT note)", table)
             wanted = [tuple(0 if v is None and i == len(row) - 2 else v for i, v in enumerate(row))
                       for row in database.raw.execute(sql).fetchall()]  # fmt: skip
-            prepared = database.db.prepare(sql, EPSILON, 1e-6, "laplace")
+            prepared = database.db.prepare(sql, epsilon=EPSILON, delta=1e-6, mechanism="laplace")
             assert _rows(answer(database, prepared), 3) == _rows(wanted, 3), sql
 
 
@@ -66,7 +66,7 @@ def test_expressions_of_keys_are_null_where_the_key_is_rolled_up() -> None:
         "GROUP BY ROLLUP (k) HAVING count(*) > 0 ORDER BY total, n DESC, k LIMIT 4"
     )
     with opened(tame_world(random.Random(1), 5), make_policy()) as database:
-        found = answer(database, database.db.prepare(sql, EPSILON, 1e-6, "laplace"))
+        found = answer(database, database.db.prepare(sql, epsilon=EPSILON, delta=1e-6, mechanism="laplace"))
         assert found == database.raw.execute(sql).fetchall()
 
 
@@ -153,7 +153,7 @@ def test_totals_are_the_sums_of_their_parts(shop: Database, mechanism: str, tabl
 def test_private_sets_and_counts_of_different_things_are_left_as_they_are(shop: Database) -> None:
     for sql in ("SELECT note, count(*) FROM orders GROUP BY ROLLUP (note)",
                 "SELECT kind, count(DISTINCT id), count(DISTINCT note) FROM orders GROUP BY ROLLUP (kind)"):  # fmt: skip
-        prepared = shop.db.prepare(sql, 1, 1e-6, "gaussian")
+        prepared = shop.db.prepare(sql, epsilon=1, delta=1e-6, mechanism="gaussian")
         released = {p.bounded.release.name: add_noise(p, run(shop.db._engine, p, SALT)) for p in prepared.bill.releases}
         assert all(not table.spread for table in fit_tables(prepared.plan, released).values())
 
@@ -162,7 +162,7 @@ def test_private_sets_and_counts_of_different_things_are_left_as_they_are(shop: 
 def test_error_bars_are_those_of_the_fitted_values(shop: Database, mechanism: str) -> None:
     """The spread of each set against impulses sent through the fit: the fit is linear, so this is exact."""
     sql = "SELECT kind, size, sum(x) AS s FROM orders GROUP BY ROLLUP (kind, size)"
-    prepared = shop.db.prepare(sql, 2, 1e-6, mechanism)
+    prepared = shop.db.prepare(sql, epsilon=2, delta=1e-6, mechanism=mechanism)
     released = {p.bounded.release.name: add_noise(p, run(shop.db._engine, p, SALT)) for p in prepared.bill.releases}
     fitted = fit_tables(prepared.plan, released)
     squares = {name: np.zeros(len(table.keys)) for name, table in released.items()}
@@ -190,7 +190,7 @@ def test_error_bars_are_those_of_the_fitted_values(shop: Database, mechanism: st
 def test_a_laplace_bar_of_fitted_values_holds_at_every_confidence(shop: Database) -> None:
     """Draws with a fixed seed: sums of Laplace noises are neither Laplace nor Gaussian, and the bar covers both."""
     sql = "SELECT size, count(*) AS n FROM visits GROUP BY ROLLUP (size)"
-    prepared = shop.db.prepare(sql, 0.01, 1e-6, "laplace")
+    prepared = shop.db.prepare(sql, epsilon=0.01, delta=1e-6, mechanism="laplace")
     released = {p.bounded.release.name: add_noise(p, run(shop.db._engine, p, SALT)) for p in prepared.bill.releases}
     fitted, rng = fit_tables(prepared.plan, released), np.random.default_rng(0)
     scale = float(prepared.bill.releases[0].noised[0].noise.scale)

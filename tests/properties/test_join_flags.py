@@ -113,7 +113,9 @@ def test_every_claim_of_every_node_holds_in_the_rows(shape: Shape, worlds: list[
     for database in worlds:
         for _ in range(2):
             query = write(rng, shape)
-            prepared = database.db.prepare(query.sql, query.epsilon, query.delta, query.mechanism)
+            prepared = database.db.prepare(
+                query.sql, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism
+            )
             for release in prepared.plan.releases:
                 for node in nodes(release.source):
                     if not node.public and not node.by_row:
@@ -124,7 +126,7 @@ def test_there_are_claims_to_look_up(worlds: list[Database]) -> None:
     """Each kind of claim is made by some node, so that the test above is not empty."""
     made = {"single": 0, "attribute": 0, "unit": 0, "key": 0, "padded": 0, "lookups": 0, "once": 0, "keys": 0}
     for shape in SHAPES:
-        prepared = worlds[0].db.prepare(write(Random(1), shape).sql, 1, 1e-6, "laplace")
+        prepared = worlds[0].db.prepare(write(Random(1), shape).sql, epsilon=1, delta=1e-6, mechanism="laplace")
         for node in (n for r in prepared.plan.releases for n in nodes(r.source) if not isinstance(n, Scan)):
             made["single"] += node.single
             made["lookups"] += isinstance(node, Inner) and bool(node.lookups)
@@ -149,11 +151,13 @@ def _lying(relation: Relation) -> Iterator[Relation]:
 
 def test_claims_that_are_false_are_found(worlds: list[Database]) -> None:
     """On a scan of orders: of all claims that could be added, only those that are true go unnoticed."""
-    prepared = worlds[0].db.prepare("SELECT count(*) FROM orders", 1, 1e-6, "laplace")
+    prepared = worlds[0].db.prepare("SELECT count(*) FROM orders", epsilon=1, delta=1e-6, mechanism="laplace")
     [scan] = [n for r in prepared.plan.releases for n in nodes(r.source) if isinstance(n, Scan)]
     assert broken(worlds[0], scan) == []
     lies = list(_lying(scan))
     assert len(lies) > 15 and all(broken(worlds[0], lie) for lie in lies)
-    prepared = worlds[0].db.prepare("SELECT count(*) FROM orders o LEFT JOIN prices q USING (kind)", 1, 1e-6, "laplace")
+    prepared = worlds[0].db.prepare(
+        "SELECT count(*) FROM orders o LEFT JOIN prices q USING (kind)", epsilon=1, delta=1e-6, mechanism="laplace"
+    )
     [join] = [n for r in prepared.plan.releases for n in nodes(r.source) if isinstance(n, Outer)]
     assert broken(worlds[0], join) == [] != broken(worlds[0], replace(join, once=True))

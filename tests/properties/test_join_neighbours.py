@@ -173,7 +173,7 @@ def test_every_shape_is_taken_by_the_planner() -> None:
     """The search would skip a shape that is refused."""
     with join_database(_world(), join_policy()) as database:
         for shape in SHAPES:
-            database.db.prepare(_count(shape), 1.0, 1e-6, "laplace")
+            database.db.prepare(_count(shape), epsilon=1.0, delta=1e-6, mechanism="laplace")
 
 
 def _count(shape: Shape) -> str:

@@ -34,7 +34,7 @@ def test_a_join_equals_duckdb(shape: Shape, worlds: list[Database]) -> None:
     for database in worlds:
         for _ in range(2):
             query = write(rng, shape)
-            prepared = database.db.prepare(query.sql, EPSILON, query.delta, query.mechanism)
+            prepared = database.db.prepare(query.sql, epsilon=EPSILON, delta=query.delta, mechanism=query.mechanism)
             found = differences(database, query, prepared)
             assert not found, f"{query}\n" + "\n".join(found)
 
@@ -61,7 +61,7 @@ FIXED = (
 @pytest.mark.parametrize("sql", FIXED)
 def test_names_and_nesting_mean_what_they_mean_to_duckdb(sql: str, worlds: list[Database]) -> None:
     for database in worlds:
-        shown = answer(database, database.db.prepare(sql, EPSILON, 1e-6, "laplace"))
+        shown = answer(database, database.db.prepare(sql, epsilon=EPSILON, delta=1e-6, mechanism="laplace"))
         wanted = database.raw.execute(sql).fetchall()
         assert [[round(float(v or 0), 4) for v in row] for row in shown] == [
             [round(float(v or 0), 4) for v in row] for row in wanted
@@ -70,5 +70,7 @@ def test_names_and_nesting_mean_what_they_mean_to_duckdb(sql: str, worlds: list[
 
 def test_the_comparison_can_fail(worlds: list[Database]) -> None:
     query = Query("SELECT count(*) AS a0 FROM people p JOIN orders o ON p.id = o.id", 0, "laplace", 1.0)
-    prepared = worlds[0].db.prepare("SELECT count(*) AS a0 FROM people", EPSILON, 1e-6, "laplace")
+    prepared = worlds[0].db.prepare(
+        "SELECT count(*) AS a0 FROM people", epsilon=EPSILON, delta=1e-6, mechanism="laplace"
+    )
     assert differences(worlds[0], query, prepared)

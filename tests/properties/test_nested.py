@@ -53,7 +53,7 @@ def _plain(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("sql", QUERIES)
 def test_without_noise_a_nested_query_equals_duckdb(sql: str, tame: Database) -> None:
-    prepared = tame.db.prepare(sql, EPSILON, 1e-6, "laplace")
+    prepared = tame.db.prepare(sql, epsilon=EPSILON, delta=1e-6, mechanism="laplace")
     assert _plain(answer(tame, prepared)) == _plain(tame.raw.execute(sql).fetchall())
 
 

@@ -91,7 +91,7 @@ def test_the_mark_of_the_outer_release_without_the_inner_content(monkeypatch: Pa
 
 def _spent_and_cost() -> tuple[float, float]:
     with join_database(join_world(random.Random(3), tame=True), join_policy()) as database:
-        asked = database.db.prepare(LOWER, 1.0, 1e-6, "gaussian")
+        asked = database.db.prepare(LOWER, epsilon=1.0, delta=1e-6, mechanism="gaussian")
         database.db.query(LOWER, epsilon=1.0, delta=1e-6, mechanism="gaussian")
         charged = database.db._ledger.spent(None)
         due = charge_of(asked.bill.releases)
@@ -123,7 +123,7 @@ def test_a_released_table_is_taken_for_unique(pair: tuple[Database, Database], m
 
 
 def test_digests_are_put_in_everywhere(pair: tuple[Database, Database]) -> None:
-    prepared = pair[0].db.prepare(LOWER, 1.0, 1e-6, "laplace")
+    prepared = pair[0].db.prepare(LOWER, epsilon=1.0, delta=1e-6, mechanism="laplace")
     source = prepared.plan.releases[-1].source
     [scan] = released_in(source)
     assert scan.digest is None

@@ -45,7 +45,7 @@ def test_it_equals_duckdb(pair: str) -> None:
             ("orders", "size", "laplace"),
         ):
             sql = _sql(pair, key, table)
-            prepared = database.db.prepare(sql, EPSILON, 1e-6, mechanism)
+            prepared = database.db.prepare(sql, epsilon=EPSILON, delta=1e-6, mechanism=mechanism)
             assert any(len(share) == 2 for share, _ in prepared.bill.releases[0].bounded.shares), sql
             made = {row[:1] if key else (): row[bool(key) :] for row in answer(database, prepared)}
             for row in database.raw.execute(sql).fetchall():
@@ -119,7 +119,7 @@ def test_the_price_covers_the_noise_and_no_more(mechanism: str) -> None:
 ])  # fmt: skip
 def test_what_is_no_part_has_shares_of_its_own(sql: str) -> None:
     with opened({}, make_policy()) as database:
-        [priced] = database.db.prepare(sql, 1, 1e-6, "gaussian").bill.releases
+        [priced] = database.db.prepare(sql, epsilon=1, delta=1e-6, mechanism="gaussian").bill.releases
         assert not any(s.name.startswith("rest") for s in priced.bounded.statistics)
 
 

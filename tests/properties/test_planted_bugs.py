@@ -27,7 +27,7 @@ from dpsql.audit.compare import compare_equal
 from dpsql.audit.grammar.query import Query
 from dpsql.budget.allocate import Priced
 from dpsql.engines.duckdb.engine import DuckDBEngine
-from dpsql.engines.exact import Exact
+from dpsql.engines.sealed import Exact
 from dpsql.engines.sql import emit, relations
 from dpsql.engines.sql.clamp import Piece
 from dpsql.errors import InternalError

@@ -16,7 +16,7 @@ from property_world import Row, traced
 import dpsql
 from dpsql.audit.compare import compare, compare_equal
 from dpsql.audit.grammar.query import Query
-from dpsql.engines.sql import relations, windows
+from dpsql.engines.sql import relations, window_functions
 from dpsql.errors import InternalError
 from dpsql.plan.relation import Relation
 from dpsql.plan.window import Windowed
@@ -118,13 +118,13 @@ def _ties_left(patch: Patch) -> None:
 
 
 def _global_window(patch: Patch) -> None:
-    original = windows._window
+    original = window_functions._window
     patch.setattr(Relation, "owner_of", lambda self, expression: "somebody")
 
     def everybody(over: Any, relation: Any, below: Any) -> str:
         return original(over, relation, below).replace(f"PARTITION BY {below.unit}, ", "PARTITION BY ")
 
-    patch.setattr(windows, "_window", everybody)
+    patch.setattr(window_functions, "_window", everybody)
 
 
 def _numbered_within_groups(patch: Patch) -> None:
@@ -173,4 +173,6 @@ def test_every_shape_is_taken_by_the_planner() -> None:
     with join_database(_world(), join_policy()) as database:
         for shape in SHAPES:
             where = f" WHERE {shape.where}" if shape.where else ""
-            database.db.prepare(f"SELECT count(*) FROM {shape.source}{where}", 1.0, 1e-6, "laplace")
+            database.db.prepare(
+                f"SELECT count(*) FROM {shape.source}{where}", epsilon=1.0, delta=1e-6, mechanism="laplace"
+            )

@@ -27,6 +27,6 @@ def test_it_equals_duckdb(shape: Shape, worlds: list[Database]) -> None:
     rng = random.Random(str(shape))
     for database in worlds:
         query = write(rng, shape)
-        prepared = database.db.prepare(query.sql, EPSILON, query.delta, query.mechanism)
+        prepared = database.db.prepare(query.sql, epsilon=EPSILON, delta=query.delta, mechanism=query.mechanism)
         found = differences(database, query, prepared)
         assert not found, f"{query}\n" + "\n".join(found)

@@ -14,8 +14,8 @@ from property_vectors import Group, Row
 
 import dpsql
 from dpsql.budget.allocate import Priced
-from dpsql.engines.exact import Integers
-from dpsql.engines.sql import vector
+from dpsql.engines.sealed import Integers
+from dpsql.engines.sql import vector_clip
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.errors import EngineError
 from dpsql.sensitivity.bound import Bounded
@@ -122,7 +122,7 @@ def test_different_values_are_counted_beside_the_vector() -> None:
         for keys, table in (("k, ", "trips"), ("", "trips"), ("w, ", "trips"), ("k, ", "people"), ("w, ", "hits")):
             group = f" GROUP BY {keys[0]}" if keys else ""
             alone = f"SELECT {keys}count(DISTINCT n) FROM {table}{group}"
-            [priced] = db.prepare(alone, 1, 1e-7, "gaussian").bill.releases
+            [priced] = db.prepare(alone, epsilon=1, delta=1e-7, mechanism="gaussian").bill.releases
             wanted = worlds.run(db, priced)
             both = worlds.bounded_by(db, f"SELECT {keys}sum(x), count(DISTINCT n) FROM {table}{group}", "gaussian")
             made = worlds.run(db, worlds.priced_at(worlds.clipped_at(both, 100), "gaussian"))
@@ -141,7 +141,9 @@ def test_choices_beside_the_vector_are_those_without_it(table: str, keys: str) -
     asked, group = f"{keys}, " if keys else "", " GROUP BY 1" if keys else ""
     with worlds.opened(tables) as db:
         for choice in ("median(x)", "min(n)", "mode(n)"):
-            [alone] = db.prepare(f"SELECT {asked}{choice} FROM {table}{group}", 1, 1e-7, "laplace").bill.releases
+            [alone] = db.prepare(
+                f"SELECT {asked}{choice} FROM {table}{group}", epsilon=1, delta=1e-7, mechanism="laplace"
+            ).bill.releases
             both = worlds.bounded_by(db, f"SELECT {asked}{choice}, sum(x) FROM {table}{group}", "laplace")
             assert (both.histograms, both.choices) == (alone.bounded.histograms, alone.bounded.choices)
             one, two = worlds.run(db, alone), worlds.run(db, worlds.priced_at(worlds.clipped_at(both, 9), "laplace"))
@@ -295,37 +297,37 @@ def _differences(tables: dict[str, list[Row]], make: Callable[[dpsql.Connection]
 
 
 def _norm_of_floats(patch: Patch) -> None:
-    def divisor(dialect: Dialect, cells: vector.Cells) -> str:
+    def divisor(dialect: Dialect, cells: vector_clip.Cells) -> str:
         return f"CASE WHEN power > {cells.most**2} THEN CAST(sqrt(CAST(power AS DOUBLE)) AS BIGINT) END"
 
-    patch.setattr(vector, "_divisor", divisor)
+    patch.setattr(vector_clip, "_divisor", divisor)
 
 
 def _rounded_down_below_zero(patch: Patch) -> None:
     patch.setattr(
-        vector,
+        vector_clip,
         "_shrunk",
         lambda _, most, z: f"CASE WHEN n IS NULL THEN {z} ELSE CAST(floor({z} * {most} / n) AS BIGINT) END",
     )
 
 
 def _forgotten(patch: Patch) -> None:
-    patch.setattr(vector, "_shrunk", lambda dialect, most, z: z)
+    patch.setattr(vector_clip, "_shrunk", lambda dialect, most, z: z)
 
 
 def _uncut(patch: Patch) -> None:
-    original: Any = vector.cell
+    original: Any = vector_clip.cell
 
     def cell(dialect: Dialect, y: str, exponent: int, most: int, within: Any = None) -> str:
         return str(original(dialect, y, exponent, most, (0, 0)))
 
-    patch.setattr(vector, "cell", cell)
+    patch.setattr(vector_clip, "cell", cell)
 
 
 def _raw_scales(patch: Patch) -> None:
-    original: Any = vector._cells
+    original: Any = vector_clip._cells
     patch.setattr(
-        vector, "_cells", lambda bounded, of, exponents, most: original(bounded, of, [0] * len(exponents), most)
+        vector_clip, "_cells", lambda bounded, of, exponents, most: original(bounded, of, [0] * len(exponents), most)
     )
 
 

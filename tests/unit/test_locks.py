@@ -28,7 +28,7 @@ from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.budget.reservation import PERMIT, RESERVE, TracePermit
 from dpsql.engines.duckdb.engine import DuckDBEngine
-from dpsql.engines.exact import OPEN, Exact, Integers
+from dpsql.engines.sealed import OPEN, Exact, Integers
 from dpsql.errors import InternalError, PolicyError
 from dpsql.release.make import Maker
 from dpsql.release.noise import RELEASE, Released, Table, add_noise, public_table
@@ -38,7 +38,7 @@ from dpsql.session import Connection
 
 ROOT = Path(dpsql.__file__).parent
 SALT = b"salt"
-RIGHTS = {OPEN: "dpsql.engines.exact", RESERVE: "dpsql.budget.reservation", PERMIT: "dpsql.budget.reservation",
+RIGHTS = {OPEN: "dpsql.engines.sealed", RESERVE: "dpsql.budget.reservation", PERMIT: "dpsql.budget.reservation",
           RELEASE: "dpsql.release.noise"}  # fmt: skip
 COUNT, SUM = "SELECT k, count(*) FROM t GROUP BY k", "SELECT sum(x) FROM t"
 NESTED = "SELECT count(*) FROM t WHERE x > (SELECT avg(x) FROM t)"
@@ -68,7 +68,7 @@ def steward() -> Iterator[dpsql.Connection]:
 
 
 def priced(db: dpsql.Connection, sql: str = COUNT, epsilon: float = 1.0) -> Priced:
-    [found] = db.prepare(sql, epsilon, None, "laplace").bill.releases
+    [found] = db.prepare(sql, epsilon=epsilon, mechanism="laplace").bill.releases
     return found
 
 
@@ -77,11 +77,11 @@ def priced(db: dpsql.Connection, sql: str = COUNT, epsilon: float = 1.0) -> Pric
 
 def test_who_has_which_right() -> None:
     """One module both opens exact values and makes released tables: the noise stage."""
-    assert OPEN.holders == {"dpsql.release.noise", "dpsql.audit.traces", "dpsql.engines.isolated.child"}
+    assert OPEN.holders == {"dpsql.release.noise", "dpsql.audit.traces", "dpsql.engines.isolated.worker"}
     assert OPEN.holders & RELEASE.holders == {"dpsql.release.noise"}
     assert {name.rsplit(".", 1)[0] for name in RELEASE.holders} == {"dpsql.release"}
-    assert RESERVE.holders == {"dpsql.budget.ledger", "dpsql.engines.isolated.child"}
-    assert PERMIT.holders == {"dpsql.session", "dpsql.engines.isolated.child"}
+    assert RESERVE.holders == {"dpsql.budget.ledger", "dpsql.engines.isolated.worker"}
+    assert PERMIT.holders == {"dpsql.session", "dpsql.engines.isolated.worker"}
 
 
 @pytest.mark.parametrize("right", RIGHTS, ids=lambda right: right.what)
@@ -343,7 +343,7 @@ def test_a_reservation_is_used_once_for_each_release(db: dpsql.Connection) -> No
 def test_a_release_that_reads_another_is_run_over_what_was_released(db: dpsql.Connection) -> None:
     """It was paid for before the inner result was there; without one it is not run, and with one it is that release."""
     assert len(db.query(NESTED, epsilon=1.0)) == 1
-    outer = db.prepare(NESTED, 1.0, None, "laplace").bill.releases[-1]
+    outer = db.prepare(NESTED, epsilon=1.0, mechanism="laplace").bill.releases[-1]
     with pytest.raises(InternalError, match="before what it reads"):
         run(db._engine, outer, SALT)
 
@@ -366,7 +366,7 @@ def test_each_engine_runs_through_the_one_check() -> None:
 def test_a_maker_without_a_reservation_reads_nothing(db: dpsql.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if somebody forgot the charge: the engine stops it, and not only the order of two lines."""
     monkeypatch.setattr(DuckDBEngine, "_compute", lambda *_: pytest.fail("the data was read"))
-    releaser, prepared = db._releaser, db.prepare(COUNT, 1.0)
+    releaser, prepared = db._releaser, db.prepare(COUNT, epsilon=1.0)
     archive = releaser.archive(SALT)
     for given in (None, 3, reserved(), reserved(b"mark", version=db.data_version())):
         maker = Maker(db._engine, archive, db._dataset.finisher, SALT, False, lambda *_, g=given: (g, ()))  # type: ignore[misc]

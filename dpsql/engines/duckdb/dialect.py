@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
 
-from dpsql.engines.duckdb import functions, moments, numbers, strings
-from dpsql.engines.sql import compare
+from dpsql.engines.duckdb import datetime_rules, function_rules, number_rules, text_rules
+from dpsql.engines.sql import comparison_rules
 from dpsql.engines.sql.dialect import Dialect
-from dpsql.engines.sql.rule import Rule
+from dpsql.engines.sql.expression_rules import Rule
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import SPELLINGS, Kind, Type, from_engine
 from dpsql.policy.names import fold
@@ -18,7 +18,7 @@ from dpsql.policy.names import fold
 HASHES = 2**64 - 1
 COPY = "dpsql_prepared"
 """Under this name the file with prepared copies is attached, with a schema for each part."""
-RULES: dict[str, Rule] = {**numbers.RULES, **compare.RULES, **moments.RULES, **strings.RULES}
+RULES: dict[str, Rule] = {**number_rules.RULES, **comparison_rules.RULES, **datetime_rules.RULES, **text_rules.RULES}
 _PLAIN = {Kind.DOUBLE: "DOUBLE", Kind.TEXT: "VARCHAR", Kind.TIMESTAMP: "TIMESTAMP"}
 
 
@@ -82,10 +82,10 @@ class DuckDB(Dialect):
 
     def rule(self, node: Call) -> Rule | None:
         """A rule of this package, or the form in the table of functions. What lengthens a text keeps to its share."""
-        function = None if node.op in RULES else functions.listed(node)
-        if node.op in strings.LONGER or (function is not None and functions.growth(function, node) > (1, 0)):
-            return partial(strings.limited, limit=min(strings.LONGEST, self.share or strings.LONGEST))
-        return RULES.get(node.op) if function is None else partial(functions.written, function)
+        function = None if node.op in RULES else function_rules.listed(node)
+        if node.op in text_rules.LONGER or (function is not None and function_rules.growth(function, node) > (1, 0)):
+            return partial(text_rules.limited, limit=min(text_rules.LONGEST, self.share or text_rules.LONGEST))
+        return RULES.get(node.op) if function is None else partial(function_rules.written, function)
 
     def addend(self, value: str, type_: Type) -> str:
         """A decimal in 128 bits, the one width whose sum DuckDB does not replace after a look at the statistics.

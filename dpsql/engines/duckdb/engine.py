@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,24 +14,24 @@ from uuid import uuid4
 import duckdb
 import numpy as np
 
+from dpsql.abandoned import stopped_when_abandoned
 from dpsql.budget.allocate import Priced
 from dpsql.budget.reservation import Warrant
 from dpsql.engines.base import Engine, PublicRows, Resources
-from dpsql.engines.duckdb.collations import columns_of_spellings
 from dpsql.engines.duckdb.copies import content_while
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.keys import unique_keys
-from dpsql.engines.duckdb.lake import Files
 from dpsql.engines.duckdb.open import Placed, open_file, open_frames, open_tables, open_to_copy, settle
 from dpsql.engines.duckdb.prepare import Order, Prepared, Told, write_copies
-from dpsql.engines.duckdb.released import placed
-from dpsql.engines.duckdb.stop import stopped_after
-from dpsql.engines.exact import Exact
+from dpsql.engines.duckdb.released_tables import placed
+from dpsql.engines.duckdb.system_catalogue import describe, unique_keys
+from dpsql.engines.duckdb.table_files import Files
+from dpsql.engines.sealed import Exact
 from dpsql.engines.sql.dialect import Site
-from dpsql.engines.sql.public import PublicReader
-from dpsql.engines.sql.results import exact, statements, text_notes
+from dpsql.engines.sql.public_tables import PublicReader
+from dpsql.engines.sql.release_statements import exact, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError, InternalError
-from dpsql.expressions.types import SPELLINGS, Kind, from_engine
+from dpsql.expressions.types import Kind, from_engine
+from dpsql.later import later
 from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
@@ -85,7 +85,7 @@ class DuckDBEngine(Engine):
             self._connection, self._label, self._stamp = opened.connection, opened.label, opened.copies
             self._lasting, self._reopen = True, partial(open_to_copy, self._file)
         settle(self._connection)
-        self._schema = _describe(self._connection, views=self._frames)
+        self._schema = describe(self._connection, views=self._frames)
         self._site = Site(self._schema, DUCKDB)
         self._public = self._reader(self._schema)
 
@@ -146,7 +146,7 @@ class DuckDBEngine(Engine):
 
     def look_again(self) -> None:
         with self._running() as cursor:
-            found = _describe(cursor, views=self._frames)
+            found = describe(cursor, views=self._frames)
         self._schema.clear()
         self._schema.update(found)
         self._public.forget()
@@ -255,43 +255,14 @@ def _is_text(type_: str) -> bool:
     return known is not None and known.kind is Kind.TEXT
 
 
-_STORAGE = "SELECT type FROM duckdb_databases() WHERE database_name = current_database()"
+@contextmanager
+def stopped_after(seconds: float | None, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Interrupt what runs on the cursor once so many seconds have passed; None: never.
 
-
-def require_own_storage(found: list[Any]) -> None:
-    """Refuse a current database that another system stores: a catalogue of files is read by the files' statistics.
-
-    DuckDB's own tables have statistics that DuckDB computes, in its own order of values; those of Parquet files behind
-    DuckLake or Iceberg are their writers' (see `dpsql.engines.duckdb.parquet`).
+    How long a query takes depends on private data, and so, through the limit, does whether it is answered: the one
+    failure that data can cause. It is paid for all the same (the charge comes first, and is kept), has the constant
+    text of every failure of the engine, and tells no more than a clock would.
     """
-    if found != [("duckdb",)]:
-        raise InterfaceError(
-            "the connection's current database is not stored by DuckDB itself",
-            hint="USE a DuckDB database, or give the files: dpsql.connect({'orders': 'orders/*.parquet'}, …)",
-        )
-
-
-def _describe(connection: duckdb.DuckDBPyConnection, *, views: bool) -> dict[str, dict[str, str]]:
-    """Columns and types of the tables that a bare name means here.
-
-    A view may mix the rows of different units, so it is no table; only those that `_frames` made itself are. A
-    generated column is computed when it is read: it may raise on some rows (DuckDB does not look when rows are
-    updated), and by `random()` it gives each scan other values. So it is no column. A text of which DuckDB takes
-    several spellings for one (`dpsql.engines.duckdb.collations`) has a type of its own, which is no unit.
-    """
-    require_own_storage(connection.execute(_STORAGE).fetchall())
-    kinds = "('BASE TABLE', 'LOCAL TEMPORARY', 'VIEW')" if views else "('BASE TABLE', 'LOCAL TEMPORARY')"
-    rows = connection.execute(
-        "SELECT c.table_catalog = 'temp', c.table_name, c.column_name, c.data_type FROM information_schema.columns c "
-        "JOIN information_schema.tables t USING (table_catalog, table_schema, table_name) "
-        "WHERE c.table_schema = 'main' AND c.table_catalog IN (current_database(), 'temp') "
-        f"AND t.table_type IN {kinds} AND c.is_generated <> 'ALWAYS' ORDER BY c.table_name, c.ordinal_position"
-    ).fetchall()
-    hidden = {fold(table) for temporary, table, _, _ in rows if temporary}
-    spelled = columns_of_spellings(connection)
-    schema: dict[str, dict[str, str]] = {}
-    for temporary, table, column, type_ in rows:
-        if temporary or fold(table) not in hidden:
-            several = type_ == "VARCHAR" and (temporary, fold(table), fold(column)) in spelled
-            schema.setdefault(fold(table), {})[column] = SPELLINGS if several else type_
-    return schema
+    late = nullcontext() if seconds is None else later(seconds, cursor.interrupt)
+    with stopped_when_abandoned(cursor.interrupt), late:
+        yield

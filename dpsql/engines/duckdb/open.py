@@ -21,9 +21,9 @@ import duckdb
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.copies import attach
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.lake import Files, is_path, label_of, list_files
 from dpsql.engines.duckdb.object_columns import require_types
-from dpsql.engines.duckdb.place import place, place_files, require_dtypes
+from dpsql.engines.duckdb.register_tables import place, place_files, require_dtypes
+from dpsql.engines.duckdb.table_files import Files, is_path, label_of, list_files
 from dpsql.errors import InterfaceError
 from dpsql.policy import Policy
 from dpsql.policy.text_types import column_types, stated_types

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import duckdb
 
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.lake import NOTHING, Files, remember
+from dpsql.engines.duckdb.table_files import NOTHING, Files, remember
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.policy.names import fold
 

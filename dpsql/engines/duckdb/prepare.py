@@ -20,8 +20,8 @@ from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.copies import content_of, stamp_of
 from dpsql.engines.duckdb.dialect import COPY, DUCKDB
 from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.grid_columns import steps_name, steps_of, steps_sql
 from dpsql.engines.sql.relations import relation_sql
-from dpsql.engines.sql.steps import steps_name, steps_of, steps_sql
 from dpsql.errors import InterfaceError
 from dpsql.plan.relation import Copy, Scan
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpsql.budget.allocate import Priced
 from dpsql.engines.base import PublicRows
-from dpsql.engines.exact import Integers
+from dpsql.engines.sealed import Integers
 from dpsql.engines.sql import relations as _every_relation  # noqa: F401  (so that each has its place in `kinds`)
 from dpsql.errors import InternalError
 from dpsql.plan.released import Content
@@ -44,7 +44,7 @@ _TEXTS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], object]]] = 
 _MANY: dict[str, Any] = {"tuple": tuple, "list": list, "frozenset": frozenset}
 
 
-class Unreadable(Exception):
+class BadMessage(Exception):
     """What came through the pipe is no message."""
 
 
@@ -54,7 +54,7 @@ def pack(value: object) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """The value again; Unreadable unless every node is one that `pack` could have written."""
+    """The value again; BadMessage unless every node is one that `pack` could have written."""
     made: list[object] = []
     try:
         for node in json.loads(data):
@@ -62,7 +62,7 @@ def unpack(data: bytes) -> Any:
             made.append(_made(kind, [made[c[0]] if isinstance(c, list) else c for c in cells]))
         return made[-1]
     except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, AttributeError, InternalError) as problem:
-        raise Unreadable(type(problem).__name__) from None
+        raise BadMessage(type(problem).__name__) from None
 
 
 class _Writer:
@@ -178,7 +178,7 @@ def _fits(value: object, hint: Any) -> bool:
     if origin is tuple:
         return isinstance(value, tuple) and _all_fit(value, inner)
     if origin is not None and issubclass(origin, Mapping):
-        pairs: Iterator[tuple[Any, Any]] = iter(value.items()) if isinstance(value, dict) else iter([(Unreadable, 0)])
+        pairs: Iterator[tuple[Any, Any]] = iter(value.items()) if isinstance(value, dict) else iter([(BadMessage, 0)])
         return all(_fits(k, inner[0]) and _fits(v, inner[1]) for k, v in pairs)
     if origin is frozenset:
         return isinstance(value, frozenset) and all(_fits(each, inner[0]) for each in value)

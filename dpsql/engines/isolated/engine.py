@@ -17,19 +17,19 @@ from dpsql.budget.allocate import Priced
 from dpsql.budget.reservation import Reservation, Warrant
 from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.lake import list_files
-from dpsql.engines.exact import Exact, Integers
+from dpsql.engines.duckdb.table_files import list_files
 from dpsql.engines.isolated.codec import pack
-from dpsql.engines.isolated.process import EngineProcess
+from dpsql.engines.isolated.worker_process import WorkerProcess
+from dpsql.engines.sealed import Exact, Integers
 from dpsql.engines.sql.dialect import Site
-from dpsql.engines.sql.results import statements, text_notes
+from dpsql.engines.sql.release_statements import statements, text_notes
 from dpsql.errors import InterfaceError
 from dpsql.expressions.expression import Expression
 from dpsql.plan.relation import Relation
 from dpsql.plan.released import Content, released_in
 from dpsql.policy import Policy
 
-_SHARED: dict[object, tuple[EngineProcess, int]] = {}
+_SHARED: dict[object, tuple[WorkerProcess, int]] = {}
 _TURN = threading.Lock()
 
 
@@ -41,13 +41,13 @@ class IsolatedEngine(Engine):
         opening = pack((files, limits.memory, limits.spill, policy.model_dump(), beside))
         self._key, self._closed = (opening, *map(_stamp, [*_paths(files), *([beside] if beside else [])])), False
         with _TURN:
-            process, users = _SHARED.get(self._key) or (EngineProcess(opening), 0)
+            process, users = _SHARED.get(self._key) or (WorkerProcess(opening), 0)
             _SHARED[self._key] = process, users + 1
         self._process, self._public = process, RemotePublicData(process)
         self._schema, self._version, self._facts, self._verifiable, self._stamp = process.hello
 
     @property
-    def process(self) -> EngineProcess:
+    def process(self) -> WorkerProcess:
         """The process that has the data."""
         return self._process
 
@@ -127,7 +127,7 @@ class IsolatedEngine(Engine):
 class RemotePublicData:
     """What public tables hold, asked once."""
 
-    def __init__(self, process: EngineProcess) -> None:
+    def __init__(self, process: WorkerProcess) -> None:
         self._process = process
         self.forget()
 

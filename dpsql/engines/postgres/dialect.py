@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from dpsql.engines.postgres import moments, numbers, texts, words
-from dpsql.engines.sql import compare
+from dpsql.engines.postgres import datetime_rules, number_rules, syntax, text_rules
+from dpsql.engines.sql import comparison_rules
 from dpsql.engines.sql.dialect import Dialect
-from dpsql.engines.sql.rule import Rule
+from dpsql.engines.sql.expression_rules import Rule
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.policy.names import fold
@@ -19,7 +19,7 @@ LABELS = "ENUM()"
 """How an ENUM is described: its labels are values of the data."""
 STORED = 2**24
 """The most bytes of a stored text that is read."""
-RULES: dict[str, Rule] = {**compare.RULES, **numbers.RULES, **moments.RULES, **texts.RULES}
+RULES: dict[str, Rule] = {**comparison_rules.RULES, **number_rules.RULES, **datetime_rules.RULES, **text_rules.RULES}
 """The operations that have a total form here; what is not among them is refused before anything is charged."""
 _MOST = {"INTEGER": 2**31 - 1, "BIGINT": 2**63 - 1024}
 
@@ -32,7 +32,7 @@ class Postgres(Dialect):
     value for each stored one (below), comparisons are total, and each operation is by the theorem of its file
     (`numbers`, `moments`, `texts`, `total`). PostgreSQL evaluates a branch of a CASE only where its condition holds;
     the two exceptions of its manual do not occur: constants are folded to what does not raise, and no aggregate stands
-    inside an expression. **Requires** the settings in `dpsql.engines.postgres.session`, and a database in UTF-8.
+    inside an expression. **Requires** the settings in `dpsql.engines.postgres.server_session`, and a database in UTF-8.
     **Checked by** `tests/engines/test_postgres_total.py`.
     """
 
@@ -42,35 +42,35 @@ class Postgres(Dialect):
     carried, longest = 2**28, STORED
 
     def short(self, text: str, most: int) -> str:
-        return words.called("short", text, str(most))
+        return syntax.called("short", text, str(most))
 
     def __init__(self, places: Mapping[str, str] | None = None) -> None:
         self._places: Mapping[str, str] = {} if places is None else places
         """Where the tables are, by folded name: schema and name, quoted."""
 
     def table(self, name: str) -> str:
-        return self._places.get(fold(name)) or words.quoted(name)
+        return self._places.get(fold(name)) or syntax.quoted(name)
 
     def type(self, name: str) -> str:
-        return words.type_name(name)
+        return syntax.type_name(name)
 
     def quote(self, name: str) -> str:
-        return words.quoted(name)
+        return syntax.quoted(name)
 
     def text(self, value: str) -> str:
-        return words.text(value)
+        return syntax.text(value)
 
     def double(self, value: float | Decimal) -> str:
-        return words.double(value)
+        return syntax.double(value)
 
     def moment(self, written: str, wanted: str) -> str:
         return f"{wanted} '{written}'"
 
     def cast(self, value: str, wanted: str) -> str:
-        return words.cast(value, wanted)
+        return syntax.cast(value, wanted)
 
     def attempted(self, value: str, given: str, wanted: str) -> str:
-        return numbers.attempted(value, given, wanted)
+        return number_rules.attempted(value, given, wanted)
 
     def read(self, column: str, stored: str) -> str:
         """A stored decimal may be NaN, which no exact type of the planner has: NULL.
@@ -86,22 +86,22 @@ class Postgres(Dialect):
         if stored == LABELS:
             return self.compared(f"textin(enum_out({column}))")
         if stored == UNLIMITED:
-            return words.called("narrow", column)
+            return syntax.called("narrow", column)
         if stored.startswith("DECIMAL"):
             exact = f"nullif({column}, 'NaN')"
-            return words.cast(exact, "DOUBLE") if type_.kind is Kind.DOUBLE else exact
+            return syntax.cast(exact, "DOUBLE") if type_.kind is Kind.DOUBLE else exact
         if type_.kind is Kind.TEXT:
             read = self.compared(f"CAST({column} AS text)")
-            return read if stored == "UUID" else words.called("short", read, str(STORED))
+            return read if stored == "UUID" else syntax.called("short", read, str(STORED))
         if stored == "TIMESTAMP WITH TIME ZONE":
             return f"({column} AT TIME ZONE 'UTC')"
-        return words.cast(column, "DOUBLE") if stored == "FLOAT" else column
+        return syntax.cast(column, "DOUBLE") if stored == "FLOAT" else column
 
     def compared(self, text: str) -> str:
         return f'({text} COLLATE "C")'
 
     def rule(self, node: Call) -> Rule | None:
-        known = all(family.has_form(node) for family in (numbers, moments, texts))
+        known = all(family.has_form(node) for family in (number_rules, datetime_rules, text_rules))
         return RULES.get(node.op) if known else None
 
     def total(self, value: str, over: str = "", *, distinct: bool = False, bits: int | None = None) -> str:

@@ -15,15 +15,15 @@ import psycopg
 from dpsql.budget.allocate import Priced
 from dpsql.budget.reservation import Warrant
 from dpsql.engines.base import Engine, PublicRows, Resources
-from dpsql.engines.exact import Exact
-from dpsql.engines.postgres.catalogue import Table, describe
 from dpsql.engines.postgres.dialect import LABELS, UNLIMITED, Postgres
-from dpsql.engines.postgres.reader import PostgresReader
-from dpsql.engines.postgres.released import with_released
-from dpsql.engines.postgres.session import Session, open_session, stopped_after
+from dpsql.engines.postgres.released_tables import with_released
+from dpsql.engines.postgres.server_session import Session, open_session, stopped_after
+from dpsql.engines.postgres.steward_reader import PostgresReader
+from dpsql.engines.postgres.system_catalogue import DescribedTable, describe
+from dpsql.engines.sealed import Exact
 from dpsql.engines.sql.dialect import Site
-from dpsql.engines.sql.public import Keys, PublicReader
-from dpsql.engines.sql.results import exact, statements, text_notes
+from dpsql.engines.sql.public_tables import Keys, PublicReader
+from dpsql.engines.sql.release_statements import exact, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.expressions.types import SPELLINGS
 from dpsql.plan.join import Part
@@ -55,7 +55,7 @@ class PostgresEngine(Engine):
         self._idle.append(session)
         self._places: dict[str, str] = {}
         self._schema: dict[str, Mapping[str, str]] = {}
-        self._tables: Mapping[str, Table] = {}
+        self._tables: Mapping[str, DescribedTable] = {}
         self._site = Site(self._schema, Postgres(self._places))
         self._public = PublicReader(self._asked, self._keys, self._site, lasting=False)
         self.look_again()
@@ -255,7 +255,7 @@ class PostgresEngine(Engine):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class FetchedRows:
     """A result as the release wants it."""
 
     names: tuple[str, ...]
@@ -270,9 +270,9 @@ class Rows:
         return {name: np.array([row[i] for row in self.rows]) for i, name in enumerate(self.names)}
 
 
-def _ask(session: Session, before: str, text: str) -> Rows:
+def _ask(session: Session, before: str, text: str) -> FetchedRows:
     cursor = session.execute(f"{before}{text}".encode())
-    return Rows(tuple(column.name for column in cursor.description or ()), cursor.fetchall())
+    return FetchedRows(tuple(column.name for column in cursor.description or ()), cursor.fetchall())
 
 
 def _shown_type(stored: str) -> str:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from decimal import Decimal
 
-from dpsql.engines.spark import functions, moments, numbers, strings
-from dpsql.engines.spark.types import spark_type
-from dpsql.engines.sql import compare
+from dpsql.engines.spark import datetime_rules, function_rules, number_rules, text_rules
+from dpsql.engines.spark.type_names import spark_type
+from dpsql.engines.sql import comparison_rules
 from dpsql.engines.sql.dialect import Dialect
-from dpsql.engines.sql.rule import Rule
+from dpsql.engines.sql.expression_rules import Rule
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import Kind, from_engine
 
@@ -25,11 +25,11 @@ class Spark(Dialect):
 
     **Theorem.** For every row over the stored types, an emitted expression gives a value of the type that `physical`
     names or NULL; it never raises. **Proof.** By induction over the tree. The session has ANSI mode off
-    (`dpsql.engines.spark.settings`): casts, arithmetic, divisions and `make_date` then give NULL, saturate or wrap, and
-    each rule computes in a type that holds the hard range of its operands and result, so that the last two do not
-    happen to values that are used. What raises even so is never reached: timestamps and dates out of their range (the
-    operands are guarded by `numbers.guarded`), a part number 0 of `split_part` and signs that a date format does not
-    have (refused), texts that are no UTF-8 (NULL where they are read). Nothing depends on which branch of a CASE is
+    (`dpsql.engines.spark.session_settings`): casts, arithmetic, divisions and `make_date` then give NULL, saturate or
+    wrap, and each rule computes in a type that holds the hard range of its operands and result, so that the last two do
+    not happen to values that are used. What raises even so is never reached: timestamps and dates out of their range
+    (the operands are guarded by `numbers.guarded`), a part number 0 of `split_part` and signs that a date format does
+    not have (refused), texts that are no UTF-8 (NULL where they are read). Nothing depends on which branch of a CASE is
     evaluated first, since operands are guarded, not results. **Requires** the settings of that session. **Checked by**
     the sweep in `tests/engines/test_spark_expressions.py`: every operation over the edge values of every stored type.
     """
@@ -41,7 +41,7 @@ class Spark(Dialect):
     carried = 2**26
 
     def short(self, text: str, most: int) -> str:
-        return strings.short(text, most)
+        return text_rules.short(text, most)
 
     def type(self, name: str) -> str:
         return spark_type(name)
@@ -50,7 +50,7 @@ class Spark(Dialect):
         return "`" + name.replace("`", "``") + "`"
 
     def text(self, value: str) -> str:
-        return strings.text(value)
+        return text_rules.text(value)
 
     def double(self, value: float | Decimal) -> str:
         try:
@@ -60,14 +60,14 @@ class Spark(Dialect):
         return f"({number!r}D)" if math.isfinite(number) else f"CAST('{number!r}' AS DOUBLE)"
 
     def moment(self, written: str, wanted: str) -> str:
-        return numbers.moment(written, wanted)
+        return number_rules.moment(written, wanted)
 
     def cast(self, value: str, wanted: str) -> str:
         return f"CAST({value} AS {spark_type(wanted)})"
 
     def attempted(self, value: str, given: str, wanted: str) -> str:
         """Numbers are only used where they fit; a date may lie outside the range of timestamps."""
-        value = numbers.guarded(value, given) if given == "DATE" else value
+        value = number_rules.guarded(value, given) if given == "DATE" else value
         return self.cast(value, wanted)
 
     def read(self, column: str, stored: str) -> str:
@@ -84,12 +84,14 @@ class Spark(Dialect):
 
     def rule(self, node: Call) -> Rule | None:
         """A rule of this package, or a form of the table of functions."""
-        for family in (numbers, moments, strings):
+        for family in (number_rules, datetime_rules, text_rules):
             if node.op in family.RULES:
                 return family.RULES[node.op] if family.computed(node) else None
-        if node.op in compare.RULES:
-            return compare.RULES[node.op] if all(numbers.fits(a.type) for a in (node, *node.args)) else None
-        return functions.written if functions.computed(node) else None
+        if node.op in comparison_rules.RULES:
+            return (
+                comparison_rules.RULES[node.op] if all(number_rules.fits(a.type) for a in (node, *node.args)) else None
+            )
+        return function_rules.written if function_rules.computed(node) else None
 
     def total(self, value: str, over: str = "", *, distinct: bool = False, bits: int | None = None) -> str:
         """Whole numbers in pieces of 21 bits, each of which adds up exactly as BIGINT.
@@ -165,13 +167,13 @@ class Spark(Dialect):
         return self.cast(f"{value} * {10**scale}", "BIGINT")
 
     def days(self, end: str, start: str) -> str:
-        return moments.days_between(end, start)
+        return datetime_rules.days_between(end, start)
 
     def is_nan(self, value: str) -> str:
-        return numbers.is_nan(value)
+        return number_rules.is_nan(value)
 
     def microseconds(self, moment: str) -> str:
-        return moments.micros(moment)
+        return datetime_rules.micros(moment)
 
 
 SPARK = Spark()

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from dpsql.abandoned import stopped_when_abandoned
 from dpsql.budget.allocate import Priced
 from dpsql.budget.reservation import Warrant
 from dpsql.engines.base import Engine, PublicRows, Resources
-from dpsql.engines.exact import Exact
+from dpsql.engines.sealed import Exact
 from dpsql.engines.spark.dialect import SPARK
-from dpsql.engines.spark.files import unchanged
 from dpsql.engines.spark.open import Opened
-from dpsql.engines.spark.released import placed
-from dpsql.engines.spark.results import ask
-from dpsql.engines.spark.settings import quietly, require_running
-from dpsql.engines.spark.stop import stopped_after
+from dpsql.engines.spark.released_tables import placed
+from dpsql.engines.spark.session_settings import quietly, require_running
+from dpsql.engines.spark.table_files import unchanged
 from dpsql.engines.sql.dialect import Site
-from dpsql.engines.sql.public import PublicReader
-from dpsql.engines.sql.results import exact, statements, text_notes
+from dpsql.engines.sql.public_tables import PublicReader
+from dpsql.engines.sql.release_statements import exact, statements, text_notes
 from dpsql.errors import EngineError
 from dpsql.expressions.types import SPELLINGS
 from dpsql.plan.released import Content
 from dpsql.policy import Policy, fold
 from dpsql.steward_log import failed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 _NUMBERS = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE")
 """Types that NumPy has too; all others are handed over as text."""
@@ -155,3 +160,72 @@ def _as_array(column: str, stored: str, number: int) -> tuple[str, str]:
     else:
         value = f"coalesce(CAST({read} AS STRING), '')"
     return f"{value} AS v{number}", f"({read}) IS NULL AS n{number}"
+
+
+# running a statement --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowResult:
+    """All rows of a result, handed over in columns."""
+
+    table: pa.Table
+
+    def fetchnumpy(self) -> Mapping[str, Any]:
+        """All rows: an array for each column, by its name."""
+        names = self.table.column_names
+        return {name: self.table.column(i).to_numpy() for i, name in enumerate(names)}
+
+    def fetchall(self) -> list[Any]:
+        """All rows; a decimal without places is a whole number."""
+        return list(zip(*map(_values, self.table.columns), strict=True)) if self.table.num_columns else []
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    import pyarrow as pa
+
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_decimal(column.type) and column.type.scale == 0:
+        return [None if v is None else int(v) for v in values]
+    return values
+
+
+def ask(session: SparkSession, text: str) -> ArrowResult:
+    """Run a statement and fetch what it gives."""
+    return ArrowResult(session.sql(text).toArrow())
+
+
+AGAIN = 0.2
+"""Seconds between two attempts: between the jobs of a query there is nothing to stop."""
+
+
+@contextmanager
+def stopped_after(seconds: float | None, session: SparkSession) -> Iterator[None]:
+    """Stop whatever dpsql's own session runs, and what follows, once so many seconds have passed; None: never.
+
+    Queries of one engine take turns, so there is nothing else. (Tags of a thread do not reach the thread in which
+    results are handed over as Arrow.) As on DuckDB, this is the one failure that data can cause: it is paid for, and
+    has the constant text.
+    """
+    with stopped_when_abandoned(session.interruptAll), nullcontext() if seconds is None else _watched(seconds, session):
+        yield
+
+
+@contextmanager
+def _watched(seconds: float, session: SparkSession) -> Iterator[None]:
+    done = threading.Event()
+
+    def watch() -> None:
+        late = not done.wait(seconds)
+        while late and not done.is_set():
+            with suppress(Exception):
+                session.interruptAll()
+            done.wait(AGAIN)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()

@@ -9,7 +9,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from dpsql.engines.spark.files import (
+from dpsql.engines.spark.recognize import of_pyspark
+from dpsql.engines.spark.session_settings import forget_the_dead, own_session, require_running, runs
+from dpsql.engines.spark.table_files import (
     Watched,
     infers_types,
     read_fragile,
@@ -18,9 +20,7 @@ from dpsql.engines.spark.files import (
     roots_of,
     source_of,
 )
-from dpsql.engines.spark.settings import forget_the_dead, own_session, require_running, runs
-from dpsql.engines.spark.source import of_pyspark
-from dpsql.engines.spark.types import spark_type, stored_type
+from dpsql.engines.spark.type_names import spark_type, stored_type
 from dpsql.errors import InterfaceError
 from dpsql.expressions.types import SPELLINGS, Kind, from_engine
 from dpsql.policy import Policy
@@ -118,7 +118,7 @@ class Opened:
         be believed, no list of files that the caller's session refreshes, nothing that the caller cached, and none of
         the caller's settings.
         **Requires** that blocks of an RDD without lineage are not computed again (`localCheckpoint`), and dpsql's own
-        session (`dpsql.engines.spark.settings`).
+        session (`dpsql.engines.spark.session_settings`).
         **Checked by** `tests/engines/test_spark.py`.
         """
         own = self.session._jsparkSession

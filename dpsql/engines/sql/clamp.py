@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.engines.sql.dialect import Dialect
-from dpsql.engines.sql.physical import physical
+from dpsql.engines.sql.sql_types import physical
 from dpsql.expressions.types import DOUBLE, Kind
 from dpsql.sensitivity.argument import Argument
 

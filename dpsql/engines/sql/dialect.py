@@ -13,8 +13,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Self
 
-from dpsql.engines.sql.physical import physical
-from dpsql.engines.sql.rule import Rule
+from dpsql.engines.sql.expression_rules import Rule
+from dpsql.engines.sql.sql_types import physical
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.expression import Call, Column, Expression, Literal, Value
 from dpsql.expressions.types import Kind, Type
@@ -32,7 +32,7 @@ class Dialect(ABC):
     most one and a half times as many bytes (upper and lower case), or at most 2**18 bytes (what lengthens a text). The
     count follows from the query and the policy.
     **Requires** that whatever writes a text goes through `read` or a rule, and that a statement is emitted twice: once
-    to count, and once with the share (`dpsql.engines.sql.results`).
+    to count, and once with the share (`dpsql.engines.sql.release_statements`).
     **Checked by** `tests/engines/test_row_sizes.py`.
     """
 

@@ -3,7 +3,7 @@
 The shape follows the rule: `row`, `single_row` and `at_rest` aggregate the rows as they are; `one_group` first adds up
 each unit; `clip` gives each unit a weight and joins it back (no window function); private keys also get their selection
 weight. Where a copy has the units with too many rows apart, only those are weighed. By the rule `vector` each unit is
-clipped as a whole, and by the rule `norms` it is counted by its norm (`dpsql.engines.sql.vector`).
+clipped as a whole, and by the rule `norms` it is counted by its norm (`dpsql.engines.sql.vector_clip`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import replace
 from functools import partial
 
 from dpsql.budget.allocate import Priced
-from dpsql.engines.sql import vector
+from dpsql.engines.sql import vector_clip
 from dpsql.engines.sql.clamp import clamped, pieces
 from dpsql.engines.sql.dialect import Dialect, Site
-from dpsql.engines.sql.distinct import distinct_totals, numbers, shown_names
-from dpsql.engines.sql.keys import Coded, code_keys
+from dpsql.engines.sql.distinct_counts import distinct_totals, numbers, shown_names
+from dpsql.engines.sql.from_item import From
+from dpsql.engines.sql.grid_columns import on_steps
+from dpsql.engines.sql.key_codes import Coded, code_keys
 from dpsql.engines.sql.relations import relation_sql
-from dpsql.engines.sql.source import From
-from dpsql.engines.sql.steps import on_steps
 from dpsql.expressions.expression import Column, columns_of
 from dpsql.plan.at_rest import reading
 from dpsql.plan.relation import Relation, Scan
@@ -243,7 +243,9 @@ def _column_sum(bounded: Bounded, source: From) -> str:
     argument = bounded.arguments[index]
     assert argument.expression is not None
     dialect = source.dialect
-    cell = str if bounded.vector is None else partial(vector.of_row, dialect, vector.clipped_cells(bounded), 0)
+    cell = (
+        str if bounded.vector is None else partial(vector_clip.of_row, dialect, vector_clip.clipped_cells(bounded), 0)
+    )
     inside, *outside = pieces(dialect, argument, source.render(argument.expression))
     scans = [(dialect.total(cell(inside.result), bits=_bits(bounded, index)), inside.condition)]
     scans += [(f"count(*) * {dialect.wide(cell(p.result))}", p.condition) for p in outside if p.result != "0"]
@@ -346,22 +348,22 @@ def _one_group(bounded: Bounded, source: From, keys: Coded) -> str:
 def _vector(bounded: Bounded, source: From, keys: Coded, salt: str) -> str:
     """Rule `vector`: the cells of each unit, clipped together, and added up by group."""
     by_row = bounded.release.source.by_row or bounded.release.source.single
-    bounded = vector.tightened(bounded) if by_row else bounded
-    dialect, cells = source.dialect, vector.clipped_cells(bounded)
+    bounded = vector_clip.tightened(bounded) if by_row else bounded
+    dialect, cells = source.dialect, vector_clip.clipped_cells(bounded)
     if by_row and dialect.scans_by_piece and _is_column_sum(bounded):
         return _column_sum(bounded, source)
     rows = _rows(bounded, source, keys, zero=_summed_only(bounded, ()), owned=not by_row)
     if not (by_row or cells.one_group):
         rows, names = keys.in_rows(rows, ["u", *_values(bounded)])
         groups = [] if bounded.selection is None else ["count(*) AS groups"]
-        pairs = vector.of_pairs(dialect, cells, rows, names)
-        head = f"WITH p AS ({pairs}), w AS ({vector.norms(dialect, cells, groups)})"
-        added = vector.clipped_pairs(dialect, cells, names)
+        pairs = vector_clip.of_pairs(dialect, cells, rows, names)
+        head = f"WITH p AS ({pairs}), w AS ({vector_clip.norms(dialect, cells, groups)})"
+        added = vector_clip.clipped_pairs(dialect, cells, names)
         return _beside_selected(dialect, bounded, names, head, added, salt)
-    made = (vector.of_rows if by_row else vector.of_pairs)(dialect, cells, rows, keys.names)
-    clipped = vector.clipped_rows(dialect, cells, made, keys.names)
+    made = (vector_clip.of_rows if by_row else vector_clip.of_pairs)(dialect, cells, rows, keys.names)
+    clipped = vector_clip.clipped_rows(dialect, cells, made, keys.names)
     selected = [f"count(*) * {bounded.selection.one} AS selected"] if bounded.selection is not None else []
-    listed = [*keys.names, *selected, *vector.totals(dialect, cells)]
+    listed = [*keys.names, *selected, *vector_clip.totals(dialect, cells)]
     return keys.mapped(f"SELECT {', '.join(listed)} FROM ({clipped}) AS p{_group(keys.names)}", _totals(bounded))
 
 
@@ -369,15 +371,17 @@ def _norms(searched: Bounded, site: Site) -> str:
     """Rule `norms`: the units of a release by the norms of their vectors, before they are clipped."""
     [of], dialect = searched.clipped, site.dialect
     source, keys = _base(searched, site)
-    cells = vector.searched_cells(searched)
+    cells = vector_clip.searched_cells(searched)
     if of.vector.distinct:
         table = numbers(searched, source, keys)
-        return vector.histogram(dialect, cells, table, of.vector.cells, alone=cells.one_group)
+        return vector_clip.histogram(dialect, cells, table, of.vector.cells, alone=cells.one_group)
     by_row = searched.release.source.by_row or searched.release.source.single
     rows = _rows(searched, source, keys, zero=_summed_only(searched, ()), owned=not by_row)
     rows, names = keys.in_rows(rows, [*([] if by_row else ["u"]), *_values(searched)])
-    made = vector.of_rows(dialect, cells, rows, ()) if by_row else vector.of_pairs(dialect, cells, rows, names)
-    return vector.histogram(dialect, cells, made, of.vector.cells, alone=by_row or cells.one_group)
+    made = (
+        vector_clip.of_rows(dialect, cells, rows, ()) if by_row else vector_clip.of_pairs(dialect, cells, rows, names)
+    )
+    return vector_clip.histogram(dialect, cells, made, of.vector.cells, alone=by_row or cells.one_group)
 
 
 def _clip_rows(bounded: Bounded, source: From, keys: Coded) -> str:

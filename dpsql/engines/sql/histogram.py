@@ -11,9 +11,9 @@ from dpsql.bounds.domain import value_at
 from dpsql.engines.sql.clamp import clamped
 from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.emit import LIMIT, ONE, read_by
-from dpsql.engines.sql.keys import INLINE, Coded, code_keys, lookup
+from dpsql.engines.sql.from_item import From
+from dpsql.engines.sql.key_codes import INLINE, Coded, code_keys, lookup
 from dpsql.engines.sql.relations import relation_sql
-from dpsql.engines.sql.source import From
 from dpsql.expressions.expression import columns_of
 from dpsql.expressions.types import Kind
 from dpsql.sensitivity.bound import Bounded

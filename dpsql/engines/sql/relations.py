@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dpsql.engines.sql.dialect import Dialect, Site
-from dpsql.engines.sql.physical import physical, whole
-from dpsql.engines.sql.source import From
+from dpsql.engines.sql.from_item import From
+from dpsql.engines.sql.sql_types import physical, whole
 from dpsql.engines.sql.unit_aggregates import unit_aggregate
-from dpsql.engines.sql.windows import window_sql
+from dpsql.engines.sql.window_functions import window_sql
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.expression import Call, Expression, columns_of
 from dpsql.expressions.types import DOUBLE, TEXT, Kind, Type, from_engine

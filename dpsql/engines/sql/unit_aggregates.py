@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpsql.bounds import infer
 from dpsql.engines.sql.clamp import clamped
 from dpsql.engines.sql.dialect import Dialect
-from dpsql.engines.sql.source import From
+from dpsql.engines.sql.from_item import From
 from dpsql.expressions.types import DOUBLE, INT64, Kind, Type
 from dpsql.plan.relate import known_of
 from dpsql.plan.relation import Aggregate, Relation

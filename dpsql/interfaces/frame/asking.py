@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, TypedDict
 
 from dpsql.errors import Error, UnboundedColumn
-from dpsql.release.target import Accuracy
+from dpsql.options import Accuracy
 
 
 class Mode(Enum):

@@ -17,7 +17,7 @@ from dpsql.errors import InterfaceError
 from dpsql.interfaces.server.packed import pack, unpack
 from dpsql.interfaces.server.packed_plans import tell
 from dpsql.interfaces.server.room import Room, size_of
-from dpsql.parse import Asked
+from dpsql.options import QueryOptions
 
 if TYPE_CHECKING:
     from dpsql.release.explain import Explanation
@@ -94,7 +94,7 @@ def answer(db: Connection, name: str, words: dict[str, Any], results: Results) -
     try:
         if not (_kinds_fit(words) and _kinds_fit(asked)):
             raise TypeError
-        db.asked = Asked(**asked)
+        db.asked = QueryOptions(**asked)
         return json.dumps(_CALLS[name](db, words, results))
     except (TypeError, KeyError):
         raise InterfaceError("this call has words that are not known", hint="use the same version of dpsql") from None

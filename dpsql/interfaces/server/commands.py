@@ -15,7 +15,8 @@ from dpsql.interfaces.server.faults import Stop
 from dpsql.interfaces.server.portal import Portal, Reply, Shelf
 from dpsql.interfaces.server.statements import Statement
 from dpsql.interfaces.server.wire import Fault
-from dpsql.parse import Asked, read_setting
+from dpsql.options import QueryOptions
+from dpsql.parse import read_setting
 
 if TYPE_CHECKING:
     from dpsql.session import Connection
@@ -38,7 +39,7 @@ _TAGS = {"begin": "BEGIN", "set": "SET", "reset": "RESET", "discard": "DISCARD A
          "listen": "LISTEN", "close": "CLOSE CURSOR"}  # fmt: skip
 
 
-Said = tuple[Asked, Mapping[str, str], Mapping[str, str | None]]
+Said = tuple[QueryOptions, Mapping[str, str], Mapping[str, str | None]]
 """All that a client has set, and what SET LOCAL hides until the transaction is over (None: nothing was set)."""
 
 
@@ -47,7 +48,7 @@ class Session:
     """What a client has set so far. `status` is the protocol's: I(dle), T(ransaction), E(rror in one)."""
 
     status: str = "I"
-    asked: Asked = field(default_factory=Asked)
+    asked: QueryOptions = field(default_factory=QueryOptions)
     settings: Mapping[str, str] = field(default_factory=dict)
     _hidden: Mapping[str, str | None] = field(default_factory=dict)
     _told: Mapping[str, str] | None = None
@@ -192,8 +193,8 @@ class Commands:
             raise Stop(faults.TOO_MUCH)
         self.session.set(name, value, local=(found["how"] or "").upper() == "LOCAL")
 
-    def _settle(self, text: str) -> Callable[[Connection], Asked]:
-        def task(db: Connection) -> Asked:
+    def _settle(self, text: str) -> Callable[[Connection], QueryOptions]:
+        def task(db: Connection) -> QueryOptions:
             db.asked = self.session.asked
             db.settle(text)
             return db.asked

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from dpsql.release.target import Within
+from dpsql.options import Within
 
 _READ: dict[str, Callable[[Any], Any]] = {
     "datetime": datetime.fromisoformat,

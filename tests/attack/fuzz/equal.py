@@ -59,7 +59,7 @@ class Reference:
         """Whether there was something to compare; raises where it differs."""
         if _UNORDERED.search(sql):
             return False
-        prepared = self.db.prepare(sql, EPSILON, 1e-6, "laplace")
+        prepared = self.db.prepare(sql, epsilon=EPSILON, delta=1e-6, mechanism="laplace")
         if (
             "DOUBLE" in _key_types(prepared)
             or not prepared.plan.releases

@@ -19,7 +19,7 @@ from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_
 from dpsql.bounds.infer import MOST_PRODUCTS
 from dpsql.bounds.known import Known
 from dpsql.bounds.limit import limited
-from dpsql.engines.sql.physical import shared
+from dpsql.engines.sql.sql_types import shared
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Kind, Type, from_engine, integer

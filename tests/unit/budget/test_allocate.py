@@ -73,7 +73,7 @@ def db() -> Iterator[dpsql.Connection]:
 
 
 def priced(db: dpsql.Connection, sql: str, mechanism: str) -> tuple[Priced, ...]:
-    return db.prepare(sql, float(EPSILON), float(DELTA), mechanism).bill.releases
+    return db.prepare(sql, epsilon=float(EPSILON), delta=float(DELTA), mechanism=mechanism).bill.releases
 
 
 def test_the_queries_have_all_that_is_paid_for(db: dpsql.Connection) -> None:
@@ -162,7 +162,7 @@ def _costs(noised: Any, portion: Fraction) -> None:
 
 def test_a_choice_beside_gaussian_noise_costs_what_was_asked_though_it_is_pure(db: dpsql.Connection) -> None:
     """Alone, too: ε stands for ρ at the δ of the query, and the ledger is charged a pure event."""
-    bill = db.prepare("SELECT median(x) FROM t", float(EPSILON), float(DELTA), "gaussian").bill
+    bill = db.prepare("SELECT median(x) FROM t", epsilon=float(EPSILON), delta=float(DELTA), mechanism="gaussian").bill
     charge, asked = charge_of(bill.releases), rho_for(EPSILON, DELTA)
     assert (bill.cost.epsilon, bill.cost.delta) == (float(EPSILON), float(DELTA))
     assert charge is not None and charge.epsilon is not None
@@ -184,7 +184,7 @@ def test_a_sum_is_on_a_grid_that_is_fine_beside_its_noise(db: dpsql.Connection, 
 @pytest.mark.parametrize("name", [name for name, (_, selections) in QUERIES.items() if selections])
 def test_private_keys_are_refused_without_delta(db: dpsql.Connection, name: str) -> None:
     with pytest.raises(UnsupportedQuery, match="not known in advance: showing them needs delta > 0"):
-        db.prepare(QUERIES[name][0], float(EPSILON), 0, "laplace")
+        db.prepare(QUERIES[name][0], epsilon=float(EPSILON), delta=0, mechanism="laplace")
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
@@ -192,7 +192,7 @@ def test_private_keys_are_refused_without_delta(db: dpsql.Connection, name: str)
 def test_a_query_costs_what_was_asked_and_a_part_of_it_its_own_noise(
     db: dpsql.Connection, name: str, mechanism: str
 ) -> None:
-    bill = db.prepare(QUERIES[name][0], float(EPSILON), float(DELTA), mechanism).bill
+    bill = db.prepare(QUERIES[name][0], epsilon=float(EPSILON), delta=float(DELTA), mechanism=mechanism).bill
     asked, tail = (float(EPSILON), float(DELTA)), bill.releases[0].tail
     whole, part, none = cost_of(bill, bill.releases), cost_of(bill, bill.releases[:1]), cost_of(bill, ())
     assert bill.cost == whole and none == FREE

@@ -9,10 +9,10 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from dpsql.engines.duckdb.datetime_rules import _CALENDAR, MOST_DAYS, MOST_YEARS
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.moments import _CALENDAR, MOST_DAYS, MOST_YEARS
-from dpsql.engines.sql.calendar import moved
-from dpsql.engines.sql.rule import Emit
+from dpsql.engines.sql.datetime_range import moved
+from dpsql.engines.sql.expression_rules import Emit
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression

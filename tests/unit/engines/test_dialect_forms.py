@@ -11,7 +11,7 @@ import pytest
 from dpsql.engines.duckdb.dialect import DUCKDB, DuckDB
 from dpsql.engines.postgres.dialect import Postgres
 from dpsql.engines.sql.dialect import Dialect
-from dpsql.engines.sql.rule import Emit, Rule
+from dpsql.engines.sql.expression_rules import Emit, Rule
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.expression import Call, Column, Expression, Literal
 from dpsql.expressions.types import BIGINT, BOOLEAN, DATE, DOUBLE, NULL, TEXT, Type, integer

@@ -16,7 +16,8 @@ import dpsql
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb import engine as running
 from dpsql.engines.duckdb.copies import content_of
-from dpsql.engines.duckdb.engine import DuckDBEngine, FilesChanged, _describe, _nothing
+from dpsql.engines.duckdb.engine import DuckDBEngine, FilesChanged, _nothing
+from dpsql.engines.duckdb.system_catalogue import describe
 from dpsql.errors import EngineError, InterfaceError, InternalError
 
 
@@ -116,11 +117,11 @@ def test_tables_are_those_that_a_bare_name_means() -> None:
         "CREATE TEMP TABLE alone (z DATE)",
     ):
         data.execute(text)
-    assert _describe(data, views=False) == {
+    assert describe(data, views=False) == {
         "twin": {"t": "DOUBLE"}, "alone": {"z": "DATE"}, "made": {"b": "INTEGER", "D": "VARCHAR"},
     }  # fmt: skip
-    assert _describe(data, views=True).keys() == {"twin", "alone", "made", "seen"}
-    assert DuckDBEngine(data).schema() == _describe(data.cursor(), views=False)
+    assert describe(data, views=True).keys() == {"twin", "alone", "made", "seen"}
+    assert DuckDBEngine(data).schema() == describe(data.cursor(), views=False)
     engine = DuckDBEngine(
         {"v": pd.DataFrame({"x": [1]}), "Objects": pd.DataFrame({"s": pd.Series(["a"], dtype=object)})}
     )
@@ -260,7 +261,7 @@ def test_a_release_that_fails_is_logged_and_shows_nothing(logged: list[str]) -> 
     table = {"unit": "u", "max_rows_per_unit": 1, "columns": {}}
     policy = {"dataset": "d", "search": False, "budget": {"epsilon": 9}, "tables": {"t": table}}
     with dpsql.connect(data, policy=policy, ledger=":memory:") as db:
-        [release] = db.prepare("SELECT count(*) FROM t", 1.0, 0.0, "laplace").bill.releases
+        [release] = db.prepare("SELECT count(*) FROM t", epsilon=1.0, delta=0.0, mechanism="laplace").bill.releases
     engine = DuckDBEngine(data)
     [[found]] = integers(engine, release, b"s").values
     assert found > 0 and logged == []

@@ -15,9 +15,9 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.engines.duckdb import dialect
+from dpsql.engines.duckdb.datetime_rules import _CALENDAR
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.moments import _CALENDAR
-from dpsql.engines.sql.physical import physical
+from dpsql.engines.sql.sql_types import physical
 from dpsql.engines.sql.unit_aggregates import _into
 from dpsql.errors import Error, UnsupportedQuery
 from dpsql.expressions.convert import convert

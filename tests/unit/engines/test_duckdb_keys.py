@@ -10,7 +10,7 @@ import pytest
 import dpsql
 from dpsql.audit import trace
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.sql.keys import lookup
+from dpsql.engines.sql.key_codes import lookup
 from dpsql.expressions.types import from_engine
 
 DECLARED: dict[str, Any] = {

@@ -12,7 +12,7 @@ from dpsql.audit import trace
 from dpsql.bounds.domain import Domain
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.sql.emit import _value
-from dpsql.engines.sql.source import From
+from dpsql.engines.sql.from_item import From
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import DOUBLE, integer
 from dpsql.sensitivity.argument import counted

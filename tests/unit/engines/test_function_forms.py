@@ -8,7 +8,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.functions import listed
+from dpsql.engines.duckdb.function_rules import listed
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression
 from dpsql.expressions.functions.function import Elsewhere

@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 
 import dpsql
 from dpsql.engines.base import Resources
-from dpsql.engines.duckdb import lake as listing
-from dpsql.engines.duckdb import parquet, place
+from dpsql.engines.duckdb import parquet, register_tables
+from dpsql.engines.duckdb import table_files as listing
 from dpsql.engines.duckdb.engine import DuckDBEngine
-from dpsql.engines.duckdb.lake import Files, _listed, list_files, partition_values
-from dpsql.engines.duckdb.place import _once
+from dpsql.engines.duckdb.register_tables import _once
+from dpsql.engines.duckdb.table_files import Files, _listed, list_files, partition_values
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.interfaces import steward
 from dpsql.interfaces.cli import app
@@ -360,16 +360,16 @@ def test_a_server_forgets_the_oldest_files_and_reads_them_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "REMEMBERED", 3)
-    monkeypatch.setattr(place, "_DECODED", {})
+    monkeypatch.setattr(register_tables, "_DECODED", {})
     monkeypatch.setattr(parquet, "_MEASURED", {})
     for number in [*range(5), 0]:
         path = tmp_path / f"{number}.parquet"
         if not path.exists():
             pyarrow.parquet.write_table(pa.table({"n": [number], "word": ["x"]}), path)
         with duckdb.connect() as data:
-            place.place_files(data, list_files("t", path), None)
+            register_tables.place_files(data, list_files("t", path), None)
             assert data.execute("FROM t").fetchall() == [(number, "x")]
-    assert len(place._DECODED) == len(parquet._MEASURED) == 3
+    assert len(register_tables._DECODED) == len(parquet._MEASURED) == 3
 
 
 def test_files_are_read_once_as_they_are_and_those_of_another_machine_always(tmp_path: Path) -> None:

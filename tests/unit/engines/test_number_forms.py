@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.sql.physical import physical
+from dpsql.engines.sql.sql_types import physical
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import Kind, from_engine

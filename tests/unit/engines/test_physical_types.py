@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from dpsql.engines.sql.physical import as_decimal, physical, shared, whole
+from dpsql.engines.sql.sql_types import as_decimal, physical, shared, whole
 from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, NULL, TEXT, TIMESTAMP, Kind, Type, integer
 
 WHOLE = ["INTEGER", "BIGINT", "HUGEINT"]

@@ -17,9 +17,9 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
-from dpsql.engines.duckdb import place as placing
-from dpsql.engines.duckdb.lake import NOTHING, Files, list_files
-from dpsql.engines.duckdb.place import place, place_files
+from dpsql.engines.duckdb import register_tables as placing
+from dpsql.engines.duckdb.register_tables import place, place_files
+from dpsql.engines.duckdb.table_files import NOTHING, Files, list_files
 from dpsql.errors import InterfaceError
 
 NOT_TEXT = pa.StringArray.from_buffers(1, *pa.array([b"\xff\xfe"]).cast(pa.binary()).buffers()[1:])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpsql.engines.postgres.catalogue import Table, describe
+from dpsql.engines.postgres.system_catalogue import DescribedTable, describe
 
 ENUM = ["1 7 low", "2 7 high"]
 
@@ -32,7 +32,7 @@ def column(name: str, type_: str, labels: list[str] | None = None, **more: Any) 
     )  # fmt: skip
 
 
-def described(*columns: tuple[Any, ...], constraints: list[tuple[Any, ...]] | None = None) -> dict[str, Table]:
+def described(*columns: tuple[Any, ...], constraints: list[tuple[Any, ...]] | None = None) -> dict[str, DescribedTable]:
     return describe(Cursor(list(columns), constraints or []), ["public", "other"])
 
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from dpsql.engines.postgres.engine import PostgresEngine
-from dpsql.engines.postgres.session import stopped_after
+from dpsql.engines.postgres.server_session import stopped_after
 
 
 class Session:

@@ -13,7 +13,7 @@ import dpsql
 from dpsql.bounds.domain import number, of_type
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.sql.dialect import Site
-from dpsql.engines.sql.public import LISTED, PublicReader
+from dpsql.engines.sql.public_tables import LISTED, PublicReader
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import from_engine
 from dpsql.plan.relation import Field, PublicScan

@@ -13,8 +13,8 @@ import dpsql
 from dpsql.bounds.domain import Domain
 from dpsql.engines.duckdb.dialect import DUCKDB, DuckDB
 from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.grid_columns import STEPS
 from dpsql.engines.sql.relations import _distance, _only_equalities, relation_sql
-from dpsql.engines.sql.steps import STEPS
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
@@ -59,7 +59,7 @@ def db(data: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
 
 
 def source(db: dpsql.Connection, rows: str, what: str = "count(*)") -> Relation:
-    [release] = db.prepare(f"SELECT {what} FROM {rows}", 1.0, 1e-7, "laplace").bill.releases
+    [release] = db.prepare(f"SELECT {what} FROM {rows}", epsilon=1.0, delta=1e-7, mechanism="laplace").bill.releases
     return release.bounded.release.source
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpsql.engines.open import is_address, shown
+from dpsql.engines.open_engine import is_address, shown
 
 pytest.importorskip("psycopg")
 

@@ -8,7 +8,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.strings import SHORT, limited
+from dpsql.engines.duckdb.text_rules import SHORT, limited
 from dpsql.errors import UnsupportedQuery
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression

@@ -11,10 +11,10 @@ from sqlglot import exp
 
 import dpsql
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.strings import _chain, limited
+from dpsql.engines.duckdb.text_rules import _chain, limited
 from dpsql.engines.postgres.dialect import Postgres
 from dpsql.engines.sql.dialect import Site
-from dpsql.engines.sql.results import text_notes
+from dpsql.engines.sql.release_statements import text_notes
 from dpsql.errors import UnsupportedQuery
 from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression

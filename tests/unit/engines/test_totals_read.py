@@ -19,9 +19,9 @@ from dpsql.bounds.domain import Domain, interval, number
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.sql.clamp import clamped, pieces
+from dpsql.engines.sql.grid_columns import STEPS, on_steps, steps_name
 from dpsql.engines.sql.histogram import _cell
-from dpsql.engines.sql.results import _identity, statements
-from dpsql.engines.sql.steps import STEPS, on_steps, steps_name
+from dpsql.engines.sql.release_statements import _identity, statements
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import DATE, TIMESTAMP, Type, from_engine, integer
 from dpsql.plan.join import Exists
@@ -62,7 +62,7 @@ def db(data: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
 
 
 def release(db: dpsql.Connection, sql: str) -> Any:
-    [found] = db.prepare(sql, 9.0, 1e-7, "laplace").bill.releases
+    [found] = db.prepare(sql, epsilon=9.0, delta=1e-7, mechanism="laplace").bill.releases
     return found
 
 

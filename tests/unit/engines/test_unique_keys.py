@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from dpsql.engines.duckdb.keys import unique_keys
+from dpsql.engines.duckdb.system_catalogue import unique_keys
 
 COLUMNS = {"areas": {"area": "VARCHAR", "Code": "INTEGER", "size": "DOUBLE"}, "shops": {"shop": "INTEGER"}}
 BOTH = {("areas", frozenset({"area"})), ("shops", frozenset({"shop"}))}

@@ -39,7 +39,7 @@ def db() -> Iterator[dpsql.Connection]:
 def test_rows_are_put_together_by_unit_where_a_unit_may_have_several(
     db: dpsql.Connection, sql: str, table: str, several: bool, mechanism: str
 ) -> None:
-    [priced] = db.prepare(sql.format(table), 1, 1e-7, mechanism).bill.releases
+    [priced] = db.prepare(sql.format(table), epsilon=1, delta=1e-7, mechanism=mechanism).bill.releases
     assert priced.bounded.rule == "vector"
     [text] = db._engine.statements(priced, b"salt")
     assert ("GROUP BY u" in text) == several

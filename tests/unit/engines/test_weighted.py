@@ -15,8 +15,8 @@ from dpsql.engines.postgres.dialect import Postgres
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.emit import _weighted
-from dpsql.engines.sql.results import statements
-from dpsql.engines.sql.source import From
+from dpsql.engines.sql.from_item import From
+from dpsql.engines.sql.release_statements import statements
 from dpsql.engines.sql.unit_aggregates import unit_aggregate
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import DOUBLE, from_engine
@@ -39,7 +39,11 @@ def db() -> Iterator[dpsql.Connection]:
 
 
 def bounded(db: dpsql.Connection, column: str) -> Bounded:
-    return db.prepare(f"SELECT k, sum({column}) FROM t GROUP BY k", 1.0, 1e-7, "laplace").bill.releases[0].bounded
+    return (
+        db.prepare(f"SELECT k, sum({column}) FROM t GROUP BY k", epsilon=1.0, delta=1e-7, mechanism="laplace")
+        .bill.releases[0]
+        .bounded
+    )
 
 
 @pytest.mark.parametrize("dialect", [Postgres(), SPARK], ids=["postgres", "spark"])
@@ -66,7 +70,9 @@ def test_a_weighted_value_is_in_the_widest_type_from_33_bits_on(db: dpsql.Connec
 @pytest.mark.parametrize("dialect", [Postgres(), SPARK], ids=["postgres", "spark"])
 def test_a_units_total_has_the_bits_of_the_widest_of_its_values(db: dpsql.Connection, dialect: Dialect) -> None:
     """Spark adds up wide numbers in pieces, and would let a narrow one overflow."""
-    [release] = db.prepare("SELECT k, sum(n), sum(m) FROM t GROUP BY k", 1.0, 1e-7, "laplace").bill.releases
+    [release] = db.prepare(
+        "SELECT k, sum(n), sum(m) FROM t GROUP BY k", epsilon=1.0, delta=1e-7, mechanism="laplace"
+    ).bill.releases
     made = statements(release, Site(db._engine.schema(), dialect), b"s")[0]
     for index in (0, 1):
         assert dialect.total(f"abs(v{index})", bits=WIDE.bit_length()) in made

@@ -7,25 +7,26 @@ from decimal import Decimal
 import pytest
 
 import dpsql
-from dpsql.parse import Asked, read_hints, read_setting
+from dpsql.options import QueryOptions
+from dpsql.parse import read_hints, read_setting
 
 
 @pytest.mark.parametrize(
     ("sql", "asked"),
     [
-        ("SELECT count(*) FROM t", Asked()),
-        ("SELECT /*+ epsilon(0.2) */ count(*) FROM t", Asked(Decimal("0.2"))),
-        ("/*+ epsilon(0.2) */ SELECT count(*) FROM t", Asked(Decimal("0.2"))),
-        ("SELECT count(*) FROM t /*+ EPSILON( 0.2 ), delta(1e-8)*/", Asked(Decimal("0.2"), Decimal("1e-8"))),
-        ("-- BI tool\nWITH a AS (SELECT /*+ mechanism(Laplace) */ 1) SELECT 1 /*+ epsilon(1) */", Asked(Decimal(1), None, "laplace")),
-        ("SELECT /*+ epsilon(0.2) */ 1 /*+ epsilon(0.20) */", Asked(Decimal("0.20"))),
-        ("SELECT '/*+ epsilon(9) */', \"/*+ nonsense */\" FROM t -- /*+ epsilon(8) */", Asked()),
-        ("SELECT 1 --+-----+\n", Asked()),
-        ("SELECT /* + epsilon(0.2) */ 1", Asked()),
-        ("SELECT /*+ */ 1", Asked()),
+        ("SELECT count(*) FROM t", QueryOptions()),
+        ("SELECT /*+ epsilon(0.2) */ count(*) FROM t", QueryOptions(Decimal("0.2"))),
+        ("/*+ epsilon(0.2) */ SELECT count(*) FROM t", QueryOptions(Decimal("0.2"))),
+        ("SELECT count(*) FROM t /*+ EPSILON( 0.2 ), delta(1e-8)*/", QueryOptions(Decimal("0.2"), Decimal("1e-8"))),
+        ("-- BI tool\nWITH a AS (SELECT /*+ mechanism(Laplace) */ 1) SELECT 1 /*+ epsilon(1) */", QueryOptions(Decimal(1), None, "laplace")),
+        ("SELECT /*+ epsilon(0.2) */ 1 /*+ epsilon(0.20) */", QueryOptions(Decimal("0.20"))),
+        ("SELECT '/*+ epsilon(9) */', \"/*+ nonsense */\" FROM t -- /*+ epsilon(8) */", QueryOptions()),
+        ("SELECT 1 --+-----+\n", QueryOptions()),
+        ("SELECT /* + epsilon(0.2) */ 1", QueryOptions()),
+        ("SELECT /*+ */ 1", QueryOptions()),
     ],
 )  # fmt: skip
-def test_hints_are_read_wherever_they_stand(sql: str, asked: Asked) -> None:
+def test_hints_are_read_wherever_they_stand(sql: str, asked: QueryOptions) -> None:
     assert read_hints(sql) == asked
 
 
@@ -51,26 +52,26 @@ def test_a_hint_that_cannot_be_read_is_refused_and_marked(hint: str, said: str) 
     assert caught.value.hint
 
 
-NOW = Asked(Decimal(1), Decimal(0), "laplace")
+NOW = QueryOptions(Decimal(1), Decimal(0), "laplace")
 
 
 @pytest.mark.parametrize(
     ("sql", "after"),
     [
-        ("SET dpsql.epsilon = 0.2", Asked(Decimal("0.2"), Decimal(0), "laplace")),
-        ("  set session DPSQL.Epsilon TO '0.2' ;\n", Asked(Decimal("0.2"), Decimal(0), "laplace")),
-        ("/* tool */ -- two\nSET dpsql.delta=1e-8", Asked(Decimal(1), Decimal("1e-8"), "laplace")),
-        ("SET dpsql.mechanism = gaussian", Asked(Decimal(1), Decimal(0), "gaussian")),
-        ("SET dpsql.mechanism TO DEFAULT", Asked(Decimal(1), Decimal(0))),
-        ("RESET dpsql.epsilon", Asked(None, Decimal(0), "laplace")),
-        ("reset all;", Asked()),
+        ("SET dpsql.epsilon = 0.2", QueryOptions(Decimal("0.2"), Decimal(0), "laplace")),
+        ("  set session DPSQL.Epsilon TO '0.2' ;\n", QueryOptions(Decimal("0.2"), Decimal(0), "laplace")),
+        ("/* tool */ -- two\nSET dpsql.delta=1e-8", QueryOptions(Decimal(1), Decimal("1e-8"), "laplace")),
+        ("SET dpsql.mechanism = gaussian", QueryOptions(Decimal(1), Decimal(0), "gaussian")),
+        ("SET dpsql.mechanism TO DEFAULT", QueryOptions(Decimal(1), Decimal(0))),
+        ("RESET dpsql.epsilon", QueryOptions(None, Decimal(0), "laplace")),
+        ("reset all;", QueryOptions()),
         ("SELECT 1", None),
         ("SET threads = 1", None),
         ("SELECT 'SET dpsql.epsilon = 1'", None),
         ("SET dpsql_epsilon = 3", None),
     ],
 )
-def test_settings_are_taken_in(sql: str, after: Asked | None) -> None:
+def test_settings_are_taken_in(sql: str, after: QueryOptions | None) -> None:
     assert read_setting(sql, NOW) == after
 
 

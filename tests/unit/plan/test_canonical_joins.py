@@ -33,7 +33,7 @@ def db() -> dpsql.Connection:
 
 
 def described(db: dpsql.Connection, sql: str) -> object:
-    [release] = db.prepare(sql, 1.0, 1e-6, "laplace").plan.releases
+    [release] = db.prepare(sql, epsilon=1.0, delta=1e-6, mechanism="laplace").plan.releases
     return describe_relation(release.source), release.keys, release.aggregates
 
 
@@ -63,7 +63,7 @@ def test_another_join_is_another_release(db: dpsql.Connection, queries: tuple[st
 def test_columns_that_several_tables_have_are_called_after_the_stored_tables(
     db: dpsql.Connection, sql: str, names: set[str]
 ) -> None:
-    [release] = db.prepare(sql, 1.0, 1e-6, "laplace").plan.releases
+    [release] = db.prepare(sql, epsilon=1.0, delta=1e-6, mechanism="laplace").plan.releases
     shown = {field.name for field in release.source.fields}
     assert names <= shown, shown
     assert {name.partition(".")[0] for name in shown if "." in name} <= {"people", "orders"}

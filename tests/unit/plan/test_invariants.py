@@ -61,7 +61,7 @@ def db() -> Iterator[dpsql.Connection]:
 
 
 def release_of(db: dpsql.Connection, sql: str) -> Any:
-    return db.prepare(sql, 1.0, 1e-7, "laplace").plan.releases[0]
+    return db.prepare(sql, epsilon=1.0, delta=1e-7, mechanism="laplace").plan.releases[0]
 
 
 def catalog(db: dpsql.Connection) -> Catalog:

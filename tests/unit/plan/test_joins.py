@@ -67,7 +67,7 @@ def refusal(db: dpsql.Connection, sql: str) -> dpsql.Error:
 
 
 def source(db: dpsql.Connection, sql: str) -> Relation:
-    return db.prepare(sql, 1.0, 1e-6, "laplace").plan.releases[0].source
+    return db.prepare(sql, epsilon=1.0, delta=1e-6, mechanism="laplace").plan.releases[0].source
 
 
 def rule(db: dpsql.Connection, sql: str) -> tuple[str, int]:
@@ -167,9 +167,9 @@ def test_a_column_takes_its_values_from_a_public_table(db: dpsql.Connection) -> 
 
 def test_a_public_table_joined_below_is_not_loaded_above(db: dpsql.Connection) -> None:
     below = "SELECT count(*) FROM orders o JOIN areas a ON o.area = a.area"
-    assert db.prepare(below, None, None, None).plan.public == ()
+    assert db.prepare(below).plan.public == ()
     both = f"SELECT (SELECT count(*) FROM areas), n FROM ({below.replace('count(*)', 'count(*) AS n')}) AS r"
-    assert db.prepare(both, None, None, None).plan.public == ("areas",)
+    assert db.prepare(both).plan.public == ("areas",)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_public_table_joined_below_is_not_loaded_above(db: dpsql.Connection) -
     ],
 )
 def test_a_value_of_public_rows_above_stays_the_subquery_that_it_is(db: dpsql.Connection, value: str) -> None:
-    plan = db.prepare(f"SELECT a.area, {value} FROM areas a", None, None, None).plan
+    plan = db.prepare(f"SELECT a.area, {value} FROM areas a").plan
     assert plan.releases == () and "JOIN" not in plan.finishing.sql("duckdb")
 
 

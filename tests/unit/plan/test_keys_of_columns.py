@@ -67,7 +67,9 @@ def db() -> Iterator[dpsql.Connection]:
 
 
 def source(db: dpsql.Connection, rows: str) -> Relation:
-    made: Relation = db.prepare(f"SELECT count(*) FROM {rows}", 1.0, 1e-7, "laplace").plan.releases[0].source
+    made: Relation = (
+        db.prepare(f"SELECT count(*) FROM {rows}", epsilon=1.0, delta=1e-7, mechanism="laplace").plan.releases[0].source
+    )
     check_facts(made, db._dataset.catalog)
     return made
 
@@ -130,7 +132,9 @@ def test_an_outer_join_that_forgets_the_rows_that_match_nothing_is_stopped(
     module: Any = import_module("dpsql.plan.relate_joins")
     monkeypatch.setattr(module, "_outer_rows", lambda left, right, *_: right.relation.rows_per_unit)
     with pytest.raises(InternalError, match="rows per unit"):
-        db.prepare(f"SELECT count(*) FROM stock k LEFT JOIN sales s ON {BY_KEY}", 1.0, 1e-7, "laplace")
+        db.prepare(
+            f"SELECT count(*) FROM stock k LEFT JOIN sales s ON {BY_KEY}", epsilon=1.0, delta=1e-7, mechanism="laplace"
+        )
 
 
 def test_a_single_row_that_looks_up_by_the_whole_key_stays_single(db: dpsql.Connection) -> None:

@@ -17,7 +17,7 @@ from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.postgres.dialect import Postgres
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.dialect import Dialect
-from dpsql.engines.sql.windows import _check
+from dpsql.engines.sql.window_functions import _check
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.types import integer
 from dpsql.plan.relate import aggregate_type
@@ -63,7 +63,7 @@ def db() -> Iterator[dpsql.Connection]:
 
 
 def source(db: dpsql.Connection, sql: str) -> Relation:
-    return db.prepare(sql, 1.0, 1e-6, "laplace").plan.releases[0].source
+    return db.prepare(sql, epsilon=1.0, delta=1e-6, mechanism="laplace").plan.releases[0].source
 
 
 def rule(db: dpsql.Connection, sql: str) -> str:

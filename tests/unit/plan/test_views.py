@@ -70,7 +70,7 @@ def db() -> Iterator[dpsql.Connection]:
     ],
 )  # fmt: skip
 def test_a_view_is_what_it_stands_for(db: dpsql.Connection, sql: str, same: str) -> None:
-    one, two = (db.prepare(each, 1.0, 1e-7, "laplace") for each in (sql, same))
+    one, two = (db.prepare(each, epsilon=1.0, delta=1e-7, mechanism="laplace") for each in (sql, same))
     assert [str(r.cost) for r in (one.bill,)] == [str(r.cost) for r in (two.bill,)]
     sources = [each.plan.releases[0].source for each in (one, two)]
     assert sources[0].rows_per_unit == sources[1].rows_per_unit and sources[0].single == sources[1].single

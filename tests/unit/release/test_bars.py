@@ -106,7 +106,7 @@ def test_linear_forms_and_quotients_are_recognised_and_nothing_else(db: dpsql.Co
         "abs(count(*))": type(None),
     }  # fmt: skip
     for sql, kind in cases.items():
-        prepared = db.prepare(f"SELECT {sql} AS v FROM t", 1, None, "laplace")
+        prepared = db.prepare(f"SELECT {sql} AS v FROM t", epsilon=1, mechanism="laplace")
         formula = prepared.plan.outputs[0].formula
         assert formula is not None
         assert isinstance(form_of(formula[1], prepared.bill.releases[0]), kind), sql

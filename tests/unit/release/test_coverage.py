@@ -84,7 +84,7 @@ def test_all_intervals_of_a_column_hold_together(sql: str, truth: float, mechani
     """Each alone would leave all twelve standing far less often."""
     runs, counts = 300 if sql == "count(*)" else 100, [200] * 12
     with opened(counts) as db:
-        prepared = db.prepare(f"SELECT k, {sql} AS v FROM t GROUP BY k", 1.0, None, mechanism)
+        prepared = db.prepare(f"SELECT k, {sql} AS v FROM t GROUP BY k", epsilon=1.0, mechanism=mechanism)
         priced, formula = prepared.bill.releases[0], prepared.plan.outputs[1].formula
         assert formula is not None
         exact = run(db._engine, priced, b"salt")
@@ -138,7 +138,9 @@ def test_extremes_and_thresholds_of_equal_groups_are_covered(
     monkeypatch.setattr(bootstrap, "TIMES", 39)
     runs, hits = 120, 0
     with opened([200] * 12) as db:
-        prepared = db.prepare(above.format("SELECT k, count(*) AS n FROM t GROUP BY k"), 0.5, None, "laplace")
+        prepared = db.prepare(
+            above.format("SELECT k, count(*) AS n FROM t GROUP BY k"), epsilon=0.5, mechanism="laplace"
+        )
         priced, plan = prepared.bill.releases[0], prepared.plan
         exact = run(db._engine, priced, b"salt")
         for _ in range(runs):
@@ -155,7 +157,9 @@ def test_extremes_and_thresholds_of_equal_groups_are_covered(
 def test_an_average_of_flags_with_noise_of_one_step_is_covered(ones: int) -> None:
     """Where the noise is a step or two the continuous law would be too narrow: 92.7% for a single noise."""
     with opened([200] * 12) as db:
-        prepared = db.prepare("SELECT avg(CASE WHEN x > 4 THEN 1 ELSE 0 END) AS v FROM t", 1.0, None, "laplace")
+        prepared = db.prepare(
+            "SELECT avg(CASE WHEN x > 4 THEN 1 ELSE 0 END) AS v FROM t", epsilon=1.0, mechanism="laplace"
+        )
         [priced], formula = prepared.bill.releases, prepared.plan.outputs[0].formula
         assert formula is not None
         assert priced.noised[0].noise.scale == 1
@@ -175,8 +179,8 @@ def test_a_confidence_next_to_one_is_answered(mechanism: str) -> None:
 def test_a_wrong_width_is_noticed() -> None:
     """The check itself can fail: intervals for half the noise hold too seldom."""
     with opened([200] * 12) as db:
-        prepared = db.prepare("SELECT count(*) AS v FROM t", 1.0, None, "laplace")
-        [other] = db.prepare("SELECT count(*) AS v FROM t", 0.5, None, "laplace").bill.releases
+        prepared = db.prepare("SELECT count(*) AS v FROM t", epsilon=1.0, mechanism="laplace")
+        [other] = db.prepare("SELECT count(*) AS v FROM t", epsilon=0.5, mechanism="laplace").bill.releases
         [priced], formula = prepared.bill.releases, prepared.plan.outputs[0].formula
         assert formula is not None
         released = add_noise(other, sealed(((),) * RUNS, (np.full(RUNS, 2400),), None))

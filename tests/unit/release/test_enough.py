@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from dpsql.options import Within
 from dpsql.release.enough import FIRST, MAIN, RISK, _Judged, _said
-from dpsql.release.target import Goal, Within
+from dpsql.release.target import Goal
 
 NOTHING: Any = None
 

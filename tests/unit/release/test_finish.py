@@ -106,7 +106,7 @@ def test_public_values_and_types_are_those_of_the_database(tmp_path: Path) -> No
 
 
 def test_the_finishing_query_is_generated_afresh(db: dpsql.Connection) -> None:
-    plan = db.prepare("SELECT k, /* x */ count(*) FROM t -- y\nGROUP BY k", None, None, None).plan
+    plan = db.prepare("SELECT k, /* x */ count(*) FROM t -- y\nGROUP BY k").plan
     assert parse_one(plan.finishing.sql("duckdb"), dialect="duckdb")
     assert "GROUP BY" not in plan.finishing.sql("duckdb")
 

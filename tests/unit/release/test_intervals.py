@@ -32,7 +32,7 @@ def db() -> dpsql.Connection:
 
 def covered(db: dpsql.Connection, aggregate: str, mechanism: str, n: int, mean: float) -> float:
     """How often the 95% interval holds the exact answer, over many draws of the noise."""
-    priced = db.prepare(f"SELECT {aggregate} FROM t", 1.0, None, mechanism).bill.releases[0]
+    priced = db.prepare(f"SELECT {aggregate} FROM t", epsilon=1.0, mechanism=mechanism).bill.releases[0]
     values = []
     for statistic, noised in zip(priced.bounded.statistics, priced.noised, strict=True):
         argument = priced.bounded.arguments[statistic.part.argument]
@@ -59,7 +59,7 @@ def test_ninety_five_percent_means_ninety_five_percent(
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_the_next_narrower_count_interval_would_not_do(db: dpsql.Connection, mechanism: str) -> None:
-    priced = db.prepare("SELECT count(*) FROM t", 0.7, None, mechanism).bill.releases[0]
+    priced = db.prepare("SELECT count(*) FROM t", epsilon=0.7, mechanism=mechanism).bill.releases[0]
     noise, width = priced.noised[0].noise, half_width(priced, 0, 0.95)
     assert width == int(width)
     assert 1 - 2 * noise.tail(int(width) + 1) >= 0.95
@@ -85,7 +85,7 @@ def test_expressions_and_joins_get_intervals_too(db: dpsql.Connection) -> None:
 def test_a_ratio_is_covered_row_by_row(db: dpsql.Connection, sql: str, mechanism: str) -> None:
     """Exactly as a quotient, and (behind a ROUND) by resampling; in 1,000 draws of the noise, each a row."""
     runs, n, mean = 1_000, 2_000, 2.5
-    prepared = db.prepare(f"SELECT k, {sql} AS r FROM t GROUP BY k", 1.0, None, mechanism)
+    prepared = db.prepare(f"SELECT k, {sql} AS r FROM t GROUP BY k", epsilon=1.0, mechanism=mechanism)
     priced, formula = prepared.bill.releases[0], prepared.plan.outputs[1].formula
     assert formula is not None
     values = []

@@ -14,10 +14,11 @@ import pytest
 import dpsql
 from dpsql.budget.allocate import Bill, Funds, Portions, allocate, charge_of, fund, spend
 from dpsql.flow.draft import Prepared
+from dpsql.options import Accuracy
 from dpsql.plan.plan import Plan
 from dpsql.release.intervals import half_width
 from dpsql.release.least import cheapest, least
-from dpsql.release.target import Accuracy, Goal, read_goals
+from dpsql.release.target import Goal, read_goals
 
 POLICY = {
     "dataset": "d", "search": False, "budget": {"epsilon": 50, "delta": 1e-6},
@@ -48,7 +49,7 @@ def db() -> dpsql.Connection:
 
 
 def priced(db: dpsql.Connection, sql: str, accuracy: Accuracy, mechanism: str) -> tuple[Prepared, Bill, Funds]:
-    prepared = db.prepare(sql, 8, 1e-7 if "GROUP BY c" in sql else None, mechanism)
+    prepared = db.prepare(sql, epsilon=8, delta=1e-7 if "GROUP BY c" in sql else None, mechanism=mechanism)
     bounded = [p.bounded for p in prepared.bill.releases]
     funds = fund(bounded, Fraction(8), prepared.bill.delta, mechanism)
     return prepared, cheapest(bounded, prepared.plan, read_goals(accuracy, prepared.plan.outputs), funds), funds

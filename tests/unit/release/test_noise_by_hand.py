@@ -17,7 +17,7 @@ from unlocked import sealed, unsealed, with_spread
 
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.budget.allocate import Chosen, Noised, Portion, Priced
-from dpsql.engines.exact import Exact, Weights
+from dpsql.engines.sealed import Exact, Weights
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BIGINT, DATE, DOUBLE, TEXT

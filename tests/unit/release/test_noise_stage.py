@@ -28,7 +28,7 @@ def db() -> dpsql.Connection:
 
 
 def prepared(db: dpsql.Connection, sql: str, epsilon: float = 1.0, mechanism: str = "laplace"):
-    return db.prepare(sql, epsilon, None, mechanism).bill.releases[0]
+    return db.prepare(sql, epsilon=epsilon, mechanism=mechanism).bill.releases[0]
 
 
 def test_every_public_key_is_released_also_an_empty_one(db: dpsql.Connection) -> None:

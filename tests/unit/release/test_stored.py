@@ -42,7 +42,7 @@ def db() -> Iterator[dpsql.Connection]:
 
 
 def priced(db: dpsql.Connection, sql: str) -> Priced:
-    return db.prepare(sql, 5.0, 1e-7, "gaussian").bill.releases[0]
+    return db.prepare(sql, epsilon=5.0, delta=1e-7, mechanism="gaussian").bill.releases[0]
 
 
 def _others(each: Priced) -> Iterator[Priced]:

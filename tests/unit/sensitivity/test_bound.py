@@ -39,7 +39,7 @@ def db() -> Iterator[dpsql.Connection]:
 
 
 def bounded(db: dpsql.Connection, sql: str, mechanism: str = "laplace") -> Bounded:
-    return db.prepare(sql, 1.0, 1e-7, mechanism).bill.releases[0].bounded
+    return db.prepare(sql, epsilon=1.0, delta=1e-7, mechanism=mechanism).bill.releases[0].bounded
 
 
 def claims(made: Bounded) -> list[tuple[object, ...]]:

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.flow.question import Question
+from dpsql.options import Accuracy, QueryOptions
 from dpsql.release.enough import enough
-from dpsql.release.target import Accuracy, read_goals
+from dpsql.release.target import read_goals
 
 UNITS = 20_000
 TABLES = {
@@ -118,10 +118,10 @@ def test_the_price_is_a_function_of_released_values_only(
     """On neighbours, the same released pilot gives the same price, and no data is read for it."""
     prices = []
     with connect() as one, connect(units=UNITS - 1) as other:
-        draft, goals = one._draft(Question(sql, None, one.asked, one.asked, one.dialect, accuracy))
+        draft, goals = one._draft(one._question(sql, None, QueryOptions(accuracy=accuracy)))
         shown = one._answerer.answer(draft.at(draft.stages.pilots[-1]), nonnegative=False)
         for db in (one, other):
-            draft, goals = db._draft(Question(sql, None, db.asked, db.asked, db.dialect, accuracy))
+            draft, goals = db._draft(db._question(sql, None, QueryOptions(accuracy=accuracy)))
             own = db._answerer.answer(draft.at(draft.stages.pilots[-1]), nonnegative=False)
             monkeypatch.setattr(db._engine, "run", lambda *_: pytest.fail("the data was read"))
             same = replace(own, _released=shown._released, _table=shown._table)

@@ -134,7 +134,7 @@ def test_the_cells_of_a_choice_are_values_of_its_own_type(aggregate: str, kind: 
     columns = {"day": {"min": "2020-01-01", "max": "2020-01-30"}, "n": {"min": 0, "max": 9}}
     policy = POLICY | {"tables": {"births": {"unit": "row", "columns": columns}}}
     with dpsql.connect(data, policy=policy, ledger=":memory:") as db:
-        prepared = db.prepare(f"SELECT {aggregate} FROM births", 1.0, None, "laplace")
+        prepared = db.prepare(f"SELECT {aggregate} FROM births", epsilon=1.0, mechanism="laplace")
         [priced] = prepared.bill.releases
         [source], [made] = priced.bounded.sources, priced.bounded.release.aggregates
         cells = np.array([0, grid_of(priced, source).cells - 1])

@@ -116,6 +116,6 @@ def test_what_cannot_be_cut_off_is_not_checked() -> None:
 
 def test_a_check_adds_up_zeros_and_ones_and_its_type_has_both() -> None:
     with opened() as db:
-        prepared = db.prepare("SELECT count(*), sum(x) FROM t", 1.0, None, "laplace", clipped=True)
+        prepared = db.prepare("SELECT count(*), sum(x) FROM t", epsilon=1.0, mechanism="laplace", clipped=True)
         arguments = [a.argument for check in prepared.checks for a in check.bounded.release.aggregates]
         assert len(arguments) == 2 and all(a is not None and a.type == integer(0, 1) for a in arguments)

@@ -13,7 +13,7 @@ import pytest
 import dpsql
 from dpsql.budget import FREE
 from dpsql.errors import Error, InterfaceError, LedgerError, PolicyError
-from dpsql.parse import Asked
+from dpsql.options import QueryOptions
 
 POLICY: dict[str, Any] = {
     "dataset": "d", "search": False, "budget": {"epsilon": 5, "delta": 1e-6},
@@ -38,7 +38,7 @@ ACTS: dict[str, Callable[[dpsql.Connection], object]] = {
     "explain": lambda db: db.explain(SQL),
     "describe": lambda db: db.describe(SQL),
     "prepare": lambda db: db.prepare(SQL),
-    "ask": lambda db: db.ask(Asked(epsilon=0.1)),
+    "ask": lambda db: db.ask(QueryOptions(epsilon=0.1)),
     "settle": lambda db: db.settle("SET dpsql.epsilon = 0.1"),
     "budget": lambda db: db.budget(),
     "cursor": lambda db: db.cursor(),
@@ -125,16 +125,16 @@ def test_a_policy_is_a_path_in_either_form_with_the_ledger_beside_it(tmp_path: P
 
 def test_what_is_asked_from_now_on_is_inside_the_limits_or_not_taken() -> None:
     with connect() as db:
-        db.ask(Asked(epsilon=0.2, mechanism="laplace"))
-        for bad in (Asked(epsilon=1.5), Asked(epsilon=-1), Asked(delta=1e-3)):
+        db.ask(QueryOptions(epsilon=0.2, mechanism="laplace"))
+        for bad in (QueryOptions(epsilon=1.5), QueryOptions(epsilon=-1), QueryOptions(delta=1e-3)):
             with pytest.raises(PolicyError):
                 db.ask(bad)
         with pytest.raises(InterfaceError, match="no mechanism"):
-            db.ask(Asked(mechanism="geometric"))
-        assert db.asked == Asked(epsilon=0.2, mechanism="laplace")
-        assert not db.settle(SQL) and db.asked == Asked(epsilon=0.2, mechanism="laplace")
+            db.ask(QueryOptions(mechanism="geometric"))
+        assert db.asked == QueryOptions(epsilon=0.2, mechanism="laplace")
+        assert not db.settle(SQL) and db.asked == QueryOptions(epsilon=0.2, mechanism="laplace")
         assert db.settle("SET dpsql.epsilon = 0.3") and db.asked.epsilon is not None and float(db.asked.epsilon) == 0.3
-        db.ask(Asked())
+        db.ask(QueryOptions())
         assert db.query(SQL).mechanism == "gaussian"
 
 

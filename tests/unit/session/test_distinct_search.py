@@ -86,8 +86,8 @@ def test_what_was_found_serves_whatever_is_asked_beside(shop: duckdb.DuckDBPyCon
     """The search for one argument is the same alone and beside another of the same price."""
     both = "SELECT month, count(DISTINCT product) AS n, count(DISTINCT kind) AS k FROM orders WHERE month >= 1 GROUP BY month"
     with opened(shop) as db:
-        one = db.prepare(MONTHS, 0.5, 1e-8).bill.releases[0].bounded
-        two = db.prepare(both, 0.5, 1e-8).bill.releases[0].bounded
+        one = db.prepare(MONTHS, epsilon=0.5, delta=1e-8).bill.releases[0].bounded
+        two = db.prepare(both, epsilon=0.5, delta=1e-8).bill.releases[0].bounded
         assert [each.vector.limit for each in two.clipped] == [each.vector.limit for each in one.clipped] + [
             pytest.approx(np.sqrt(3 * 3 * 12))
         ]

@@ -36,7 +36,11 @@ def db(request: pytest.FixtureRequest) -> Iterator[dpsql.Connection]:
 
 
 def statistics(db: dpsql.Connection, select: str) -> int:
-    return len(db.prepare(f"SELECT {select}", 1.0, 1e-8, "gaussian").bill.releases[0].bounded.statistics)
+    return len(
+        db.prepare(f"SELECT {select}", epsilon=1.0, delta=1e-8, mechanism="gaussian")
+        .bill.releases[0]
+        .bounded.statistics
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,11 @@ def test_an_order_by_the_same_form_is_free(db: dpsql.Connection) -> None:
 )
 def test_moments_are_parts_of_the_vector_that_is_clipped(db: dpsql.Connection, select: str) -> None:
     key = " GROUP BY k" if select.startswith("k") else ""
-    bounded = db.prepare(f"SELECT {select} FROM t{key}", 1.0, 1e-8, "gaussian").bill.releases[0].bounded
+    bounded = (
+        db.prepare(f"SELECT {select} FROM t{key}", epsilon=1.0, delta=1e-8, mechanism="gaussian")
+        .bill.releases[0]
+        .bounded
+    )
     assert (bounded.vector is not None) == (bounded.rule == "vector") == db.policy.searches
     if bounded.vector is None:
         return

@@ -22,7 +22,7 @@ from dpsql.flow.draft import Draft
 from dpsql.flow.opening import copies_path, ledger_at, name_in, open_data
 from dpsql.flow.price import known_mechanism, price_of
 from dpsql.flow.question import Question
-from dpsql.parse import Asked
+from dpsql.options import QueryOptions
 from dpsql.policy import Policy, load_policy
 
 TABLES = {"t": {"unit": "u", "max_rows_per_unit": 1, "columns": {"x": {"min": 0, "max": 10}}}}
@@ -52,33 +52,35 @@ LISTED = {"budget": {"epsilon": 5, "delta": 1e-6, "analysts": ANALYSTS}}
 @pytest.mark.parametrize(
     ("asked", "price"),
     [
-        (Asked(), ("1/4", "1/100000000")),
-        (Asked(epsilon=0.1), ("1/10", "1/100000000")),
-        (Asked(epsilon=3, delta=1e-7), ("3", "1/10000000")),
-        (Asked(delta=0), ("1/4", "0")),
-        (Asked(epsilon=Decimal("1e-9")), ("1/1000000000", "1/100000000")),
+        (QueryOptions(), ("1/4", "1/100000000")),
+        (QueryOptions(epsilon=0.1), ("1/10", "1/100000000")),
+        (QueryOptions(epsilon=3, delta=1e-7), ("3", "1/10000000")),
+        (QueryOptions(delta=0), ("1/4", "0")),
+        (QueryOptions(epsilon=Decimal("1e-9")), ("1/1000000000", "1/100000000")),
     ],
 )
-def test_a_price_is_what_was_asked_else_the_default(ledger: Ledger, asked: Asked, price: tuple[str, str]) -> None:
+def test_a_price_is_what_was_asked_else_the_default(
+    ledger: Ledger, asked: QueryOptions, price: tuple[str, str]
+) -> None:
     assert price_of(asked, accounts(ledger)) == tuple(map(Fraction, price))
 
 
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (Asked(epsilon=0), "epsilon must be positive, got 0"),
-        (Asked(epsilon=-1), "epsilon must be positive, got -1"),
-        (Asked(delta=-1e-9), r"delta must be in \[0, 1\), got -1e-09"),
-        (Asked(delta=1), r"delta must be in \[0, 1\), got 1"),
-        (Asked(delta=1.5), r"delta must be in \[0, 1\), got 1\.5"),
-        (Asked(epsilon=0, delta=1), "epsilon must be positive, got 0"),
-        (Asked(epsilon=3.001), r"epsilon up to 3, not 3\.001"),
-        (Asked(delta=1.01e-7), "delta up to 1E-7, not 1.01e-07"),
-        (Asked(delta=0.999), "delta up to"),
-        (Asked(epsilon=float("nan")), "is not a valid price"),
+        (QueryOptions(epsilon=0), "epsilon must be positive, got 0"),
+        (QueryOptions(epsilon=-1), "epsilon must be positive, got -1"),
+        (QueryOptions(delta=-1e-9), r"delta must be in \[0, 1\), got -1e-09"),
+        (QueryOptions(delta=1), r"delta must be in \[0, 1\), got 1"),
+        (QueryOptions(delta=1.5), r"delta must be in \[0, 1\), got 1\.5"),
+        (QueryOptions(epsilon=0, delta=1), "epsilon must be positive, got 0"),
+        (QueryOptions(epsilon=3.001), r"epsilon up to 3, not 3\.001"),
+        (QueryOptions(delta=1.01e-7), "delta up to 1E-7, not 1.01e-07"),
+        (QueryOptions(delta=0.999), "delta up to"),
+        (QueryOptions(epsilon=float("nan")), "is not a valid price"),
     ],
 )
-def test_what_is_no_price_or_above_the_limit_is_refused(ledger: Ledger, asked: Asked, words: str) -> None:
+def test_what_is_no_price_or_above_the_limit_is_refused(ledger: Ledger, asked: QueryOptions, words: str) -> None:
     with pytest.raises(PolicyError, match=words) as refusal:
         price_of(asked, accounts(ledger))
     assert refusal.value.hint
@@ -91,9 +93,9 @@ def test_an_accuracy_may_cost_what_one_query_and_the_account_allow(
     ledger: Ledger, who: tuple[str | None, str | None], most: int
 ) -> None:
     """The smaller of the two, and never more than is asked for."""
-    assert price_of(Asked(), accounts(ledger, *who, **LISTED), accurate=True)[0] == most
-    assert price_of(Asked(), accounts(ledger, *who, **LISTED))[0] == Fraction(1, 4)
-    assert price_of(Asked(epsilon=0.5), accounts(ledger, *who, **LISTED), accurate=True)[0] == Fraction(1, 2)
+    assert price_of(QueryOptions(), accounts(ledger, *who, **LISTED), accurate=True)[0] == most
+    assert price_of(QueryOptions(), accounts(ledger, *who, **LISTED))[0] == Fraction(1, 4)
+    assert price_of(QueryOptions(epsilon=0.5), accounts(ledger, *who, **LISTED), accurate=True)[0] == Fraction(1, 2)
 
 
 def test_there_are_three_mechanisms_to_ask_for() -> None:
@@ -256,21 +258,21 @@ def test_nothing_but_errors_of_dpsql_comes_out_of_a_query(monkeypatch: pytest.Mo
 
 
 def test_a_question_is_another_one_if_anything_that_decides_its_answer_is() -> None:
-    one = Question("SELECT 1", None, Asked(), Asked(), "duckdb")
+    one = Question("SELECT 1", None, QueryOptions(), QueryOptions(), "duckdb")
     others = [
-        Question("SELECT 2", None, Asked(), Asked(), "duckdb"),
-        Question("SELECT 1", (1,), Asked(), Asked(), "duckdb"),
-        Question("SELECT 1", None, Asked(epsilon=1), Asked(), "duckdb"),
-        Question("SELECT 1", None, Asked(), Asked(epsilon=1), "duckdb"),
-        Question("SELECT 1", None, Asked(), Asked(), "postgres"),
-        Question("SELECT 1", None, Asked(), Asked(), "duckdb", clipped=True),
+        Question("SELECT 2", None, QueryOptions(), QueryOptions(), "duckdb"),
+        Question("SELECT 1", (1,), QueryOptions(), QueryOptions(), "duckdb"),
+        Question("SELECT 1", None, QueryOptions(epsilon=1), QueryOptions(), "duckdb"),
+        Question("SELECT 1", None, QueryOptions(), QueryOptions(epsilon=1), "duckdb"),
+        Question("SELECT 1", None, QueryOptions(), QueryOptions(), "postgres"),
+        Question("SELECT 1", None, QueryOptions(clipped=True), QueryOptions(), "duckdb"),
         one.by("laplace"),
     ]
     assert len({each.key for each in (one, *others)}) == len({each.plan_key("v") for each in (one, *others)}) == 8
     assert one.plan_key("v") != one.plan_key("w")
-    shown = Question("SELECT 1", None, Asked(), Asked(), "duckdb", nonnegative=True)
+    shown = Question("SELECT 1", None, QueryOptions(nonnegative=True), QueryOptions(), "duckdb")
     assert shown.key != one.key and shown.plan_key("v") == one.plan_key("v")
-    assert one.key == Question("SELECT 1", None, Asked(), Asked(), "duckdb", None, False, False).key
+    assert one.key == Question("SELECT 1", None, QueryOptions(None, nonnegative=False), QueryOptions(), "duckdb").key
 
 
 def test_a_draft_costs_at_most_what_was_asked_and_what_is_left() -> None:

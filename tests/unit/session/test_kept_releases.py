@@ -19,9 +19,9 @@ def test_a_release_is_kept_once_it_was_made_if_the_policy_replays(replay: bool) 
         "tables": {"t": {"unit": "u", "max_rows_per_unit": 1}},
     }  # fmt: skip
     with dpsql.connect(data, policy=policy, ledger=":memory:") as db:
-        prepared = db.prepare(SQL, 1.0, None, "laplace")
+        prepared = db.prepare(SQL, epsilon=1.0, mechanism="laplace")
         releaser = db._answerer.releaser
         assert not releaser.kept(prepared)
         db.query(SQL, epsilon=1.0, mechanism="laplace")
         assert releaser.kept(prepared) == replay
-        assert not releaser.kept(db.prepare(SQL, 2.0, None, "laplace"))
+        assert not releaser.kept(db.prepare(SQL, epsilon=2.0, mechanism="laplace"))

@@ -1,0 +1,58 @@
+"""Which engine a source means: the only place outside their folders that knows of several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dpsql.engines.base import Engine, Resources
+from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.engines.duckdb.engine import Source as DuckDBSource
+from dpsql.engines.spark.recognize import is_spark
+from dpsql.errors import InterfaceError
+from dpsql.policy import Policy
+from dpsql.server_address import HINT, SCHEMES, NoAddress, read_server
+
+Source = DuckDBSource | Any
+"""What DuckDB opens, the address of a PostgreSQL server, or what Spark opens (`dpsql.engines.spark.recognize`)."""
+
+
+def open_engine(source: Source, limits: Resources, policy: Policy | None = None, copies: Path | None = None) -> Engine:
+    """The engine of a file, a connection, a mapping of frames, or the address of a database server or a cluster.
+
+    The types of what comes as text are the policy's. Only DuckDB reads prepared copies.
+    """
+    if isinstance(source, str) and source.startswith(SCHEMES):
+        return _postgres(source, limits)
+    if is_spark(source):
+        from dpsql.engines.spark.engine import SparkEngine
+
+        return SparkEngine(source, limits, policy)
+    return DuckDBEngine(source, limits, policy=policy, copies=copies)
+
+
+def is_address(source: object) -> bool:
+    """Is it the address of a server or a cluster, and no file?"""
+    return isinstance(source, str) and (source.startswith(SCHEMES) or is_spark(source))
+
+
+def shown(source: str) -> str:
+    """A file or an address for people: whose password is nobody's business, wherever it stands."""
+    return read_server(source).written if source.startswith(SCHEMES) else source
+
+
+def _postgres(address: str, limits: Resources) -> Engine:
+    try:
+        from dpsql.engines.postgres.engine import PostgresEngine
+
+        server = read_server(address)
+    except ImportError:
+        raise InterfaceError(
+            "PostgreSQL as the engine needs the package of dpsql[postgres]", hint="pip install 'dpsql[postgres]'"
+        ) from None
+    except NoAddress:
+        raise InterfaceError("the address of the database cannot be read", hint=HINT) from None
+    return PostgresEngine(server, limits)
+
+
+__all__ = ["Source", "is_address", "open_engine", "shown"]

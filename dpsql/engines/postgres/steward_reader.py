@@ -1,0 +1,53 @@
+"""A PostgreSQL database as the steward's commands read it: exactly, in a transaction that may only read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import psycopg
+
+from dpsql.engines.postgres.dialect import LABELS, UNLIMITED
+from dpsql.engines.postgres.server_session import Session
+from dpsql.engines.postgres.syntax import quoted, type_name
+from dpsql.engines.postgres.system_catalogue import DescribedTable
+from dpsql.expressions.types import SPELLINGS
+from dpsql.policy.catalog import Relation
+from dpsql.policy.names import Names, fold
+from dpsql.policy.reader import Reader, Unreadable
+
+_NAMES = {
+    UNLIMITED: "numeric",
+    SPELLINGS: "text",
+    LABELS: "text",
+    "FLOAT": "real",
+    "UUID": "uuid",
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+}
+
+
+class PostgresReader(Reader):
+    """The tables that were described, and sessions in which to read them."""
+
+    def __init__(
+        self, tables: Mapping[str, DescribedTable], snapshot: Callable[[], AbstractContextManager[Session]]
+    ) -> None:
+        self._tables, self._snapshot = tables, snapshot
+
+    def catalog(self) -> Names[Relation]:
+        return Names({name: table.relation(name) for name, table in self._tables.items()})
+
+    def rows(self, sql: str, parameters: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+        try:
+            with self._snapshot() as session:
+                return session.execute(sql.replace("%", "%%").replace("?", "%s").encode(), parameters).fetchall()
+        except psycopg.Error as problem:
+            raise Unreadable(str(problem)) from None
+
+    def table(self, name: str) -> str:
+        found = self._tables.get(fold(name))
+        return quoted(name) if found is None else found.place
+
+    def type(self, data_type: str) -> str:
+        return _NAMES.get(data_type) or type_name(data_type)
