@@ -99,8 +99,8 @@ class _Extreme:
         unique = _unique(stored)
         many = 1 if place in unique else self.rng.choice((3, 6, 12))
         rows = [self._row(name, stored, place, self.rng.choice(links), unique, i) for i in range(many)]
-        for key in _keys(stored):
-            rows = _without_duplicates(rows, key)
+        for places in _keys(stored):
+            rows = _without_duplicates(rows, places)
         return rows
 
     def _row(self, name: str, stored: Stored, place: int, link: Cell, unique: set[int], number: int) -> Row:
@@ -132,10 +132,14 @@ class _Extreme:
         return _fresh(min(types, key=lambda type_: type_.upper() == "VARCHAR"), taken, 0)
 
 
+_NAME = re.compile(r'"((?:[^"]|"")+)"|([^",\s]+)')
+
+
 def _keys(stored: Stored) -> list[list[int]]:
     """The places of the columns of each unique constraint."""
     found = [re.fullmatch(r"(?:UNIQUE|PRIMARY KEY) \((.+)\)", each) for each in stored.constraints]
-    return [[stored.place(name.strip('"')) for name in each[1].split(", ")] for each in found if each]
+    listed = [_NAME.findall(each[1]) for each in found if each]
+    return [[stored.place(quoted.replace('""', '"') or plain) for quoted, plain in names] for names in listed]
 
 
 def _unique(stored: Stored) -> set[int]:
