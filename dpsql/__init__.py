@@ -27,6 +27,7 @@ from dpsql.interfaces.accessor import register as _register
 
 if TYPE_CHECKING:
     from dpsql import audit, local, mechanisms
+    from dpsql.answers.result import Result
     from dpsql.interfaces.connect import connect
     from dpsql.interfaces.dbapi_types import (
         BINARY,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from dpsql.interfaces.frame.protection import protect
     from dpsql.options import Within
     from dpsql.policy import Policy
-    from dpsql.release.result import Result
     from dpsql.session import Connection
 
 apilevel = "2.0"
@@ -58,9 +58,9 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "connect": ("dpsql.interfaces.connect", "connect"), "Connection": ("dpsql.session", "Connection"),
-    "Policy": ("dpsql.policy", "Policy"), "Result": ("dpsql.release.result", "Result"), "audit": ("dpsql.audit", None),
+    "Policy": ("dpsql.policy", "Policy"), "Result": ("dpsql.answers.result", "Result"), "audit": ("dpsql.audit", None),
     "local": ("dpsql.local", None), "mechanisms": ("dpsql.mechanisms", None),
-    "Within": ("dpsql.release.target", "Within"), "protect": ("dpsql.interfaces.frame.protection", "protect"),
+    "Within": ("dpsql.answers.accuracy", "Within"), "protect": ("dpsql.interfaces.frame.protection", "protect"),
     "PrivateFrame": ("dpsql.interfaces.frame.frame", "PrivateFrame"),
     "load_ipython_extension": ("dpsql.interfaces.magic", "load_ipython_extension"),
     "unload_ipython_extension": ("dpsql.interfaces.magic", "unload_ipython_extension"),

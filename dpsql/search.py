@@ -19,6 +19,10 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.answers.noise_stage import Released
+from dpsql.answers.reuse import Archive
+from dpsql.answers.search import found_in
+from dpsql.answers.serialize import deserialize
 from dpsql.bounds.domain import Domain
 from dpsql.budget import Ledger, Stored
 from dpsql.budget.allocate import Bill, allocate, choose_mechanism
@@ -34,10 +38,6 @@ from dpsql.plan.search import search_plan
 from dpsql.plan.usual import columns_behind
 from dpsql.policy import Policy
 from dpsql.policy.auto import Found, Subject
-from dpsql.release.noise import Released
-from dpsql.release.replay import Archive
-from dpsql.release.search import found_in
-from dpsql.release.stored import unpack
 from dpsql.sensitivity import bound
 
 ROWS = Found(None, 50)
@@ -129,7 +129,7 @@ class Searches:
             if kept is None:
                 return None
             stored.append(kept)
-            released[priced.bounded.release.name] = unpack(kept.payload, priced)
+            released[priced.bounded.release.name] = deserialize(kept.payload, priced)
         return found_in(subject, self._type(subject), released), tuple(stored)
 
     def _needed(

@@ -11,6 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from dpsql.answers.accuracy import Goal
+from dpsql.answers.explain import Explanation
+from dpsql.answers.result import Result
 from dpsql.budget import FREE, Ledger, Stored
 from dpsql.budget.reservation import PERMIT, TracePermit
 from dpsql.budget.status import BudgetStatus
@@ -35,9 +38,6 @@ from dpsql.parse import Parameters, known_dialect, read_setting
 from dpsql.policy import Policy, load_policy
 from dpsql.policy.auto import Found, Subject
 from dpsql.progress import patiently
-from dpsql.release.explain import Explanation
-from dpsql.release.result import Result
-from dpsql.release.target import Goal
 from dpsql.search import Searches
 from dpsql.turns import at_a_multiple, in_turn
 

@@ -1,7 +1,7 @@
 """For the steward: the very integers to which noise is added, with the claims that scale it.
 
 They are read with the steward's permit, without a charge, and stand in tables of their own type: the noise stage
-refuses what was read so, and a released table cannot be made of it (`dpsql.release.noise`).
+refuses what was read so, and a released table cannot be made of it (`dpsql.answers.noise_stage`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsql.answers.estimation import tabulate
+from dpsql.answers.nested_results import NestedResults
+from dpsql.answers.noise_stage import NoisyTable, public_table
 from dpsql.audit.stepwise import Stepwise
 from dpsql.engines.sealed import OPEN
 from dpsql.expressions.expression import Value
-from dpsql.release.contents import Contents
-from dpsql.release.noise import Table, public_table
-from dpsql.release.tabulate import tabulate
 from dpsql.sensitivity.choice import scored
 from dpsql.sensitivity.tree import counted
 
@@ -37,7 +37,7 @@ _OPEN = OPEN.take()
 
 
 @dataclass(frozen=True, slots=True)
-class TracedTable(Table):
+class TracedTable(NoisyTable):
     """A table of exact integers, for the steward: it goes through the same finishing as a released one."""
 
 
@@ -121,10 +121,10 @@ def exact_answer(db: Connection, prepared: Prepared, *, salt: bytes) -> list[tup
 
 def _traced(
     db: Connection, prepared: Prepared, salt: bytes, released: Mapping[str, Content] | None
-) -> tuple[list[ReleaseTrace], Contents, dict[str, Table]]:
+) -> tuple[list[ReleaseTrace], NestedResults, dict[str, NoisyTable]]:
     permit = db.permit_trace()
-    contents = Contents(db._dataset.finisher, prepared.plan.nested, dict(released or {}))
-    tables: dict[str, Table] = {}
+    contents = NestedResults(db._dataset.finisher, prepared.plan.nested, dict(released or {}))
+    tables: dict[str, NoisyTable] = {}
     made = []
     for priced in prepared.bill.releases:
         name = priced.bounded.release.name
@@ -143,7 +143,7 @@ def same_integers(one: Exact, two: Exact) -> bool:
 
 
 def _release(
-    db: Connection, asked: Priced, salt: bytes, permit: TracePermit, contents: Contents
+    db: Connection, asked: Priced, salt: bytes, permit: TracePermit, contents: NestedResults
 ) -> tuple[ReleaseTrace, TracedTable]:
     priced = contents.filled(asked)
     bounded = priced.bounded

@@ -210,8 +210,8 @@ class Ledger(ABC):
         **Proof.** What they asked for was charged whole. Of another's entry they are shown single releases, each a
         mechanism of its own with noise of its own, so what they saw of it is the composition of those releases, and
         the sums add the charge of each at least once: its own, or that of the whole entry, which is no less.
-        **Requires** one noise for each release (`dpsql.release.noise`), and that whoever shows a stored release counts
-        it first (`dpsql.release.make`).
+        **Requires** one noise for each release (`dpsql.answers.noise_stage`), and that whoever shows a stored release
+        counts it first (`dpsql.answers.execute`).
         **Checked by** `tests/unit/session/test_replay_accounts.py`.
 
         A release of the analyst's own that was made for another purpose counts once against this purpose. Raises

@@ -2,11 +2,12 @@
 
 **Theorem (the replay fingerprint).** Two releases with the same mark are the same mechanism on the same version of the
 same data: whatever one of them shows, the other would show with the same probability.
-**Proof.** A release is what its emitted SQL computes, then its noise (`dpsql.release.noise`), and the mark is a SHA-256
-of all that either reads. The SQL names tables, filters, bounds, grids and the secret salt, and the content of nested
-results by its digest; beside it stand the law, scale and shift of every noise, tree and selection, the threshold, the
-kind, law and grid of every choice, and the values of public keys, in whose order numbers are stored. JSON of such parts
-is unambiguous: each is a list of fixed form. The rows are those that the version of the dataset names.
+**Proof.** A release is what its emitted SQL computes, then its noise (`dpsql.answers.noise_stage`), and the mark is a
+SHA-256 of all that either reads. The SQL names tables, filters, bounds, grids and the secret salt, and the content of
+nested results by its digest; beside it stand the law, scale and shift of every noise, tree and selection, the
+threshold, the kind, law and grid of every choice, and the values of public keys, in whose order numbers are stored.
+JSON of such parts is unambiguous: each is a list of fixed form. The rows are those that the version of the dataset
+names.
 **Requires** SHA-256 without collisions, a version that changes whenever rows may have changed (an engine's label, and
 the steward's `dpsql data bump`), and an engine whose integers are a function of SQL and rows (integers only, no order).
 **Checked by** `tests/unit/release/test_stored.py`, and the planted bugs "the version is not in the mark of a release",

@@ -15,6 +15,7 @@ from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.budget.reservation import Reservation, Warrant, use
 from dpsql.engines.sealed import Exact
+from dpsql.engines.sql.layout import lay_out
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.plan.public import PublicData
 from dpsql.plan.released import Content, released_in, with_digests
@@ -92,6 +93,10 @@ class Engine(ABC):
         """The same as one text."""
         return _text(self.statements(release, salt))
 
+    def shown(self, release: Priced) -> str:
+        """The SQL of one release laid out for people, with a placeholder for the salt."""
+        return ";\n".join(map(lay_out, self.statements(release, None)))
+
     def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
         """What this engine does not read of their tables, in words that follow from the query and the policy."""
         return ()
@@ -120,7 +125,7 @@ class Engine(ABC):
         data. After it only the digests of nested results are filled in: tables, bounds, keys and noise stay, and none
         of them depends on a content (`dpsql.plan.released`).
         **Requires** a warrant that only its makers make (`dpsql.budget.reservation`), contents of released tables
-        (`dpsql.release.contents`), and engines that read rows for releases in `_compute` only.
+        (`dpsql.answers.nested_results`), and engines that read rows for releases in `_compute` only.
         **Checked by** `tests/unit/test_locks.py`, and the planted bug "an engine runs without a reservation".
         """
         written, known = self.statements(release, salt), contents or {}

@@ -26,7 +26,7 @@ from dpsql.errors import InternalError
 from dpsql.expressions.expression import Value
 from dpsql.rights import Right, Token
 
-OPEN = Right("open exact values", "dpsql.release.noise", "dpsql.audit.traces", "dpsql.engines.isolated.worker")
+OPEN = Right("open exact values", "dpsql.answers.noise_stage", "dpsql.audit.traces", "dpsql.engines.isolated.worker")
 
 
 @dataclass(frozen=True, slots=True)

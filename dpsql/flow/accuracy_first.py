@@ -8,6 +8,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 
+from dpsql.answers.accuracy import Goal, foreseeable
+from dpsql.answers.execute import Made
+from dpsql.answers.noise_stage import public_table
+from dpsql.answers.pilot_pricing import enough, shortfall
+from dpsql.answers.result import Result
 from dpsql.budget import FREE
 from dpsql.errors import BudgetExceeded
 from dpsql.flow.accounts import REPLAYED, Accounts
@@ -15,12 +20,6 @@ from dpsql.flow.afford import fitted
 from dpsql.flow.answering import Answerer
 from dpsql.flow.draft import Draft, Prepared
 from dpsql.flow.releasing import Releaser
-from dpsql.release.enough import enough, shortfall
-from dpsql.release.least import foreseeable
-from dpsql.release.make import Made
-from dpsql.release.noise import public_table
-from dpsql.release.result import Result
-from dpsql.release.target import Goal
 
 PILOT = "{} charged first ({}): what was released, and at what price, follows from what that showed"
 EARLIER = "an earlier release was used: what was released, and at what price, follows from what it showed"

@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from dpsql.answers.cache import AnswerCache, CachedAnswer
+from dpsql.answers.clipped import clipped_shares
+from dpsql.answers.consistent_totals import fit_tables
+from dpsql.answers.error_bars import bar_columns
+from dpsql.answers.estimation import tabulate
+from dpsql.answers.execute import Made
+from dpsql.answers.noise_stage import Released
+from dpsql.answers.notes import inner_notes, notes_of, top_notes
+from dpsql.answers.result import Result
 from dpsql.budget import FREE
 from dpsql.budget.status import BudgetStatus
 from dpsql.flow.accounts import Accounts
@@ -12,16 +21,6 @@ from dpsql.flow.dataset import Dataset
 from dpsql.flow.draft import Prepared
 from dpsql.flow.releasing import Releaser
 from dpsql.plan.plan import Plan
-from dpsql.release.bars import bar_columns
-from dpsql.release.clipped import clipped_shares
-from dpsql.release.explain import inner_notes, notes_of
-from dpsql.release.fit import fit_tables
-from dpsql.release.make import Made
-from dpsql.release.noise import Released
-from dpsql.release.recent import Kept, Recent
-from dpsql.release.result import Result
-from dpsql.release.tabulate import tabulate
-from dpsql.release.top import top_notes
 
 NOBODY = "no group had enough units to be shown: ask for fewer groups, or for a larger epsilon"
 FITTED = "totals and their parts were fitted to each other (they agree up to rounding), which makes both more exact"
@@ -35,7 +34,7 @@ class Answerer:
     accounts: Accounts
     releaser: Releaser
     budget: Callable[[], BudgetStatus]
-    recent: Recent = field(default_factory=Recent)
+    recent: AnswerCache = field(default_factory=AnswerCache)
 
     def again(self, asked: str) -> Result | None:
         """The answer to what this session asked before, while the ledger has its releases."""
@@ -50,7 +49,7 @@ class Answerer:
         notes = [note for each in stored for note in self.accounts.counted(each)]
         return replace(kept.result, cost=FREE, replayed=True, notes=(*kept.result.notes, *notes))
 
-    def kept(self, asked: str) -> Kept | None:
+    def kept(self, asked: str) -> CachedAnswer | None:
         """The answer that is remembered for this version of the data."""
         kept = self.recent.get(asked)
         if kept is None or kept.version != self.dataset.version():
@@ -62,7 +61,7 @@ class Answerer:
         made = self.releaser.release(prepared)
         result = self.finished(prepared, made, nonnegative)
         if asked is not None and made.origins and not self.dataset.engine.live:
-            self.recent.offer(asked, Kept(result, made.version, made.origins), prepared.plan)
+            self.recent.offer(asked, CachedAnswer(result, made.version, made.origins), prepared.plan)
         return replace(result, notes=(*result.notes, *made.counted))
 
     def finished(self, prepared: Prepared, made: Made, nonnegative: bool) -> Result:

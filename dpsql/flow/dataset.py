@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from dpsql.answers.finish import Finisher
 from dpsql.budget import Ledger
 from dpsql.engines.base import Engine, PublicRows
 from dpsql.plan.catalog import Catalog, Copies, PublicTable, make_catalog
 from dpsql.plan.copies import copies_of
 from dpsql.plan.views import with_visible_views
 from dpsql.policy import Policy, fold
-from dpsql.release.finish import Finisher
 
 
 class Dataset:

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
+from dpsql.answers.accuracy import Goal, cheapest
+from dpsql.answers.pilot_pricing import Stages
 from dpsql.budget import Cost
 from dpsql.budget.allocate import Bill, Funds, Priced, allocate, fund
 from dpsql.flow.about import about
 from dpsql.plan.plan import Plan
 from dpsql.policy.auto import Subject
-from dpsql.release.enough import Stages
-from dpsql.release.least import cheapest
-from dpsql.release.target import Goal
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from dpsql.answers.accuracy import Goal, reachable, read_goals
+from dpsql.answers.cache import BoundedCache, reads_the_clock
 from dpsql.budget.allocate import choose_mechanism, fund
 from dpsql.errors import InterfaceError
 from dpsql.flow.about import about
@@ -17,8 +19,6 @@ from dpsql.options import QueryOptions
 from dpsql.parse import known_dialect, limit_text, parse_query, read_hints
 from dpsql.plan.build import build
 from dpsql.plan.views import put_views
-from dpsql.release.recent import Few, reads_the_clock
-from dpsql.release.target import Goal, reachable, read_goals
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.clipped import checks_of
 
@@ -30,7 +30,7 @@ class Drafter:
     dataset: Dataset
     accounts: Accounts
     searcher: Searcher
-    kept: Few[Draft] = field(default_factory=Few)
+    kept: BoundedCache[Draft] = field(default_factory=BoundedCache)
 
     def draft(self, question: Question) -> tuple[Draft, tuple[Goal, ...]]:
         """The question's draft, as it was made before where that is the same one, and the accuracy that it names."""

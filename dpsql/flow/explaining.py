@@ -7,6 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dpsql.answers.accuracy import Goal, foreseeable
+from dpsql.answers.explain import Explanation, release_plan, staged
+from dpsql.answers.finish import finishing_sql
+from dpsql.answers.notes import inner_notes, notes_of, top_notes
 from dpsql.budget import Cost
 from dpsql.errors import BudgetExceeded
 from dpsql.flow.accounts import Accounts
@@ -16,11 +20,6 @@ from dpsql.flow.draft import Draft, Prepared
 from dpsql.flow.searching import Searcher
 from dpsql.mechanisms.exact import float_up
 from dpsql.mechanisms.price import pure_rho
-from dpsql.release.explain import Explanation, inner_notes, notes_of, release_plan, staged
-from dpsql.release.finish import finishing_sql
-from dpsql.release.least import foreseeable
-from dpsql.release.target import Goal
-from dpsql.release.top import top_notes
 from dpsql.search import before
 
 
@@ -63,8 +62,8 @@ class Explainer:
         self, prepared: Prepared, remark: str | None, alternatives: Mapping[str, Explanation]
     ) -> Explanation:
         """What was foreseen, with the SQL of each release as the analyst may see it."""
-        seen, emit = self.dataset.catalog.veiled, self.dataset.engine.emit
-        shown = [release_plan(p, "" if p.free else seen(emit(p, None))) for p in prepared.bill.releases]
+        seen, engine = self.dataset.catalog.veiled, self.dataset.engine
+        shown = [release_plan(p, "" if p.free else seen(engine.shown(p))) for p in prepared.bill.releases]
         releases, nested = staged(shown, prepared.plan)
         return Explanation(
             prepared.cost,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dpsql.answers.execute import Made, Maker
+from dpsql.answers.explain import first_error
+from dpsql.answers.reuse import Archive
 from dpsql.budget import Reservation, Stored
 from dpsql.budget.allocate import Priced, charge_of, cost_of
 from dpsql.flow.accounts import Accounts
 from dpsql.flow.dataset import Dataset
 from dpsql.flow.draft import Prepared
-from dpsql.release.explain import first_error
-from dpsql.release.make import Made, Maker
-from dpsql.release.replay import Archive
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from operator import add
 import numpy as np
 from sqlglot import exp
 
+from dpsql.answers.reuse import Archive
+from dpsql.answers.serialize import deserialize
 from dpsql.budget import FREE, Charge, Cost, Stored
 from dpsql.budget.allocate import Bill, Portion, Priced, charge_of, fund, price_release
 from dpsql.errors import BudgetExceeded, UnboundedColumn
@@ -23,8 +25,6 @@ from dpsql.flow.releasing import Releaser
 from dpsql.mechanisms import DiscreteLaplace
 from dpsql.plan.plan import Plan
 from dpsql.policy.auto import Found, Subject
-from dpsql.release.replay import Archive
-from dpsql.release.stored import unpack
 from dpsql.search import Searches
 from dpsql.sensitivity.bound import Bounded, norm_search
 from dpsql.sensitivity.clip import Vector, norms_of, read_norms
@@ -193,7 +193,7 @@ def _place(bounded: Bounded, vector: Vector) -> tuple[str, tuple[int, ...]]:
 
 def _histogram(vector: Vector, search: Priced, stored: Stored) -> NormHistogram:
     """A stored search as a histogram."""
-    released = unpack(stored.payload, search)
+    released = deserialize(stored.payload, search)
     noise, shift = search.noised[0].noise, search.noised[0].shift
     deviation = float(noise.scale) * (sqrt(2) if isinstance(noise, DiscreteLaplace) else 1.0) * 2.0**shift
     counts, *spreads = (each.astype(np.float64) * 2.0**shift for each in released.noisy)

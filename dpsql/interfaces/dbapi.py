@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from dpsql.answers.result import Result
     from dpsql.options import Accuracy
     from dpsql.parse import Parameters
-    from dpsql.release.result import Result
     from dpsql.session import Connection
 
 Row = tuple[Any, ...]

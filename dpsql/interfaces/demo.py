@@ -8,12 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from dpsql.answers.number_format import as_precise_as, numeric
 from dpsql.errors import Error, InterfaceError
 from dpsql.interfaces.demo_data import CUSTOMERS, ORDERS, POLICY, Shop, make_shop
 from dpsql.interfaces.show import answer_table, budget_table, cell, column_cells, error_bars, new_table, price
 from dpsql.interfaces.terminal import complaint, waiting
 from dpsql.mechanisms.exact import digits_down
-from dpsql.release.numbers import as_precise_as, numeric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from dpsql.release.result import Result
+    from dpsql.answers.result import Result
     from dpsql.session import Connection
 
 ANALYST = "demo"

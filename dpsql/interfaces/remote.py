@@ -15,6 +15,8 @@ from urllib.parse import unquote, urlsplit
 
 from sqlglot import exp
 
+from dpsql.answers.finish import AnswerTable
+from dpsql.answers.result import Clipped, Result
 from dpsql.budget import Cost
 from dpsql.budget.status import Account, BudgetStatus, Purchase
 from dpsql.errors import Error, InterfaceError, Pep249Errors
@@ -24,15 +26,12 @@ from dpsql.interfaces.server.packed import pack, unpack
 from dpsql.options import Accuracy, QueryOptions
 from dpsql.parse import Parameters, known_dialect, read_setting
 from dpsql.plan.plan import Output, Plan
-from dpsql.release.clipped import Clipped
-from dpsql.release.finish import Table
-from dpsql.release.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpsql.answers.finish import Finisher
     from dpsql.interfaces.dbapi import Cursor
-    from dpsql.release.finish import Finisher
     from dpsql.session import Connection
 
 SCHEME = "dpsql://"
@@ -99,7 +98,7 @@ class RemoteConnection(Pep249Errors):
             said["mechanism"],
             tuple(said["notes"]),
             tuple(Clipped(*map(unpack, each)) for each in said["clipped"]),
-            Table(columns, types, rows),
+            AnswerTable(columns, types, rows),
             Plan((), exp.Select(), (), outputs, None),
             {},
             {},

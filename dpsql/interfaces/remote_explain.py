@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from dpsql.answers.explain import Explanation
 from dpsql.interfaces.server.packed_plans import TOLD, read, with_ranks
-from dpsql.release.explain import Explanation
 
 Ask = Callable[..., dict[str, Any]]
 """Asks a question about the same query: its name, and further words."""
@@ -25,7 +25,7 @@ class RemoteExplanation(Explanation):
         return self._ask("expected_error", confidence=confidence, n=n)
 
     def __str__(self) -> str:
-        from dpsql.release.format import format_explanation
+        from dpsql.answers.render import format_explanation
 
         return format_explanation(self)
 

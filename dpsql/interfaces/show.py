@@ -12,18 +12,18 @@ from decimal import Decimal
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from dpsql.answers.number_format import numeric, plain, with_error
 from dpsql.interfaces.terminal import printable
 from dpsql.mechanisms.exact import digits_down, digits_up
-from dpsql.release.numbers import numeric, plain, with_error
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
+    from dpsql.answers.result import Result
     from dpsql.budget.status import BudgetStatus
     from dpsql.policy import Finding
-    from dpsql.release.result import Result
 
 CONFIDENCE = 0.95
 Ends = list[tuple[float, float]]

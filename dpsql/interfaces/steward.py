@@ -146,8 +146,8 @@ def _bound_line(db: Connection, subject: Subject, *, search: bool) -> str:
 
 def _clip_lines(db: Connection) -> Iterator[str]:
     """The searches for a clip, each with the query that it was made for and what it tells about it today."""
+    from dpsql.answers.render import clip_text
     from dpsql.flow.searching import BEST_CLIP
-    from dpsql.release.format import clip_text
 
     made = [entry.text.removeprefix(BEST_CLIP) for entry in db._ledger.log() if entry.text.startswith(BEST_CLIP)]
     for sql in dict.fromkeys(made):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpsql.answers.number_format import plain
 from dpsql.plan.catalog import PrivateTable, PublicTable, Table, UnavailableTable
 from dpsql.plan.views import view_columns
 from dpsql.policy import Column, Policy, fold
 from dpsql.policy.auto import UNSEARCHED
-from dpsql.release.numbers import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

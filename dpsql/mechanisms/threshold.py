@@ -26,7 +26,7 @@ def threshold(noise: Noise, weights: Sequence[int], delta: float) -> int:
     releases the j keys. This is approximate zCDP (Bun and Steinke 2016).
     Minimal: P[Z >= 0] > 1/2 > delta, so T > w_1, where the search starts.
     **Requires** that every unit gives weight to at most len(weights) groups, and that keys come from the capped table
-    only (`dpsql.engines.sql.emit`, `dpsql.release.noise`).
+    only (`dpsql.engines.sql.emit`, `dpsql.answers.noise_stage`).
     **Checked by** `tests/unit/mechanisms/test_threshold.py`: by exact rational tails T suffices, T − 1 does not, and
     the continuous formula fails.
     """

@@ -5,7 +5,7 @@ neither adds nor drops a row; what it reads is public, released before, or has t
 subquery, grouped by the inner sides of its equalities, has one row for each of their values; where the unit is among
 them it is a relation of that unit, and the join demands equal owners (`dpsql.plan.join.Outer`). Without correlation it
 is one row.
-**Requires** a nested release that is made, and charged, before the row that reads it (`dpsql.release.make`), and
+**Requires** a nested release that is made, and charged, before the row that reads it (`dpsql.answers.execute`), and
 uniqueness by grouping, which no data can break.
 **Checked by** the neighbour test of nested queries, and their equality with DuckDB.
 """

@@ -165,7 +165,7 @@ def _explain(kind: str, path: KeyPath, value: object, message: str) -> Mistake:
         return Mistake(path, f"must be a mapping of keys, not {show(value)}", "write `key: value` below it")
     if kind == "string_type":
         return Mistake(path, f"{show(value)} is not a name", "put the name in quotes")
-    return Mistake(path, message, "see the policy example in the README")
+    return Mistake(path, message, "see docs/reference/policy.md, or draft a policy with `dpsql init`")
 
 
 def _unknown(path: KeyPath) -> Mistake:

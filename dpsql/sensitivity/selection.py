@@ -7,9 +7,10 @@ salted hash of the unit and the key). A key is shown if its total weight plus no
 gives L1 norm at most c. Released keys are then δ-approximately ρ-zCDP (or (ε, δ)-DP): on keys that other units also
 have it is the noise mechanism; on keys that only this unit has, the threshold of `dpsql.mechanisms.threshold` keeps the
 chance that any is shown below δ.
-**Proof.** g·⌊c/√g⌋² ≤ c² and g·⌊c/g⌋ ≤ c. Only keys with a positive weight are ever shown (`dpsql.release.noise`), so
-a key that no unit supports never is, and the rest is the threshold's theorem. The order of the hash has the keys
-themselves as tie-breaker, so which groups a unit supports depends on its own rows and the salt alone.
+**Proof.** g·⌊c/√g⌋² ≤ c² and g·⌊c/g⌋ ≤ c. Only keys with a positive weight are ever shown
+(`dpsql.answers.noise_stage`), so a key that no unit supports never is, and the rest is the threshold's theorem. The
+order of the hash has the keys themselves as tie-breaker, so which groups a unit supports depends on its own rows and
+the salt alone.
 **Requires** δ > 0. **Checked by** the neighbour test (rule `selection`), `test_threshold.py`, and the planted bugs
 "delta doubled", "continuous threshold" and "no group cap".
 """

@@ -16,6 +16,7 @@ from fractions import Fraction
 from time import perf_counter
 
 from attack.blackbox_cases import HEAVY, QUERIES, cases
+from dpsql.answers.result import Result
 from dpsql.audit.blackbox.audit import BlackBoxCase
 from dpsql.audit.blackbox.observe import opened, remember_integers
 from dpsql.audit.database import Stored
@@ -23,7 +24,6 @@ from dpsql.audit.outcome import AuditFinding, Check, Outcome, Progress, Settings
 from dpsql.audit.traces import trace
 from dpsql.audit.world import World
 from dpsql.budget.allocate import Priced
-from dpsql.release.result import Result
 from dpsql.session import Connection
 
 RUNS, LONG_RUNS, ORDERS = 8, 100, 6

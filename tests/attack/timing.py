@@ -1,6 +1,6 @@
 """How much longer an answer takes with one heavy unit: a figure, never a verdict.
 
-Time is no part of the promise (README, "What is promised"). Two doors are opened, with and without a unit that is as
+Time is no part of the promise (docs/security.md). Two doors are opened, with and without a unit that is as
 heavy as it can be, and asked in turn; the figure is the shift of the middle answer and how often a single answer of one
 side is slower than one of the other (a half means that time tells nothing).
 """

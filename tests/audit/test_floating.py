@@ -11,9 +11,9 @@ import pytest
 from attack import floating
 from attack.blackbox_cases import cases
 
+from dpsql.answers import estimation
 from dpsql.audit.blackbox.observe import opened
 from dpsql.audit.outcome import Settings
-from dpsql.release import estimate
 
 SOME = ("sum, Laplace", "by declared keys, Gaussian", "join", "standard deviation, Gaussian")
 
@@ -40,8 +40,8 @@ def test_values_on_and_off_a_grid() -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.0, 0.1234567891234])
 def test_special_values_and_floating_noise_are_found(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum to which something was added after its conversion to a float."""
-    case, real = cases(("sum, Laplace",))[0], estimate.real
-    monkeypatch.setattr(estimate, "real", lambda *args: np.full_like(real(*args), value))
+    case, real = cases(("sum, Laplace",))[0], estimation.real
+    monkeypatch.setattr(estimation, "real", lambda *args: np.full_like(real(*args), value))
     with opened(case.world) as db:
         result = db.query(case.sql)
     shown = result.fetchall()[0][0]

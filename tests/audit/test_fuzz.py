@@ -17,7 +17,7 @@ from dpsql.audit.outcome import AuditFinding
 from dpsql.errors import ParseError
 
 ROOT = Path(dpsql.__file__).parent.parent
-CORPUS = [ROOT / each for each in ("tests/golden/cases", "README.md", "examples/guide", "examples/tpch/queries")]
+CORPUS = [ROOT / each for each in ("tests/golden/cases", "README.md", "docs", "examples/tpch/queries")]
 MANY, PARTS = 3_000, 4
 
 

@@ -10,8 +10,8 @@ import pytest
 from attack import timing
 
 import dpsql
+from dpsql.answers import execute, noise_stage
 from dpsql.audit.outcome import Settings
-from dpsql.release import make, noise
 
 POLICY: dict[str, Any] = {
     "dataset": "d",
@@ -49,11 +49,11 @@ def test_noise_is_drawn_before_the_database_is_asked(frames: dict[str, Any], mon
     policy = {**POLICY, "limits": {}}
     order: list[str] = []
     with dpsql.connect(frames, policy=policy, ledger=":memory:") as db:
-        run, ahead = db._engine.run, noise.drawn_ahead
+        run, ahead = db._engine.run, noise_stage.drawn_ahead
         monkeypatch.setattr(db._engine, "run", lambda *args: (order.append("database"), run(*args))[1])
-        monkeypatch.setattr(make, "drawn_ahead", lambda priced: (order.append("noise"), ahead(priced))[1])
-        drawn = noise._draw
-        monkeypatch.setattr(noise, "_draw", lambda *args: (order.append("drawn"), drawn(*args))[1])
+        monkeypatch.setattr(execute, "drawn_ahead", lambda priced: (order.append("noise"), ahead(priced))[1])
+        drawn = noise_stage._draw
+        monkeypatch.setattr(noise_stage, "_draw", lambda *args: (order.append("drawn"), drawn(*args))[1])
         db.query("SELECT count(*), sum(x) FROM t")
     assert order == ["noise", "drawn", "database"]
 

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpsql
+from dpsql.answers.analytic_bars import form_of
+from dpsql.answers.error_bars import row_ends
+from dpsql.answers.noise_stage import Released, add_noise
 from dpsql.budget.allocate import Priced
 from dpsql.engines.sealed import Integers
 from dpsql.flow.draft import Prepared
-from dpsql.release.bars import row_ends
-from dpsql.release.forms import form_of
-from dpsql.release.noise import Released, add_noise
 
 sys.path.append(str(Path(__file__).parents[1]))
 

@@ -54,6 +54,6 @@ def progress(text: str) -> None:
 
 
 def markdown(rows: list[Row]) -> str:
-    """The table for the README."""
+    """The table for docs/performance.md."""
     lines = ["| what | measured | asked |", "|---|---|---|"]
     return "\n".join(lines + [f"| {r.what} | {r.measured} | {r.asked} |" for r in rows])

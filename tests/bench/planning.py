@@ -13,7 +13,7 @@ import duckdb
 from measure import Row, progress
 
 import dpsql
-from dpsql.release.tabulate import tabulate
+from dpsql.answers.estimation import tabulate
 
 POLICY = {
     "dataset": "shop",

@@ -1,6 +1,6 @@
 """Copies that are bounded at rest, as CPU ratios to plain DuckDB over the same file, in one run; and how cost grows.
 
-`measure` is for the README's size. `grow` makes Parquet files of any size, portion by portion, and asks them with a
+`measure` is for the size in docs/performance.md. `grow` makes Parquet files of any size, portion by portion, and asks them with a
 memory limit: `python tests/bench/prepared.py 1000000 10000000 100000000`.
 """
 

@@ -1,4 +1,4 @@
-"""Print every figure of the README as one Markdown table: `python tests/bench/run.py`.
+"""Print every figure of docs/performance.md about speed as one Markdown table: `python tests/bench/run.py`.
 
 Sections may be named: `python tests/bench/run.py speed planning`. `--json FILE` also writes the figures for programs,
 `--rows N` changes the size of the speed data, `--profile` shows on stderr where planning and finishing spend their time.

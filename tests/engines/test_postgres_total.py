@@ -90,7 +90,7 @@ REFUSED = """
     similar_to split_part strftime strip_accents substring_grapheme time_bucket to_base to_timestamp trunc_to try_strptime
     url_encode
 """
-"""The operations that PostgreSQL does not compute, of some types or with some options at least; see the README."""
+"""The operations that PostgreSQL does not compute, of some types or with some options at least; see docs/engines/postgresql.md."""
 COMPUTED_ALSO = {"cast", "date_diff", "mod", "part", "split_part", "strftime", "time_bucket", "trunc_to"}
 """Those of them that it does compute of other types or with other options."""
 
@@ -234,7 +234,7 @@ def batches(limit: int = 30) -> Iterator[list[Case]]:
 
 
 def excused(case: Case, arguments: Sequence[str | None]) -> bool:
-    """Where PostgreSQL may say NULL although DuckDB has an answer: see the README."""
+    """Where PostgreSQL may say NULL although DuckDB has an answer: see docs/engines/postgresql.md."""
     pairs = list(zip(arguments, case.types, strict=True))
     beyond = any(t in MOMENTS and v is not None and not "0001" <= v[:4] <= "9999" for v, t in pairs)
     beyond = beyond or any(

@@ -90,7 +90,7 @@ def describe(db: dpsql.Connection, sql: str) -> str:
         return f"{type(error).__name__}: {error}"
     parts = [
         str(plan),
-        *(f"engine: {release.sql}" for release in plan.releases if release.sql),
+        *(f"engine:\n{release.sql}" for release in plan.releases if release.sql),
         f"finish: {plan.finishing}",
     ]
     return "\n".join(parts)

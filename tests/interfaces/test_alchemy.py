@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterator
 from decimal import Decimal
@@ -19,7 +18,6 @@ from sqlalchemy.ext.automap import automap_base
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import dpsql
-from dpsql.interfaces.demo_data import make_shop
 
 registry.register("dpsql", "dpsql.interfaces.alchemy", "DpsqlDialect")
 
@@ -270,17 +268,3 @@ def test_the_entry_point() -> None:
     module, _, name = project["entry-points"]["sqlalchemy.dialects"]["dpsql"].partition(":")
     assert getattr(import_module(module), name).name == "dpsql"
     assert "sqlalchemy" in project["optional-dependencies"]
-
-
-def test_the_readme_shows_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = (Path(dpsql.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    [block] = re.findall(r"^```py\n(.*?create_engine.*?)^```$", text, re.M | re.S)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "shop").mkdir()
-    make_shop(tmp_path / "shop")
-    names = {name: getattr(sa, name) for name in ("create_engine", "Table", "MetaData", "select", "func")}
-    exec(compile(block, "README.md", "exec"), names)
-    assert "north" in capsys.readouterr().out
-    names["engine"].dispose()

@@ -25,6 +25,7 @@ from typer.testing import CliRunner, Result
 
 import dpsql
 from dpsql import progress
+from dpsql.answers import number_format
 from dpsql.expressions.functions.function import Function
 from dpsql.expressions.functions.table import SUBJECTS
 from dpsql.interfaces import history, show, terminal
@@ -33,7 +34,6 @@ from dpsql.interfaces.functions import listing
 from dpsql.interfaces.history import complete
 from dpsql.interfaces.shell import split
 from dpsql.policy import parse_policy
-from dpsql.release import numbers
 
 POLICY = """\
 dataset: town
@@ -568,7 +568,7 @@ def test_completion_keeps_the_case_of_words_and_the_spelling_of_names() -> None:
     ],
 )
 def test_an_answer_is_shown_to_the_digits_of_its_error(value: Any, low: float, high: float, text: str) -> None:
-    assert numbers.with_error(value, low, high) == text
+    assert number_format.with_error(value, low, high) == text
 
 
 def test_a_spinner_waits_and_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ _PACKAGES = (
 )  # fmt: skip
 _BUDGET = "account accountant admission allocate book chain clock durable event head ledger line store window"
 _PLAN = "ownership relate relate_joins relate_sets relate_windows membership join window set_operations sets canonical_joins"
-_RELEASE = "noise replay recent make choosing tree"
+_ANSWERS = "noise_stage reuse cache execute chosen_values tree_quantiles"
 _FLOW = "about accounts accuracy_first afford answering dataset draft drafting explaining opening price question releasing searching"
 _SINGLE = ("session.py", "policy/check.py")
 _TEXT_ONLY = {"dpsql/bounds/describe.py"}
@@ -26,7 +26,7 @@ def privacy_modules() -> list[str]:
     found = [path for package in _PACKAGES for path in sorted((ROOT / "dpsql" / package).glob("*.py"))]
     found += [ROOT / "dpsql/budget" / f"{name}.py" for name in _BUDGET.split()]
     found += [ROOT / "dpsql/plan" / f"{name}.py" for name in _PLAN.split()]
-    found += [ROOT / "dpsql/release" / f"{name}.py" for name in _RELEASE.split()]
+    found += [ROOT / "dpsql/answers" / f"{name}.py" for name in _ANSWERS.split()]
     found += [ROOT / "dpsql/flow" / f"{name}.py" for name in _FLOW.split()]
     found += [ROOT / "dpsql" / name for name in _SINGLE]
     names = [path.relative_to(ROOT).as_posix() for path in found]

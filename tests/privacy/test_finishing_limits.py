@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.release import finish
-from dpsql.release.short_texts import with_short_texts
+from dpsql.answers import finish
+from dpsql.answers.finish import with_short_texts
 
 TOO_MUCH = "above the aggregate the query takes more time or memory than there is for it"
 LONG = "a" * 5000

@@ -166,7 +166,7 @@ def test_a_fault_of_dpsql_is_logged_without_the_value_that_it_names(
     def broken(*_: object) -> object:
         raise ValueError("zqx-secret")
 
-    monkeypatch.setattr("dpsql.release.make.add_noise", broken)
+    monkeypatch.setattr("dpsql.answers.execute.add_noise", broken)
     with caplog.at_level(logging.DEBUG, "dpsql.steward"), pytest.raises(dpsql.InternalError) as raised:
         db.query("SELECT count(*) FROM people WHERE age > 1")
     said = "".join(logging.Formatter().format(record) for record in caplog.records)

@@ -13,10 +13,10 @@ import pytest
 from unlocked import sealed
 
 import dpsql
+from dpsql.answers.noise_stage import add_noise, drawn_ahead
 from dpsql.interfaces.server.desk import Desk
 from dpsql.interfaces.server.scram import Verifier
 from dpsql.interfaces.server.users import User
-from dpsql.release.noise import add_noise, drawn_ahead
 
 POLICY: dict[str, Any] = {
     "dataset": "shop",

@@ -15,14 +15,14 @@ from test_equals_duckdb import EPSILON, answer
 from unlocked import run
 
 import dpsql
+from dpsql.answers.consistent_totals import fit_draws, fit_tables
+from dpsql.answers.noise_stage import add_noise
 from dpsql.audit import trace
 from dpsql.audit.compare import compare
 from dpsql.audit.grammar.query import Query
 from dpsql.errors import Error
 from dpsql.flow import releasing
 from dpsql.mechanisms.exact import UNIT
-from dpsql.release.fit import fit_draws, fit_tables
-from dpsql.release.noise import add_noise
 
 CLAUSES = (
     "ROLLUP (kind, flag)", "CUBE (size, flag)", "GROUPING SETS ((kind, size), (kind), ())", "flag, ROLLUP (size, level)",

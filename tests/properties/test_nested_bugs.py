@@ -12,6 +12,7 @@ from property_joins import join_database, join_policy, join_world, without
 from property_nested import inner, moved_too_far, seen
 from property_world import Database
 
+from dpsql.answers import reuse
 from dpsql.bounds.domain import interval
 from dpsql.budget.allocate import charge_of
 from dpsql.engines import base
@@ -19,7 +20,6 @@ from dpsql.errors import InternalError
 from dpsql.flow import releasing
 from dpsql.plan import lookup, nested
 from dpsql.plan.released import content_of, released_in, with_digests
-from dpsql.release import replay
 
 Patch = pytest.MonkeyPatch
 
@@ -72,14 +72,14 @@ def _replayed_after_another() -> bool:
 
 def test_the_mark_of_the_outer_release_without_the_inner_content(monkeypatch: Patch) -> None:
     assert not _replayed_after_another(), "the inner release is replayed, what is read of it is another value"
-    real = replay.fingerprint
+    real = reuse.fingerprint
 
     def forgetful(priced: Any, sql: str, version: str, dataset: str) -> bytes:
         for scan in released_in(priced.bounded.release.source):
             sql = sql.replace(scan.digest or "", "")
         return real(priced, sql, version, dataset)
 
-    monkeypatch.setattr(replay, "fingerprint", forgetful)
+    monkeypatch.setattr(reuse, "fingerprint", forgetful)
     with pytest.raises(InternalError, match="does not cover"):
         _replayed_after_another()
     monkeypatch.setattr(base, "fingerprint", forgetful)

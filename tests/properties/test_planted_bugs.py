@@ -23,6 +23,8 @@ from property_tight import CASES, Case, run_cases, unit_rows
 from property_world import Row, make_policy, opened, traced, without_unowned
 from unlocked import released, unsealed
 
+from dpsql.answers import noise_stage
+from dpsql.answers.noise_stage import Released
 from dpsql.audit.compare import compare_equal
 from dpsql.audit.grammar.query import Query
 from dpsql.budget.allocate import Priced
@@ -34,8 +36,6 @@ from dpsql.errors import InternalError
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, Noise
 from dpsql.plan.relation import Relation
 from dpsql.policy import Policy
-from dpsql.release import noise
-from dpsql.release.noise import Released
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.claim import Claim
 from dpsql.sensitivity.weight import Term
@@ -267,7 +267,7 @@ def _one_noise(patch: Patch) -> None:
             priced, tuple(exact.keys[i] for i in shown), tuple(v[shown] + drawn[shown] for v in exact.values)
         )
 
-    patch.setattr(noise, "add_noise", biased)
+    patch.setattr(noise_stage, "add_noise", biased)
 
 
 def _no_inflation(patch: Patch) -> None:

@@ -14,10 +14,10 @@ import sqlalchemy as sa
 from served import PASSWORD, Served, run, start, stop
 
 import dpsql
+from dpsql.answers.explain import Explanation
 from dpsql.interfaces.demo_data import make_shop
 from dpsql.interfaces.remote import RemoteConnection
 from dpsql.interfaces.remote_explain import RemoteExplanation
-from dpsql.release.explain import Explanation
 
 QUERIES = {
     "clip": "SELECT status, count(*) AS n, sum(amount) AS s FROM orders GROUP BY status ORDER BY status",

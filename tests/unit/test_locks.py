@@ -21,7 +21,10 @@ import pytest
 from unlocked import DATASET, integers, paid, reserved, run, sealed, unsealed
 
 import dpsql
-import dpsql.release.noise as noise_stage
+import dpsql.answers.noise_stage as noise_stage
+from dpsql.answers.execute import Maker
+from dpsql.answers.noise_stage import RELEASE, NoisyTable, Released, add_noise, public_table
+from dpsql.answers.serialize import serialize
 from dpsql.audit import traces
 from dpsql.budget import Caps, Cost, Ledger, Request, Reservation, Spent, open_ledger, pure_charge
 from dpsql.budget.allocate import Priced
@@ -30,16 +33,13 @@ from dpsql.budget.reservation import PERMIT, RESERVE, TracePermit
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.sealed import OPEN, Exact, Integers
 from dpsql.errors import InternalError, PolicyError
-from dpsql.release.make import Maker
-from dpsql.release.noise import RELEASE, Released, Table, add_noise, public_table
-from dpsql.release.stored import pack
 from dpsql.rights import Right, Token
 from dpsql.session import Connection
 
 ROOT = Path(dpsql.__file__).parent
 SALT = b"salt"
 RIGHTS = {OPEN: "dpsql.engines.sealed", RESERVE: "dpsql.budget.reservation", PERMIT: "dpsql.budget.reservation",
-          RELEASE: "dpsql.release.noise"}  # fmt: skip
+          RELEASE: "dpsql.answers.noise_stage"}  # fmt: skip
 COUNT, SUM = "SELECT k, count(*) FROM t GROUP BY k", "SELECT sum(x) FROM t"
 NESTED = "SELECT count(*) FROM t WHERE x > (SELECT avg(x) FROM t)"
 POLICY = {
@@ -77,9 +77,9 @@ def priced(db: dpsql.Connection, sql: str = COUNT, epsilon: float = 1.0) -> Pric
 
 def test_who_has_which_right() -> None:
     """One module both opens exact values and makes released tables: the noise stage."""
-    assert OPEN.holders == {"dpsql.release.noise", "dpsql.audit.traces", "dpsql.engines.isolated.worker"}
-    assert OPEN.holders & RELEASE.holders == {"dpsql.release.noise"}
-    assert {name.rsplit(".", 1)[0] for name in RELEASE.holders} == {"dpsql.release"}
+    assert OPEN.holders == {"dpsql.answers.noise_stage", "dpsql.audit.traces", "dpsql.engines.isolated.worker"}
+    assert OPEN.holders & RELEASE.holders == {"dpsql.answers.noise_stage"}
+    assert {name.rsplit(".", 1)[0] for name in RELEASE.holders} == {"dpsql.answers"}
     assert RESERVE.holders == {"dpsql.budget.ledger", "dpsql.engines.isolated.worker"}
     assert PERMIT.holders == {"dpsql.session", "dpsql.engines.isolated.worker"}
 
@@ -233,10 +233,10 @@ def test_a_trace_is_not_released(steward: dpsql.Connection) -> None:
 def test_the_tables_of_a_trace_have_a_type_of_their_own_which_is_not_stored(steward: dpsql.Connection) -> None:
     _, _, tables = traces._traced(steward, steward.prepare(COUNT), SALT, None)
     assert tables and all(isinstance(each, traces.TracedTable) for each in tables.values())
-    assert not issubclass(traces.TracedTable, Released) and issubclass(Released, Table)
+    assert not issubclass(traces.TracedTable, Released) and issubclass(Released, NoisyTable)
     for each in tables.values():
         with pytest.raises(InternalError, match="only released tables"):
-            pack(each)  # type: ignore[arg-type]
+            serialize(each)  # type: ignore[arg-type]
 
 
 # reservations -----------------------------------------------------------------------------------------------------------

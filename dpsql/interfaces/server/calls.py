@@ -20,8 +20,8 @@ from dpsql.interfaces.server.room import Room, size_of
 from dpsql.options import QueryOptions
 
 if TYPE_CHECKING:
-    from dpsql.release.explain import Explanation
-    from dpsql.release.result import Result
+    from dpsql.answers.explain import Explanation
+    from dpsql.answers.result import Result
     from dpsql.session import Connection
 
 MOST_RESULTS = 8

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dpsql.answers.number_format import plain
 from dpsql.budget import FREE
 from dpsql.interfaces.server.wire import Fault
-from dpsql.release.numbers import plain
 
 if TYPE_CHECKING:
-    from dpsql.release.result import Result
+    from dpsql.answers.result import Result
     from dpsql.session import Connection
 
 

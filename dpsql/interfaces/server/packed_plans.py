@@ -8,10 +8,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from dpsql.budget import Cost
-from dpsql.interfaces.server.packed import pack, unpack
-from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpsql.release.explain import (
+from dpsql.answers.explain import (
     AggregatePlan,
     Bounds,
     ChoicePlan,
@@ -23,6 +20,9 @@ from dpsql.release.explain import (
     StatisticPlan,
     TreePlan,
 )
+from dpsql.budget import Cost
+from dpsql.interfaces.server.packed import pack, unpack
+from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
 
 _PLANS: dict[str, type[Any]] = {
     kind.__name__: kind

@@ -12,6 +12,8 @@ import pytest
 from hand_made_catalog import catalog_of
 from unlocked import released as made_up
 
+from dpsql.answers.reuse import OF_MORE, OF_MORE_GROUPS, Archive
+from dpsql.answers.serialize import serialize
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.budget import Cost, Ledger, open_ledger
 from dpsql.budget import ledger as clock
@@ -28,8 +30,6 @@ from dpsql.plan.relate import filtered
 from dpsql.plan.relate_joins import joined
 from dpsql.plan.relation import UNIT, Aggregate, Field, Item, Relation, Scan
 from dpsql.plan.released import ReleasedScan
-from dpsql.release.replay import OF_MORE, OF_MORE_GROUPS, Archive
-from dpsql.release.stored import pack
 from dpsql.sensitivity.bound import bound
 
 FIELDS = (
@@ -86,7 +86,7 @@ def kept(ledger: Ledger, made: Priced, value: int, analyst: str = "ana", *, alon
     groups = len(made.bounded.keys[0].values or ())
     released = made_up(made, ((),) * groups, tuple(np.full(groups, value) for _ in made.noised))
     entry = ledger.reserve(Request(analyst, charge, Cost(1, 0, 0), CAPS, CAPS, "sql", (mark,))).entry
-    ledger.store(entry, mark, pack(released), box.about(made, alone=alone))
+    ledger.store(entry, mark, serialize(released), box.about(made, alone=alone))
     return mark
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.release.forms import Form, Quotient, form_of
+from dpsql.answers.analytic_bars import LinearForm, Quotient, form_of
 
 POLICY = {
     "dataset": "bars", "search": False, "budget": {"epsilon": 1000, "delta": 1e-6},
@@ -100,8 +100,8 @@ def test_what_has_no_bar_is_refused_before_anything_is_charged(db: dpsql.Connect
 
 def test_linear_forms_and_quotients_are_recognised_and_nothing_else(db: dpsql.Connection) -> None:
     cases = {
-        "2 * count(*) + 1": Form, "-sum(x)": Form, "sum(x) / count(*)": Quotient, "100 * avg(x) - 3": Quotient,
-        "1 - sum(x) / nullif(sum(y), 0)": Quotient, "CAST(sum(x) AS DOUBLE) / 3": Form, "1 / count(*)": Quotient,
+        "2 * count(*) + 1": LinearForm, "-sum(x)": LinearForm, "sum(x) / count(*)": Quotient, "100 * avg(x) - 3": Quotient,
+        "1 - sum(x) / nullif(sum(y), 0)": Quotient, "CAST(sum(x) AS DOUBLE) / 3": LinearForm, "1 / count(*)": Quotient,
         "avg(x) / avg(y)": type(None), "count(*) * count(*)": type(None), "count(*) // 2": type(None),
         "abs(count(*))": type(None),
     }  # fmt: skip

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpsql.release import consistent
-from dpsql.release.consistent import fitted
+from dpsql.answers import consistent_totals
+from dpsql.answers.consistent_totals import fitted
 
 CASES = {
     "rollup of one": ((4,), [{0}, set()]),
@@ -62,9 +62,9 @@ def test_it_is_the_weighted_least_squares_fit(name: str) -> None:
 
 
 def test_wrong_weights_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consistent, "weight", lambda variance, cells: 1 / variance)
+    monkeypatch.setattr(consistent_totals, "weight", lambda variance, cells: 1 / variance)
     assert _compare("rollup of two") > 1e-3
-    monkeypatch.setattr(consistent, "weight", lambda variance, cells: 1.0)
+    monkeypatch.setattr(consistent_totals, "weight", lambda variance, cells: 1.0)
     assert _compare("cube of two") > 1e-3
 
 

@@ -14,12 +14,10 @@ from scipy.stats import binom
 from unlocked import run, sealed
 
 import dpsql
-from dpsql.release import bootstrap
-from dpsql.release.bars import row_ends
-from dpsql.release.bootstrap import resampled_intervals
-from dpsql.release.noise import add_noise
-from dpsql.release.quantiles import ends_of
-from dpsql.release.tabulate import tabulate
+from dpsql.answers import error_bars
+from dpsql.answers.error_bars import ends_of, resampled_intervals, row_ends
+from dpsql.answers.estimation import tabulate
+from dpsql.answers.noise_stage import add_noise
 
 RARE = 1e-7
 RUNS = 2_000
@@ -135,7 +133,7 @@ def test_extremes_and_thresholds_of_equal_groups_are_covered(
     above: str, truth: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worst case: which group is largest, and which are above 199, is decided by the noise alone."""
-    monkeypatch.setattr(bootstrap, "TIMES", 39)
+    monkeypatch.setattr(error_bars, "TIMES", 39)
     runs, hits = 120, 0
     with opened([200] * 12) as db:
         prepared = db.prepare(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from dpsql.answers.accuracy import Goal
+from dpsql.answers.pilot_pricing import FIRST, MAIN, RISK, _Judged, _said
 from dpsql.options import Within
-from dpsql.release.enough import FIRST, MAIN, RISK, _Judged, _said
-from dpsql.release.target import Goal
 
 NOTHING: Any = None
 

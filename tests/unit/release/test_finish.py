@@ -12,8 +12,8 @@ import pytest
 from sqlglot import parse_one
 
 import dpsql
+from dpsql.answers.finish import _explained, _settled
 from dpsql.errors import ParseError
-from dpsql.release.finish import _explained, _settled
 
 POLICY = {
     "dataset": "finish",

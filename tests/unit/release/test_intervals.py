@@ -11,9 +11,9 @@ from scipy.stats import binom
 from unlocked import sealed
 
 import dpsql
-from dpsql.release.bars import row_ends
-from dpsql.release.intervals import half_width, interval
-from dpsql.release.noise import add_noise
+from dpsql.answers.analytic_bars import half_width, interval
+from dpsql.answers.error_bars import row_ends
+from dpsql.answers.noise_stage import add_noise
 
 POLICY = {
     "dataset": "intervals",

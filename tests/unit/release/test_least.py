@@ -12,13 +12,12 @@ import pandas as pd
 import pytest
 
 import dpsql
+from dpsql.answers.accuracy import Goal, cheapest, least, read_goals
+from dpsql.answers.analytic_bars import half_width
 from dpsql.budget.allocate import Bill, Funds, Portions, allocate, charge_of, fund, spend
 from dpsql.flow.draft import Prepared
 from dpsql.options import Accuracy
 from dpsql.plan.plan import Plan
-from dpsql.release.intervals import half_width
-from dpsql.release.least import cheapest, least
-from dpsql.release.target import Goal, read_goals
 
 POLICY = {
     "dataset": "d", "search": False, "budget": {"epsilon": 50, "delta": 1e-6},

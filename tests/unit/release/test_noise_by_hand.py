@@ -15,6 +15,16 @@ from scipy import stats
 from unlocked import released as made_up
 from unlocked import sealed, unsealed, with_spread
 
+from dpsql.answers.chosen_values import (
+    choice_notes,
+    chosen_ends,
+    chosen_values,
+    grid_of,
+    rank_error,
+    rank_of,
+)
+from dpsql.answers.noise_stage import Drawn, add_noise, box, drawn_ahead, public_table, resampled
+from dpsql.answers.tree_quantiles import quantile_ends
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.budget.allocate import Chosen, Noised, Portion, Priced
 from dpsql.engines.sealed import Exact, Weights
@@ -24,16 +34,6 @@ from dpsql.expressions.types import BIGINT, DATE, DOUBLE, TEXT
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw
 from dpsql.plan.plan import Release
 from dpsql.plan.relation import UNIT, Aggregate, Field, Item, Scan
-from dpsql.release.choosing import (
-    choice_notes,
-    chosen_ends,
-    chosen_values,
-    grid_of,
-    rank_error,
-    rank_of,
-)
-from dpsql.release.noise import Drawn, add_noise, box, drawn_ahead, public_table, resampled
-from dpsql.release.tree import quantile_ends
 from dpsql.sensitivity.bound import bound
 
 FIELDS = (

@@ -9,7 +9,7 @@ import pytest
 from unlocked import run, sealed, with_spread
 
 import dpsql
-from dpsql.release.noise import add_noise, box, public_table, resampled
+from dpsql.answers.noise_stage import add_noise, box, public_table, resampled
 
 POLICY = {
     "dataset": "noise",

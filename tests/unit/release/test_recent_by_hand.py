@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from sqlglot import exp, parse_one
 
+from dpsql.answers.cache import AnswerCache, BoundedCache, CachedAnswer, reads_the_clock
 from dpsql.plan.plan import Nested, Plan
-from dpsql.release.recent import Few, Kept, Recent, reads_the_clock
 
 
 def test_the_oldest_of_more_than_a_hundred_and_twenty_eight_is_forgotten() -> None:
-    few: Few[int] = Few()
+    few: BoundedCache[int] = BoundedCache()
     for number in range(128):
         few.keep(str(number), number)
     assert [few.get(str(number)) for number in range(128)] == list(range(128))
@@ -53,7 +53,7 @@ PLAIN, CLOCK = "SELECT x FROM r", "SELECT x, current_date FROM r"
     ],
 )
 def test_an_answer_is_kept_if_it_is_small_and_stays_true(rows: int, made: Plan, kept: bool) -> None:
-    recent, answer = Recent(), Kept(_of(rows), "v", {})
+    recent, answer = AnswerCache(), CachedAnswer(_of(rows), "v", {})
     recent.offer("asked", answer, made)
     assert recent.get("asked") == (answer if kept else None)
 

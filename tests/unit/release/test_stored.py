@@ -12,11 +12,11 @@ import pytest
 from unlocked import run
 
 import dpsql
+from dpsql.answers.noise_stage import add_noise
+from dpsql.answers.serialize import deserialize, serialize
 from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw
-from dpsql.release.noise import add_noise
-from dpsql.release.stored import pack, unpack
 
 POLICY: dict[str, Any] = {
     "dataset": "d", "search": False, "budget": {"epsilon": 100, "delta": 1e-6},
@@ -96,7 +96,7 @@ def test_everything_that_shows_is_in_the_mark(db: dpsql.Connection, sql: str) ->
 def test_what_was_stored_comes_back(db: dpsql.Connection, sql: str) -> None:
     each = priced(db, sql)
     released = add_noise(each, run(db._engine, each, b"salt"))
-    again = unpack(pack(released), each)
+    again = deserialize(serialize(released), each)
     assert again.keys == released.keys and len(again.keys)
     for name in ("noisy", "chosen", "trees"):
         one, two = getattr(released, name), getattr(again, name)

@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 
 import dpsql
+from dpsql.answers.accuracy import read_goals
 from dpsql.options import Accuracy
 from dpsql.plan.plan import Output
-from dpsql.release.target import read_goals
 
 OUTPUTS = (Output("k", False), Output("n", True, ("_r0", 0)), Output("Total", True, ("_r0", 1)))
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpsql.answers.tree_quantiles import _deviations, cumulated, quantile_cells, quantile_ends, reach
 from dpsql.budget.allocate import Noised
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpsql.release.tree import _deviations, cumulated, quantile_cells, quantile_ends, reach
 from dpsql.sensitivity.tree import BRANCHES, Tree, counted, errs_less, height_of
 
 DECILES = [Fraction(i, 10) for i in range(1, 10)]

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpsql.answers.tree_quantiles import _deviations, cumulated, quantile_cells, quantile_ends, rank_width
 from dpsql.budget.allocate import Noised
 from dpsql.mechanisms import DiscreteGaussian
-from dpsql.release.tree import _deviations, cumulated, quantile_cells, quantile_ends, rank_width
 from dpsql.sensitivity.tree import BRANCHES, Tree
 
 ONE = Tree("t", 0, 1, 1, 1, 1)

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import dpsql
+from dpsql.answers.accuracy import read_goals
+from dpsql.answers.pilot_pricing import enough
 from dpsql.options import Accuracy, QueryOptions
-from dpsql.release.enough import enough
-from dpsql.release.target import read_goals
 
 UNITS = 20_000
 TABLES = {

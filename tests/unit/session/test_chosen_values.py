@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.release.choosing import chosen_values, grid_of
+from dpsql.answers.chosen_values import chosen_values, grid_of
 
 POLICY = {
     "dataset": "shop",

@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.answers.notes import INNER
 from dpsql.errors import InternalError
-from dpsql.release.explain import INNER
 
 AVERAGE = "SELECT count(*) FROM t WHERE x > (SELECT avg(x) FROM t)"
 TABLE = "SELECT count(*) FROM t JOIN (SELECT k, avg(x) AS m FROM t GROUP BY k) AS a USING (k) WHERE x > m"

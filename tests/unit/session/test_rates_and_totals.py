@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import dpsql
+from dpsql.answers.analytic_bars import cut_off
+from dpsql.answers.result import Result
 from dpsql.plan.plan import Plan
-from dpsql.release.cut_off import cut_off
-from dpsql.release.result import Result
 
 RATE = "SELECT k, 100.0 * count(*) FILTER (WHERE died) / count(*) AS rate FROM t GROUP BY k"
 BOTH = "SELECT k, 100.0 * count(*) FILTER (WHERE died) / count(*) AS rate, count(*) AS n FROM t GROUP BY k"

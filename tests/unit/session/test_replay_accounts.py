@@ -143,7 +143,7 @@ KILLED = """
 import os, signal, sys
 import dpsql
 from dpsql.flow import answering
-from dpsql.release import make
+from dpsql.answers import execute
 from {module} import {name} as real
 
 def dies(*args, **options):
@@ -160,8 +160,8 @@ connect(Path({database!r})).query(COUNT)
 @pytest.mark.parametrize(
     ("name", "module", "patch", "kept"),
     [
-        ("add_noise", "dpsql.release.noise", "make.add_noise = dies", False),
-        ("tabulate", "dpsql.release.tabulate", "answering.tabulate = dies", True),
+        ("add_noise", "dpsql.answers.noise_stage", "execute.add_noise = dies", False),
+        ("tabulate", "dpsql.answers.estimation", "answering.tabulate = dies", True),
     ],
 )
 def test_a_retry_of_a_killed_query_is_free_only_if_its_release_was_kept(

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.release.replay import OF_MORE, OF_MORE_GROUPS
+from dpsql.answers.reuse import OF_MORE, OF_MORE_GROUPS
 
 COLUMNS = {
     "x": {"min": 0, "max": 10, "nulls": False},

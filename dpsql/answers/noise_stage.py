@@ -1,0 +1,212 @@
+"""Where exact integers end: noise is added here, and what leaves is a released table.
+
+**Theorem.** The released table is a function of (exact + noise) alone: for public keys one noisy integer per key and
+statistic; for private keys those of the keys whose noisy weight reaches the threshold, with fresh noise for every
+value shown; of one cell per key and choice, which the exponential mechanism has chosen; and of one noisy integer per
+key and node of a tree.
+**Proof.** The only uses of `exact` below are `exact + sample` (each sample is used once, for one release), the
+comparison of such a sum with the threshold, and scores, which only the mechanism reads; keys come from the query and
+the policy, or have passed the threshold; their order is that of the keys.
+**Requires** a claim that holds for `exact` (`dpsql.sensitivity.bound` and the SQL that enforces it), a charge that is
+durable before `exact` exists (`dpsql.budget.reservation`), and draws from the operating system
+(`dpsql.mechanisms.entropy`).
+**Checked by** `tests/unit/release/test_noise_stage.py` and `tests/unit/test_locks.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from itertools import product
+from math import log1p, prod, sqrt
+from statistics import NormalDist
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.budget.allocate import Chosen, Noised, Priced
+from dpsql.engines.sealed import OPEN, Exact, Integers
+from dpsql.errors import InternalError
+from dpsql.expressions.expression import Value
+from dpsql.mechanisms import DiscreteLaplace
+from dpsql.rights import Right, Token
+from dpsql.sensitivity.bound import MAX_RELEASED
+from dpsql.sensitivity.choice import scored
+from dpsql.sensitivity.tree import Tree, counted
+
+Noisy = NDArray[np.number[Any]]
+
+
+RELEASE = Right(
+    "make a released table",
+    "dpsql.answers.noise_stage",
+    "dpsql.answers.serialize",
+    "dpsql.answers.consistent_totals",
+    "dpsql.answers.reuse",
+    "dpsql.answers.pilot_pricing",
+    "dpsql.answers.explain",
+)
+"""The noise stage; what reads a table that was stored; and what makes one of released tables, or of public figures."""
+_OPEN, _RELEASE = OPEN.take(), RELEASE.take()
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyTable:
+    """What finishing reads: keys, an array of integers per statistic, in steps of its noise grid, chosen cells, and the
+    nodes of each tree, one row per key. The analyst's tables are `Released`; the steward's trace has its own.
+
+    Fitted values (`dpsql.answers.consistent_totals`) are no integers; their error is `spread` times that of the noise
+    drawn.
+    """
+
+    priced: Priced
+    keys: tuple[tuple[Value, ...], ...]
+    noisy: tuple[Noisy, ...]
+    spread: tuple[float, ...] = ()
+    chosen: tuple[NDArray[np.int64], ...] = ()
+    trees: tuple[NDArray[np.int64], ...] = ()
+
+    def stretch(self, confidence: float) -> Sequence[float]:
+        """By how much the half width of each statistic's noise is to be multiplied at that confidence.
+
+        A fitted value has a weighted sum of many noises. Of Gaussian ones that is Gaussian again; of Laplace ones its
+        law lies between Laplace and Gaussian, whichever is the wider there.
+        """
+        if not self.spread:
+            return [1.0] * len(self.noisy)
+        wider = max(1.0, NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(2) / -log1p(-confidence))
+        laplace = [isinstance(noised.noise, DiscreteLaplace) for noised in self.priced.noised]
+        return [each * (wider if drawn else 1.0) for each, drawn in zip(self.spread, laplace, strict=True)]
+
+    def fitted(self, noisy: tuple[Noisy, ...], spread: tuple[float, ...], by: Token) -> Self:
+        """The same table with fitted values."""
+        return replace(self, noisy=noisy, spread=spread)
+
+
+@dataclass(frozen=True, slots=True)
+class Released(NoisyTable):
+    """A noisy table.
+
+    **Theorem.** No exact value is in it: it holds what the noise stage made, or a function of such tables.
+    **Proof.** It is made with a token for `RELEASE`, also by `replace`. Of the modules that have one, only the noise
+    stage can open exact values, and what it makes is noisy (above); the others have released tables, stored ones and
+    public figures in hand, and nothing else that depends on the data.
+    **Requires** that exact values stay sealed until they are opened here (`dpsql.engines.sealed`).
+    **Checked by** `tests/unit/test_locks.py`, and the planted bugs "anybody makes a released table" and "a trace is
+    released".
+    """
+
+    by: InitVar[Token] = field(kw_only=True)
+
+    def __post_init__(self, by: Token) -> None:
+        RELEASE.check(by)
+
+    def fitted(self, noisy: tuple[Noisy, ...], spread: tuple[float, ...], by: Token) -> Self:
+        """See `NoisyTable`."""
+        return replace(self, noisy=noisy, spread=spread, by=by)
+
+    def shown_as(self, twin: Priced) -> Self:
+        """The same table as the answer to an equal release of the same query."""
+        return replace(self, priced=twin, by=_RELEASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Noise that waits for its exact values: an array for each statistic, and for each tree one row per key."""
+
+    statistics: tuple[NDArray[np.int64], ...]
+    trees: tuple[NDArray[np.int64], ...]
+
+    def of(self, keys: int) -> Drawn:
+        """The noise of so many keys, and of no other number: one sample must not be spread over several of them."""
+        if any(len(each) != keys for each in (*self.statistics, *self.trees)):
+            raise InternalError("noise was drawn for another number of keys")
+        return self
+
+
+def drawn_ahead(priced: Priced) -> Drawn | None:
+    """The noise of a release, before the database is asked: where all keys are public their number is.
+
+    Drawing takes a random time; drawn ahead, it tells nothing of the data, whatever was rejected on the way.
+    """
+    if not priced.bounded.public:
+        return None
+    return _draw(priced, prod(len(key.values or ()) for key in priced.bounded.keys))
+
+
+def _draw(priced: Priced, keys: int) -> Drawn:
+    """Fresh noise for so many keys."""
+    statistics = tuple(noised.noise.sample(keys) for noised in priced.noised)
+    grown = zip(priced.bounded.trees, priced.trees, strict=True)
+    trees = [np.array([each.noise.sample(t.nodes) for _ in range(keys)]).reshape(keys, t.nodes) for t, each in grown]
+    return Drawn(statistics, tuple(trees))
+
+
+def add_noise(priced: Priced, sealed: Exact, ahead: Drawn | None = None) -> Released:
+    """The released table; with the noise that was drawn ahead for it, if there is any."""
+    if sealed.traced:
+        raise InternalError("a trace is for the steward: it was not paid for, so it is never released")
+    exact = sealed.open(_OPEN)
+    shown = _shown(priced, exact)
+    keys = tuple(exact.keys[i] for i in shown) if shown is not None else exact.keys
+    places = np.arange(len(exact.keys)) if shown is None else shown
+    drawn = _draw(priced, len(places)) if ahead is None else ahead.of(len(places))
+    noisy = tuple(values[places] + each for values, each in zip(exact.values, drawn.statistics, strict=True))
+    chosen = tuple(_choose(priced, exact, each, places) for each in priced.chosen)
+    nodes = [
+        _nodes(exact, tree, noised, places) for tree, noised in zip(priced.bounded.trees, priced.trees, strict=True)
+    ]
+    trees = tuple(exactly + each for exactly, each in zip(nodes, drawn.trees, strict=True))
+    return Released(priced, keys, noisy, chosen=chosen, trees=trees, by=_RELEASE)
+
+
+def _nodes(exact: Integers, tree: Tree, noised: Noised, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The exact nodes of a tree, one row for each of these groups."""
+    nodes = [counted(tree, noised.shift, *exact.histograms[tree.histogram].of(int(place))) for place in places]
+    return np.array(nodes, dtype=np.int64).reshape(len(places), tree.nodes)
+
+
+def _choose(priced: Priced, exact: Integers, chosen: Chosen, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One cell for each of these groups; in an empty one every cell is as likely as any other."""
+    size = priced.bounded.histograms[chosen.choice.histogram].grid.cells
+    weights = exact.histograms[chosen.choice.histogram]
+    cells = np.empty(len(places), np.int64)
+    for number, place in enumerate(places):
+        runs = scored(chosen.choice, chosen.law, size, *weights.of(int(place)))
+        run, offset = chosen.law.choose(runs.sizes, runs.scores)
+        cells[number] = runs.starts[run] + offset
+    return cells
+
+
+def public_table(priced: Priced) -> Released:
+    """A release that shows public keys and nothing else: no data is read for it."""
+    return Released(priced, tuple(product(*(key.values or () for key in priced.bounded.keys))), (), by=_RELEASE)
+
+
+def _shown(priced: Priced, exact: Integers) -> NDArray[np.int64] | None:
+    """The positions of the private keys that pass; None where all keys are public.
+
+    A key to which no unit gives weight is no candidate: it is never shown, whatever the noise.
+    """
+    if priced.selection is None or priced.threshold is None or exact.selection is None:
+        return None
+    noisy = exact.selection + priced.selection.noise.sample(len(exact.selection))
+    return np.flatnonzero((noisy >= priced.threshold) & (exact.selection > 0))[:MAX_RELEASED]
+
+
+def resampled(released: NoisyTable, times: int) -> tuple[Noisy, ...]:
+    """Fresh draws of the same laws around the released values, `times` rows of them: free, as post-processing is."""
+    spread = released.spread or (1,) * len(released.noisy)
+    return tuple(
+        values + each * noised.noise.sample(times * len(values)).reshape(times, len(values))
+        for values, noised, each in zip(released.noisy, released.priced.noised, spread, strict=True)
+    )
+
+
+def box(released: Released, confidence: float, noises: int) -> tuple[Noisy, ...]:
+    """The released values moved down and up, so far that none of `noises` in all strays further, with confidence."""
+    each = confidence ** (1 / max(1, noises))
+    drawn = [noised.noise.half_width(each) for noised in released.priced.noised]
+    widths = [width * by for width, by in zip(drawn, released.stretch(each), strict=True)] if released.spread else drawn
+    return tuple(np.stack([v - w, v + w]) for v, w in zip(released.noisy, widths, strict=True))

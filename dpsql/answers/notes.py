@@ -1,0 +1,128 @@
+"""Notes to the analyst: what the error bars of an answer do not cover, and how its rows were chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlglot import exp
+
+from dpsql.answers.chosen_values import choice_notes
+from dpsql.budget.allocate import Priced
+from dpsql.expressions.expression import columns_of
+from dpsql.plan.plan import Plan
+from dpsql.plan.relation import Filter, Relation, UnitGroup
+from dpsql.sensitivity.bound import Bounded
+from dpsql.sensitivity.clip import Clip
+from dpsql.sensitivity.clipped import Check
+
+INNER = "the noise of the results that are read below the aggregate (bars are for those results as they turned out)"
+TOP = (
+    "the first groups are chosen by their noisy values, which is free: near ties may come in either order, and what is"
+    " chosen for being large tends to be too large; intervals(simultaneous=True) allow for that"
+)
+
+
+def top_notes(plan: Plan) -> tuple[str, ...]:
+    """Said where the outermost query cuts off rows in the order of something that carries noise."""
+    order, limit = plan.finishing.args.get("order"), plan.finishing.args.get("limit")
+    return (TOP,) if order is not None and limit is not None and _noisy(order, plan) else ()
+
+
+def _noisy(order: exp.Expr, plan: Plan) -> bool:
+    """Does the order read an aggregate of a release, or an output with noise, by its name or its place?"""
+    named = {output.name.lower() for output in plan.outputs if output.noisy}
+    placed = {str(place) for place, output in enumerate(plan.outputs, 1) if output.noisy}
+    names = [column.name.lower() for column in order.find_all(exp.Column)]
+    places = [each.this.name for each in order.expressions if isinstance(each.this, exp.Literal)]
+    return any(name in named or name.startswith("_a") for name in names) or any(place in placed for place in places)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'s' if count != 1 else ''}"
+
+
+def _cut(bounded: Bounded) -> list[str]:
+    """Counts and sums per unit are known by how many rows of a unit count; where that is used, it is said."""
+    expressions = [a.expression for a in bounded.arguments if a.expression is not None]
+    expressions += [histogram.grid.expression for histogram in bounded.histograms]
+    expressions += [key.expression for key in bounded.keys]
+    limits = {column for e in expressions for column in columns_of(e) if _per_unit(bounded.release.source, column)}
+    rows = _base(bounded.release.source)
+    if not limits or rows is None or rows.source is None:
+        return []
+    listed, many = " and ".join(sorted(limits)), _rows(rows.source.rows_per_unit)
+    return [
+        f"{listed} per unit: no more than {many} give (max_rows_per_unit); what is beyond is cut, or as a group NULL"
+    ]
+
+
+def _per_unit(relation: Relation, column: str) -> bool:
+    """Is the column a count or sum over one unit's rows?"""
+    group = _base(relation)
+    return group is not None and any(n == column and a.function in ("count", "sum") for n, a in group.aggregates)
+
+
+def _base(relation: Relation) -> UnitGroup | None:
+    while isinstance(relation, Filter) and relation.source is not None:
+        relation = relation.source
+    return relation if isinstance(relation, UnitGroup) else None
+
+
+def _different(bounded: Bounded) -> list[str]:
+    """How many values of one unit COUNT(DISTINCT) takes, where no search tells."""
+    found = [c.clip.members for c in bounded.clipped if c.clip is not None and c.clip.choice is not None]
+    by_unit = [] if bounded.rule in ("row", "single_row") else list(enumerate(bounded.statistics))
+    parts = [s.part for place, s in by_unit if s.part.distinct and (place,) not in found]
+    each = {str(bounded.arguments[part.argument].expression): part.row for part in parts}
+    where = "" if bounded.rule == "one_group" else " over all groups together"
+    return [f"of one unit at most {cap} different {_short(what)} count{where}" for what, cap in each.items()]
+
+
+def _clip_notes(bounded: Bounded, clip: Clip | None) -> list[str]:
+    """What the clip of a vector did, in a sentence."""
+    if clip is None or clip.choice is None:
+        return []
+    if not clip.choice.found:
+        return ["too few units to find out how much one of them adds: the limit is a guess, as is what it cuts off"]
+    reduced = f"about {clip.choice.above:,.0f}" if clip.choice.above >= 0.5 else "hardly any"
+    return [
+        f"{reduced} of about {clip.choice.units:,.0f} units add more than the limit that was found, and count less:"
+        " error bars allow for these, but not for a few units that add very much more, which no search can see"
+    ]
+
+
+def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[str, ...]:
+    """What the error bars do not cover, in words; the checks, which measure just that, have nothing to add."""
+    notes = []
+    measured = {check.bounded.release.name for check in checks}
+    for priced in releases:
+        bounded = priced.bounded
+        if bounded.release.name in measured:
+            continue
+        clamped = [h.grid.argument for h in bounded.histograms if h.grid.argument is not None]
+        for argument in (*bounded.arguments, *clamped):
+            if argument.expression is not None and argument.declared and argument.lower != argument.upper:
+                low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))
+                notes.append(f"values of {_short(str(argument.expression))} outside [{low:g}, {high:g}] are clamped")
+        notes += [*choice_notes(priced), *_cut(bounded)]
+        weighed = any(histogram.term is not None for histogram in bounded.histograms)
+        if weighed or (bounded.weight is not None and bounded.weight.terms):
+            rows = bounded.release.source.rows_per_unit
+            notes.append(f"a unit with more than {_rows(rows)} of {bounded.release.table} is weighed down to {rows}")
+        if bounded.rule == "at_rest":
+            kept, table = _rows(bounded.release.source.rows_per_unit), bounded.release.table
+            notes.append(f"of a unit with more than {kept} of {table} the copy kept {kept}, chosen at random, once")
+        notes += [note for each in bounded.clipped for note in _clip_notes(bounded, each.clip)]
+        notes += _different(bounded)
+        if priced.threshold is not None:
+            notes.append("groups with few units are left out")
+    return tuple(dict.fromkeys(notes))
+
+
+def inner_notes(plan: Plan) -> tuple[str, ...]:
+    """What error bars leave out where an aggregate reads results that have noise of their own."""
+    return (INNER,) if any(nested.plan.releases for nested in plan.nested) else ()

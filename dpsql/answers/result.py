@@ -1,0 +1,263 @@
+"""The answer: a table, its error bars, its cost, and notes on what the error bars do not cover."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsql.answers.analytic_bars import half_width, interval
+from dpsql.answers.chosen_values import chosen_ends
+from dpsql.answers.consistent_totals import fit_tables
+from dpsql.answers.error_bars import Bars, Draw, Ends, nearest, number, resampled_intervals, row_ends
+from dpsql.answers.estimation import tabulate
+from dpsql.answers.finish import AnswerTable, Finisher, direct_index
+from dpsql.answers.noise_stage import Released, resampled
+from dpsql.budget import Cost
+from dpsql.budget.status import BudgetStatus
+from dpsql.errors import InterfaceError
+from dpsql.plan.plan import Plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Clipped:
+    """The share that the bounds cut off, between 0 and 1 (NaN if too few were counted), and its 95% interval."""
+
+    what: str
+    effect: str
+    share: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        if self.high - self.low > 0.9:
+            return f"how many {self.what} is drowned in the noise: ask with a larger epsilon"
+        about = f"about {100 * self.share:.2g}% ({100 * self.low:.2g}% to {100 * self.high:.2g}%) {self.what}"
+        return f"{about}, {self.effect}" if self.low > 0 else about
+
+
+@dataclass(frozen=True)
+class Result:
+    """A private answer. Everything on it is computed from what was released; nothing here touches the data."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    cost: Cost
+    replayed: bool
+    mechanism: str
+    notes: tuple[str, ...]
+    clipped: tuple[Clipped, ...]
+    _table: AnswerTable = field(repr=False)
+    _plan: Plan = field(repr=False)
+    _released: Mapping[str, Released] = field(repr=False)
+    _bars: Mapping[str, Bars] = field(repr=False)
+    _finisher: Finisher = field(repr=False)
+    _account: Callable[[], BudgetStatus] | None = field(default=None, repr=False, compare=False)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rows as tuples."""
+        width = len(self.columns)
+        return [row[:width] for row in self._table.rows]
+
+    def df(self) -> pd.DataFrame:
+        """The answer as a pandas DataFrame."""
+        import pandas as pd
+
+        rows = self.fetchall()
+        frame = pd.DataFrame(rows, columns=list(self.columns))
+        for index, type_ in enumerate(self.types):
+            if type_ == "BIGINT" and any(row[index] is None for row in rows):
+                frame.isetitem(index, pd.array([row[index] for row in rows], dtype="Int64"))
+        return frame
+
+    def arrow(self) -> pa.Table:
+        """The answer as an Arrow table (needs pyarrow)."""
+        return arrow_table(self.columns, self.types, self.fetchall())
+
+    def pl(self) -> pl.DataFrame:
+        """The answer as a polars DataFrame (needs polars)."""
+        try:
+            import polars as pl
+        except ImportError:
+            raise InterfaceError("polars frames need polars", hint="pip install 'dpsql[polars]'") from None
+        return pl.DataFrame(self.arrow())
+
+    def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
+        """For every noisy output column, `<name>_low` and `<name>_high`, row by row as in `df()`.
+
+        Counts, sums, averages, and sums and quotients of them have the law of their noise; any other expression is
+        computed again over resampled noise. A chosen value (MEDIAN, MIN, …) has none (NaN),
+        unless it is one of so many quantiles that a tree of counts answers them all: `notes` tell of its rank.
+        With `simultaneous`, all intervals of one column hold together with that confidence: over all released groups,
+        also where HAVING or LIMIT picked some of them by their values (for what mixes groups: over the rows of the
+        answer). The intervals cover the noise; `notes` names what they do not.
+        """
+        import pandas as pd
+
+        if not 0 < confidence < 1:
+            raise InterfaceError(f"a confidence lies between 0 and 1, not at {confidence}", hint="use 0.95")
+        noisy = [i for i, output in enumerate(self._plan.outputs) if output.noisy]
+        found = self.ends(noisy, confidence, together=simultaneous)
+        columns = {(i, end): values for i in noisy for end, values in enumerate(found[i])}
+        frame = pd.DataFrame(columns)
+        frame.columns = pd.Index([f"{self.columns[i]}_{'high' if end else 'low'}" for i, end in columns])
+        return frame
+
+    def bars(self, confidence: float = 0.95) -> list[list[tuple[float, float]] | None]:
+        """For each column, by its place (two may have one name), the interval in each row; None if it has no noise."""
+        noisy = [i for i, output in enumerate(self._plan.outputs) if output.noisy]
+        found = self.ends(noisy, confidence)
+        return [
+            list(zip(*(end.tolist() for end in found[i]), strict=True)) if i in found else None
+            for i in range(len(self.columns))
+        ]
+
+    def half_widths(self, confidence: float = 0.95) -> list[tuple[str, float | None]]:
+        """For each noisy column, the half width of its interval where that is the same in all rows, else None."""
+        known = [(output.name, output.direct) for output in self._plan.outputs if output.noisy]
+        return [(n, None if d is None else half_width(self._released[d[0]].priced, d[1], confidence)) for n, d in known]
+
+    def ends(self, columns: list[int], confidence: float, draw: Draw = resampled, *, together: bool = False) -> Ends:
+        """Both ends of the intervals of these noisy columns; `draw` resamples the noise where that is needed."""
+        nothing = np.full(len(self), np.nan)
+        chosen = [i for i in columns if self._plan.outputs[i].chosen]
+        found: Ends = {i: self._chosen(i, confidence, together) or (nothing, nothing) for i in chosen}
+        found |= self._by_row([i for i in columns if i not in found], confidence, draw, together)
+        found |= {i: ends for i in columns if i not in found and (ends := self._direct(i, confidence, together))}
+        return found | resampled_intervals(
+            self._finisher, self._plan, self._released, self._bars, self._table,
+            [i for i in columns if i not in found], confidence, together=together, draw=draw,
+        )  # fmt: skip
+
+    def _by_row(self, columns: list[int], confidence: float, draw: Draw, together: bool) -> Ends:
+        """The intervals of columns that are expressions over the released row which the answer carries along."""
+        row = self._plan.row
+        formulas = {i: f[1] for i in columns if (f := self._plan.outputs[i].formula) is not None and f[0] == row}
+        if row is None or not formulas:
+            return {}
+        family, tables = self._plan.family(row), fit_tables(self._plan, self._released)
+        codes = np.array([row[-1] for row in self._table.rows], dtype=np.int64)
+        rows, places = np.divmod(codes, len(family.members))
+        sizes = [len(tables[member.release].keys) for member in family.members]
+        at = np.concatenate([[0], np.cumsum(sizes)[:-1]])[places] + rows
+        found = []
+        for place, member in enumerate(family.members):
+            share = sizes[place] / max(1, sum(sizes)) if together and len(sizes) > 1 else 1
+            found.append(row_ends(
+                self._finisher, self._plan, tables[member.release], self._bars[member.release],
+                [family.over(place, formula) for formula in formulas.values()], 1 - (1 - confidence) * share,
+                together=together, draw=draw,
+            ))  # fmt: skip
+        each = [[np.concatenate(side)[at] for side in zip(*ends, strict=True)] for ends in zip(*found, strict=True)]
+        return {i: (low, high) for i, (low, high) in zip(formulas, each, strict=True)}
+
+    def _chosen(self, index: int, confidence: float, together: bool) -> tuple[Any, Any] | None:
+        """The interval of a quantile from a tree, where each row of the answer tells which row was released."""
+        formula = self._plan.outputs[index].formula
+        place = None if formula is None or formula[0] != self._plan.row else direct_index(formula[1])
+        if formula is None or place is None or formula[0] not in self._released:
+            return None
+        released = self._released[formula[0]]
+        each = confidence ** (1 / max(1, len(released.keys))) if together else confidence
+        ends = chosen_ends(released, place, each)
+        rows = np.array([row[-1] for row in self._table.rows], dtype=np.int64)
+        return None if ends is None else (ends[0][rows], ends[1][rows])
+
+    def _direct(self, index: int, confidence: float, together: bool) -> tuple[Any, Any] | None:
+        """The exact interval of a column that is one aggregate of one release, unchanged, in an answer of its own.
+
+        Each value reaches as far as the released one that it is: the noise is the same for every row, unless it is an
+        average, and what a clip may have cut off follows from the value.
+        """
+        direct = self._plan.outputs[index].direct
+        if direct is None:
+            return None
+        name, place = direct
+        released = fit_tables(self._plan, self._released)[name]
+        each = confidence ** (1 / max(1, len(released.keys))) if together else confidence
+        if not released.keys or half_width(released.priced, place, each) is None:
+            return None
+        ends = interval(released, place, each)
+        known = np.asarray(tabulate(released)[f"_a{place}"], dtype=np.float64)
+        values = np.array([number(row[index]) for row in self._table.rows])
+        at = nearest(known, values)
+        low, high = (values + (np.asarray(end, dtype=np.float64) - known)[at] for end in ends)
+        return (np.rint(low), np.rint(high)) if self.types[index] == "BIGINT" else (low, high)
+
+    def plot(
+        self,
+        x: str | None = None,
+        y: str | list[str] | None = None,
+        *,
+        kind: str | None = None,
+        confidence: float = 0.95,
+        backend: str | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Bars (or lines, over dates and numbers) with error bars, by matplotlib or altair."""
+        from dpsql.answers.plot import plot
+
+        return plot(self, x, y, kind, confidence, backend, ax)
+
+    def __float__(self) -> float:
+        """The number, where the answer is a single one."""
+        if len(self.columns) != 1 or len(self) != 1:
+            raise InterfaceError("this answer is a table, not one number", hint="take a column of it: answer.df()['n']")
+        return float(number(self.fetchall()[0][0]))
+
+    def __len__(self) -> int:
+        return len(self._table.rows)
+
+    def _repr_html_(self) -> str:
+        from dpsql.answers.render import result_html
+
+        return result_html(self)
+
+    def __str__(self) -> str:
+        from dpsql.answers.render import result_text
+
+        return result_text(self)
+
+    __repr__ = __str__
+
+
+# the answer as an Arrow table
+# ------------------------------------------------------------------------------------------
+
+
+_NAMES = {
+    "BOOLEAN": "bool_", "TINYINT": "int8", "SMALLINT": "int16", "INTEGER": "int32", "BIGINT": "int64",
+    "UTINYINT": "uint8", "USMALLINT": "uint16", "UINTEGER": "uint32", "UBIGINT": "uint64", "FLOAT": "float32",
+    "DOUBLE": "float64", "VARCHAR": "string", "DATE": "date32",
+}  # fmt: skip
+
+
+def arrow_table(names: Sequence[str], types: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """The rows as an Arrow table; columns of the same name stay apart."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise InterfaceError("Arrow tables need pyarrow", hint="pip install 'dpsql[arrow]'") from None
+    columns = [pa.array([row[i] for row in rows], type=_arrow_type(pa, type_)) for i, type_ in enumerate(types)]
+    return pa.Table.from_arrays(columns, names=list(names))
+
+
+def _arrow_type(pa: Any, name: str) -> pa.DataType | None:
+    """Arrow's type of the same values; None, so that Arrow infers it, for the few that have none of their own."""
+    if name in _NAMES:
+        return getattr(pa, _NAMES[name])()
+    if name == "HUGEINT":
+        return pa.decimal256(39, 0)
+    if name.startswith("TIMESTAMP"):
+        return pa.timestamp("us")
+    if found := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", name):
+        return pa.decimal128(int(found[1]), int(found[2]))
+    return pa.string() if name == "UUID" or name.startswith("ENUM(") else None
