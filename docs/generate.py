@@ -194,13 +194,11 @@ def proofs() -> str:
                 _said(each) for each in re.findall(r"\*\*Checked by\*\*(.*?)(?=\*\*[A-Z]|\n\s*\n|\Z)", text, re.DOTALL)
             )
             claims = re.findall(r"\*\*Theorem(?: \(([^)]*)\))?\.\*\*(.*?)(?=\*\*Proof)", text, re.DOTALL)
-            said = "<br>".join((f"*{name}*: " if name else "") + _said(claim) for name, claim in claims)
+            said = [(f"*{name}*: " if name else "") + _said(claim) + "." for name, claim in claims]
             room = place.parts[1].removesuffix(".py")
-            by_room.setdefault(room, []).append(f"| `{place.as_posix()}`{where} | {said} | {checks} |")
-    return "\n".join(
-        f"## {room}\n\n| where | theorem | checked by |\n|---|---|---|\n" + "\n".join(rows) + "\n"
-        for room, rows in by_room.items()
-    )
+            item = [f"**`{place.as_posix()}`{where}**", *said, f"Checked by {checks}."]
+            by_room.setdefault(room, []).append("- " + "\n\n    ".join(item) + "\n")
+    return "\n".join(f"## {room}\n\n" + "\n".join(items) for room, items in by_room.items())
 
 
 def _docstrings(path: Path) -> Iterator[tuple[str, str]]:
@@ -208,7 +206,7 @@ def _docstrings(path: Path) -> Iterator[tuple[str, str]]:
     yield "", ast.get_docstring(tree) or ""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            yield f" `{node.name}`", ast.get_docstring(node) or ""
+            yield f", `{node.name}`", ast.get_docstring(node) or ""
 
 
 def _said(text: str) -> str:

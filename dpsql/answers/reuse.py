@@ -273,7 +273,7 @@ def made_again(asked: Priced, relation: Relation, recipe: Recipe, catalog: Catal
 def _read_clip(written: Mapping[str, Any]) -> Clip:
     choice = written["choice"]
     made = None if choice is None else ClipChoice(**choice)
-    return Clip(written["norm"], written["bound"], tuple(written["exponents"]), made)
+    return Clip(written["norm"], written["bound"], tuple(written["exponents"]), made, written.get("ranked"))
 
 
 def _read_aggregate(written: Sequence[Any]) -> Aggregate:

@@ -212,11 +212,12 @@ def _release(
 def _scores(priced: Priced, chosen: Chosen, weights: Weights, groups: int) -> StatisticTrace:
     """The scores of all cells of the first key, of the second, …: each moves by at most `linf`.
 
-    Over all keys together the largest moves add up to no more than that.
+    Over all keys together the largest moves add up to no more than that; with a claim `l2`, their squares do.
     """
     histogram = priced.bounded.histograms[chosen.choice.histogram]
     runs = [scored(chosen.choice, chosen.law, histogram.grid.cells, *weights.of(place)) for place in range(groups)]
     values = Stepwise(tuple((tuple(each.scores.tolist()), tuple(each.sizes.tolist())) for each in runs))
     linf, grid = chosen.choice.sensitivity(histogram.most), Fraction(1, chosen.choice.parts * histogram.one)
     name = chosen.choice.name
-    return StatisticTrace(name, values, None, linf, None, None, grid, "exponential", chosen.law.scale)
+    l2 = linf if histogram.clipped == "l2" else None
+    return StatisticTrace(name, values, None, linf, None, l2, grid, "exponential", chosen.law.scale)

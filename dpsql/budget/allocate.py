@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt, sqrt
+from math import isqrt, prod, sqrt
 
 from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
 from dpsql.errors import UnsupportedQuery
@@ -18,10 +18,11 @@ from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw, 
 from dpsql.mechanisms.convert import epsilon_for, rho_for
 from dpsql.mechanisms.exact import UNIT, exact, float_down, float_up
 from dpsql.mechanisms.price import laplace_rho
-from dpsql.sensitivity.bound import Bounded, settle
+from dpsql.sensitivity.bound import MAX_RELEASED, Bounded, settle
 from dpsql.sensitivity.choice import Choice
 from dpsql.sensitivity.claim import Claim
-from dpsql.sensitivity.clip import chosen_clip
+from dpsql.sensitivity.clip import Vector, chosen_clip
+from dpsql.sensitivity.tree import BRANCHES
 
 LAPLACE_STEPS = 2**36
 GAUSSIAN_STEPS = 2**22
@@ -42,11 +43,15 @@ class Noised:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """How one choice is made: `law` over scores whose moves by one unit differ by at most `spread`."""
+    """How one choice is made: `law` over scores whose moves by one unit differ by at most `spread`.
+
+    That is for all groups together, or for the root of the sum of squares over so many `groups`.
+    """
 
     choice: Choice
     law: ExponentialLaw
     spread: int
+    groups: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +210,9 @@ def price_release(release: Bounded, portion: Portion) -> Priced:
     """
     shares = [share for share, _ in release.shares]
     for each in release.clipped:
-        if each.clip is None:
+        if each.clip is None and each.vector.ranked is not None:
+            release = settle(release, chosen_clip(each.vector, each.found, _rank_noise(release, each.vector, portion)))
+        elif each.clip is None:
             deviation = _unit_noise(portion.parts[shares.index(each.vector.members)], portion.mechanism)
             release = settle(release, chosen_clip(each.vector, each.found, deviation))
     noised = _noise_of(release, portion.parts, portion.mechanism)
@@ -224,9 +231,38 @@ def _chosen(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) ->
     made = []
     for choice, each in zip(release.choices, portions, strict=False):
         epsilon = each if mechanism == "laplace" else _root(8 * each)
-        spread = choice.spread(release.histograms[choice.histogram].most)
-        made.append(Chosen(choice, ExponentialLaw.for_epsilon(spread, epsilon), spread))
+        histogram = release.histograms[choice.histogram]
+        spread = choice.spread(histogram.most)
+        groups = _reach(release) if histogram.clipped == "l2" else 1
+        made.append(Chosen(choice, ExponentialLaw.for_epsilon(spread, epsilon), spread, groups))
     return tuple(made)
+
+
+def _reach(release: Bounded) -> int:
+    """In how many groups a unit may be."""
+    if all(key.attribute for key in release.keys):
+        return 1
+    return MAX_RELEASED if not release.public else prod(len(key.values or ()) for key in release.keys)
+
+
+def _rank_noise(release: Bounded, vector: Vector, portion: Portion) -> float:
+    """The standard deviation of the rank of a choice, or from a tree, where the clip is 1: the largest of them.
+
+    The rank that is chosen is off by about a Laplace variable with the scale of the choice's law.
+    """
+    of = [place for place, each in enumerate(release.histograms) if each.ranked == vector.ranked]
+    parts = iter(portion.parts[len(release.shares) :])
+    noises = [0.0]
+    for choice, each in zip(release.choices, parts, strict=False):
+        if choice.histogram in of:
+            epsilon = float(each) if portion.mechanism == "laplace" else sqrt(8 * float(each))
+            noises.append(sqrt(2) * choice.spread(1) / (choice.parts * epsilon))
+    for tree, each in zip(release.trees, portion.parts[len(release.shares) + len(release.choices) :], strict=False):
+        if tree.histogram in of:
+            nodes = tree.height * (BRANCHES - 1 / BRANCHES) / 6
+            levels = tree.height if portion.mechanism == "laplace" else sqrt(tree.height)
+            noises.append(_unit_noise(each, portion.mechanism) * levels * sqrt(nodes))
+    return max(noises)
 
 
 def _trees(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> tuple[Noised, ...]:
@@ -241,6 +277,11 @@ def _trees(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> 
 def _root(square: Fraction) -> Fraction:
     """The square root, rounded down."""
     return Fraction(isqrt(int(square * 4**ROOT_BITS)), 2**ROOT_BITS)
+
+
+def _root_up(square: int) -> int:
+    """The square root, rounded up."""
+    return isqrt(square - 1) + 1
 
 
 def _noise_of(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> tuple[Noised, ...]:
@@ -336,8 +377,13 @@ def _losses(priced: Sequence[Priced]) -> list[_Loss]:
     noises = [p.noised[share[0]] for p in priced for share, _ in p.bounded.shares]
     noises += [noised for p in priced for noised in p.trees]
     noises += [p.selection for p in priced if p.selection is not None]
-    chosen = [_Loss(c.law.rho(c.spread), c.law.epsilon(c.spread)) for p in priced for c in p.chosen]
+    chosen = [_choice_loss(each) for p in priced for each in p.chosen]
     return [*(_loss(noised.noise, noised.joint) for noised in noises), *chosen]
+
+
+def _choice_loss(chosen: Chosen) -> _Loss:
+    """All groups together cost the ρ of one choice, but as much more ε as the spreads add up to."""
+    return _Loss(chosen.law.rho(chosen.spread), chosen.law.epsilon(chosen.spread * _root_up(chosen.groups)))
 
 
 def _loss(noise: Noise, claim: Claim) -> _Loss:

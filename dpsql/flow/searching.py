@@ -94,7 +94,7 @@ class Searcher:
         price = fund(draft.bounded, draft.most, draft.delta, draft.mechanism).price
         set_apart = sum((search.price for search in searches.values()), Fraction(0)) / price
         draft = replace(draft, bounded=bounded, part=draft.part - set_apart)
-        unknown = {name for (name, _), histogram in found.items() if histogram is None}
+        unknown = {place[0] for place, histogram in found.items() if histogram is None}
         if unknown and not draft.missing and self._accounts.policy.replay:
             archive = self._archive()
             priced = [p for p in draft.split.bill.releases if p.bounded.release.name in unknown]
@@ -186,9 +186,9 @@ class Searcher:
         return reduce(draft.funds.plus, (bill.cost for bill in bills), FREE)
 
 
-def _place(bounded: Bounded, vector: Vector) -> tuple[str, tuple[int, ...]]:
+def _place(bounded: Bounded, vector: Vector) -> tuple[str, tuple[int, ...], str | None]:
     """Which vector of a query this is."""
-    return bounded.release.name, vector.members
+    return bounded.release.name, vector.members, vector.ranked
 
 
 def _histogram(vector: Vector, search: Priced, stored: Stored) -> NormHistogram:

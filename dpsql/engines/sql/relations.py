@@ -117,13 +117,14 @@ def _called(dialect: Dialect, table: str, name: str) -> str:
 def _read(site: Site, table: str, column: str, name: str, *, unit: bool = False) -> str:
     """A stored column in the type that the planner computes with; none of these casts can fail.
 
-    A unit has one zero: of two, grouping would show that of some person.
+    A unit has one zero and one NaN: grouping takes all spellings for one value, but a sign or a text that is computed
+    from them would differ between rows of one unit.
     """
     stored, dialect = site.columns[fold(table)][column], site.dialect
     read = dialect.read(f"{name}.{dialect.quote(column)}" if name else dialect.quote(column), stored)
     if from_engine(stored) == TEXT:
         return dialect.carry(read)
-    return dialect.one_zero(read) if unit and from_engine(stored) == DOUBLE else read
+    return dialect.settled(read, DOUBLE) if unit and from_engine(stored) == DOUBLE else read
 
 
 # one relation over another --------------------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ def _unit_group(
 
 def _key(expression: Expression, below: From) -> str:
     value = below.render(expression)
-    return below.dialect.one_zero(value) if expression.type == DOUBLE else value
+    return below.dialect.settled(value, expression.type)
 
 
 def _windowed(relation: Windowed, source: Relation, needed: frozenset[str], site: Site, name: str, owned: bool) -> From:

@@ -21,9 +21,10 @@ def unit_aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: F
         return f"count(*){over}"
     value, dialect = below.render(aggregate.argument), below.dialect
     if aggregate.function in ("count", "min", "max"):
-        value = dialect.one_zero(value) if aggregate.argument.type == DOUBLE else value
         if aggregate.function != "count":
+            value = dialect.settled(value, aggregate.argument.type)
             return f"{dialect.extreme(aggregate.function, value, aggregate.argument.type)}{over}"
+        value = dialect.one_zero(value) if aggregate.argument.type == DOUBLE else value
         return f"count({'DISTINCT ' if aggregate.distinct else ''}{value}){over}"
     argument = summed(aggregate.argument, infer(aggregate.argument, known_of(source))) if _on_grid(aggregate) else None
     added = _addend(dialect, value, aggregate.argument.type) if argument is None else clamped(dialect, argument, value)

@@ -128,10 +128,10 @@ def test_a_table_is_read_by_its_own_name_with_its_owner_unless_nobody_asks_for_i
     assert (found.source, found.unit, found.where) == ('"T"', None, ())
 
 
-def test_a_unit_has_one_zero_and_other_numbers_are_read_as_they_are() -> None:
+def test_a_unit_has_one_zero_and_one_nan_and_other_numbers_are_read_as_they_are() -> None:
     made, where = scan(None, type_="DOUBLE")
     found = relation_sql(made, frozenset({"u", "x"}), where)
-    assert found.unit == found.columns["u"] == DUCKDB.one_zero('"u"')
+    assert found.unit == found.columns["u"] == DUCKDB.settled('"u"', DOUBLE)
     assert found.columns["x"] == 'TRY_CAST("x" AS DOUBLE)'
     public = PublicScan((Field("x", DOUBLE, Domain()),), False, 1, False, "p")
     assert relation_sql(public, frozenset({"x"}), Site({"p": {"x": "DOUBLE"}}, DUCKDB)).columns == {"x": '"x"'}
