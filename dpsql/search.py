@@ -28,12 +28,12 @@ from dpsql.budget import Ledger, Stored
 from dpsql.budget.allocate import Bill, allocate, choose_mechanism
 from dpsql.errors import UnboundedColumn
 from dpsql.expressions.types import INT64, Kind, Type, integer
-from dpsql.plan.build import build
+from dpsql.plan.builder.nested_queries import Describe, not_described
+from dpsql.plan.builder.query import build
 from dpsql.plan.catalog import Catalog, PrivateTable
-from dpsql.plan.nested import Describe, not_described
+from dpsql.plan.nodes.relation import Field, scans_in
+from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Plan
-from dpsql.plan.relation import Field
-from dpsql.plan.released import released_in, scans_in
 from dpsql.plan.search import search_plan
 from dpsql.plan.usual import columns_behind
 from dpsql.policy import Policy

@@ -34,11 +34,11 @@ from dpsql.flow.question import Question
 from dpsql.flow.releasing import Releaser
 from dpsql.flow.searching import Searcher, search_told
 from dpsql.options import QueryKeywords, QueryOptions
-from dpsql.parse import Parameters, known_dialect, read_setting
 from dpsql.policy import Policy, load_policy
 from dpsql.policy.auto import Found, Subject
 from dpsql.progress import patiently
 from dpsql.search import Searches
+from dpsql.sql import Parameters, known_dialect, read_setting
 from dpsql.turns import at_a_multiple, in_turn
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.engines.base import Engine
 from dpsql.engines.sealed import Exact, Integers
-from dpsql.plan.released import Content
+from dpsql.plan.nodes.released_scan import Content
 
 DATASET = "tests"
 

@@ -18,7 +18,7 @@ from dpsql.budget import Cost, Reservation, Stored
 from dpsql.budget.allocate import Bill, Priced, cost_of
 from dpsql.engines.base import Engine
 from dpsql.errors import InternalError
-from dpsql.plan.plan import Nested
+from dpsql.plan.plan import NestedQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Maker:
     of a missing one, and what reads a missing release is missing too. `_release` makes what is not done, but for those
     whose mark was made before in this query: equal marks are equal SQL, noise and version, so they show one table.
     Whatever fails afterwards, the charge stays. Prices were fixed before any content was known
-    (`dpsql.plan.released`), so the charge is of what is made.
+    (`dpsql.plan.nodes.released_scan`), so the charge is of what is made.
     **Requires** a reservation for what was charged, durably (`dpsql.budget.reservation`), marks that say all of a
     release (`dpsql.budget.fingerprint`, `dpsql.answers.nested_results`), and that only what is computed from public
     tables is `free` (`dpsql.budget.allocate`).
@@ -64,7 +64,7 @@ class Maker:
     ]
     seconds: int | None = None
 
-    def make(self, bill: Bill, nested: Sequence[Nested], alone: frozenset[str]) -> Made:
+    def make(self, bill: Bill, nested: Sequence[NestedQuery], alone: frozenset[str]) -> Made:
         """The releases of a bill; those `alone` answer nothing but themselves when they are replayed."""
         work = _Work(NestedResults(self.finisher, nested))
         for priced in bill.releases:

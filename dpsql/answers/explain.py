@@ -16,8 +16,8 @@ from dpsql.budget import Cost, ErrorBar
 from dpsql.budget.allocate import Bill, Priced
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms import DiscreteLaplace, Noise
+from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Plan
-from dpsql.plan.released import released_in
 from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clip import Clip

@@ -17,9 +17,9 @@ from dpsql.abandoned import stopped_when_abandoned
 from dpsql.engines.base import PublicRows
 from dpsql.errors import InterfaceError, ParseError
 from dpsql.expressions.types import sql_type
-from dpsql.plan.choosing import chooses, chosen_type
+from dpsql.plan.builder.selection_aggregates import chooses, chosen_type
+from dpsql.plan.nodes.relation import Aggregate
 from dpsql.plan.plan import Bar, Plan, Release
-from dpsql.plan.relation import Aggregate
 from dpsql.policy.names import fold
 
 SEALED: dict[str, str | bool | int | float | list[str]] = {

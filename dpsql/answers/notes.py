@@ -9,8 +9,9 @@ from sqlglot import exp
 from dpsql.answers.chosen_values import choice_notes
 from dpsql.budget.allocate import Priced
 from dpsql.expressions.expression import columns_of
+from dpsql.plan.nodes.relation import Relation
+from dpsql.plan.nodes.unary import Filter, UnitGroup
 from dpsql.plan.plan import Plan
-from dpsql.plan.relation import Filter, Relation, UnitGroup
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clip import Clip, Clipped
 from dpsql.sensitivity.clipped import Check

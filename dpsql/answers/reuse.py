@@ -41,20 +41,20 @@ from dpsql.answers.noise_stage import RELEASE, Released
 from dpsql.answers.serialize import deserialize
 from dpsql.bounds import infer
 from dpsql.bounds.domain import finite
-from dpsql.bounds.known import Known
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.budget import About, Ledger, Relative, Stored
 from dpsql.budget.allocate import Portion, Priced, charge_of, price_release
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.errors import Error, InternalError
 from dpsql.expressions.expression import Call, Column, Expression, columns_of
+from dpsql.expressions.json_form import order, read, write
 from dpsql.expressions.types import BOOLEAN, Kind
-from dpsql.expressions.write import order, read, write
+from dpsql.plan.builder.selection_aggregates import chooses
 from dpsql.plan.canonical import describe_relation, split, without, write_aggregate
 from dpsql.plan.catalog import Catalog
-from dpsql.plan.choosing import chooses
+from dpsql.plan.nodes.relation import Aggregate, Item, Relation
+from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Release
-from dpsql.plan.relation import Aggregate, Item, Relation
-from dpsql.plan.released import released_in
 from dpsql.sensitivity.bound import Bounded, bound, settle
 from dpsql.sensitivity.clip import Clip
 from dpsql.sensitivity.clip_choice import ClipChoice
@@ -357,5 +357,5 @@ def _over_keys(expression: Expression, names: Mapping[str, Key]) -> Expression:
 
 def _true(condition: Expression, keys: Sequence[Key], values: Sequence[Any]) -> bool:
     points = {k.name: finite((v,), k.expression.type, nullable=False) for k, v in zip(keys, values, strict=True)}
-    truth = infer(condition, Known(points))
+    truth = infer(condition, RowDomains(points))
     return truth.values == (True,) and not truth.nullable and condition.type == BOOLEAN

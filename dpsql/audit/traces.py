@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpsql.budget.reservation import TracePermit
     from dpsql.engines.sealed import Exact, Weights
     from dpsql.flow.draft import Prepared
-    from dpsql.plan.released import Content
+    from dpsql.plan.nodes.released_scan import Content
     from dpsql.session import Connection
 
 _OPEN = OPEN.take()

@@ -21,7 +21,7 @@ import hashlib
 import json
 
 from dpsql.budget.allocate import Chosen, Priced
-from dpsql.expressions.write import write_value
+from dpsql.expressions.json_form import write_value
 
 
 def fingerprint(priced: Priced, sql: str, version: str, dataset: str) -> bytes:

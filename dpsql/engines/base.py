@@ -17,8 +17,8 @@ from dpsql.budget.reservation import Reservation, Warrant, use
 from dpsql.engines.sealed import Exact
 from dpsql.engines.sql.layout import lay_out
 from dpsql.errors import InterfaceError, InternalError
-from dpsql.plan.public import PublicData
-from dpsql.plan.released import Content, released_in, with_digests
+from dpsql.plan.nodes.released_scan import Content, released_in, with_digests
+from dpsql.plan.public_data import PublicData
 from dpsql.policy.reader import Reader
 
 
@@ -123,7 +123,7 @@ class Engine(ABC):
         was paid for, over nested results that are a function of other releases.
         **Proof.** `use` comes first, with the mark of the release as this engine would run it on its own version of the
         data. After it only the digests of nested results are filled in: tables, bounds, keys and noise stay, and none
-        of them depends on a content (`dpsql.plan.released`).
+        of them depends on a content (`dpsql.plan.nodes.released_scan`).
         **Requires** a warrant that only its makers make (`dpsql.budget.reservation`), contents of released tables
         (`dpsql.answers.nested_results`), and engines that read rows for releases in `_compute` only.
         **Checked by** `tests/unit/test_locks.py`, and the planted bug "an engine runs without a reservation".

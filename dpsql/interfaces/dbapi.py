@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from dpsql.answers.result import Result
     from dpsql.options import Accuracy
-    from dpsql.parse import Parameters
     from dpsql.session import Connection
+    from dpsql.sql import Parameters
 
 Row = tuple[Any, ...]
 

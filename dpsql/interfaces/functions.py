@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpsql.expressions.casts import CASTS
 from dpsql.expressions.functions.conditions import SYNTAX
-from dpsql.expressions.functions.moments import PARTS, SHIFTS, UNITS
+from dpsql.expressions.functions.datetimes import PARTS, SHIFTS, UNITS
 from dpsql.expressions.functions.table import SUBJECTS, called
-from dpsql.plan.bars import BARS
-from dpsql.plan.group import _FUNCTIONS
-from dpsql.plan.moments import PAIRS, SPREADS
+from dpsql.expressions.typing import CASTS
+from dpsql.plan.builder.error_bar_functions import BARS
+from dpsql.plan.builder.group_by import _FUNCTIONS
+from dpsql.plan.builder.moments import PAIRS, SPREADS
 
 REFUSED_AGGREGATES = frozenset({"min", "max"})
 

@@ -24,8 +24,8 @@ from dpsql.interfaces.remote_explain import RemoteExplanation, explanation_of
 from dpsql.interfaces.remote_line import Line
 from dpsql.interfaces.server.packed import pack, unpack
 from dpsql.options import Accuracy, QueryOptions
-from dpsql.parse import Parameters, known_dialect, read_setting
 from dpsql.plan.plan import Output, Plan
+from dpsql.sql import Parameters, known_dialect, read_setting
 
 if TYPE_CHECKING:
     import pandas as pd

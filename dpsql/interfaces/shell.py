@@ -15,8 +15,8 @@ from dpsql.interfaces.history import line_editing
 from dpsql.interfaces.show import answer_table, budget_table, cell, footer, new_table
 from dpsql.interfaces.tables import TableInfo, visible_tables
 from dpsql.interfaces.terminal import complain, printable, screen, waiting
-from dpsql.parse.limits import MAX_LENGTH, limit_text
 from dpsql.policy.names import fold
+from dpsql.sql.text_limits import MAX_LENGTH, limit_text
 
 if TYPE_CHECKING:
     from dpsql.session import Connection

@@ -76,7 +76,7 @@ def orders_of(db: Connection) -> list[Order]:
     """The tables to be prepared, as the steward's planner reads them without copies."""
     from dpsql.engines.duckdb.prepare import Order
     from dpsql.plan.catalog import PrivateTable, UnavailableTable
-    from dpsql.plan.relation import Copy
+    from dpsql.plan.nodes.relation import Copy
 
     orders = []
     for name in db.policy.prepared:
@@ -91,7 +91,7 @@ def orders_of(db: Connection) -> list[Order]:
 
 def _views(db: Connection) -> Iterator[Finding]:
     """Whether each view can be planned: one that cannot does not exist for analysts."""
-    from dpsql.plan.views import planned, view_columns
+    from dpsql.plan.view_expansion import planned, view_columns
     from dpsql.policy import Finding
 
     catalog = db._dataset.whole_catalog

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.answers.number_format import plain
 from dpsql.plan.catalog import PrivateTable, PublicTable, Table, UnavailableTable
-from dpsql.plan.views import view_columns
+from dpsql.plan.view_expansion import view_columns
 from dpsql.policy import Column, Policy, fold
 from dpsql.policy.auto import UNSEARCHED
 

@@ -15,9 +15,9 @@ from dpsql.expressions.expression import Column as Reference
 from dpsql.expressions.expression import Value
 from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.mechanisms import RandomizedResponse
+from dpsql.plan.nodes.relation import HIDDEN, UNIT, Copy, Field, PublicScan, Scan
 from dpsql.plan.ownership import Facts, Schema, keys_of, labels_of, path_to_unit, stored_column, unverified
-from dpsql.plan.public import NoPublicData, PublicData
-from dpsql.plan.relation import HIDDEN, UNIT, Copy, Field, PublicScan, Scan
+from dpsql.plan.public_data import NoPublicData, PublicData
 from dpsql.policy import Bound, Policy, fold
 from dpsql.policy.model import Column
 from dpsql.policy.model import Table as Declared
@@ -156,7 +156,7 @@ def _unnamed(tables: Mapping[str, Table]) -> Mapping[str, Table]:
     """The tables, where labels that name a key which this analyst may not see are numbers: a hint could repeat them.
 
     **Theorem.** Two labels are equal afterwards if and only if they were before. **Proof.** Each name has one number.
-    **Requires** that of labels nothing decides but whether two are equal (`dpsql.plan.join`).
+    **Requires** that of labels nothing decides but whether two are equal (`dpsql.plan.nodes.joins`).
     **Checked by** `tests/unit/plan/test_catalog.py`.
     """
     private = [table for table in tables.values() if isinstance(table, PrivateTable)]

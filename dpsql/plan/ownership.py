@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dpsql.errors import PolicyError
 from dpsql.expressions.types import DOUBLE, SPELLINGS, Type, from_engine
-from dpsql.plan.relation import UNIT, Step
+from dpsql.plan.nodes.relation import UNIT, Step
 from dpsql.policy import Policy, fold
 from dpsql.policy.model import ForeignKey, key_fact
 from dpsql.policy.model import Table as Declared

@@ -13,13 +13,12 @@ from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Literal
 from dpsql.expressions.types import integer
 from dpsql.plan.at_rest import bounded_at_rest
+from dpsql.plan.builder.selection_aggregates import chooses
 from dpsql.plan.catalog import Catalog
-from dpsql.plan.choosing import chooses
 from dpsql.plan.invariants import check_facts
+from dpsql.plan.nodes.relation import Aggregate, scans_in, unbounded
+from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Release
-from dpsql.plan.relate import known_of, unbounded
-from dpsql.plan.relation import Aggregate
-from dpsql.plan.released import released_in, scans_in
 from dpsql.plan.usual import usual_of
 from dpsql.sensitivity.argument import Argument, counted
 from dpsql.sensitivity.choice import Choice, Histogram
@@ -106,7 +105,7 @@ class Bounded:
 def bound(release: Release, mechanism: str, catalog: Catalog) -> Bounded:
     """Infer domains, lay out the statistics, and choose the rule that bounds them, by facts that were checked again."""
     check_facts(release.source, catalog)
-    known = known_of(release.source)
+    known = release.source.row_domains()
     named = [
         (
             k.name,

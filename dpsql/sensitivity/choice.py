@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms import ExponentialLaw
-from dpsql.plan.relation import Aggregate
+from dpsql.plan.nodes.relation import Aggregate
 from dpsql.sensitivity.clip import Norm, Ranked
 from dpsql.sensitivity.grid import Grid
 from dpsql.sensitivity.weight import Term

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpsql.bounds.domain import Domain
-from dpsql.plan.choosing import no_grid, no_single_values
+from dpsql.plan.builder.selection_aggregates import no_grid, no_single_values
+from dpsql.plan.nodes.relation import Aggregate
 from dpsql.plan.plan import Release
-from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.choice import Choice, Histogram, Kept, choice_of
 from dpsql.sensitivity.grid import Grid, make_grid
 from dpsql.sensitivity.statistics import Source

@@ -20,9 +20,9 @@ from dpsql.bounds.domain import Domain
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BOOLEAN, DOUBLE, integer
 from dpsql.expressions.typing import call, literal
+from dpsql.plan.nodes.relation import Aggregate, Item, Relation
+from dpsql.plan.nodes.unary import unit_grouped
 from dpsql.plan.plan import Release
-from dpsql.plan.relate import unit_grouped
-from dpsql.plan.relation import Aggregate, Item, Relation
 from dpsql.sensitivity.bound import Bounded, with_rule
 from dpsql.sensitivity.statistics import lay_out
 from dpsql.sensitivity.weight import Term

@@ -32,8 +32,8 @@ from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
 from dpsql.engines.postgres.server_session import open_session
 from dpsql.engines.postgres.total_functions import FUNCTIONS
 from dpsql.errors import Error, UnsupportedQuery
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.server_address import read_server
 

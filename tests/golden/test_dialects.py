@@ -32,8 +32,8 @@ from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.release_statements import statements
 from dpsql.engines.sql.vector_clip import bucket
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.sensitivity.bound import norm_search
 

@@ -19,7 +19,7 @@ import dpsql
 from dpsql.audit.traces import trace
 from dpsql.errors import InterfaceError
 from dpsql.interfaces import steward
-from dpsql.plan.relation import Copy, Scan
+from dpsql.plan.nodes.relation import Copy, Scan
 from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import bound
 

@@ -16,7 +16,7 @@ from dpsql.errors import Error, InternalError, ParseError, UnsupportedQuery
 from dpsql.interfaces.server.commands import _SET
 from dpsql.interfaces.server.statements import Kind, split
 from dpsql.interfaces.shell import Shell
-from dpsql.parse import read_hints, read_setting
+from dpsql.sql import read_hints, read_setting
 
 
 @pytest.fixture(scope="module")

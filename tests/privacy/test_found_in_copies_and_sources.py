@@ -19,7 +19,7 @@ import dpsql
 from dpsql.audit.traces import trace
 from dpsql.engines.sql.grid_columns import steps_name, steps_of
 from dpsql.interfaces import steward
-from dpsql.plan.relation import Scan
+from dpsql.plan.nodes.relation import Scan
 from dpsql.policy import load_policy
 from dpsql.policy.catalog import read_catalog
 from dpsql.policy.prepared import recipe

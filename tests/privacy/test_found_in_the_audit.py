@@ -38,8 +38,8 @@ from dpsql.audit.traces import ReleaseTrace, StatisticTrace
 from dpsql.engines.isolated.codec import pack
 from dpsql.engines.isolated.worker_process import RunningWorker
 from dpsql.errors import EngineError, InterfaceError
-from dpsql.parse import parse_query
 from dpsql.session import Connection
+from dpsql.sql import parse_query
 
 POLICY = {
     "dataset": "d", "search": False, "budget": {"epsilon": 1000, "delta": "1e-6"},

@@ -34,7 +34,7 @@ from dpsql.engines.sql import emit, relations
 from dpsql.engines.sql.clamp import Piece
 from dpsql.errors import InternalError
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, Noise
-from dpsql.plan.relation import Relation
+from dpsql.plan.nodes.relation import Relation
 from dpsql.policy import Policy
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.claim import Claim
@@ -42,9 +42,9 @@ from dpsql.sensitivity.weight import Term
 
 allocate: Any = import_module("dpsql.budget.allocate")
 bound: Any = import_module("dpsql.sensitivity.bound")
-per_unit: Any = import_module("dpsql.plan.per_unit")
+per_unit: Any = import_module("dpsql.plan.builder.private_select")
 canonical: Any = import_module("dpsql.plan.canonical")
-relate: Any = import_module("dpsql.plan.relate")
+relate: Any = import_module("dpsql.plan.nodes.unary")
 Patch = pytest.MonkeyPatch
 Check = Callable[[], list[str]]
 

@@ -32,7 +32,7 @@ from dpsql.engines.sql.release_statements import exact, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError, InternalError
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.later import later
-from dpsql.plan.released import Content
+from dpsql.plan.nodes.released_scan import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
 from dpsql.policy.reader import DuckDBReader, Reader

@@ -25,8 +25,8 @@ from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.release_statements import statements, text_notes
 from dpsql.errors import InterfaceError
 from dpsql.expressions.expression import Expression
-from dpsql.plan.relation import Relation
-from dpsql.plan.released import Content, released_in
+from dpsql.plan.nodes.relation import Relation
+from dpsql.plan.nodes.released_scan import Content, released_in
 from dpsql.policy import Policy
 
 _SHARED: dict[object, tuple[WorkerProcess, int]] = {}

@@ -26,9 +26,8 @@ from dpsql.engines.sql.public_tables import Keys, PublicReader
 from dpsql.engines.sql.release_statements import exact, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.expressions.types import SPELLINGS
-from dpsql.plan.join import Part
-from dpsql.plan.relation import PublicScan, Relation, Scan
-from dpsql.plan.released import Content
+from dpsql.plan.nodes.relation import JoinSide, PublicScan, Relation, Scan
+from dpsql.plan.nodes.released_scan import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import facts_of
 from dpsql.server_address import ServerAddress
@@ -291,7 +290,7 @@ def _tables_of(node: object) -> Iterator[str]:
         yield from (fold(step.table) for step in node.path)
     elif isinstance(node, PublicScan):
         yield fold(node.table)
-    elif isinstance(node, Relation | Part):
+    elif isinstance(node, Relation | JoinSide):
         for each in fields(node):
             yield from _tables_of(getattr(node, each.name))
     elif isinstance(node, tuple):

@@ -25,7 +25,7 @@ from dpsql.engines.sql.public_tables import PublicReader
 from dpsql.engines.sql.release_statements import exact, statements, text_notes
 from dpsql.errors import EngineError
 from dpsql.expressions.types import SPELLINGS
-from dpsql.plan.released import Content
+from dpsql.plan.nodes.released_scan import Content
 from dpsql.policy import Policy, fold
 from dpsql.steward_log import failed
 

@@ -12,7 +12,7 @@ from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.relations import relation_sql
 from dpsql.expressions.expression import Expression, Value, columns_of
 from dpsql.expressions.types import Kind, Type, from_engine
-from dpsql.plan.relation import Field, PublicScan, Relation
+from dpsql.plan.nodes.relation import Field, PublicScan, Relation
 from dpsql.policy.names import fold
 
 LISTED = 64

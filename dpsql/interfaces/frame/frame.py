@@ -20,7 +20,7 @@ from dpsql.interfaces.frame.groups import Groups, read_keys
 from dpsql.interfaces.frame.hidden import Hidden, PrivateRows, hint_for, of_a_column
 from dpsql.interfaces.frame.merge import merged
 from dpsql.interfaces.frame.view import Field, View
-from dpsql.parse import parse_query
+from dpsql.sql import parse_query
 
 
 class PrivateFrame(EachColumn, Hidden):

@@ -16,7 +16,7 @@ from dpsql.interfaces.server.portal import Portal, Reply, Shelf
 from dpsql.interfaces.server.statements import Statement
 from dpsql.interfaces.server.wire import Fault
 from dpsql.options import QueryOptions
-from dpsql.parse import read_setting
+from dpsql.sql import read_setting
 
 if TYPE_CHECKING:
     from dpsql.session import Connection

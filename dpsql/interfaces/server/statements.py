@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from dpsql.interfaces.server.calls import NAMES
-from dpsql.parse.limits import MAX_LENGTH
+from dpsql.sql.text_limits import MAX_LENGTH
 
 MOST_STATEMENTS = 100
 _CATALOGUE = ("pg_catalog", "information_schema")

@@ -19,7 +19,7 @@ from dpsql.audit.database import load
 from dpsql.audit.traces import exact_answer
 from dpsql.expressions.types import sql_type
 from dpsql.flow.draft import Prepared
-from dpsql.plan.choosing import chooses
+from dpsql.plan.builder.selection_aggregates import chooses
 from dpsql.sensitivity.bound import Bounded
 
 EPSILON = 1e5

@@ -12,13 +12,13 @@ from sqlglot import exp
 
 from attack.totality.edges import EDGES, column
 from dpsql.errors import Error
-from dpsql.expressions.casts import CASTS
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.functions.conditions import SYNTAX
-from dpsql.expressions.functions.moments import SHIFTS
+from dpsql.expressions.functions.datetimes import SHIFTS
 from dpsql.expressions.functions.table import FUNCTIONS
 from dpsql.expressions.types import Kind, Type, from_engine
+from dpsql.expressions.typing import CASTS
 
 PAIRS = [
     *((t, t) for t in EDGES), ("TINYINT", "BIGINT"), ("INTEGER", "UTINYINT"), ("BIGINT", "DOUBLE"), ("BIGINT",

@@ -16,11 +16,10 @@ from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.grid_columns import STEPS
 from dpsql.engines.sql.relations import _distance, _only_equalities, relation_sql
 from dpsql.errors import InternalError, UnsupportedQuery
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import BOOLEAN, DOUBLE, TEXT, integer
-from dpsql.plan.join import whole
-from dpsql.plan.relation import UNIT, Copy, Field, PublicScan, Relation, Scan
+from dpsql.plan.nodes.relation import UNIT, Copy, Field, PublicScan, Relation, Scan, side_of
 
 WHOLE = integer(-(2**31), 2**31 - 1)
 SMALL = {"unit": "u", "max_rows_per_unit": 3}
@@ -222,7 +221,7 @@ class Row:
 )
 def test_a_condition_is_of_equalities_only_if_each_compares_one_side_with_the_other(text: str, only: bool) -> None:
     sides = tuple(
-        whole(Relation(tuple(Field(name, WHOLE, Domain()) for name in names), False, 3, False))
+        side_of(Relation(tuple(Field(name, WHOLE, Domain()) for name in names), False, 3, False))
         for names in ("abk", "cd")
     )
     condition = convert(sqlglot.parse_one(f"SELECT {text}", dialect="duckdb").selects[0], Row())

@@ -32,8 +32,8 @@ from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BIGINT, DATE, DOUBLE, TEXT
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw
+from dpsql.plan.nodes.relation import UNIT, Aggregate, Field, Item, Scan
 from dpsql.plan.plan import Release
-from dpsql.plan.relation import UNIT, Aggregate, Field, Item, Scan
 from dpsql.sensitivity.bound import bound
 
 FIELDS = (

@@ -19,7 +19,7 @@ from dpsql.interfaces import steward
 from dpsql.interfaces.cli import app
 from dpsql.plan.catalog import Refused
 from dpsql.plan.copies import copies_of
-from dpsql.plan.relation import Copy
+from dpsql.plan.nodes.relation import Copy
 from dpsql.policy import load_policy
 from dpsql.policy.prepared import Made, recipe
 

@@ -77,6 +77,21 @@ def test_the_ends_hold_all_but_a_few_units(database: Path, silent: None) -> None
     assert told[Subject("visits", "rare")] is None
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_value_that_is_not_a_number_is_no_bound(silent: None, rows: int) -> None:
+    """NaN compares above every number, so it was taken for the largest value there is."""
+    raw = duckdb.connect()
+    raw.execute(
+        f"CREATE TABLE t AS SELECT i // {rows} AS person, "
+        "CASE WHEN i % 6 = 0 THEN 'nan'::DOUBLE ELSE 10 + i % 81 END AS fee FROM range(4000) AS r(i)"
+    )
+    policy = {**POLICY, "tables": {"t": {"unit": "person", "columns": {"fee": {"bounds": "auto"}}}}}
+    with dpsql.connect(raw, policy=policy, ledger=":memory:", steward=True) as db:
+        made = db.search(Subject("t", "fee"))
+    assert made is not None and made[0] is not None
+    assert (made[0].lower, made[0].upper) == (0, Decimal("90.6"))
+
+
 def test_one_unit_far_out_does_not_move_the_bounds_and_the_answer_is_close(db: dpsql.Connection, silent: None) -> None:
     [(_, one), *_] = db.query(SUM).fetchall()
     assert one == pytest.approx(200_000, rel=0.1)
