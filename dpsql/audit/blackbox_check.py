@@ -25,8 +25,8 @@ from dpsql.audit.outcome import AuditFinding, Check, Outcome, PlotSeries, Progre
 from dpsql.audit.traces import ReleaseTrace, trace
 from dpsql.audit.world import Unit, World
 from dpsql.errors import Error
-from dpsql.policy.catalog import quote
-from dpsql.policy.model import Column
+from dpsql.policy.database_catalog import quote
+from dpsql.policy.model import DeclaredColumn
 from dpsql.session import Connection
 
 RUNS, LONG_RUNS = 1_600, 6_400
@@ -189,11 +189,11 @@ def _changed(world: World, question: Question, cells: Mapping[Unit, Cell]) -> Wo
     return replace(world, tables={**world.tables, question.table: replace(stored, rows=rows)})
 
 
-def _column(world: World, question: Question) -> Column | None:
+def _column(world: World, question: Question) -> DeclaredColumn | None:
     return (world.policy.tables[question.table].columns or {}).get(question.column)
 
 
-def _farther(column: Column | None) -> Cell:
+def _farther(column: DeclaredColumn | None) -> Cell:
     if column is None or column.min is None or column.max is None:
         return None
     low, high = column.min, column.max
@@ -202,7 +202,7 @@ def _farther(column: Column | None) -> Cell:
     return _text(column.max)
 
 
-def _middle(column: Column) -> str:
+def _middle(column: DeclaredColumn) -> str:
     low, high = column.min, column.max
     if isinstance(low, int) and isinstance(high, int):
         return str((low + high) // 2)

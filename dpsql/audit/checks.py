@@ -8,7 +8,7 @@ from dpsql.audit.blackbox_check import BLACKBOX
 from dpsql.audit.neighbour_check import NEIGHBOURS
 from dpsql.audit.outcome import Check
 from dpsql.errors import InterfaceError
-from dpsql.policy.names import nearest
+from dpsql.policy.identifiers import nearest
 
 CHECKS: Mapping[str, Check] = {"neighbours": NEIGHBOURS, "blackbox": BLACKBOX}
 """All checks by name, in the order in which they run."""

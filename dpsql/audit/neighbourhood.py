@@ -11,9 +11,9 @@ from dpsql.audit.database import Cell, Row, Stored, text_of
 from dpsql.audit.values import values_of
 from dpsql.audit.world import RowUnit, Unit, World
 from dpsql.expressions.types import Kind, from_engine
-from dpsql.policy.auto import Found, Subject
-from dpsql.policy.model import Column, ForeignKey
-from dpsql.policy.names import Names
+from dpsql.policy.identifiers import Names
+from dpsql.policy.model import DeclaredColumn, ForeignKey
+from dpsql.policy.searched_subjects import FoundBounds, Subject
 
 FEW_UNITS, FEW_ROWS = 6, 8
 
@@ -43,19 +43,19 @@ def settled(world: World, rng: random.Random) -> World:
     return replace(world, policy=policy.model_copy(update={"tables": Names(tables)}))
 
 
-def _declared(column: Column) -> Column:
+def _declared(column: DeclaredColumn) -> DeclaredColumn:
     return column.model_copy(update={"bounds": None}) if column.bounds else column
 
 
-def _found(world: World, subject: Subject, rng: random.Random) -> Found:
+def _found(world: World, subject: Subject, rng: random.Random) -> FoundBounds:
     if subject.column is None:
-        return Found(None, rng.choice((1, 2, 5)))
+        return FoundBounds(None, rng.choice((1, 2, 5)))
     stored = next(t for name, t in world.tables.items() if name.casefold() == subject.table.casefold())
     known = from_engine(list(stored.columns.values())[stored.place(subject.column)])
     if known is not None and known.temporal:
-        values = values_of("DATE", Column())
-        return Found(*values.edges[:2])  # type: ignore[arg-type]
-    return Found(rng.choice((-5, 0)), rng.choice((1, 10)))
+        values = values_of("DATE", DeclaredColumn())
+        return FoundBounds(*values.edges[:2])  # type: ignore[arg-type]
+    return FoundBounds(rng.choice((-5, 0)), rng.choice((1, 10)))
 
 
 # a unit that goes too far ---------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class _Extreme:
         row: list[Cell] = []
         for i, (column, type_) in enumerate(stored.columns.items()):
             others = [each[i] for each in stored.rows[:20]]
-            spec = (declared.columns or {}).get(column) or Column()
+            spec = (declared.columns or {}).get(column) or DeclaredColumn()
             if i == place:
                 row.append(link)
             elif i in unique:

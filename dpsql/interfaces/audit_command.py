@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from dpsql.errors import Error, InterfaceError
-from dpsql.interfaces.places import policy_beside
-from dpsql.interfaces.terminal import complain, printable, problems, screen
+from dpsql.interfaces.cli.terminal import complain, policy_beside, printable, problems, screen
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -257,7 +256,7 @@ def _missing(door: str) -> str | None:
 def _side_by_side(figures: Figures) -> Table:
     """A table of figures, numbers right-aligned."""
     from dpsql.audit.report import shown
-    from dpsql.interfaces.show import cell, new_table
+    from dpsql.interfaces.cli.output import cell, new_table
 
     table = new_table()
     for i, name in enumerate(figures.columns):
@@ -272,7 +271,7 @@ def _show(report: Report) -> None:
     from rich.text import Text
 
     from dpsql.audit.report import shown
-    from dpsql.interfaces.show import cell, new_table
+    from dpsql.interfaces.cli.output import cell, new_table
 
     out = screen()
     for outcome in report.outcomes:

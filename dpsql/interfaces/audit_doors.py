@@ -44,7 +44,7 @@ def dbapi(world: World) -> Iterator[Ask]:
 @contextmanager
 def server(world: World) -> Iterator[Ask]:
     """`dpsql serve` in a process of its own, asked by `dpsql://`: TLS, a login, the protocol, a ledger on disk."""
-    from dpsql.interfaces.remote import connect_to
+    from dpsql.interfaces.client.connection import connect_to
 
     analyst, dataset = next(iter(world.policy.budget.analysts), "ana"), quote(world.policy.dataset, safe="")
     with TemporaryDirectory() as folder:
@@ -72,7 +72,7 @@ def _write(world: World, folder: Path) -> None:
 @contextmanager
 def served(folder: Path, database: str, analyst: str) -> Iterator[tuple[int, int]]:
     """Run `dpsql serve` in a process of its own; gives its port and its process number."""
-    start = [sys.executable, "-u", "-m", "dpsql.interfaces.cli"]
+    start = [sys.executable, "-u", "-m", "dpsql"]
     add = [*start, "user", "add", analyst, "--password-stdin"]
     subprocess.run(add, cwd=folder, input=PASSWORD + "\n", text=True, check=True, capture_output=True)  # noqa: S603
     command, words = [*start, "serve", database, "--port", "0"], {**os.environ, "COLUMNS": "200"}

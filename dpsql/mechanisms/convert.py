@@ -11,7 +11,7 @@ Soundness does not rest on finding the best order: it is sought in floats, then 
 very order in 80 digits (`ln` and `exp` of `decimal` are correctly rounded) and moved to the safe side by more
 than their error.
 
-**Requires** that ρ, or δ, is what the ledger keeps: whole units, rounded up (`dpsql.budget.event`).
+**Requires** that ρ, or δ, is what the ledger keeps: whole units, rounded up (`dpsql.budget.costs`).
 **Checked by** `tests/unit/mechanisms/test_convert.py` (published values, brute force over orders, the exact δ of
 Gaussian noise).
 """

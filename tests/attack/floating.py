@@ -23,7 +23,7 @@ from dpsql.audit.database import Stored
 from dpsql.audit.outcome import AuditFinding, Check, Outcome, Progress, Settings
 from dpsql.audit.traces import trace
 from dpsql.audit.world import World
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.session import Connection
 
 RUNS, LONG_RUNS, ORDERS = 8, 100, 6

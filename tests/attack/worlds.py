@@ -13,7 +13,7 @@ from typing import Any
 from dpsql.audit.database import Cell, Row, Stored
 from dpsql.audit.values import FIRST, LAST, Values, values_of
 from dpsql.audit.world import World
-from dpsql.policy.model import Column
+from dpsql.policy.model import DeclaredColumn
 
 UNITS = 7
 BUDGET = {"epsilon": 10**6, "delta": "1e-3"}
@@ -109,7 +109,7 @@ def kinds_of(rows: Mapping[str, Sequence[Row]], policy: Mapping[str, Any]) -> Wo
 
 def _drawing(columns: Columns, rng: random.Random, nulls: float | None = None) -> Callable[[], Row]:
     """Draws wild rows; with a share of NULLs, tame ones."""
-    made: list[Values] = [values_of(type_, Column(**spec)) for type_, spec in columns.values()]
+    made: list[Values] = [values_of(type_, DeclaredColumn(**spec)) for type_, spec in columns.values()]
 
     def tame(values: Values, share: float) -> Cell:
         return None if values.nullable and rng.random() < share else values.tame(rng)

@@ -31,7 +31,7 @@ from dpsql.audit.tally import Tally
 from dpsql.engines.duckdb import parquet as views
 from dpsql.engines.duckdb import register_tables
 from dpsql.errors import InterfaceError, PolicyError
-from dpsql.interfaces.cli import app
+from dpsql.interfaces.cli.main import app
 from dpsql.policy import load_policy
 
 Patch = pytest.MonkeyPatch

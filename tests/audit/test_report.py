@@ -19,7 +19,7 @@ from dpsql.audit.outcome import AuditFinding, Check, Outcome, PlotSeries, Settin
 from dpsql.audit.report import Report, merged, plot, shown
 from dpsql.audit.tally import Tally
 from dpsql.interfaces import audit_command
-from dpsql.interfaces.cli import app
+from dpsql.interfaces.cli.main import app
 
 BAD = AuditFinding("a <vector> moved", "SELECT count(*) FROM t WHERE x < '<script>'")
 

@@ -24,7 +24,7 @@ from attack.totality.forms import _parsed, letters, written
 from golden import CASES, connect, queries
 
 import dpsql
-from dpsql.budget.allocate import Portion, price_release
+from dpsql.budget.pricing import Portion, price_release
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.postgres import total_functions
 from dpsql.engines.postgres.dialect import UNLIMITED, Postgres

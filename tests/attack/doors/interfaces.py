@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from attack.doors.sweep import ANALYST, Door, Opened, Send, entered
 from dpsql.errors import Error, InterfaceError, OperationalError
 from dpsql.interfaces.audit_doors import PASSWORD, served
-from dpsql.interfaces.remote_line import LOST, Line, _error
-from dpsql.interfaces.server.statements import Kind, TooMany, split
+from dpsql.interfaces.client.transport import LOST, ServerStream, _error
+from dpsql.interfaces.server.statement_routing import StatementKind, TooManyStatements, split_statements
 from dpsql.interfaces.server.wire import message, zero
 from dpsql.session import Connection
 
@@ -81,9 +81,9 @@ SESSION_DOORS: dict[str, Door] = {
 TABLES = frozenset({"people", "orders", "visits", "stores"})
 NOTHING = "nothing was asked"
 KINDS = {
-    Kind.SESSION: "a setting that is the client's own, or a transaction's word: nothing of the database changes",
-    Kind.CATALOGUE: "answered by the catalogue, a PostgreSQL that has the tables' names and no row",
-    Kind.EMPTY: NOTHING,
+    StatementKind.SESSION: "a setting of the client, or a transaction command: nothing in the database changes",
+    StatementKind.CATALOGUE: "answered by the catalogue, a PostgreSQL that has the tables' names and no row",
+    StatementKind.EMPTY: NOTHING,
 }
 
 
@@ -143,7 +143,7 @@ def command_line(folder: Path) -> Iterator[Opened]:
     """`dpsql query`, with the statement on its standard input."""
     from typer.testing import CliRunner
 
-    from dpsql.interfaces.cli import app
+    from dpsql.interfaces.cli.main import app
 
     def send(sql: str) -> str:
         command = ["query", str(folder / "canaries.duckdb"), "-", "--analyst", ANALYST]
@@ -160,7 +160,7 @@ def command_line(folder: Path) -> Iterator[Opened]:
 @contextmanager
 def shell(folder: Path) -> Iterator[Opened]:
     """Lines of `dpsql shell`; it answers statements one by one, and says so when one is refused."""
-    from dpsql.interfaces.shell import Shell
+    from dpsql.interfaces.cli.shell import Shell
 
     with entered(folder) as db:
         lines = Shell(db)
@@ -182,7 +182,7 @@ def shell(folder: Path) -> Iterator[Opened]:
 # the server -----------------------------------------------------------------------------------------------------------
 
 
-class _Client(Line):
+class _Client(ServerStream):
     """A client that shows everything it was sent."""
 
     def simple(self, sql: str) -> str:
@@ -245,8 +245,8 @@ def _client(port: int) -> _Client:
 def _harmless(sql: str) -> str | None:
     """The reason if dpsql is not asked at all: each statement goes to the session or to the empty catalogue."""
     try:
-        kinds = {statement.kind for statement in split(sql.replace("\0", ""), TABLES)}
-    except (TooMany, Error):
+        kinds = {statement.kind for statement in split_statements(sql.replace("\0", ""), TABLES)}
+    except (TooManyStatements, Error):
         return None
     return KINDS[min(kinds, key=list(KINDS).index)] if kinds <= set(KINDS) else None
 
@@ -254,7 +254,7 @@ def _harmless(sql: str) -> str | None:
 @contextmanager
 def remote(folder: Path) -> Iterator[Opened]:
     """`dpsql.connect("dpsql://…")`."""
-    from dpsql.interfaces.remote import connect_to
+    from dpsql.interfaces.client.connection import connect_to
 
     with (
         served(folder, "canaries.duckdb", ANALYST) as (port, process),
