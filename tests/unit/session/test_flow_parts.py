@@ -139,10 +139,10 @@ def test_anothers_release_is_counted_once_and_said_with_what_it_cost(ledger: Led
     ledger.store(entry, b"f", b"x")
     stored = ledger.find(b"f")
     assert stored is not None
-    assert bob.counted(stored) == ()
-    [note] = ana.counted(stored)
+    assert bob.count(stored) == ()
+    [note] = ana.count(stored)
     assert note.startswith(f"{REPLAYED} (ε = 0.5")
-    assert ana.counted(stored) == ()
+    assert ana.count(stored) == ()
     assert ledger.spent("ana") == ledger.spent("bob") == Spent().after(pure_charge(0.5))
 
 
