@@ -1,4 +1,8 @@
-"""YAML with line numbers, read so that names stay names and numbers stay exact."""
+"""Reads YAML with line numbers. Keys stay text, and numbers stay exact.
+
+PyYAML parses the text into nodes; the values are made here. A YAML 1.2 library such as ruamel.yaml would need the same
+code: its own rules turn 1e-6 into a float and `no` into text without a warning, and its errors have other texts.
+"""
 
 from __future__ import annotations
 
