@@ -1,4 +1,5 @@
-"""SUM(x + 1), SUM(2 * x), AVG(x - 3): arithmetic on the sum and the count of one x, where several of them are asked.
+"""SUM(x + 1), SUM(2 * x), AVG(x - 3): arithmetic on the sum and the count of one x, where several of them are
+requested.
 
 SUM(a·x + b) is a·SUM(x) + b·COUNT(x), and AVG(a·x + b) is a·AVG(x) + b, for constants a and b: a row without x adds
 nothing to either side, and clamping a·x + b to what the bounds of x leave of it is clamping x. So any number of them
@@ -65,7 +66,7 @@ def over_base(node: exp.Expr, bases: frozenset[tuple[str, str]]) -> exp.Expr | N
 
 
 def form_of(node: exp.Expr) -> LinearForm | None:
-    """The form of a SUM or AVG; None if it is no such aggregate."""
+    """The linear form of a SUM or AVG; None for anything else."""
     where, call = (node.expression.this, node.this) if isinstance(node, exp.Filter) else (None, node)
     if not isinstance(call, exp.Sum | exp.Avg) or isinstance(call.this, exp.Distinct) or call.expressions:
         return None

@@ -61,7 +61,7 @@ class OpenQuery:
 Subplan = PrivateRows | OpenQuery
 
 FromItem = tuple[Span | None, str, Subplan]
-"""An item of FROM: where it stands, what it is called, and what it is."""
+"""An item of FROM: its span, its name and its subplan."""
 
 
 class Planner(Protocol):

@@ -28,7 +28,7 @@ UNIT = "unit"
 UniqueKeys = frozenset[frozenset[str]]
 
 HIDDEN = "#"
-"""How the label of a key begins whose name the analyst may not see."""
+"""The prefix of the label of a key whose name the analyst may not see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Item:
 class Aggregate:
     """An aggregate call; FILTER has already become a CASE inside `argument`. None is COUNT(*).
 
-    `at` is the quantile that is asked for.
+    `at` is the requested quantile.
     """
 
     function: str
@@ -254,7 +254,7 @@ class PublicScan(Relation):
 
 
 def require(holds: bool, what: str) -> None:
-    """An invariant of the plan: a node that breaks it is never made."""
+    """An invariant of the plan: a node that violates it cannot be constructed."""
     if not holds:
         raise InternalError(f"plan invariant broken: {what}")
 
@@ -264,7 +264,7 @@ def require(holds: bool, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JoinSide:
-    """A side of a join: a relation, and the name that each of its fields has in the join."""
+    """A side of a join: a relation, and the names of its fields in the join."""
 
     relation: Relation
     names: tuple[str, ...]
@@ -353,7 +353,7 @@ def aggregate_type(aggregate: Aggregate, domain: Domain) -> Type:
 
 
 def unbounded(function: str, argument: Expression) -> UnboundedColumn:
-    """The refusal of a sum without bounds, with both ways out."""
+    """The refusal of a sum without bounds, with both remedies."""
     error = refuse(
         f"{function.upper()}({argument}) needs bounds: how much one row can add cannot be inferred for {argument}",
         argument.span,
@@ -370,7 +370,7 @@ def unbounded(function: str, argument: Expression) -> UnboundedColumn:
 
 
 def unused_name(name: str, taken: set[str]) -> str:
-    """The name, changed until it is not among those taken; it is one of them then."""
+    """The name with a suffix that makes it unused; it is added to `taken`."""
     while fold(name) in taken:
         name += "'"
     taken.add(fold(name))
