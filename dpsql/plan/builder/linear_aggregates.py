@@ -26,7 +26,7 @@ _CLAUSES = ("expressions", "having", "qualify", "order")
 
 
 @dataclass(frozen=True, slots=True)
-class LinearForm:
+class LinearAggregate:
     """`factor`·base + `offset`, over the rows where `where` holds."""
 
     base: exp.Expr
@@ -65,13 +65,13 @@ def over_base(node: exp.Expr, bases: frozenset[tuple[str, str]]) -> exp.Expr | N
     return exp.Paren(this=exp.Add(this=scaled, expression=offset))
 
 
-def form_of(node: exp.Expr) -> LinearForm | None:
+def form_of(node: exp.Expr) -> LinearAggregate | None:
     """The linear form of a SUM or AVG; None for anything else."""
     where, call = (node.expression.this, node.this) if isinstance(node, exp.Filter) else (None, node)
     if not isinstance(call, exp.Sum | exp.Avg) or isinstance(call.this, exp.Distinct) or call.expressions:
         return None
     base, factor, offset = _split(call.this)
-    return LinearForm(base, where, factor, offset) if factor and base.find(exp.Column) is not None else None
+    return LinearAggregate(base, where, factor, offset) if factor and base.find(exp.Column) is not None else None
 
 
 def _aggregates(node: exp.Select) -> Iterator[exp.Expr]:
@@ -120,7 +120,7 @@ def _constant(node: exp.Expr) -> Fraction | None:
     return None
 
 
-def _exact(form: LinearForm, scope: Scope) -> bool:
+def _exact(form: LinearAggregate, scope: Scope) -> bool:
     """Whole numbers with whole constants, and doubles: sums of other types would get another type."""
     try:
         kind = convert(form.base, scope).type.kind

@@ -1,4 +1,4 @@
-"""Syntax tree to plan: which SELECTs are private relations, which are releases, and what is left to finish."""
+"""Syntax tree to plan: which SELECTs are private relations, which are releases, and what remains to finish."""
 
 from __future__ import annotations
 
