@@ -16,8 +16,8 @@ from tiers import need
 from typer.testing import CliRunner
 
 import dpsql
-from dpsql.interfaces.cli import app
-from dpsql.interfaces.demo_data import make_shop
+from dpsql.interfaces.cli.demo_shop import make_shop
+from dpsql.interfaces.cli.main import app
 from dpsql.policy import parse_policy
 
 RUN = [page for page in PAGES if any(block.kind in ("python", "console") for block in blocks(page))]
@@ -153,7 +153,8 @@ def test_every_command_has_its_place_in_the_reference() -> None:
 def test_the_block_about_sqlalchemy_runs(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    need("sqlalchemy")
+    registry = pytest.importorskip("sqlalchemy.dialects").registry
+    registry.register("dpsql", "dpsql.interfaces.sqlalchemy_dialect", "DpsqlDialect")
     [block] = [each for each in blocks(ROOT / "docs" / "python.md") if "create_engine" in each.text]
     shutil.copytree(shop, tmp_path / "shop")
     monkeypatch.chdir(tmp_path)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.interfaces.steward import check
+from dpsql.interfaces.steward_tasks import check
 
 BUDGET = {"epsilon": 10_000, "delta": 1e-6}
 

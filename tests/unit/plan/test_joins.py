@@ -16,7 +16,7 @@ from dpsql.engines.sql.relations import _only_equalities
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BOOLEAN, from_engine
-from dpsql.interfaces.steward import check
+from dpsql.interfaces.steward_tasks import check
 from dpsql.plan.nodes.joins import Inner, Outer
 from dpsql.plan.nodes.relation import Field, JoinSide, PublicScan, Relation, Scan, Step, side_of
 from dpsql.plan.nodes.semi_joins import Exists

@@ -17,7 +17,7 @@ from dpsql.errors import InternalError, PolicyError
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BIGINT, BOOLEAN
 from dpsql.expressions.typing import call
-from dpsql.interfaces.steward import check
+from dpsql.interfaces.steward_tasks import check
 from dpsql.plan.invariants import check_facts
 from dpsql.plan.nodes.joins import Inner, inner_join, outer_join
 from dpsql.plan.nodes.relation import Field, JoinSide, PublicScan, Relation, side_of
