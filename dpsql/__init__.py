@@ -23,13 +23,13 @@ from dpsql.errors import (
     UnsupportedQuery,
     Warning,  # noqa: A004 - the name is PEP 249's
 )
-from dpsql.interfaces.accessor import register as _register
+from dpsql.interfaces.frame.accessor import register as _register
 
 if TYPE_CHECKING:
     from dpsql import audit, local, mechanisms
     from dpsql.answers.result import Result
     from dpsql.interfaces.connect import connect
-    from dpsql.interfaces.dbapi_types import (
+    from dpsql.interfaces.dbapi import (
         BINARY,
         DATETIME,
         NUMBER,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         Timestamp,
         TimestampFromTicks,
     )
-    from dpsql.interfaces.frame.frame import PrivateFrame
+    from dpsql.interfaces.frame.private_frame import PrivateFrame
     from dpsql.interfaces.frame.protection import protect
     from dpsql.options import Within
     from dpsql.policy import Policy
@@ -60,12 +60,12 @@ _LAZY = {
     "connect": ("dpsql.interfaces.connect", "connect"), "Connection": ("dpsql.session", "Connection"),
     "Policy": ("dpsql.policy", "Policy"), "Result": ("dpsql.answers.result", "Result"), "audit": ("dpsql.audit", None),
     "local": ("dpsql.local", None), "mechanisms": ("dpsql.mechanisms", None),
-    "Within": ("dpsql.answers.accuracy", "Within"), "protect": ("dpsql.interfaces.frame.protection", "protect"),
-    "PrivateFrame": ("dpsql.interfaces.frame.frame", "PrivateFrame"),
+    "Within": ("dpsql.options", "Within"), "protect": ("dpsql.interfaces.frame.protection", "protect"),
+    "PrivateFrame": ("dpsql.interfaces.frame.private_frame", "PrivateFrame"),
     "load_ipython_extension": ("dpsql.interfaces.magic", "load_ipython_extension"),
     "unload_ipython_extension": ("dpsql.interfaces.magic", "unload_ipython_extension"),
 } | {
-    name: ("dpsql.interfaces.dbapi_types", name)
+    name: ("dpsql.interfaces.dbapi", name)
     for name in (
         "STRING", "BINARY", "NUMBER", "DATETIME", "ROWID", "Date", "Time", "Timestamp", "DateFromTicks",
         "TimeFromTicks", "TimestampFromTicks", "Binary",

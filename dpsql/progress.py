@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from dpsql.html import element, page, text
-from dpsql.later import later
+from dpsql.timer import run_after
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,7 +44,7 @@ def waiting(said: str) -> Context[None]:
     return spinner(Console(stderr=True, highlight=False), said)
 
 
-def patiently(said: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def with_spinner(said: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A function whose work is waited for like that."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -85,7 +85,7 @@ def bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
 @contextmanager
 def _after_a_while(start: Callable[[], object], stop: Callable[[], object]) -> Iterator[None]:
     try:
-        with later(PATIENCE, start):
+        with run_after(PATIENCE, start):
             yield
     finally:
         stop()

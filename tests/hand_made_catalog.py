@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dpsql.plan.catalog import Catalog, PrivateTable
-from dpsql.plan.public import NoPublicData
-from dpsql.plan.relation import Relation
-from dpsql.plan.set_operations import scans
-from dpsql.policy.names import fold
+from dpsql.plan.nodes.relation import Relation, scans_in
+from dpsql.plan.public_data import NoPublicData
+from dpsql.policy.identifiers import fold
 
 
 def catalog_of(relation: Relation, max_public_keys: int = 100) -> Catalog:
     """The catalogue in which the relation's tables are just so."""
-    tables = {fold(scan.table): PrivateTable(scan.table, scan, 3) for scan in scans(relation)}
+    tables = {fold(scan.table): PrivateTable(scan.table, scan, 3) for scan in scans_in(relation)}
     return Catalog(tables, max_public_keys, NoPublicData())

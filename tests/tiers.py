@@ -19,6 +19,7 @@ CORE = (
     "unit/",
     "mutation/",
     "audit/test_neighbours.py",
+    "docs/test_names.py",
     "privacy/test_locked_engine.py",
     "privacy/test_sealed.py",
     "privacy/test_units_in_several_spellings.py",

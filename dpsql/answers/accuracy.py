@@ -13,11 +13,11 @@ from functools import partial
 from shlex import quote
 
 from dpsql.answers.analytic_bars import half_width
-from dpsql.budget.allocate import Bill, Funds, Portion, Portions, parts_of, price_release, spend
+from dpsql.budget.pricing import Bill, Funds, Portion, Portions, parts_of, price_release, spend
 from dpsql.errors import BudgetExceeded, InterfaceError, UnsupportedQuery
 from dpsql.options import Accuracy, Target, Within
 from dpsql.plan.plan import Output, Plan
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sensitivity.bound import Bounded
 
 

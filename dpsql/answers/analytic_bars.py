@@ -17,7 +17,7 @@ from sqlglot import exp
 from dpsql.answers.estimation import Floats, Numbers, argument, is_whole, real, step, whole
 from dpsql.answers.noise_stage import Noisy, NoisyTable
 from dpsql.answers.weighted_noise import deviation
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.mechanisms import Noise
 from dpsql.sensitivity.clip import Clip
 from dpsql.sensitivity.statistics import Source

@@ -13,11 +13,11 @@ from dpsql.answers.chosen_values import rank_error, rank_of
 from dpsql.answers.estimation import step
 from dpsql.answers.noise_stage import RELEASE, Released
 from dpsql.budget import Cost, ErrorBar
-from dpsql.budget.allocate import Bill, Priced
+from dpsql.budget.pricing import Bill, Priced
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms import DiscreteLaplace, Noise
+from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Plan
-from dpsql.plan.released import released_in
 from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clip import Clip

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from dpsql.abandoned import stopped_when_abandoned
+from dpsql.cancellation import interruptible
 from dpsql.engines.base import PublicRows
 from dpsql.errors import InterfaceError, ParseError
 from dpsql.expressions.types import sql_type
-from dpsql.plan.choosing import chooses, chosen_type
+from dpsql.plan.builder.selection_aggregates import chooses, chosen_type
+from dpsql.plan.nodes.relation import Aggregate
 from dpsql.plan.plan import Bar, Plan, Release
-from dpsql.plan.relation import Aggregate
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 SEALED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
@@ -98,7 +98,7 @@ class Finisher:
         self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]], query: exp.Query | None = None
     ) -> AnswerTable:
         """The answer, or that of another query over the same tables."""
-        with self._tables(plan, columns) as cursor, stopped_when_abandoned(cursor.interrupt):
+        with self._tables(plan, columns) as cursor, interruptible(cursor.interrupt):
             done = cursor.execute(with_short_texts(plan.finishing if query is None else query))
             names = tuple(d[0] for d in done.description or ())
             types = tuple(str(d[1]) for d in done.description or ())
@@ -118,7 +118,7 @@ class Finisher:
         self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]], query: exp.Query, times: int
     ) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of `query` over each of `times` equal slices of the tables, one after the other."""
-        with self._tables(plan, columns) as cursor, stopped_when_abandoned(cursor.interrupt):
+        with self._tables(plan, columns) as cursor, interruptible(cursor.interrupt):
             text = with_short_texts(query)
             for release in plan.releases:
                 size = len(columns[release.name]["_row"]) // times

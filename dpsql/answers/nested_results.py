@@ -1,10 +1,10 @@
 """The contents of nested queries, as far as their releases are made: computed in the sealed database, named by digest.
 
 **Theorem.** The mark of a release says what it reads: with equal marks two releases read equal rows. **Proof.** The
-emitted SQL names each nested table by the SHA-256 of its rows, and the mark is a digest of that SQL.
-**Requires** rows that are sorted texts, of which alone the outer query is made (`dpsql.plan.released.content_of`), and
-a mark that also names the version of the data (`dpsql.answers.reuse`).
-**Checked by** the planted bug "the mark of the outer release without the inner content".
+emitted SQL names each nested table by the SHA-256 of its rows, and the mark is a digest of that SQL. **Requires** rows
+that are sorted texts, of which alone the outer query is made (`dpsql.plan.nodes.released_scan.content_of`), and a mark
+that also names the version of the data (`dpsql.answers.reuse`). **Checked by** the planted bug "the mark of the outer
+release without the inner content".
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from dpsql.answers.error_bars import bar_columns
 from dpsql.answers.estimation import tabulate
 from dpsql.answers.finish import Finisher, finishing_sql
 from dpsql.answers.noise_stage import NoisyTable
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.errors import InternalError
-from dpsql.plan.plan import Nested
-from dpsql.plan.released import Content, content_of, released_in, with_digests
+from dpsql.plan.nodes.released_scan import Content, content_of, released_in, with_digests
+from dpsql.plan.plan import NestedQuery
 
 _RELEASE = re.compile(r"\b_r\d+\b")
 
@@ -34,7 +34,7 @@ class NestedResults:
     """What each nested query gave, by its name; `pending` names those that are still to be released."""
 
     finisher: Finisher
-    nested: Sequence[Nested]
+    nested: Sequence[NestedQuery]
     made: dict[str, Content] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class NestedResults:
         return all(scan.table in self.made for scan in released_in(priced.bounded.release.source))
 
 
-def _content(finisher: Finisher, nested: Nested, tables: Mapping[str, NoisyTable]) -> Content:
+def _content(finisher: Finisher, nested: NestedQuery, tables: Mapping[str, NoisyTable]) -> Content:
     """The answer of a nested query, as text: as it is, since what an analyst is shown may be cut at zero."""
     released = fit_tables(nested.plan, {release.name: tables[release.name] for release in nested.plan.releases})
     bars = bar_columns(finisher, nested.plan, released)
@@ -79,7 +79,7 @@ def _content(finisher: Finisher, nested: Nested, tables: Mapping[str, NoisyTable
     return content_of(rows)
 
 
-def _check_key(nested: Nested, rows: Iterable[Sequence[str | None]]) -> None:
+def _check_key(nested: NestedQuery, rows: Iterable[Sequence[str | None]]) -> None:
     """A rule relies on it, so it is looked at: keys of a release are unique by construction."""
     if nested.key is not None:
         keys = [tuple(row[i] for i in nested.key) for row in rows]

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from dpsql.answers.chosen_values import choice_notes
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.expressions.expression import columns_of
+from dpsql.plan.nodes.relation import Relation
+from dpsql.plan.nodes.unary import Filter, UnitGroup
 from dpsql.plan.plan import Plan
-from dpsql.plan.relation import Filter, Relation, UnitGroup
 from dpsql.sensitivity.bound import Bounded
-from dpsql.sensitivity.clip import Clip
+from dpsql.sensitivity.clip import Clip, Clipped
 from dpsql.sensitivity.clipped import Check
 
 INNER = "the noise of the results that are read below the aggregate (bars are for those results as they turned out)"
@@ -82,6 +83,11 @@ def _different(bounded: Bounded) -> list[str]:
     return [f"of one unit at most {cap} different {_short(what)} count{where}" for what, cap in each.items()]
 
 
+def _noted(bounded: Bounded) -> Sequence[Clipped]:
+    """The clips that get a note: one for choices says nothing that the note of a clipped sum does not say."""
+    return [each for each in bounded.clipped if each.vector.ranked is None] or bounded.clipped
+
+
 def _clip_notes(bounded: Bounded, clip: Clip | None) -> list[str]:
     """What the clip of a vector did, in a sentence."""
     if clip is None or clip.choice is None:
@@ -109,14 +115,14 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
                 low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))
                 notes.append(f"values of {_short(str(argument.expression))} outside [{low:g}, {high:g}] are clamped")
         notes += [*choice_notes(priced), *_cut(bounded)]
-        weighed = any(histogram.term is not None for histogram in bounded.histograms)
+        weighed = any(each.term is not None and each.clipped is None for each in bounded.histograms)
         if weighed or (bounded.weight is not None and bounded.weight.terms):
             rows = bounded.release.source.rows_per_unit
             notes.append(f"a unit with more than {_rows(rows)} of {bounded.release.table} is weighed down to {rows}")
         if bounded.rule == "at_rest":
             kept, table = _rows(bounded.release.source.rows_per_unit), bounded.release.table
             notes.append(f"of a unit with more than {kept} of {table} the copy kept {kept}, chosen at random, once")
-        notes += [note for each in bounded.clipped for note in _clip_notes(bounded, each.clip)]
+        notes += [note for each in _noted(bounded) for note in _clip_notes(bounded, each.clip)]
         notes += _different(bounded)
         if priced.threshold is not None:
             notes.append("groups with few units are left out")

@@ -41,20 +41,20 @@ from dpsql.answers.noise_stage import RELEASE, Released
 from dpsql.answers.serialize import deserialize
 from dpsql.bounds import infer
 from dpsql.bounds.domain import finite
-from dpsql.bounds.known import Known
-from dpsql.budget import About, Ledger, Relative, Stored
-from dpsql.budget.allocate import Portion, Priced, charge_of, price_release
+from dpsql.bounds.row_domains import RowDomains
+from dpsql.budget import Ledger, RelatedRelease, ReleaseDetails, StoredRelease
 from dpsql.budget.fingerprint import fingerprint
+from dpsql.budget.pricing import Portion, Priced, charge_of, price_release
 from dpsql.errors import Error, InternalError
 from dpsql.expressions.expression import Call, Column, Expression, columns_of
+from dpsql.expressions.json_form import order, read, write
 from dpsql.expressions.types import BOOLEAN, Kind
-from dpsql.expressions.write import order, read, write
+from dpsql.plan.builder.selection_aggregates import chooses
 from dpsql.plan.canonical import describe_relation, split, without, write_aggregate
 from dpsql.plan.catalog import Catalog
-from dpsql.plan.choosing import chooses
+from dpsql.plan.nodes.relation import Aggregate, Item, Relation
+from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Release
-from dpsql.plan.relation import Aggregate, Item, Relation
-from dpsql.plan.released import released_in
 from dpsql.sensitivity.bound import Bounded, bound, settle
 from dpsql.sensitivity.clip import Clip
 from dpsql.sensitivity.clip_choice import ClipChoice
@@ -76,7 +76,7 @@ class Reused:
     """A release that need not be made: what is shown of the stored one, its mark, and what to know about it."""
 
     released: Released
-    stored: Stored
+    stored: StoredRelease
     mark: bytes
     notes: tuple[str, ...] = ()
 
@@ -100,13 +100,13 @@ class Archive:
             raise InternalError("a release was to be marked before what it reads was named")
         return fingerprint(priced, self.emit(priced), self.version, self.dataset)
 
-    def about(self, priced: Priced, *, alone: bool) -> About:
+    def about(self, priced: Priced, *, alone: bool) -> ReleaseDetails:
         """What a new release is kept with; one that stands `alone` answers nothing but itself."""
         release, charge = priced.bounded.release, charge_of([priced])
         assert charge is not None
         if alone:
-            return About(b"", {}, charge)
-        return About(family(release, release.source, self.version, self.dataset), recipe_of(priced), charge)
+            return ReleaseDetails(b"", {}, charge)
+        return ReleaseDetails(family(release, release.source, self.version, self.dataset), recipe_of(priced), charge)
 
     def find(self, priced: Priced, mark: bytes) -> Reused | None:
         """The very release, exactly as before; else the most accurate one that shows all of it.
@@ -141,7 +141,7 @@ class Archive:
         likely.sort(key=lambda pair: -min(portion_of(pair[1].recipe).parts))
         return next((f for way, each in likely[:MOST_TRIED] if (f := self._part(priced, way, each)) is not None), None)
 
-    def _part(self, asked: Priced, way: Wider, relative: Relative) -> Reused | None:
+    def _part(self, asked: Priced, way: Wider, relative: RelatedRelease) -> Reused | None:
         """The part that is asked of an earlier release, if it is what its recipe says and costs the analyst no more.
 
         Another's release may have been dearer than what is asked now; an analyst is never counted more than that.
@@ -156,7 +156,7 @@ class Archive:
         notes += [OF_MORE_GROUPS] if way.dropped and made.bounded.rule in ("clip", "vector") else []
         return Reused(part_of(asked, deserialize(stored.payload, made)), stored, relative.fingerprint, tuple(notes))
 
-    def _made_again(self, asked: Priced, way: Wider, relative: Relative) -> Priced | None:
+    def _made_again(self, asked: Priced, way: Wider, relative: RelatedRelease) -> Priced | None:
         """The earlier release as it would be planned for this analyst, if that is the one that was made.
 
         It may read columns that do not exist for this analyst, or no longer: then it shows nothing here, and whatever
@@ -273,7 +273,7 @@ def made_again(asked: Priced, relation: Relation, recipe: Recipe, catalog: Catal
 def _read_clip(written: Mapping[str, Any]) -> Clip:
     choice = written["choice"]
     made = None if choice is None else ClipChoice(**choice)
-    return Clip(written["norm"], written["bound"], tuple(written["exponents"]), made)
+    return Clip(written["norm"], written["bound"], tuple(written["exponents"]), made, written.get("ranked"))
 
 
 def _read_aggregate(written: Sequence[Any]) -> Aggregate:
@@ -357,5 +357,5 @@ def _over_keys(expression: Expression, names: Mapping[str, Key]) -> Expression:
 
 def _true(condition: Expression, keys: Sequence[Key], values: Sequence[Any]) -> bool:
     points = {k.name: finite((v,), k.expression.type, nullable=False) for k, v in zip(keys, values, strict=True)}
-    truth = infer(condition, Known(points))
+    truth = infer(condition, RowDomains(points))
     return truth.values == (True,) and not truth.nullable and condition.type == BOOLEAN

@@ -149,11 +149,13 @@ def _choice(
 ) -> None:
     """No score moves by more than was claimed, nor all groups together by a wider spread than was paid for.
 
-    `ends` are the smallest and the largest move in each group that moved.
+    `ends` are the smallest and the largest move in each group that moved. With a claim `l2` it is their squares that
+    add up.
     """
     assert statistic.linf is not None
-    most = sum(max(abs(low), abs(high)) for low, high in ends)
-    spread = sum(max(0, high) - min(0, low) for low, high in ends)
+    together = sum if statistic.l2 is None else _root_of_squares
+    most = together([max(abs(low), abs(high)) for low, high in ends])
+    spread = together([max(0, high) - min(0, low) for low, high in ends])
     wide = statistic.linf if statistic.name.startswith("mode") else 2 * statistic.linf
     if most > statistic.linf:
         made.violations.append(f"{statistic.name} moved by {most}, claimed {statistic.linf}")
@@ -164,6 +166,12 @@ def _choice(
     made.use(rule, "linf", most / statistic.linf)
     if most:
         made.touched.add(rule)
+
+
+def _root_of_squares(moves: Sequence[int]) -> int:
+    """Rounded up: it is above a whole number if and only if the true root is."""
+    square = sum(move * move for move in moves)
+    return math.isqrt(square - 1) + 1 if square else 0
 
 
 def compare_equal(one: Traces | None, two: Traces | None) -> list[str]:

@@ -12,11 +12,11 @@ from dpsql.audit.grammar.query import Query
 from dpsql.audit.traces import ReleaseTrace, traced
 from dpsql.audit.world import Unit, World
 from dpsql.budget import Cost
-from dpsql.budget.allocate import Priced, price_release
+from dpsql.budget.pricing import Priced, price_release
 from dpsql.errors import EngineError, Error, InternalError
 from dpsql.flow.draft import Prepared
 from dpsql.mechanisms.convert import rho_for
-from dpsql.plan.released import Content
+from dpsql.plan.nodes.released_scan import Content
 from dpsql.sensitivity.bound import norm_search, settle
 from dpsql.sensitivity.clip import clip_at
 from dpsql.session import Connection

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from decimal import Decimal
 
-    from dpsql.budget.allocate import Chosen, Priced
-    from dpsql.budget.reservation import TracePermit
+    from dpsql.budget.ledger.reservation import TracePermit
+    from dpsql.budget.pricing import Priced, PricedChoice
     from dpsql.engines.sealed import Exact, Weights
     from dpsql.flow.draft import Prepared
-    from dpsql.plan.released import Content
+    from dpsql.plan.nodes.released_scan import Content
     from dpsql.session import Connection
 
 _OPEN = OPEN.take()
@@ -209,14 +209,15 @@ def _release(
     return ReleaseTrace(bounded.rule, exact.keys, tuple(statistics), joint), shown
 
 
-def _scores(priced: Priced, chosen: Chosen, weights: Weights, groups: int) -> StatisticTrace:
+def _scores(priced: Priced, chosen: PricedChoice, weights: Weights, groups: int) -> StatisticTrace:
     """The scores of all cells of the first key, of the second, …: each moves by at most `linf`.
 
-    Over all keys together the largest moves add up to no more than that.
+    Over all keys together the largest moves add up to no more than that; with a claim `l2`, their squares do.
     """
     histogram = priced.bounded.histograms[chosen.choice.histogram]
     runs = [scored(chosen.choice, chosen.law, histogram.grid.cells, *weights.of(place)) for place in range(groups)]
     values = Stepwise(tuple((tuple(each.scores.tolist()), tuple(each.sizes.tolist())) for each in runs))
     linf, grid = chosen.choice.sensitivity(histogram.most), Fraction(1, chosen.choice.parts * histogram.one)
     name = chosen.choice.name
-    return StatisticTrace(name, values, None, linf, None, None, grid, "exponential", chosen.law.scale)
+    l2 = linf if histogram.clipped == "l2" else None
+    return StatisticTrace(name, values, None, linf, None, l2, grid, "exponential", chosen.law.scale)

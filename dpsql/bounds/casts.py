@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from dpsql.bounds.domain import Domain, Number, finite, interval, of_type
-from dpsql.bounds.ends import DAY, End, ends, grid, span, to_float
-from dpsql.bounds.evaluate import as_type
-from dpsql.bounds.rule import Rule
+from dpsql.bounds.constant_folding import as_type
+from dpsql.bounds.domain import Domain, Number, Rule, finite, interval, of_type
+from dpsql.bounds.endpoints import DAY, End, ends, grid, span, to_float
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import Kind, Type
 

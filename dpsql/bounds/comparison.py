@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable
 
 from dpsql.bounds.casts import widened
-from dpsql.bounds.domain import Domain, finite
-from dpsql.bounds.ends import End, ends
-from dpsql.bounds.evaluate import equal
-from dpsql.bounds.rule import Rule
+from dpsql.bounds.constant_folding import equal
+from dpsql.bounds.domain import Domain, Rule, finite
+from dpsql.bounds.endpoints import End, ends
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import BOOLEAN, Kind
 from dpsql.expressions.typing import common

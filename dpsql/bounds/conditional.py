@@ -7,18 +7,17 @@ from dataclasses import replace
 
 from dpsql.bounds.casts import widened
 from dpsql.bounds.comparison import can
-from dpsql.bounds.domain import Domain, intersect, interval, union
-from dpsql.bounds.ends import ends, span
-from dpsql.bounds.evaluate import Unsure, equal
-from dpsql.bounds.known import Known
-from dpsql.bounds.rule import Rule
+from dpsql.bounds.constant_folding import Unsure, equal
+from dpsql.bounds.domain import Domain, Rule, intersect, interval, union
+from dpsql.bounds.endpoints import ends, span
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.expressions.expression import Call, Expression
 
-Infer = Callable[[Expression, Known], Domain]
-Narrow = Callable[[Known, Expression, bool], Known]
+Infer = Callable[[Expression, RowDomains], Domain]
+Narrow = Callable[[RowDomains, Expression, bool], RowDomains]
 
 
-def case(call: Call, known: Known, infer: Infer, narrow: Narrow) -> Domain:
+def case(call: Call, known: RowDomains, infer: Infer, narrow: Narrow) -> Domain:
     """The branches that can be reached: each knows its condition, and that the earlier ones did not hold."""
     *pairs, default = call.args
     parts: list[Domain] = []

@@ -9,17 +9,20 @@ The contract of every rule in this package:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from dpsql.expressions.expression import Value
+from dpsql.expressions.expression import Call, Value
 from dpsql.expressions.types import Kind, Type
 
 Number = int | float | Decimal
+
 LARGEST = 2**900
+
 EPOCH_DAY = date(1970, 1, 1)
+
 EPOCH = datetime(1970, 1, 1)
 
 
@@ -55,6 +58,7 @@ class Domain:
 
 
 UNKNOWN = Domain(nan=True)
+
 ONLY_NULL = Domain(values=())
 
 
@@ -152,3 +156,6 @@ def of_type(type_: Type) -> Domain:
         unit = Decimal(1).scaleb(-type_.scale) if type_.scale else 1
         return interval(type_.lower * unit, type_.upper * unit, origin=(f"type {type_}",))
     return Domain(nan=type_.kind is Kind.DOUBLE)
+
+
+Rule = Callable[[Call, tuple[Domain, ...]], Domain]

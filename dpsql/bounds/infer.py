@@ -12,29 +12,34 @@ from __future__ import annotations
 from itertools import product
 from math import ceil, floor, prod
 
-from dpsql.bounds import arithmetic, casts, comparison, conditional, dates, text
-from dpsql.bounds.domain import ONLY_NULL, Domain, finite, intersect, number, of_type, value_at
-from dpsql.bounds.ends import tidy
-from dpsql.bounds.evaluate import Unsure, as_type, evaluate
-from dpsql.bounds.functions import lenient, rule_of
-from dpsql.bounds.known import Known
+from dpsql.bounds import arithmetic, casts, comparison, conditional, date_arithmetic, function_bounds
+from dpsql.bounds.constant_folding import Unsure, as_type, evaluate
+from dpsql.bounds.domain import ONLY_NULL, UNKNOWN, Domain, Rule, finite, intersect, interval, number, of_type, value_at
+from dpsql.bounds.endpoints import tidy
+from dpsql.bounds.function_bounds import lenient, rule_of
 from dpsql.bounds.predicates import Truth, narrowed
-from dpsql.bounds.rule import Rule
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.expressions.expression import Call, Column, Expression, Literal, Value
 from dpsql.expressions.types import Kind, Type
 
 MOST_LISTED = 10_000
+
 MOST_VALUES = 10_000
+
 MOST_PRODUCTS = 1_000
+
 _RULES: dict[str, Rule] = {
-    **arithmetic.RULES, **casts.RULES, **comparison.RULES, **conditional.RULES, **dates.RULES, **text.RULES,
+    **arithmetic.RULES, **casts.RULES, **comparison.RULES, **conditional.RULES, **date_arithmetic.RULES,
+    **function_bounds.RULES,
 }  # fmt: skip
+
 _LENIENT = comparison.LENIENT | {"coalesce", "greatest", "least", "concat", "nullif"}
+
 _LISTING = {"mul", "round", "strftime"}
 """Operations that leave gaps: over whole numbers in bounds they give a list."""
 
 
-def infer(expression: Expression, known: Known) -> Domain:
+def infer(expression: Expression, known: RowDomains) -> Domain:
     """What is known of the expression's values on such a row."""
     match expression:
         case Column():
@@ -57,7 +62,7 @@ def _constant(node: Literal) -> Domain:
         return Domain(nullable=False)
 
 
-def _call(call: Call, known: Known) -> Domain:
+def _call(call: Call, known: RowDomains) -> Domain:
     if call.op == "case":
         return conditional.case(call, known, infer, _branch)
     args = tuple(infer(a, known) for a in call.args)
@@ -71,7 +76,7 @@ def _call(call: Call, known: Known) -> Domain:
     return of_type(call.type) if rule is None else _whole_list(call, rule(call, args))
 
 
-def _branch(known: Known, condition: Expression, holds: bool) -> Known:
+def _branch(known: RowDomains, condition: Expression, holds: bool) -> RowDomains:
     return narrowed(known, condition, Truth(holds, or_null=not holds), infer, "CASE")
 
 
@@ -124,3 +129,45 @@ def _whole_list(call: Call, domain: Domain) -> Domain:
     if places is None:
         return domain
     return finite(map(float, places), call.type, nullable=domain.nullable, origin=domain.origin)
+
+
+# Conditions ----------------------------------------------------------------------------------------------------------
+
+MOST_PASSES = 12
+
+
+def narrow(known: RowDomains, condition: Expression, holds: bool = True) -> RowDomains:
+    """The row, where the condition is TRUE; or, if it did not hold, FALSE or NULL.
+
+    Again until nothing changes, so that what one conjunct says of a column reaches the columns that another one
+    compares it with, in whatever order they are written; `x < y AND y < x` would shrink for ever, so not more often
+    than there are comparisons.
+    """
+    truth = Truth(holds, or_null=not holds)
+    comparisons = sum(1 for node in condition.walk() if isinstance(node, Call))
+    for _ in range(min(MOST_PASSES, comparisons + 1)):
+        before, known = known, narrowed(known, condition, truth, infer, "WHERE")
+        if known == before:
+            break
+    return known
+
+
+# Aggregates ----------------------------------------------------------------------------------------------------------
+
+AT_MOST = "at most "
+"""How the origin begins of a bound that rests on how many rows of a unit count."""
+
+
+def aggregate_domain(function: str, argument: Domain | None, rows: int) -> Domain:
+    """Count, sum, avg, min and max of one unit; a group exists only if it has a row."""
+    if function == "count":
+        least = 1 if argument is None or not argument.nullable else 0
+        return interval(least, rows, nullable=False, origin=(f"{AT_MOST}{rows} rows per unit",))
+    if argument is None:
+        return UNKNOWN
+    if function == "sum":
+        low = None if argument.lower is None else min(argument.lower, rows * argument.lower)
+        high = None if argument.upper is None else max(argument.upper, rows * argument.upper)
+        origin = (*argument.origin, f"{AT_MOST}{rows} rows per unit")
+        return interval(low, high, nullable=argument.nullable, origin=origin)
+    return Domain(argument.lower, argument.upper, None, argument.nullable, False, argument.origin)

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from dpsql.bounds.comparison import can
-from dpsql.bounds.describe import describe
+from dpsql.bounds.comparison_limits import NEGATED, SWAPPED, excluded, limited
 from dpsql.bounds.domain import ONLY_NULL, Domain, finite, intersect
-from dpsql.bounds.invert import inverted
-from dpsql.bounds.known import Known, either
-from dpsql.bounds.limit import NEGATED, SWAPPED, excluded, limited
+from dpsql.bounds.inverses import inverted
+from dpsql.bounds.row_domains import RowDomains, either
 from dpsql.expressions.expression import Call, Column, Expression, Literal
 from dpsql.expressions.types import BOOLEAN
 
-Infer = Callable[[Expression, Known], Domain]
+Infer = Callable[[Expression, RowDomains], Domain]
+
 MOST_TRIED = 1_000
 
 
@@ -37,7 +37,7 @@ class Truth:
         return can(domain, self.value) or (self.or_null and domain.nullable)
 
 
-def narrowed(known: Known, condition: Expression, truth: Truth, infer: Infer, clause: str) -> Known:
+def narrowed(known: RowDomains, condition: Expression, truth: Truth, infer: Infer, clause: str) -> RowDomains:
     """The row, where the condition has that truth."""
     if known.impossible:
         return known
@@ -58,14 +58,14 @@ def narrowed(known: Known, condition: Expression, truth: Truth, infer: Infer, cl
     return _tried(known, condition, truth, infer, origin)
 
 
-def _refined(known: Known, expression: Expression, domain: Domain) -> Known:
+def _refined(known: RowDomains, expression: Expression, domain: Domain) -> RowDomains:
     """Refine the expression, and what it is made of where the operation can be turned round."""
     known = known.refined(expression, domain)
     below = inverted(expression, domain)
     return known if below is None else _refined(known, below[0], below[1])
 
 
-def _facts(known: Known, condition: Expression, truth: Truth, infer: Infer) -> Iterator[tuple[Expression, Domain]]:
+def _facts(known: RowDomains, condition: Expression, truth: Truth, infer: Infer) -> Iterator[tuple[Expression, Domain]]:
     """What follows for the operands of one comparison."""
     match condition:
         case Column():
@@ -97,7 +97,7 @@ def _null(node: Expression) -> bool:
 
 
 def _compared(
-    known: Known, op: str, one: Expression, two: Expression, or_null: bool, infer: Infer
+    known: RowDomains, op: str, one: Expression, two: Expression, or_null: bool, infer: Infer
 ) -> Iterator[tuple[Expression, Domain]]:
     """What `one op two` says of `one`. A date beside a timestamp is NULL where it has no timestamp."""
     other = infer(two, known)
@@ -109,7 +109,7 @@ def _compared(
 
 
 def _matched(
-    known: Known, same: bool, one: Expression, two: Expression, infer: Infer
+    known: RowDomains, same: bool, one: Expression, two: Expression, infer: Infer
 ) -> Iterator[tuple[Expression, Domain]]:
     other = infer(two, known)
     if isinstance(one, Literal) or other.empty:
@@ -120,7 +120,7 @@ def _matched(
         yield one, excluded(one, infer(one, known), two, other)
 
 
-def _tried(known: Known, condition: Expression, truth: Truth, infer: Infer, origin: str) -> Known:
+def _tried(known: RowDomains, condition: Expression, truth: Truth, infer: Infer, origin: str) -> RowDomains:
     """Put NULL, and each of finitely many values, for each column; keep those with which the condition can be so.
 
     Two columns that were compared have told each other their ends already, and their lists if they are equal.
@@ -144,3 +144,12 @@ def _tried(known: Known, condition: Expression, truth: Truth, infer: Infer, orig
                 domain = intersect(domain, Domain(values=kept, nullable=domain.nullable, origin=(origin,)))
         known = known.with_column(column.name, domain)
     return known
+
+
+LONGEST = 60
+
+
+def describe(expression: Expression) -> str:
+    """The expression in SQL's own signs, cut where it is long."""
+    text = str(expression)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

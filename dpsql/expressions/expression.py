@@ -1,7 +1,7 @@
 """Expressions below an aggregate: three frozen node kinds, typed, and equal when they mean the same.
 
-Only `dpsql.expressions.convert` makes them, from an allow-list, so whatever has one of these trees is deterministic and
-has a total form on every engine.
+Only `dpsql.expressions.from_syntax` makes them, from an allow-list, so whatever has one of these trees is deterministic
+and has a total form on every engine.
 """
 
 from __future__ import annotations

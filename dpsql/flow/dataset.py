@@ -9,7 +9,7 @@ from dpsql.budget import Ledger
 from dpsql.engines.base import Engine, PublicRows
 from dpsql.plan.catalog import Catalog, Copies, PublicTable, make_catalog
 from dpsql.plan.copies import copies_of
-from dpsql.plan.views import with_visible_views
+from dpsql.plan.view_expansion import with_visible_views
 from dpsql.policy import Policy, fold
 
 

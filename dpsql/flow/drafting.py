@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from dpsql.answers.accuracy import Goal, reachable, read_goals
 from dpsql.answers.cache import BoundedCache, reads_the_clock
-from dpsql.budget.allocate import choose_mechanism, fund
+from dpsql.budget.pricing import choose_mechanism, fund
 from dpsql.errors import InterfaceError
 from dpsql.flow.about import about
 from dpsql.flow.accounts import Accounts
@@ -16,11 +16,11 @@ from dpsql.flow.price import known_mechanism, price_of
 from dpsql.flow.question import Question
 from dpsql.flow.searching import Searcher
 from dpsql.options import QueryOptions
-from dpsql.parse import known_dialect, limit_text, parse_query, read_hints
-from dpsql.plan.build import build
-from dpsql.plan.views import put_views
+from dpsql.plan.builder.query import build
+from dpsql.plan.view_expansion import put_views
 from dpsql.sensitivity import bound
 from dpsql.sensitivity.clipped import checks_of
+from dpsql.sql import known_dialect, limit_text, parse_query, read_hints
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dpsql.options import QueryOptions
-from dpsql.parse import Parameters, meaning
+from dpsql.sql import Parameters, meaning
 
 
 @dataclass(frozen=True, slots=True)

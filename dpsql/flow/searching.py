@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from dpsql.answers.reuse import Archive
 from dpsql.answers.serialize import deserialize
-from dpsql.budget import FREE, Charge, Cost, Stored
-from dpsql.budget.allocate import Bill, Portion, Priced, charge_of, fund, price_release
+from dpsql.budget import FREE, Charge, Cost, StoredRelease
+from dpsql.budget.pricing import Bill, Portion, Priced, charge_of, fund, price_release
 from dpsql.errors import BudgetExceeded, UnboundedColumn
 from dpsql.flow.accounts import Accounts
 from dpsql.flow.dataset import Dataset
@@ -24,7 +24,7 @@ from dpsql.flow.draft import Draft, Prepared
 from dpsql.flow.releasing import Releaser
 from dpsql.mechanisms import DiscreteLaplace
 from dpsql.plan.plan import Plan
-from dpsql.policy.auto import Found, Subject
+from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.search import Searches
 from dpsql.sensitivity.bound import Bounded, norm_search
 from dpsql.sensitivity.clip import Vector, norms_of, read_norms
@@ -94,7 +94,7 @@ class Searcher:
         price = fund(draft.bounded, draft.most, draft.delta, draft.mechanism).price
         set_apart = sum((search.price for search in searches.values()), Fraction(0)) / price
         draft = replace(draft, bounded=bounded, part=draft.part - set_apart)
-        unknown = {name for (name, _), histogram in found.items() if histogram is None}
+        unknown = {place[0] for place, histogram in found.items() if histogram is None}
         if unknown and not draft.missing and self._accounts.policy.replay:
             archive = self._archive()
             priced = [p for p in draft.split.bill.releases if p.bounded.release.name in unknown]
@@ -173,7 +173,7 @@ class Searcher:
         """What searches for norms cost that are still to be made."""
         return self._norms_bill(draft).cost if draft.unsearched else FREE
 
-    def search(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
+    def search(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:
         """Search for the bounds of one subject, unless somebody did: charged as any release is."""
         if self.searches.read(subject) is None:
             plan, bill = self.searches.search(subject)
@@ -186,12 +186,12 @@ class Searcher:
         return reduce(draft.funds.plus, (bill.cost for bill in bills), FREE)
 
 
-def _place(bounded: Bounded, vector: Vector) -> tuple[str, tuple[int, ...]]:
+def _place(bounded: Bounded, vector: Vector) -> tuple[str, tuple[int, ...], str | None]:
     """Which vector of a query this is."""
-    return bounded.release.name, vector.members
+    return bounded.release.name, vector.members, vector.ranked
 
 
-def _histogram(vector: Vector, search: Priced, stored: Stored) -> NormHistogram:
+def _histogram(vector: Vector, search: Priced, stored: StoredRelease) -> NormHistogram:
     """A stored search as a histogram."""
     released = deserialize(stored.payload, search)
     noise, shift = search.noised[0].noise, search.noised[0].shift

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
     from dpsql.engines.open_engine import Source
-    from dpsql.interfaces.remote import RemoteConnection
+    from dpsql.interfaces.client.connection import RemoteConnection
     from dpsql.policy import Policy
     from dpsql.session import Connection
 
@@ -51,7 +51,7 @@ def connect(source: Any, **words: Any) -> Any:
     """
     if isinstance(source, str) and source.startswith("dpsql://"):
         from dpsql.errors import InterfaceError
-        from dpsql.interfaces.remote import connect_to
+        from dpsql.interfaces.client.connection import connect_to
 
         if unknown := set(words) - {"password", "certificate", "dialect"}:
             raise InterfaceError(

@@ -10,8 +10,8 @@ import shlex
 from typing import Any, NoReturn
 
 from dpsql.errors import InterfaceError
-from dpsql.interfaces.frame.frame import PrivateFrame
-from dpsql.interfaces.places import policy_beside
+from dpsql.interfaces.cli.terminal import policy_beside
+from dpsql.interfaces.frame.private_frame import PrivateFrame
 from dpsql.session import Connection, connect
 
 HELP = """\
@@ -125,7 +125,7 @@ class Magic:
         if isinstance(source, PrivateFrame):
             source.info()
             return
-        from dpsql.interfaces.tables import visible_tables
+        from dpsql.interfaces.visible_tables import visible_tables
 
         for table in visible_tables(source):
             print(f"{table.name} ({table.owner})")

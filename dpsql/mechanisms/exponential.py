@@ -10,7 +10,8 @@ negative everywhere, since both laws have mass one; so |loss| ≤ ε. Let K(α) 
 P'. Then K(0) = K(1) = 0, and K'' is the variance of the loss under a tilted law, at most (ε/2)² since the loss has the
 range ε; so (α−1)·D_α(P‖P') = K(α) ≤ α(α−1)·ε²/8 for α > 1.
 Choices of which a unit moves the k-th by a spread r_k, Σ r_k ≤ spread, are together Σ r_k/scale ≤ ε and
-Σ (r_k/scale)²/8 ≤ ε²/8: a unit that is spread over groups pays once.
+Σ (r_k/scale)²/8 ≤ ε²/8: a unit that is spread over groups pays once. Where Σ r_k² ≤ spread² is all that is known of
+the moves of K choices, the second still holds, and the ε of all together is at most √K·ε, since Σ r_k ≤ √K·spread.
 
 Permute-and-flip errs less at the same ε, by at most a factor of two, but its loss has no bounded range: in zCDP it
 costs ε·tanh(ε/2), four times as much, which is more than it gains.

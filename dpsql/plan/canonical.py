@@ -2,38 +2,45 @@
 
 **Theorem.** The canonical release has, on every database, the groups and the exact totals of the release, and its
 relation has the same rows with the same owners. Its bounds are at least as tight.
-**Proof.** Expressions are put into their normal form, which keeps every value (`dpsql.plan.normal`). A projection
+**Proof.** Expressions are put into their normal form, which keeps every value (`dpsql.plan.normal_form`). A projection
 computes each row from one row and keeps its owner, so reading its definition in place of its column changes no value;
 filters in a row keep the rows on which all of them are TRUE, which is one filter on their conjunction. A column that
 nobody reads, and a per-unit aggregate that nobody reads, change no row. Sorting the keys and aggregates of a per-unit
 grouping renames its columns and nothing else. Narrowing intersects what single conjuncts say until nothing changes
-(`dpsql.bounds.narrow`), so one filter says at least what a chain of them did, in any order.
+(`dpsql.bounds.infer.narrow`), so one filter says at least what a chain of them did, in any order.
 **Requires** deterministic and total expressions, which the converter guarantees. A definition is not put in place where
 the copies would grow beyond MOST_NODES; then the projection stays, and the release is merely not recognised.
 **Checked by** `tests/properties/test_canonical.py` (the same answers as the query itself) and
 `tests/unit/session/test_replay.py` (variants are free, near misses are not).
+
+One spelling for joins: their fields are called after stored tables and not after aliases, and parts have an order.
+
+**Theorem.** The renamed join has the same rows with the same owners, and knows the same of them. **Proof.** A name
+occurs in the fields, the parts and the conditions of one join, and is replaced in all of them, one to one; the parts of
+an inner join are all joined alike, so their order is that of names only. **Requires** that expressions name fields by
+columns only, and that each name stands once in a join (`dpsql.plan.nodes.joins`). **Checked by**
+`tests/properties/test_canonical.py` and `tests/unit/plan/test_canonical_joins.py`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
-from dpsql.expressions.expression import Call, Column, Expression, columns_of
-from dpsql.expressions.write import order, write
-from dpsql.plan.canonical_joins import renamed_inner, renamed_outer
-from dpsql.plan.join import Exists, Inner, Outer, Part
-from dpsql.plan.mark import Marked
-from dpsql.plan.normal import TRUE, conjunction, conjuncts, normal
+from dpsql.expressions.expression import Call, Column, Expression, columns_of, substitute
+from dpsql.expressions.json_form import order, write
+from dpsql.plan.nodes.joins import Inner, Outer
+from dpsql.plan.nodes.relation import Aggregate, Item, JoinSide, PublicScan, Relation, Scan, unused_name
+from dpsql.plan.nodes.released_scan import ReleasedScan, released_in, with_digests
+from dpsql.plan.nodes.semi_joins import Exists, ExistsColumn
+from dpsql.plan.nodes.unary import Filter, Project, UnitGroup, filtered, projected, unit_grouped
+from dpsql.plan.nodes.union import UnionAll
+from dpsql.plan.nodes.windows import WindowCall, Windowed
+from dpsql.plan.normal_form import TRUE, conjunction, conjuncts, normal
 from dpsql.plan.plan import Release
-from dpsql.plan.relate import filtered, projected, unit_grouped
-from dpsql.plan.relation import Aggregate, Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
-from dpsql.plan.released import ReleasedScan, released_in, with_digests
-from dpsql.plan.set_operations import UnionAll
-from dpsql.plan.window import Over, Windowed
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 MOST_NODES = 2_000
 
@@ -80,12 +87,12 @@ def describe_relation(relation: Relation) -> list[Any]:
             return ["released", digest, [f.name for f in relation.fields]]
         case Inner(parts=parts, conditions=conditions):
             return ["inner", [_describe_part(p) for p in parts], [write(c) for c in conditions]]
-        case Outer(left=Part() as left, right=Part() as right, condition=Expression() as condition):
+        case Outer(left=JoinSide() as left, right=JoinSide() as right, condition=Expression() as condition):
             kind = ["full" if relation.full else "left", [list(each) for each in relation.merged]]
             return [kind, _describe_part(left), _describe_part(right), write(condition)]
-        case Exists(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
+        case Exists(source=Relation() as source, inner=JoinSide() as inner, condition=Expression() as condition):
             return ["exists", relation.negated, describe_relation(source), _describe_part(inner), write(condition)]
-        case Marked(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
+        case ExistsColumn(source=Relation() as source, inner=JoinSide() as inner, condition=Expression() as condition):
             return ["mark", relation.mark, describe_relation(source), _describe_part(inner), write(condition)]
         case UnionAll(parts=sides):
             return ["union all", [describe_relation(p) for p in sides], _names(relation)]
@@ -94,7 +101,7 @@ def describe_relation(relation: Relation) -> list[Any]:
     raise TypeError(f"no description of {type(relation).__name__}")
 
 
-def _describe_part(part: Part) -> list[Any]:
+def _describe_part(part: JoinSide) -> list[Any]:
     """A side of a join: its rows, and what its fields are called there."""
     return [
         describe_relation(part.relation),
@@ -106,7 +113,7 @@ def _names(relation: Relation) -> list[str]:
     return [f.name for f in relation.fields]
 
 
-def write_over(over: Over) -> list[Any]:
+def write_over(over: WindowCall) -> list[Any]:
     """A window function as a JSON value."""
     aggregate = None if over.aggregate is None else write_aggregate(over.aggregate)
     order_by = [[write(o.expression), o.descending, o.nulls_first] for o in over.order]
@@ -214,3 +221,78 @@ def _replaced(expression: Expression, names: Names) -> Expression:
     if isinstance(expression, Call):
         return replace(expression, args=tuple(_replaced(a, names) for a in expression.args))
     return expression
+
+
+# Joins ---------------------------------------------------------------------------------------------------------------
+
+Renamed = tuple[Relation, Mapping[str, Expression]]
+
+
+def renamed_inner(join: Inner, described: Callable[[Relation], str]) -> Renamed:
+    """The join with its parts in order, and what each old field is called there."""
+    places = sorted(range(len(join.parts)), key=lambda i: described(join.parts[i].relation))
+    parts = [join.parts[i] for i in places]
+    names = _stored_names(parts)
+    shown = {f.name: f for f in join.fields}
+    made = [JoinSide(part.relation, tuple(names[n] for n in part.names)) for part in parts]
+    columns = _columns_of(join, names)
+    conditions = sorted((_in_terms(c, columns) for c in join.conditions), key=order)
+    listed = tuple(replace(shown[n], name=names[n]) for part in parts for n in part.names)
+    lookups = frozenset(places.index(i) for i in join.lookups)
+    return replace(join, fields=listed, parts=tuple(made), conditions=tuple(conditions), lookups=lookups), columns
+
+
+def renamed_outer(join: Outer) -> Renamed:
+    """The outer join under names of its own, and what each old field is called there."""
+    left, right, condition = join.left, join.right, join.condition
+    assert left is not None and right is not None and condition is not None
+    names = _stored_names((left, right))
+    taken = set(map(fold, names.values()))
+    names |= {name: unused_name(names[one].rpartition(".")[2], taken) for name, one, _ in join.merged}
+    columns = _columns_of(join, names)
+    sides = [JoinSide(part.relation, tuple(names[n] for n in part.names)) for part in (left, right)]
+    asked = conjunction(_in_terms(part, columns) for part in conjuncts(condition))
+    listed = tuple(replace(f, name=names[f.name]) for f in join.fields)
+    merged = tuple((names[a], names[b], names[c]) for a, b, c in join.merged)
+    return replace(join, fields=listed, left=sides[0], right=sides[1], condition=asked, merged=merged), columns
+
+
+def _in_terms(expression: Expression, columns: Mapping[str, Expression]) -> Expression:
+    return normal(substitute(expression, columns))
+
+
+def _columns_of(join: Relation, names: Mapping[str, str]) -> Mapping[str, Expression]:
+    return {f.name: Column(f.type, name=names[f.name]) for f in join.fields}
+
+
+def _stored_names(parts: Sequence[JoinSide]) -> dict[str, str]:
+    """New names: that of the relation's own field if it is the only one, else with the table before it.
+
+    A name that is neither the field's own nor one with an alias was given by the planner, to be read, and stays.
+    """
+    named = [(part, f.name, name) for part in parts for f, name in zip(part.relation.fields, part.names, strict=True)]
+    wanted = [own if _is_own(own, name) else name for _, own, name in named]
+    alone = {each for each in wanted if sum(fold(each) == fold(other) for other in wanted) == 1}
+    taken, names = set(map(fold, alone)), {}
+    for (part, _, name), new in zip(named, wanted, strict=True):
+        names[name] = new if new in alone else unused_name(f"{_table(part.relation)}.{new}", taken)
+    return names
+
+
+def _is_own(field: str, name: str) -> bool:
+    given = name.rstrip("'")
+    return given == field.rstrip("'") or given.endswith(f".{field}")
+
+
+def _table(relation: Relation) -> str:
+    """The first stored table that a relation reads."""
+    table = getattr(relation, "table", None)
+    if isinstance(table, str):
+        return table
+    for each in fields(relation):
+        held = getattr(relation, each.name)
+        for part in held if isinstance(held, tuple) else (held,):
+            below = part.relation if isinstance(part, JoinSide) else part
+            if isinstance(below, Relation):
+                return _table(below)
+    return "rows"

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from dpsql.expressions.functions.table import CALLED
-from dpsql.parse.span import refuse
-from dpsql.plan.bars import is_bar
+from dpsql.plan.builder.error_bar_functions import is_bar
+from dpsql.sql.span import refuse
 
 _NAMES = frozenset([
     "list_sum", "list_avg", "array_length", "mode", "skewness", "kurtosis", "entropy", "percent_rank", "cume_dist",

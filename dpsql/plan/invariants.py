@@ -6,26 +6,24 @@ a second time, by other code, from the facts of the node's children alone, and a
 one wrong line of the planner costs an answer, and never a sensitivity.
 
 **Theorem.** If `check_facts` accepts a relation, every fact that it states holds on all databases on which the verified
-facts of the catalogue hold.
-**Proof.** By induction over the relation. A leaf states what the catalogue says of its table, and nothing more. For
-every other node `derive` gives facts that follow from facts of its children, which hold by induction:
- · a filter, EXISTS and a mark keep each row or leave it out, so what holds of the rows still holds; a condition on a
-   number that no two rows of a unit share leaves at most as many rows as it admits numbers;
- · a projection computes a field from one row: it is an attribute if everything that it reads is; a bare column keeps
-   its label, and a key all of whose columns are shown is still one;
- · a grouping by the unit and attributes has one row per unit; if a key determines the owner, the keys name one row;
- · an inner join has, for each combination of its roots' rows, at most one row of every part that is looked up
-   (`_follows`): each column of its key is equated to what is there already or holds the owner, who is known, or it has
-   one row per unit; a key of every root names a combination of their rows, hence one row of the join;
- · an outer join adds rows to the left side's only where a row has several matches, or in a FULL join; where one side
-   matches once, each pair is counted by a row of the other side, and what matches nothing is counted by itself. A key
-   of the left side names one row where that matches once, and else together with a key of the right side, for what
-   matches nothing is NULL in some field of it (of a FULL join therefore not the key without fields);
- · a union has the rows of its parts, so one row per unit only where each row is a unit;
- · a window function that reads the whole of a unit's rows gives all of them the same value.
-A stated fact is implied by the derived one (`_check`).
-**Requires** a catalogue made of verified facts (`make_catalog`), and the keys of released tables (`dpsql.plan.nested`).
-**Checked by** `tests/unit/plan/test_invariants.py`: false facts are planted in every kind of node.
+facts of the catalogue hold. **Proof.** By induction over the relation. A leaf states what the catalogue says of its
+table, and nothing more. For every other node `derive` gives facts that follow from facts of its children, which hold by
+induction: · a filter, EXISTS and a mark keep each row or leave it out, so what holds of the rows still holds; a
+condition on a number that no two rows of a unit share leaves at most as many rows as it admits numbers; · a projection
+computes a field from one row: it is an attribute if everything that it reads is; a bare column keeps its label, and a
+key all of whose columns are shown is still one; · a grouping by the unit and attributes has one row per unit; if a key
+determines the owner, the keys name one row; · an inner join has, for each combination of its roots' rows, at most one
+row of every part that is looked up (`_follows`): each column of its key is equated to what is there already or holds
+the owner, who is known, or it has one row per unit; a key of every root names a combination of their rows, hence one
+row of the join; · an outer join adds rows to the left side's only where a row has several matches, or in a FULL join;
+where one side matches once, each pair is counted by a row of the other side, and what matches nothing is counted by
+itself. A key of the left side names one row where that matches once, and else together with a key of the right side,
+for what matches nothing is NULL in some field of it (of a FULL join therefore not the key without fields); · a union
+has the rows of its parts, so one row per unit only where each row is a unit; · a window function that reads the whole
+of a unit's rows gives all of them the same value. A stated fact is implied by the derived one (`_check`). **Requires**
+a catalogue made of verified facts (`make_catalog`), and the keys of released tables
+(`dpsql.plan.builder.nested_queries`). **Checked by** `tests/unit/plan/test_invariants.py`: false facts are planted in
+every kind of node.
 """
 
 from __future__ import annotations
@@ -38,13 +36,15 @@ from math import prod
 from dpsql.expressions.expression import Call, Column, Expression, Literal, columns_of
 from dpsql.expressions.types import Kind
 from dpsql.plan.catalog import Catalog, PrivateTable, PublicTable
-from dpsql.plan.join import Exists, Inner, Outer, Part, equations
-from dpsql.plan.mark import Marked
-from dpsql.plan.normal import conjuncts
-from dpsql.plan.relation import UNIT, Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup, require, same_owner
-from dpsql.plan.released import ReleasedScan
-from dpsql.plan.set_operations import UnionAll
-from dpsql.plan.window import CHOSEN, Over, Windowed
+from dpsql.plan.nodes.joins import Inner, Outer
+from dpsql.plan.nodes.lookups import equations
+from dpsql.plan.nodes.relation import UNIT, Item, JoinSide, PublicScan, Relation, Scan, require, same_owner
+from dpsql.plan.nodes.released_scan import ReleasedScan
+from dpsql.plan.nodes.semi_joins import Exists, ExistsColumn
+from dpsql.plan.nodes.unary import Filter, Project, UnitGroup
+from dpsql.plan.nodes.union import UnionAll
+from dpsql.plan.nodes.windows import CHOSEN, WindowCall, Windowed
+from dpsql.plan.normal_form import conjuncts
 
 MOST_KEYS = 64
 """A key that is shown under several names is followed under so many combinations of them."""
@@ -124,7 +124,7 @@ class _Check:
             self._known[id(relation)] = found
         return self._known[id(relation)]
 
-    def part(self, part: Part) -> Facts:
+    def part(self, part: JoinSide) -> Facts:
         """The facts of a side of a join, under the names of the join."""
         names = {f.name: (n,) for f, n in zip(part.relation.fields, part.names, strict=True)}
         return self.of(part.relation).shown(names)
@@ -143,10 +143,12 @@ class _Check:
                 return _projected(self.of(source), items)
             case UnitGroup(source=Relation() as source, keys=keys):
                 return _grouped(self.of(source), keys)
-            case Exists(source=Relation() as source, inner=Part() as inner):
+            case Exists(source=Relation() as source, inner=JoinSide() as inner):
                 self.part(inner)
                 return self.of(source)
-            case Marked(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
+            case ExistsColumn(
+                source=Relation() as source, inner=JoinSide() as inner, condition=Expression() as condition
+            ):
                 self.part(inner)
                 return _marked(self.of(source), columns_of(condition) - set(inner.names), relation.mark)
             case Windowed(source=Relation() as source, calls=calls):
@@ -155,7 +157,7 @@ class _Check:
                 return _united(relation, [self.of(part) for part in parts])
             case Inner(parts=parts):
                 return self._inner(relation, [self.part(part) for part in parts])
-            case Outer(left=Part() as left, right=Part() as right):
+            case Outer(left=JoinSide() as left, right=JoinSide() as right):
                 return self._outer(relation, left, right)
         return Facts(rows=relation.rows_per_unit)
 
@@ -216,7 +218,7 @@ class _Check:
             agreed |= {name for number in found for name in join.parts[number].names}
             waiting = [number for number in waiting if number not in found]
 
-    def _outer(self, join: Outer, left: Part, right: Part) -> Facts:
+    def _outer(self, join: Outer, left: JoinSide, right: JoinSide) -> Facts:
         one, two = self.part(left), self.part(right)
         assert join.condition is not None
         conditions = conjuncts(join.condition)
@@ -340,7 +342,7 @@ def _marked(source: Facts, read: Collection[str], mark: str) -> Facts:
     return replace(source, attributes=source.attributes | ({mark} if agreed else set()))
 
 
-def _windowed(source: Facts, calls: Sequence[tuple[str, Over]]) -> Facts:
+def _windowed(source: Facts, calls: Sequence[tuple[str, WindowCall]]) -> Facts:
     """Values of the whole of a unit's rows are alike on all of them; numbers over them are each given once."""
     whole = [(name, call) for name, call in calls if all(source.alike(key) for key in call.partition)]
     agreed = {
@@ -380,7 +382,7 @@ def _all_of(keys: Sequence[frozenset[frozenset[str]]]) -> frozenset[frozenset[st
     return frozenset(frozenset(name for key in way for name in key) for way in ways)
 
 
-def _merged(join: Outer, left: Part, right: Part, one: Facts, two: Facts) -> dict[str, str]:
+def _merged(join: Outer, left: JoinSide, right: JoinSide, one: Facts, two: Facts) -> dict[str, str]:
     """USING in a FULL join: whichever side is there names its own owner, if both columns do so in one way."""
     ones, twos = ({f.name: f for f in part.fields} for part in (left, right))
     return {
@@ -399,7 +401,7 @@ def _units_only(conditions: Sequence[Expression], one: Facts, two: Facts) -> boo
     return len(conditions) == 1 and columns_of(conditions[0]) <= units
 
 
-def _equated(part: Part, conditions: Sequence[Expression], names: frozenset[str]) -> frozenset[str]:
+def _equated(part: JoinSide, conditions: Sequence[Expression], names: frozenset[str]) -> frozenset[str]:
     """The fields of a part that are equal, compared without rounding, to something computed from these names."""
     sides = [side for pair in equations(conditions) for side in (pair, pair[::-1])]
     mine = [(a.name, a, b) for a, b in sides if isinstance(a, Column) and a.name in part.names]

@@ -8,7 +8,7 @@ from typing import Literal
 from sqlglot import exp
 
 from dpsql.bounds.domain import Domain
-from dpsql.plan.relation import Aggregate, Item, Relation
+from dpsql.plan.nodes.relation import Aggregate, Item, Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Plan:
     outputs: tuple[Output, ...]
     row: str | None
     families: tuple[Family, ...] = ()
-    nested: tuple[Nested, ...] = ()
+    nested: tuple[NestedQuery, ...] = ()
     notes: tuple[str, ...] = ()
 
     def family(self, name: str) -> Family:
@@ -114,7 +114,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Nested:
+class NestedQuery:
     """A query whose answer is read below an aggregate, as the table `name`; without releases it is public.
 
     `key`, if known, are the positions of columns that name at most one row of it.

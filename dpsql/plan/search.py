@@ -16,16 +16,16 @@ from math import isqrt
 
 from sqlglot import exp, parse_one
 
-from dpsql.expressions.convert import convert, one_query
-from dpsql.expressions.expression import Column
+from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert, one_query
 from dpsql.expressions.types import Kind, Type
+from dpsql.plan.builder.name_scope import scope_of
 from dpsql.plan.catalog import Catalog, PrivateTable
+from dpsql.plan.nodes.relation import Aggregate, Field, Item, Relation
+from dpsql.plan.nodes.unary import projected, unit_grouped
 from dpsql.plan.plan import Output, Plan, Release
-from dpsql.plan.relate import projected, unit_grouped
-from dpsql.plan.relation import Aggregate, Item, Relation
-from dpsql.plan.scope import scope_of
 from dpsql.policy import Bound, fold
-from dpsql.policy.auto import Subject
+from dpsql.policy.searched_subjects import Subject
 
 LEAST, MOST = -60, 124
 """Buckets are half octaves: bucket h holds 2^(h/2) ≤ |x| < 2^((h+1)/2), from about 1e-9 to 4e18."""
@@ -47,10 +47,10 @@ def search_plan(subject: Subject, catalog: Catalog) -> Plan:
         releases = [_release(HIGH, table, counted, "x")]
     else:
         field = next(f for f in scan.fields if fold(f.name) == fold(subject.column))
-        column = Column(field.type, name=field.name)
-        one = projected(scan, [Item("low", column), Item("high", column)])
+        value = _value(table, field)
+        one = projected(scan, [Item("low", value), Item("high", value)])
         if not (scan.single or scan.by_row):
-            ends = [("low", Aggregate("min", column)), ("high", Aggregate("max", column))]
+            ends = [("low", Aggregate("min", value)), ("high", Aggregate("max", value))]
             one = unit_grouped(scan, (), ends)
         releases = [_release(LOW, table, one, "low"), _release(HIGH, table, one, "high")]
     sides = [
@@ -60,6 +60,18 @@ def search_plan(subject: Subject, catalog: Catalog) -> Plan:
     assert isinstance(finishing, exp.Query)
     outputs = (Output("side", noisy=False), Output("bucket", noisy=False), Output("units", noisy=True))
     return Plan(tuple(releases), finishing, (), outputs, None)
+
+
+def _value(table: PrivateTable, field: Field) -> Expression:
+    """The column, with NULL for NaN, which compares above every number: a unit with one would have no largest value."""
+    column = Column(field.type, name=field.name)
+    if not field.domain.nan:
+        return column
+    read = exp.column(field.name, quoted=True).sql("duckdb")
+    with one_query():
+        return convert(
+            parse_one(f"CASE WHEN NOT isnan({read}) THEN {read} END", read="duckdb"), scope_of(table.scan, table.name)
+        )
 
 
 def _release(name: str, table: PrivateTable, source: Relation, column: str) -> Release:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from dpsql.expressions.expression import Call, Column, Expression, Literal
-from dpsql.plan.relation import Aggregate, Relation
+from dpsql.plan.nodes.relation import Aggregate, Relation
 
 Usual = tuple[float, float]
 _ALIKE = ("cast", "round", "coalesce", "abs", "least", "greatest", "floor", "ceil")

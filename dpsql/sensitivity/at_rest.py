@@ -14,7 +14,7 @@ counted by unit: COUNT(DISTINCT), MIN, MAX and private keys read the table itsel
 from __future__ import annotations
 
 from dpsql.plan.at_rest import bounded_at_rest, reading
-from dpsql.plan.relation import Relation
+from dpsql.plan.nodes.relation import Relation
 from dpsql.sensitivity.bound import Bounded
 
 

@@ -13,13 +13,12 @@ from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Literal
 from dpsql.expressions.types import integer
 from dpsql.plan.at_rest import bounded_at_rest
+from dpsql.plan.builder.selection_aggregates import chooses
 from dpsql.plan.catalog import Catalog
-from dpsql.plan.choosing import chooses
 from dpsql.plan.invariants import check_facts
+from dpsql.plan.nodes.relation import Aggregate, scans_in, unbounded
+from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Release
-from dpsql.plan.relate import known_of, unbounded
-from dpsql.plan.relation import Aggregate
-from dpsql.plan.released import released_in, scans_in
 from dpsql.plan.usual import usual_of
 from dpsql.sensitivity.argument import Argument, counted
 from dpsql.sensitivity.choice import Choice, Histogram
@@ -106,7 +105,7 @@ class Bounded:
 def bound(release: Release, mechanism: str, catalog: Catalog) -> Bounded:
     """Infer domains, lay out the statistics, and choose the rule that bounds them, by facts that were checked again."""
     check_facts(release.source, catalog)
-    known = known_of(release.source)
+    known = release.source.row_domains()
     named = [
         (
             k.name,
@@ -137,9 +136,10 @@ def bound(release: Release, mechanism: str, catalog: Catalog) -> Bounded:
     elif bounded_at_rest(release.source) is None:
         layout = joined(layout, one_row=ruled.rule in ("row", "single_row"))
         ruled = _with_choices(with_rule(release, keys, layout, mechanism), asked, mechanism)
-    return (
-        _with_values(ruled, zip(layout.sources, plain.aggregates, ranges, strict=True), mechanism) if clips else ruled
-    )
+    if not clips:
+        return ruled
+    with_values = _with_values(ruled, zip(layout.sources, plain.aggregates, ranges, strict=True), mechanism)
+    return _ranked(with_values, mechanism)
 
 
 def _with_choices(bounded: Bounded, asked: Sequence[tuple[Aggregate, Domain | None]], mechanism: str) -> Bounded:
@@ -336,6 +336,22 @@ def _with_values(bounded: Bounded, asked: Iterable[tuple[Source, Aggregate, Doma
     return bounded
 
 
+def _ranked(bounded: Bounded, mechanism: str) -> Bounded:
+    """The release with a vector for what its choices and trees rank: the rows of a unit by group, or its groups."""
+    norm: Norm = "l1" if mechanism == "laplace" else "l2"
+    source, one_group = bounded.release.source, all(key.attribute for key in bounded.keys)
+    cells = _size(bounded.keys) if bounded.public else PRIVATE_GROUPS
+    for ranked in dict.fromkeys(each.ranked for each in bounded.histograms if each.term is not None):
+        limit, declared = float(source.rows_per_unit), all(scan.capped for scan in scans_in(source))
+        if ranked == "groups" and bounded.public:
+            limit, declared = _most_of_groups(norm, _groups_counted(bounded.release, bounded.keys)), True
+        limit = min(limit, 2.0 ** (ROW_BITS - 1))
+        vector = Vector(norm, (), cells, limit, declared, one_group, ranked=ranked, private=not bounded.public)
+        bounded = replace(bounded, clipped=(*bounded.clipped, Clipped(vector)))
+        bounded = settle(bounded, clip_at(vector, limit), provisional=True)
+    return bounded
+
+
 def _most_of_groups(norm: Norm, groups: int) -> float:
     """The norm of a unit that is counted in so many groups, a little above, so that rounding cuts nothing."""
     return groups if norm == "l1" else sqrt(groups) * (1 + 2.0**-CLIP_BITS)
@@ -346,9 +362,14 @@ def settle(bounded: Bounded, clip: Clip, *, provisional: bool = False) -> Bounde
 
     A unit is in at most as many groups as the square of its clip has values.
     """
-    of = next((each for each in bounded.clipped if each.vector.members == clip.members), None)
+    same = (e for e in bounded.clipped if (e.vector.members, e.vector.ranked) == (clip.members, clip.ranked))
+    of = next(same, None)
     if of is None:
         raise LookupError(f"no vector of {bounded.release.name} has the statistics {clip.members}")
+    settled = of if provisional else Clipped(of.vector, None, clip)
+    bounded = replace(bounded, clipped=tuple(settled if each is of else each for each in bounded.clipped))
+    if clip.ranked is not None:
+        return _with_weights(bounded, clip, "l1" if of.vector.one_group else clip.norm)
     reach = 1 if of.vector.one_group else _size(bounded.keys) if bounded.public else MAX_RELEASED
     if of.vector.distinct:
         reach = min(reach, most_values(clip))
@@ -360,9 +381,18 @@ def settle(bounded: Bounded, clip: Clip, *, provisional: bool = False) -> Bounde
         for each, exponent in zip(bounded.statistics, clip.exponents, strict=True)
     )
     shares = tuple((share, joint if share == clip.members else other) for share, other in bounded.shares)
-    made = replace(bounded, statistics=statistics, shares=shares)
-    settled = of if provisional else Clipped(of.vector, None, clip)
-    return replace(made, clipped=tuple(settled if each is of else each for each in bounded.clipped))
+    return replace(bounded, statistics=statistics, shares=shares)
+
+
+def _with_weights(bounded: Bounded, clip: Clip, norm: Norm) -> Bounded:
+    """The release with histograms in which what a unit adds to its groups has at most the norm of the clip."""
+    histograms = tuple(
+        replace(each, most=clip.bound, clipped=norm) if each.term is not None and each.ranked == clip.ranked else each
+        for each in bounded.histograms
+    )
+    made = [histograms[each.histogram] for each in bounded.trees]
+    trees = tuple(replace(t, most=h.most, clipped=h.clipped) for t, h in zip(bounded.trees, made, strict=True))
+    return replace(bounded, histograms=histograms, trees=trees)
 
 
 BUCKET = "_k0"
@@ -377,7 +407,7 @@ def norm_search(bounded: Bounded, vector: Vector) -> Bounded:
     sizes = [("units", norms.count), *([("spread", norms.spread)] if norms.spread else [])]
     parts = [Part(each, 0, 0, 1, size) for each, size in sizes]
     statistics = tuple(Statistic(part.name, part, Fraction(1, part.row), one_coordinate(part.row)) for part in parts)
-    number = str(vector.members[0]) if vector.distinct else ""
+    number = str(vector.members[0]) if vector.distinct else vector.ranked or ""
     release = replace(bounded.release, name=f"{bounded.release.name}_norms{number}", bars=())
     return Bounded(
         replace(release, keys=(), aggregates=()),
@@ -394,7 +424,19 @@ def norm_search(bounded: Bounded, vector: Vector) -> Bounded:
 
 
 def _only(bounded: Bounded, vector: Vector) -> Bounded:
-    """The release with one of its vectors; different values alone, so that their search serves whatever is beside."""
+    """The release with one of its vectors; different values and ranks alone, so that it serves whatever is beside."""
+    if vector.ranked is not None:
+        part = Part(vector.ranked, 0, 0, 1, 1, units=vector.ranked == "groups")
+        return replace(
+            bounded,
+            arguments=(counted(None, Domain()),),
+            statistics=(Statistic(part.name, part, Fraction(1), one_coordinate(1)),),
+            clipped=(Clipped(replace(vector, scales=(0,), ranked=None)),),
+            sources=(),
+            histograms=(),
+            choices=(),
+            trees=(),
+        )
     if not vector.distinct:
         return replace(bounded, clipped=(Clipped(vector),))
     statistic = bounded.statistics[vector.members[0]]

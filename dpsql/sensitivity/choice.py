@@ -17,8 +17,9 @@ by aw (or for MIN by 0 … w, for MAX by w … 2w). So b·c − T and T − b·e
 2w), and the maximum of terms that each move by at most Δ moves by at most Δ.
 **Theorem.** MODE has the score −(weight of the cell): a unit moves it by −w … 0, so the spread is w. **Proof.** What it
 adds to one cell is between 0 and all that it adds to the group.
-**Groups.** Σ over groups of w is at most `most`, so the spreads of one unit add up to that of `most`: all groups
-together cost what one choice costs (`dpsql.mechanisms.exponential`).
+**Groups.** The sum over groups of w is at most `most`, so the spreads of one unit add up to that of `most`: all groups
+together cost what one choice costs. Where the norm is L2, the sum of w² is at most `most`², and so is that of the
+spreads: all groups together cost the ρ of one choice (`dpsql.mechanisms.exponential`).
 **Requires** NULL and NaN settled before the cell is computed, one weight per unit.
 **Checked by** `tests/properties/test_choices.py` and its planted bugs.
 """
@@ -34,7 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms import ExponentialLaw
-from dpsql.plan.relation import Aggregate
+from dpsql.plan.nodes.relation import Aggregate
+from dpsql.sensitivity.clip import Norm, Ranked
 from dpsql.sensitivity.grid import Grid
 from dpsql.sensitivity.weight import Term
 
@@ -46,13 +48,22 @@ Kept = Literal["rows", "least", "greatest"]
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Weights by group and cell. A row or unit weighs `one`, or less under `term`; a unit in all at most `most`."""
+    """Weights by group and cell. A row or unit weighs `one`, or less under `term`; a unit in all at most `most`.
+
+    With `clipped` that holds for the norm over the groups of what a unit adds to each of them, and not by `term`.
+    """
 
     grid: Grid
     kept: Kept
     term: Term | None
     one: int
     most: int
+    clipped: Norm | None = None
+
+    @property
+    def ranked(self) -> Ranked:
+        """What of a unit is ranked."""
+        return "rows" if self.kept == "rows" else "groups"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpsql.bounds.domain import Domain
-from dpsql.plan.choosing import no_grid, no_single_values
+from dpsql.plan.builder.selection_aggregates import no_grid, no_single_values
+from dpsql.plan.nodes.relation import Aggregate
 from dpsql.plan.plan import Release
-from dpsql.plan.relation import Aggregate
 from dpsql.sensitivity.choice import Choice, Histogram, Kept, choice_of
 from dpsql.sensitivity.grid import Grid, make_grid
 from dpsql.sensitivity.statistics import Source
@@ -78,12 +78,14 @@ def _grid(aggregate: Aggregate, domain: Domain) -> Grid:
 def histogram(release: Release, grid: Grid, kept: Kept, rule: str) -> Histogram:
     """The histogram under the rule of its release.
 
-    **Theorem.** One unit adds at most `most` to all cells of all groups together.
+    **Theorem.** One unit adds at most `most` to all cells of all groups together; where bounds are searched for, to the
+    cells of each group an amount w with a norm ‖w‖ ≤ `most` over the groups.
     **Proof.** Rules `row` and `single_row`: a unit is one row, in one group and one cell. Otherwise its n rows with a
     value each add W with W·n ≤ rows_per_unit; or each of its g groups has one extreme, and adds W with
     W·g ≤ groups_per_unit; where all keys are attributes of the unit there is one group, so no weight is needed. W is
     rounded down to units of 2^-WEIGHT_BITS (`dpsql.sensitivity.weight`). Rule `at_rest`: it has at most that many rows,
-    and each adds one.
+    and each adds one. Where bounds are searched for, let n be the numbers by group of u's rows with a value, or of its
+    extremes (each 0 or 1): W is at most `most`/N in those units, rounded down, for an N ≥ ‖n‖, so ‖W·n‖ ≤ `most`.
     **Requires** the emitted weight (`dpsql.engines.sql.histogram`), one value for each unit and group where extremes
     are kept, and attributes that are derived (`dpsql.plan.invariants`).
     **Checked by** `tests/properties/test_choices.py`.

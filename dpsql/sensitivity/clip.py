@@ -38,8 +38,11 @@ from numpy.typing import NDArray
 from dpsql.sensitivity.claim import Claim
 from dpsql.sensitivity.clip_choice import ClipChoice, choose_clip
 from dpsql.sensitivity.norm_histogram import NormHistogram
+from dpsql.sensitivity.weight import WEIGHT_BITS
 
 Norm = Literal["l1", "l2"]
+Ranked = Literal["rows", "groups"]
+"""What a choice ranks: a unit's rows, or its groups, of each of which it has one extreme."""
 CLIP_BITS = 20
 """A clip has from 2**20 to 2**21 steps: fine enough to share among many cells, and squares fit 64 bits."""
 ROW_BITS = 32
@@ -62,6 +65,8 @@ SHOWN_FROM = 100
 RATE_CUT = 0.3
 """How much of a cut is left in a rate: a clip takes the same part of what is divided and of what it is divided by, so
 only that matters by which the rates of heavy units differ from those of others."""
+RANK_CUT = 0.3
+"""How much of a cut is left in a rank: as in a rate, a unit counts less below the value and above it."""
 VALUE_CUT = 0.5
 """How much of a cut is left in a number of different values: what one unit leaves out, others often keep."""
 
@@ -75,8 +80,9 @@ class Vector:
     and caps allow, in units of norms; `declared` tells whether the policy declares one, or nothing can exceed it, or it
     is the default. With `one_group` all rows of a unit lie in one group. With `rates` its counts are shown only divided
     by one another. With `distinct` it has the numbers of different values of a unit, of which some are left out
-    (`sensitivity.distinct`): a group has at most so many `values`, if that is known. With `private` keys the number of
-    cells is a guess, until a search tells more.
+    (`sensitivity.distinct`): a group has at most so many `values`, if that is known. With `ranked` it has no
+    statistics, but the numbers of rows, or the groups, by which a unit weighs in choices and trees. With `private` keys
+    the number of cells is a guess, until a search tells more.
     """
 
     norm: Norm
@@ -88,12 +94,13 @@ class Vector:
     rates: bool = field(default=False, compare=False)
     distinct: bool = False
     values: int | None = None
+    ranked: Ranked | None = None
     private: bool = field(default=False, compare=False)
 
     @property
     def groups(self) -> int:
         """In how many groups each of its statistics is released, as far as that is known."""
-        return self.cells // len(self.members)
+        return self.cells // max(1, len(self.members))
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -103,20 +110,22 @@ class Vector:
     @property
     def searched(self) -> bool:
         """Is there enough between the least clip and its limit to be worth a search?"""
-        return not self.distinct or self.limit > NARROW
+        return not (self.distinct or self.ranked) or self.limit > NARROW
 
 
 @dataclass(frozen=True, slots=True)
 class Clip:
     """A vector's clip: `bound` is C, in steps; `exponents` turn each statistic's own steps into those.
 
-    `choice` is what it was chosen by, None where nothing was found.
+    `choice` is what it was chosen by, None where nothing was found. Where choices are `ranked`, steps are those of a
+    weight (`dpsql.sensitivity.weight`).
     """
 
     norm: Norm
     bound: int
     exponents: tuple[int | None, ...]
     choice: ClipChoice | None = None
+    ranked: Ranked | None = None
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -173,6 +182,8 @@ def clip_at(vector: Vector, norm: float, choice: ClipChoice | None = None) -> Cl
     """The vector clipped at a norm, on a grid on which that has CLIP_BITS bits; it is at least one unit of norms."""
     if vector.distinct:
         return _clip_of_values(vector, max(norm, 1.0) * _ABOVE, choice)
+    if vector.ranked:
+        return Clip(vector.norm, int(max(norm, 1.0) * 2**WEIGHT_BITS), vector.scales, choice, vector.ranked)
     mantissa, exponent = frexp(max(norm, 1.0))
     bound = int(mantissa * (2 << CLIP_BITS))
     exponents = tuple(None if scale is None else scale + CLIP_BITS + 1 - exponent for scale in vector.scales)
@@ -206,14 +217,20 @@ def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Cl
         groups=vector.cells,
         noise_per_clip=noise,
         mechanism=mechanism,
-        cut_matters=RATE_CUT if vector.rates else VALUE_CUT if vector.distinct else 1.0,
+        cut_matters=_cut_matters(vector),
         values=vector.values,
-        shown_from=SHOWN_FROM * noise / len(vector.members) if vector.private else None,
+        shown_from=SHOWN_FROM * noise / max(1, len(vector.members)) if vector.private else None,
     )
     choice = choose(cap=vector.limit if vector.declared else None)
     if not (choice.found or vector.declared):
         choice = replace(choose(cap=vector.limit), found=False)
     return clip_at(vector, choice.clip, choice)
+
+
+def _cut_matters(vector: Vector) -> float:
+    if vector.ranked:
+        return RANK_CUT
+    return RATE_CUT if vector.rates else VALUE_CUT if vector.distinct else 1.0
 
 
 def read_norms(

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpsql.bounds import infer, narrow
-from dpsql.bounds.known import Known
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.expressions.expression import Call, Expression, Literal
 from dpsql.expressions.types import BOOLEAN
 from dpsql.expressions.typing import call, literal
@@ -100,5 +100,5 @@ def _apart(one: Branch, two: Branch) -> bool:
 
 
 def _never_both(one: Expression, two: Expression) -> bool:
-    there = narrow(Known(), one)
+    there = narrow(RowDomains(), one)
     return there.impossible or True not in (infer(two, there).values or (True,))

@@ -30,7 +30,7 @@ from math import ceil, floor, sqrt
 from dpsql.bounds.domain import Domain
 from dpsql.expressions.expression import Call, Expression, Literal
 from dpsql.expressions.types import Kind
-from dpsql.plan.relation import Relation
+from dpsql.plan.nodes.relation import Relation
 from dpsql.sensitivity.clip import Clip, Norm
 
 

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpsql.expressions.expression import Call, Expression, Literal
+from dpsql.expressions.json_form import order
 from dpsql.expressions.types import BOOLEAN
 from dpsql.expressions.typing import call, literal
-from dpsql.expressions.write import order
 
 Subject = Expression | None
 

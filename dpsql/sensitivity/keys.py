@@ -9,8 +9,8 @@ from decimal import Decimal
 from fractions import Fraction
 from math import ceil, floor, prod
 
-from dpsql.bounds.aggregates import AT_MOST
 from dpsql.bounds.domain import Domain, value_at
+from dpsql.bounds.infer import AT_MOST
 from dpsql.expressions.expression import Expression, Value
 from dpsql.expressions.types import Kind, Type
 

@@ -14,7 +14,7 @@ from dpsql.bounds.domain import Domain
 from dpsql.expressions.expression import Call, Expression, Literal
 from dpsql.expressions.types import integer
 from dpsql.expressions.typing import call, literal
-from dpsql.plan.relation import Aggregate
+from dpsql.plan.nodes.relation import Aggregate
 from dpsql.sensitivity.argument import Argument, Usual, counted, summed
 from dpsql.sensitivity.halves import Nested, pairs_of
 

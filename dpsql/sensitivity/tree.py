@@ -7,7 +7,9 @@ root is not counted: it is the sum of the first level.
 **Proof.** Each cell lies in one node a level, so a level is the histogram with some cells added up: the unit adds
 non-negative weights of at most `most` in all to it, which is L1 ≤ most and so L2 ≤ most and linf ≤ most. With the
 levels side by side the L1 norms add up, and the L2 norms in squares. The floor to a coarser grid is that of
-`Claim.coarser`, over all nodes of all groups, or one node a level where a unit is one row.
+`Claim.coarser`, over all nodes of all groups, or one node a level where a unit is one row. Where `most` bounds the L2
+norm over groups of what a unit adds to each of them, a level is at most `most` in L2 all the same, since within a group
+L2 ≤ L1; and at most √groups·most in L1.
 **Requires** public keys, whose number bounds the coordinates.
 **Checked by** `tests/properties/test_quantile_tree.py` and its planted bug "a level that is not charged".
 """
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 
 from dpsql.sensitivity.choice import Choice, Histogram
 from dpsql.sensitivity.claim import Claim
+from dpsql.sensitivity.clip import Norm
 
 BRANCHES = 16
 FEWEST = 4
@@ -45,6 +48,7 @@ class Tree:
     groups: int
     one: int
     most: int
+    clipped: Norm | None = None
 
     @property
     def nodes(self) -> int:
@@ -61,7 +65,8 @@ class Tree:
         """What a unit changes in all nodes together."""
         height, most = self.height, self.most
         reach = height if self.one == most == 1 else self.nodes * self.groups
-        return Claim(None, most, height * most, isqrt(height * most * most - 1) + 1, reach)
+        groups = isqrt(self.groups - 1) + 1 if self.clipped == "l2" else 1
+        return Claim(None, most, height * most * groups, isqrt(height * most * most - 1) + 1, reach)
 
 
 def height_of(cells: int) -> int:

@@ -24,7 +24,7 @@ from tpch_compare import NOISELESS, Comparison, Price, compare, questions
 from tpch_data import NoGenerator, make_database, open_plain
 
 import dpsql
-from dpsql.interfaces.steward import check
+from dpsql.interfaces.steward_tasks import check
 from dpsql.policy import Policy, load_policy
 
 HERE = Path(__file__).parent

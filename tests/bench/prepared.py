@@ -19,7 +19,7 @@ from measure import Row, cpu, interleaved, progress
 from workload import orders, policy
 
 import dpsql
-from dpsql.interfaces import steward
+from dpsql.interfaces import steward_tasks
 
 SQL = "SELECT category, sum(amount) FROM orders GROUP BY category"
 SALT = b"bench"
@@ -69,7 +69,7 @@ def ratio_of(source: Any, asked: dict[str, Any], times: int, folder: Path | None
     if asked["tables"]["orders"].get("prepare"):
         with dpsql.connect(source, policy=asked, ledger=ledger, steward=True) as db:
             begin = time.perf_counter()
-            steward.prepare(db, lambda *_: None)
+            steward_tasks.prepare(db, lambda *_: None)
             took = time.perf_counter() - begin
     with dpsql.connect(source, policy=asked, ledger=ledger, steward=True) as db:
         [priced] = db.prepare(SQL, epsilon=1, delta=1e-8).bill.releases

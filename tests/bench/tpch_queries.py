@@ -35,7 +35,7 @@ from tpch_compare import Question, match, questions
 from tpch_data import make_database, open_plain
 
 import dpsql
-from dpsql.interfaces.steward import check
+from dpsql.interfaces.steward_tasks import check
 from dpsql.mechanisms.convert import rho_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tpch"

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "tpch"))
 from tpch_data import make_database, open_plain
 
 import dpsql
-from dpsql.interfaces.steward import check
+from dpsql.interfaces.steward_tasks import check
 
 EPSILON = 0.8
 BUDGET = {"epsilon": 1, "delta": 0}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -31,7 +32,9 @@ def name_of(page: Path) -> str:
 
 def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, in order."""
-    return [Block(kind, title, text) for _, kind, title, text in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+    return [
+        Block(kind, title, dedent(text)) for _, kind, title, text in _BLOCK.findall(page.read_text(encoding="utf-8"))
+    ]
 
 
 def prose(page: Path) -> str:

@@ -16,8 +16,8 @@ from tiers import need
 from typer.testing import CliRunner
 
 import dpsql
-from dpsql.interfaces.cli import app
-from dpsql.interfaces.demo_data import make_shop
+from dpsql.interfaces.cli.demo_shop import make_shop
+from dpsql.interfaces.cli.main import app
 from dpsql.policy import parse_policy
 
 RUN = [page for page in PAGES if any(block.kind in ("python", "console") for block in blocks(page))]

@@ -15,15 +15,15 @@ import yaml
 from typer.testing import CliRunner
 
 import dpsql
-from dpsql.abandoned import Errand
 from dpsql.audit.traces import trace, traced
+from dpsql.cancellation import ClientTask
 from dpsql.engines.base import Resources
 from dpsql.engines.open_engine import open_engine
 from dpsql.engines.postgres.engine import PostgresEngine
 from dpsql.errors import EngineError, InterfaceError, PolicyError, UnsupportedQuery
 from dpsql.expressions.types import from_engine
 from dpsql.flow.releasing import Releaser
-from dpsql.interfaces.cli import app
+from dpsql.interfaces.cli.main import app
 from dpsql.policy import Policy, load_policy
 
 pytestmark = pytest.mark.skipif(engine_server.absent() is not None, reason=str(engine_server.absent()))
@@ -499,7 +499,7 @@ def test_a_query_that_takes_too_long_is_stopped_and_paid_for(shop: tuple[str, dp
 def test_a_query_that_nobody_waits_for_is_stopped_and_paid_for(shop: tuple[str, dpsql.Connection]) -> None:
     address, _ = shop
     large(address)
-    errand = Errand()
+    errand = ClientTask()
     with connected(address, steward=False) as db:
         threading.Timer(1, errand.leave).start()
         with errand.underway(), pytest.raises(EngineError):

@@ -21,10 +21,10 @@ import engine_server
 import psycopg
 import pytest
 import sqlglot
+from attack.totality.forms import letters, written
 from sqlglot import exp
 
 import dpsql
-from dpsql.audit.totality.forms import letters, written
 from dpsql.audit.traces import trace
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.dialect import DUCKDB
@@ -32,8 +32,8 @@ from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
 from dpsql.engines.postgres.server_session import open_session
 from dpsql.engines.postgres.total_functions import FUNCTIONS
 from dpsql.errors import Error, UnsupportedQuery
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.server_address import read_server
 

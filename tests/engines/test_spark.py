@@ -19,8 +19,8 @@ import spark_session
 from false_parquet import write_false
 
 import dpsql
-from dpsql.abandoned import Errand
 from dpsql.audit.traces import trace, traced
+from dpsql.cancellation import ClientTask
 from dpsql.engines.spark.open import _begun
 from dpsql.engines.spark.session_settings import SETTINGS
 from dpsql.engines.spark.table_files import FilesChanged, Watched
@@ -191,7 +191,7 @@ def test_a_query_that_nobody_waits_for_is_stopped_and_paid_for(session: Any) -> 
     frame = session.range(0, 10**11, 1, 4)
     policy = {"dataset": "d", "search": False, "budget": {"epsilon": 10, "delta": "1e-6"},
               "tables": {"numbers": {"unit": "row", "columns": {"id": {"min": 0, "max": 9}}}}}  # fmt: skip
-    errand = Errand()
+    errand = ClientTask()
     with dpsql.connect({"numbers": frame}, policy=policy, ledger=":memory:") as db:
         threading.Timer(2, errand.leave).start()
         with errand.underway(), pytest.raises(EngineError):

@@ -15,9 +15,9 @@ import duckdb
 import edge_values
 import pytest
 import spark_session
+from attack.totality.forms import _parsed, letters, written
 from sqlglot import exp
 
-from dpsql.audit.totality.forms import _parsed, letters, written
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.spark.engine import ArrowResult
@@ -26,8 +26,8 @@ from dpsql.engines.spark.text_rules import _LOWER, _UPPER, _cased
 from dpsql.engines.spark.type_names import spark_type
 from dpsql.engines.sql.sql_types import physical
 from dpsql.errors import Error, UnsupportedQuery
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import TEXT, Kind, from_engine
 from dpsql.expressions.typing import call
 

@@ -16,7 +16,7 @@ DOORS = Path(dpsql.__file__).parents[1] / "examples" / "doors"
 SCRIPTS = sorted(path.name for path in DOORS.glob("*.py") if path.name != "clinic.py")
 WITH_DIALECT = (
     "import runpy, sys; from sqlalchemy.dialects import registry; "
-    "registry.register('dpsql', 'dpsql.interfaces.alchemy', 'DpsqlDialect'); runpy.run_path(sys.argv[1], run_name='__main__')"
+    "registry.register('dpsql', 'dpsql.interfaces.sqlalchemy_dialect', 'DpsqlDialect'); runpy.run_path(sys.argv[1], run_name='__main__')"
 )
 """The entry point is there once dpsql is installed; a source tree that is only on the path has none."""
 
@@ -53,7 +53,7 @@ def test_it_runs(script: str) -> None:
 
 
 def test_the_command_line(tmp_path: Path) -> None:
-    for name, module in (("dpsql", "-c 'from dpsql.interfaces.cli import main; main()'"), ("python", "")):
+    for name, module in (("dpsql", "-c 'from dpsql.interfaces.cli.main import main; main()'"), ("python", "")):
         shim = tmp_path / name
         shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
         shim.chmod(0o755)

@@ -20,11 +20,11 @@ from sqlglot import exp
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))
 import edge_values
+from attack.totality.forms import _parsed, letters, written
 from golden import CASES, connect, queries
 
 import dpsql
-from dpsql.audit.totality.forms import _parsed, letters, written
-from dpsql.budget.allocate import Portion, price_release
+from dpsql.budget.pricing import Portion, price_release
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.postgres import total_functions
 from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
@@ -32,8 +32,8 @@ from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.release_statements import statements
 from dpsql.engines.sql.vector_clip import bucket
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.sensitivity.bound import norm_search
 

@@ -19,7 +19,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import dpsql
 
-registry.register("dpsql", "dpsql.interfaces.alchemy", "DpsqlDialect")
+registry.register("dpsql", "dpsql.interfaces.sqlalchemy_dialect", "DpsqlDialect")
 
 POLICY = """
 dataset: clinic

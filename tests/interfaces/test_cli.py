@@ -28,11 +28,10 @@ from dpsql import progress
 from dpsql.answers import number_format
 from dpsql.expressions.functions.function import Function
 from dpsql.expressions.functions.table import SUBJECTS
-from dpsql.interfaces import history, show, terminal
-from dpsql.interfaces.cli import app
-from dpsql.interfaces.functions import listing
-from dpsql.interfaces.history import complete
-from dpsql.interfaces.shell import split
+from dpsql.interfaces.cli import output, shell, terminal
+from dpsql.interfaces.cli.function_list import listing
+from dpsql.interfaces.cli.main import app
+from dpsql.interfaces.cli.shell import complete, split
 from dpsql.policy import parse_policy
 
 POLICY = """\
@@ -133,7 +132,7 @@ def test_json_turns_what_json_lacks_into_null_and_text() -> None:
     from datetime import date
     from decimal import Decimal
 
-    made = json.loads(show.as_json({"a": float("nan"), "b": [date(2024, 1, 2), Decimal("1.5")], "c": float("inf")}))
+    made = json.loads(output.as_json({"a": float("nan"), "b": [date(2024, 1, 2), Decimal("1.5")], "c": float("inf")}))
     assert made == {"a": None, "b": ["2024-01-02", 1.5], "c": None}
 
 
@@ -337,7 +336,7 @@ def _accepted(session: dpsql.Connection, call: str) -> bool:
 def test_the_version_and_the_help_are_quick() -> None:
     assert run("--version").stdout == f"dpsql {dpsql.__version__}\n"
     code = (
-        "import sys; from typer.testing import CliRunner; from dpsql.interfaces.cli import app; "
+        "import sys; from typer.testing import CliRunner; from dpsql.interfaces.cli.main import app; "
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0; "
         "sys.exit(', '.join({'duckdb', 'pandas', 'numpy', 'sqlglot', 'pydantic'} & set(sys.modules)) or 0)"
     )
@@ -374,7 +373,9 @@ def test_a_violated_fact_is_not_recorded(town: Path) -> None:
     with duckdb.connect(str(town)) as connection:
         connection.execute("INSERT INTO people SELECT * FROM people WHERE id = 3")
     done = run("check", town)
-    assert done.exit_code == 1 and "1 units have more than one row" in done.stdout and "mend" in done.stderr
+    assert (
+        done.exit_code == 1 and "1 units have more than one row" in done.stdout and "fix what is marked" in done.stderr
+    )
     assert "(verified)" not in run("explain", town, COUNT, "--analyst", "ana").stdout
 
 
@@ -413,7 +414,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 def pipe(town: Path, script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "dpsql.interfaces.cli", "shell", str(town), "--analyst", "ana"],
+        [sys.executable, "-m", "dpsql", "shell", str(town), "--analyst", "ana"],
         input=script, check=False, capture_output=True, text=True, timeout=600,
         env={**os.environ, "PYTHONIOENCODING": "utf-8"},
     )  # fmt: skip
@@ -472,7 +473,7 @@ def at_a_terminal(arguments: list[str], steps: list[tuple[bytes, bytes]]) -> tup
     child, terminal_end = pty.fork()
     if child == 0:
         os.environ["TERM"] = "xterm"
-        os.execv(sys.executable, [sys.executable, "-m", "dpsql.interfaces.cli", *arguments])
+        os.execv(sys.executable, [sys.executable, "-m", "dpsql", *arguments])
     shown, before = b"", b""
     for mark, typed in [*steps, (b"", b"")]:
         shown += _read(terminal_end, mark, again=before if before == b"\x03" else b"")
@@ -540,7 +541,7 @@ def test_an_open_history_file_is_closed_before_anything_is_written(tmp_path: Pat
         def write_history_file(self, name: str) -> None:
             modes.append(Path(name).stat().st_mode & 0o777)
 
-    history._save(Editor(), file)  # type: ignore[arg-type]
+    shell._save(Editor(), file)  # type: ignore[arg-type]
     assert modes == [0o600]
 
 

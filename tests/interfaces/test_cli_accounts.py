@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from typer.testing import CliRunner, Result
 
-from dpsql.interfaces.cli import app
+from dpsql.interfaces.cli.main import app
 
 POLICY = """
 dataset: shop

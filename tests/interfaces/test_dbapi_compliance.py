@@ -17,7 +17,7 @@ from sqlglot import Dialect
 
 import dpsql
 from dpsql.interfaces.dbapi import Cursor
-from dpsql.parse.parameters import bind
+from dpsql.sql.parameters import bind
 
 POLICY = {
     "dataset": "bar", "search": False, "budget": {"epsilon": 1},

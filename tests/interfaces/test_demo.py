@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dpsql.interfaces.cli import app
-from dpsql.interfaces.demo import QUESTIONS
-from dpsql.interfaces.demo_data import CUSTOMERS, ORDERS, make_shop
+from dpsql.interfaces.cli.demo import QUESTIONS
+from dpsql.interfaces.cli.demo_shop import CUSTOMERS, ORDERS, make_shop
+from dpsql.interfaces.cli.main import app
 
 
 def _months(shown: str) -> list[tuple[str, str, str]]:
@@ -32,7 +32,7 @@ def shown() -> str:
 def test_a_process_of_its_own_leaves_nothing_behind(tmp_path: Path) -> None:
     """Its noise is the operating system's own, so only what does not depend on it is looked at."""
     environment = {**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
-    command = [sys.executable, "-m", "dpsql.interfaces.cli", "demo"]
+    command = [sys.executable, "-m", "dpsql", "demo"]
     done = subprocess.run(
         command, env=environment, stdin=subprocess.DEVNULL, check=False, capture_output=True, text=True, timeout=600
     )

@@ -17,10 +17,10 @@ from sqlalchemy.dialects import registry
 from typer.testing import CliRunner
 
 import dpsql
-from dpsql.interfaces.cli import app
+from dpsql.interfaces.cli.main import app
 from dpsql.interfaces.magic import Magic
 
-registry.register("dpsql", "dpsql.interfaces.alchemy", "DpsqlDialect")
+registry.register("dpsql", "dpsql.interfaces.sqlalchemy_dialect", "DpsqlDialect")
 
 POLICY = """
 dataset: clinic

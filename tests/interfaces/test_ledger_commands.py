@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge
-from dpsql.interfaces.cli import app
+from dpsql.interfaces.cli.main import app
 
 POLICY = """
 dataset: shop

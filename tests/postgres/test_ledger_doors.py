@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import dpsql
 from dpsql.budget import open_ledger, pure_charge
 from dpsql.errors import BudgetExceeded, InterfaceError, LedgerError, PolicyError
-from dpsql.interfaces.cli import app
-from dpsql.interfaces.demo_data import make_shop
+from dpsql.interfaces.cli.demo_shop import make_shop
+from dpsql.interfaces.cli.main import app
 
 POLICY = {
     "dataset": "shop",

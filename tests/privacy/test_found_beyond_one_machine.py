@@ -18,8 +18,8 @@ from hand_made_catalog import catalog_of
 import dpsql
 from dpsql.audit.traces import trace
 from dpsql.errors import InterfaceError
-from dpsql.interfaces import steward
-from dpsql.plan.relation import Copy, Scan
+from dpsql.interfaces import steward_tasks
+from dpsql.plan.nodes.relation import Copy, Scan
 from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import bound
 
@@ -68,7 +68,7 @@ def write_without_a_checkpoint(path: Path) -> None:
 def test_what_stands_in_the_write_ahead_log_is_another_version(shop: Path) -> None:
     """One customer got a thousand rows; the fact that each has one was verified for the file without the log."""
     with opened(shop, steward=True) as db:
-        steward.check(db)
+        steward_tasks.check(db)
         assert db.explain(COUNT).releases[0].rule == "single_row"
         before = db.data_version()
     write_without_a_checkpoint(shop)
@@ -81,7 +81,7 @@ def test_what_stands_in_the_write_ahead_log_is_another_version(shop: Path) -> No
 
 def test_a_copy_without_what_stands_in_the_write_ahead_log_is_stale(shop: Path) -> None:
     with opened(shop, steward=True) as db:
-        steward.prepare(db, lambda *_: None)
+        steward_tasks.prepare(db, lambda *_: None)
     with opened(shop) as db:
         db.query(ORDERS)
     write_without_a_checkpoint(shop)
@@ -121,7 +121,7 @@ def copied(folder: Path, mode: str) -> list[tuple[int, int]]:
         )
     table = {**POLICY["tables"]["orders"], "prepare": mode, "columns": {"amount": {"min": 0, "max": 100}}}
     with opened(folder / "shop.duckdb", {**POLICY, "tables": {"orders": table}}, steward=True) as db:
-        steward.prepare(db, lambda *_: None)
+        steward_tasks.prepare(db, lambda *_: None)
     with duckdb.connect(str(folder / "shop.prepared"), read_only=True) as copy:
         return copy.execute("SELECT customer, amount FROM within.orders ORDER BY ALL").fetchall()
 
@@ -140,7 +140,7 @@ def test_which_rows_are_kept_is_a_secret_of_the_ledger(tmp_path: Path) -> None:
 def test_a_copy_for_more_rows_than_may_count_is_not_read(shop: Path, over: bool) -> None:
     """The policy gives both numbers today; the rules hold for any two."""
     with opened(shop, steward=True) as db:
-        steward.prepare(db, lambda *_: None)
+        steward_tasks.prepare(db, lambda *_: None)
     with opened(shop, steward=True) as db:
         release = db.prepare(ORDERS).plan.releases[0]
     assert isinstance(release.source, Scan) and release.source.rows_per_unit == 5

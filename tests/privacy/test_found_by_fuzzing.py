@@ -8,15 +8,15 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 
 import pytest
+from attack.fuzz.canaries import opened, stored
 
 import dpsql
 import dpsql.options
-from dpsql.audit.fuzz.canaries import opened, stored
 from dpsql.errors import Error, InternalError, ParseError, UnsupportedQuery
-from dpsql.interfaces.server.commands import _SET
-from dpsql.interfaces.server.statements import Kind, split
-from dpsql.interfaces.shell import Shell
-from dpsql.parse import read_hints, read_setting
+from dpsql.interfaces.cli.shell import Shell
+from dpsql.interfaces.server.session_commands import _SET
+from dpsql.interfaces.server.statement_routing import StatementKind, split_statements
+from dpsql.sql import read_hints, read_setting
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_a_set_with_many_spaces_does_not_occupy_the_server() -> None:
 
 def test_a_long_message_is_not_read_in_the_servers_loop() -> None:
     began = time.process_time()
-    assert [each.kind for each in split("(" * 10_000_000, {"people"})] == [Kind.QUERY]
+    assert [each.kind for each in split_statements("(" * 10_000_000, {"people"})] == [StatementKind.QUERY]
     assert quick(1, began)
 
 
@@ -158,7 +158,7 @@ def test_a_long_script_is_read_line_by_line_in_the_shell(db: dpsql.Connection) -
 def test_a_hint_before_or_after_a_query_reaches_dpsql_through_the_server() -> None:
     """It was cut off with the comments around a statement, so that the default price was charged instead."""
     sent = "/*+ epsilon(0.1) */ SELECT count(*) FROM people /*+ delta(0) */; SELECT 1"
-    first, second = split(sent, {"people"})
+    first, second = split_statements(sent, {"people"})
     asked = read_hints(first.text)
     assert (float(asked.epsilon or 0), asked.delta) == (0.1, 0)
     assert sent[first.start :].startswith(first.text) and second.text == "SELECT 1"

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.interfaces.steward import check
+from dpsql.interfaces.steward_tasks import check
 
 BUDGET = {"epsilon": 10_000, "delta": 1e-6}
 
@@ -137,6 +137,38 @@ def test_a_unit_of_minus_zero_is_the_unit_zero() -> None:
                 "SELECT count(*) FROM (SELECT u, CAST(u AS VARCHAR) AS s FROM t GROUP BY u, CAST(u AS VARCHAR))"):  # fmt: skip
         for _, distance, claim in moved(database(*rows, zeros), database(*rows), tables, sql):
             assert 0 < distance <= claim
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT signbit(u) AS g, count(*) FROM t GROUP BY g",
+        "SELECT CAST(u AS VARCHAR) AS g, count(*) FROM t GROUP BY g",
+        "SELECT count(*) FROM (SELECT u, signbit(u) AS s FROM t GROUP BY u, signbit(u))",
+    ],
+)
+def test_a_unit_that_is_not_a_number_has_no_sign(sql: str) -> None:
+    """Grouping takes NaN and -NaN for one value, and yet their signs and texts differ."""
+    tables = {"t": {"unit": "u", "max_rows_per_unit": 5, "columns": {"x": {}}}}
+    rows = ["CREATE TABLE t(u DOUBLE, x INT)", "INSERT INTO t SELECT 1.0, 1 FROM range(5)"]
+    signs = (
+        "INSERT INTO t SELECT CASE WHEN i % 2 = 0 THEN -('nan'::DOUBLE) ELSE 'nan'::DOUBLE END, 1 FROM range(100) r(i)"
+    )
+    for _, distance, claim in moved(database(*rows, signs), database(*rows), tables, sql):
+        assert 0 < distance <= claim
+
+
+@pytest.mark.parametrize("inner", ["SELECT u, x FROM t GROUP BY u, x", "SELECT u, max(x) AS x FROM t GROUP BY u"])
+def test_what_is_computed_of_a_units_own_rows_has_no_sign_of_nan_that_their_order_decides(inner: str) -> None:
+    tables = {"t": {"unit": "u", "max_rows_per_unit": 5, "columns": {"x": {}}}}
+    nan = "'nan'::DOUBLE"
+    seen = []
+    for first, second in ((f"-({nan})", nan), (nan, f"-({nan})")):
+        rows = database("CREATE TABLE t(u INT, x DOUBLE)", f"INSERT INTO t VALUES (1, {first}), (1, {second})")
+        with connect(rows, tables) as db:
+            [made] = dpsql.audit.trace(db, f"SELECT count_if(signbit(x)) FROM ({inner})", salt=b"salt")
+            seen.append(tuple(made.statistics[0].values))
+    assert seen[0] == seen[1]
 
 
 def test_text_that_the_database_compares_without_case_is_compared_byte_by_byte() -> None:

@@ -13,7 +13,7 @@ import dpsql
 from dpsql.budget import open_ledger
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.policy import load_policy
-from dpsql.policy.auto import Subject
+from dpsql.policy.searched_subjects import Subject
 from dpsql.session import Connection
 
 BUDGET = {"epsilon": 10_000, "delta": 1e-6}
@@ -186,7 +186,7 @@ def test_a_released_table_that_is_not_unique_by_its_key_is_never_looked_up(
     visits: dpsql.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Should the planner be wrong about a key, that is noticed before the rows are read."""
-    monkeypatch.setattr("dpsql.plan.open_select.grouped_places", lambda node, columns: (0,))
+    monkeypatch.setattr("dpsql.plan.builder.open_select.grouped_places", lambda node, columns: (0,))
     inner = "SELECT id % 7 AS id, count(*) AS c FROM stores GROUP BY id"
     with pytest.raises(dpsql.Error, match="not unique"):
         visits.query(f"SELECT count(*) FROM visits v JOIN ({inner}) n ON round(v.x)::INTEGER = n.id", epsilon=1)

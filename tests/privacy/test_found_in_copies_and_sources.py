@@ -18,12 +18,12 @@ import pytest
 import dpsql
 from dpsql.audit.traces import trace
 from dpsql.engines.sql.grid_columns import steps_name, steps_of
-from dpsql.interfaces import steward
-from dpsql.plan.relation import Scan
+from dpsql.interfaces import steward_tasks
+from dpsql.plan.nodes.relation import Scan
 from dpsql.policy import load_policy
-from dpsql.policy.catalog import read_catalog
-from dpsql.policy.prepared import recipe
-from dpsql.policy.text_types import column_types
+from dpsql.policy.column_types import column_types
+from dpsql.policy.database_catalog import read_catalog
+from dpsql.policy.prepared_copies import recipe
 
 
 def policy(columns: dict[str, Any], **table: Any) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def test_a_copy_is_not_read_by_bounds_that_a_public_table_gave_later(tmp_path: P
         path = shop(tmp_path / name, amount)
         ledger = path.with_suffix(".ledger")
         with dpsql.connect(path, policy=said(AMOUNT, mode), ledger=ledger, steward=True) as db:
-            steward.prepare(db, lambda *_: None)
+            steward_tasks.prepare(db, lambda *_: None)
         with dpsql.connect(path, policy=said(FROM_PRICES, mode), ledger=ledger, steward=True) as db:
             try:
                 [statistic] = trace(db, BY_KIND, salt=b"s")[0].statistics

@@ -13,9 +13,8 @@ import dpsql
 from dpsql.bounds.domain import of_type
 from dpsql.expressions.types import BIGINT
 from dpsql.plan.canonical import describe_relation
-from dpsql.plan.join import Part
-from dpsql.plan.relate_joins import joined
-from dpsql.plan.relation import UNIT, Field, Scan
+from dpsql.plan.nodes.joins import inner_join
+from dpsql.plan.nodes.relation import UNIT, Field, JoinSide, Scan
 
 
 def database(*statements: str) -> duckdb.DuckDBPyConnection:
@@ -229,8 +228,8 @@ def test_joins_over_different_columns_are_never_one_release() -> None:
 
     def described(column: str) -> object:
         scan = Scan((Field(column, BIGINT, of_type(BIGINT), True, UNIT),), False, 1, False, "t", "u")
-        parts = [Part(scan, ("x.y.z",))]
-        return describe_relation(joined(parts, [], lambda table, columns: False))
+        parts = [JoinSide(scan, ("x.y.z",))]
+        return describe_relation(inner_join(parts, [], lambda table, columns: False))
 
     assert described("y.z") != described("z")
     assert described("z") == described("z")

@@ -14,7 +14,7 @@ from unlocked import sealed
 
 import dpsql
 from dpsql.answers.noise_stage import add_noise, drawn_ahead
-from dpsql.interfaces.server.desk import Desk
+from dpsql.interfaces.server.query_runner import ConnectionPool
 from dpsql.interfaces.server.scram import Verifier
 from dpsql.interfaces.server.users import User
 
@@ -75,7 +75,11 @@ def test_noise_drawn_ahead_is_not_spread_over_more_keys_than_it_was_drawn_for(fi
 def test_accounts_do_not_wait_for_equal_questions_of_each_other(file: Path) -> None:
     """Whoever asked first kept the question to themselves for as long as they liked, and the wait told of it."""
     ana, bob = (User(name, Verifier.of("a password"), name) for name in ("ana", "bob"))
-    desk, begun, leave = Desk(lambda analyst, _: connect(file, analyst)), threading.Semaphore(0), threading.Event()
+    desk, begun, leave = (
+        ConnectionPool(lambda analyst, _: connect(file, analyst)),
+        threading.Semaphore(0),
+        threading.Event(),
+    )
 
     def slow(db: dpsql.Connection) -> None:
         begun.release()

@@ -146,7 +146,7 @@ def test_the_command_line_prints_no_value(
 ) -> None:
     from typer.testing import CliRunner
 
-    from dpsql.interfaces.cli import app
+    from dpsql.interfaces.cli.main import app
 
     data(tmp_path / "d.duckdb")
     (tmp_path / "policy.yaml").write_text(
@@ -162,7 +162,7 @@ SERVER = (
     "import logging, sys\nlogging.getLogger().setLevel(logging.DEBUG)\n"
     "from dpsql.engines.duckdb import engine\n"
     "engine.statements = lambda release, schema, salt: ['SELECT CAST(secret AS INTEGER) FROM t']\n"
-    "from dpsql.interfaces.cli import app\n"
+    "from dpsql.interfaces.cli.main import app\n"
     "sys.argv = ['dpsql', 'serve', 'd.duckdb', '--port', '0']\napp()"
 )
 
@@ -174,7 +174,7 @@ def test_a_server_sends_and_logs_no_value(tmp_path: Path) -> None:
         "dataset: d\nsearch: false\nbudget: {epsilon: 10}\ntables: {t: {unit: u, columns: {x: {min: 0, max: 9}}}}\n"
     )
     subprocess.run(
-        [sys.executable, "-m", "dpsql.interfaces.cli", "user", "add", "ana", "--password-stdin"],
+        [sys.executable, "-m", "dpsql", "user", "add", "ana", "--password-stdin"],
         cwd=tmp_path, input="secret word\n", text=True, check=True, capture_output=True,
     )  # fmt: skip
     with (tmp_path / "log").open("w") as log:

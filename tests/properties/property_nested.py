@@ -15,7 +15,7 @@ from dpsql.audit.compare import compare
 from dpsql.audit.traces import exact_answer
 from dpsql.errors import EngineError
 from dpsql.flow.draft import Prepared
-from dpsql.plan.released import Content
+from dpsql.plan.nodes.released_scan import Content
 
 EPSILON = 1e5
 

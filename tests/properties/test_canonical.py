@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Expression
-from dpsql.expressions.write import order, read, write
+from dpsql.expressions.from_syntax import convert
+from dpsql.expressions.json_form import order, read, write
+from dpsql.plan.builder.name_scope import scope_of
 from dpsql.plan.catalog import PrivateTable, make_catalog
-from dpsql.plan.normal import normal
-from dpsql.plan.scope import scope_of
+from dpsql.plan.normal_form import normal
 from dpsql.policy import load_policy
 
 POLICY = {

@@ -14,8 +14,8 @@ from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.function_rules import growth, listed
 from dpsql.engines.duckdb.text_rules import LONGEST
 from dpsql.errors import Error, ParseError
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.functions.regex import Rejected, groups_of
 from dpsql.expressions.functions.table import FUNCTIONS
 from dpsql.expressions.types import BIGINT, TEXT, Kind

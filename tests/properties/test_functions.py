@@ -21,15 +21,15 @@ from sqlglot import exp
 
 from dpsql.bounds import infer
 from dpsql.bounds.domain import Domain, finite, interval, number, of_type
-from dpsql.bounds.known import Known
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.sql.sql_types import physical
 from dpsql.errors import Error
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.functions.conditions import SYNTAX
+from dpsql.expressions.functions.datetimes import SHIFTS
 from dpsql.expressions.functions.function import Function
-from dpsql.expressions.functions.moments import SHIFTS
 from dpsql.expressions.functions.table import FUNCTIONS, SUBJECTS, find
 from dpsql.expressions.types import Kind, Type, from_engine
 
@@ -240,9 +240,9 @@ def narrow_domain(name: str) -> Domain:
 
 def check_domains(db: duckdb.DuckDBPyConnection, form: str, types: tuple[str, ...], made: Expression) -> None:
     names, rows = letters(form), answers(db, form, types, made)
-    whole = infer(made, Known({a: of_type(type_of(t)) for a, t in zip(names, types, strict=True)}))
-    narrow = infer(made, Known({a: narrow_domain(t) for a, t in zip(names, types, strict=True)}))
-    listed = infer(made, Known({a: listed_domain(db, t) for a, t in zip(names, types, strict=True)}))
+    whole = infer(made, RowDomains({a: of_type(type_of(t)) for a, t in zip(names, types, strict=True)}))
+    narrow = infer(made, RowDomains({a: narrow_domain(t) for a, t in zip(names, types, strict=True)}))
+    listed = infer(made, RowDomains({a: listed_domain(db, t) for a, t in zip(names, types, strict=True)}))
     for *arguments, _, got in rows:
         place = f"{form} over {dict(zip(types, arguments, strict=False))}: {got!r} is not in "
         assert holds(whole, got, made.type), f"{place}{whole}"
@@ -299,7 +299,7 @@ def test_the_table_has_at_least_165_functions() -> None:
 def test_a_function_has_a_type_bounds_and_sql(function: Function) -> None:
     """The three may stand in three packages; a line without one of them is found here."""
     from dpsql.bounds import infer as module  # noqa: F401 - the package must be loaded
-    from dpsql.bounds.functions import rule_of
+    from dpsql.bounds.function_bounds import rule_of
     from dpsql.bounds.infer import _RULES as BOUNDS
 
     for form in function.written:

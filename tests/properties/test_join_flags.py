@@ -15,9 +15,8 @@ from property_world import Database
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.relations import relation_sql
-from dpsql.plan.join import Inner, Outer, Part
-from dpsql.plan.lookup import keys_of
-from dpsql.plan.relation import UNIT, Field, Relation, Scan
+from dpsql.plan.nodes.joins import Inner, Outer
+from dpsql.plan.nodes.relation import UNIT, Field, JoinSide, Relation, Scan
 
 WORLDS = 3
 Row = tuple[Any, ...]
@@ -42,7 +41,7 @@ def nodes(relation: Relation) -> Iterator[Relation]:
     for each in fields(relation):
         held = getattr(relation, each.name)
         for part in held if isinstance(held, tuple) else (held,):
-            below = part.relation if isinstance(part, Part) else part
+            below = part.relation if isinstance(part, JoinSide) else part
             if isinstance(below, Relation):
                 yield from nodes(below)
 
@@ -75,7 +74,7 @@ def broken(database: Database, relation: Relation) -> list[str]:
     if base is not None and Counter(units) - Counter(row[0] for row in rows_of(database, base)):
         found.append("more rows than were looked up from")
     places = {field.name: place for place, field in enumerate(relation.fields, start=1)}
-    for key in keys_of(relation):
+    for key in relation.unique_keys():
         named = [tuple(row[places[name]] for name in key) for row in rows]
         if max(Counter(each for each in named if None not in each).values(), default=0) > 1:
             found.append(f"two rows with one value of {sorted(key)}")
@@ -130,7 +129,7 @@ def test_there_are_claims_to_look_up(worlds: list[Database]) -> None:
         for node in (n for r in prepared.plan.releases for n in nodes(r.source) if not isinstance(n, Scan)):
             made["single"] += node.single
             made["lookups"] += isinstance(node, Inner) and bool(node.lookups)
-            made["keys"] += any(len(key) > 1 for key in keys_of(node))
+            made["keys"] += any(len(key) > 1 for key in node.unique_keys())
             made["once"] += isinstance(node, Outer) and node.once
             for field in node.fields:
                 made["attribute"] += field.attribute

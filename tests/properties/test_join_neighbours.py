@@ -17,15 +17,15 @@ from dpsql.audit.compare import compare
 from dpsql.audit.grammar.query import Query
 from dpsql.engines.sql import relations
 from dpsql.errors import InternalError
-from dpsql.plan.lookup import keys_of
-from dpsql.plan.relation import Field, Scan
+from dpsql.plan.nodes.relation import Field, Scan
 
 bound: Any = import_module("dpsql.sensitivity.bound")
-join: Any = import_module("dpsql.plan.join")
-refusals: Any = import_module("dpsql.plan.join_refusals")
-relate: Any = import_module("dpsql.plan.relate_joins")
-lookup: Any = import_module("dpsql.plan.lookup")
-membership: Any = import_module("dpsql.plan.membership")
+join: Any = import_module("dpsql.plan.nodes.joins")
+refusals: Any = import_module("dpsql.plan.builder.join_refusals")
+relate: Any = import_module("dpsql.plan.nodes.joins")
+lookup: Any = import_module("dpsql.plan.nodes.lookups")
+semi_joins: Any = import_module("dpsql.plan.nodes.semi_joins")
+membership: Any = import_module("dpsql.plan.builder.exists")
 Patch = pytest.MonkeyPatch
 CHUNKS, PAIRS = 6, 40
 
@@ -108,7 +108,7 @@ def _padded_attributes(patch: Patch) -> None:
 
 def _nulls_of_others(patch: Patch) -> None:
     patch.setattr(membership, "_nullable", lambda field: True)
-    for module in (join, refusals):
+    for module in (join, refusals, semi_joins):
         patch.setattr(module, "share_owner", lambda *args: True)
 
 
@@ -117,14 +117,16 @@ def _fan_out_ignored(patch: Patch) -> None:
 
 
 def _half_of_a_key(patch: Patch) -> None:
-    patch.setattr(lookup, "is_key", lambda relation, columns, unique: any(key & columns for key in keys_of(relation)))
+    patch.setattr(
+        lookup, "is_key", lambda relation, columns, unique: any(key & columns for key in relation.unique_keys())
+    )
 
 
 def _keys_of_every_side(patch: Patch) -> None:
     def together(keys: Sequence[frozenset[frozenset[str]]]) -> frozenset[frozenset[str]]:
         return frozenset().union(*keys)
 
-    patch.setattr(lookup, "_together", together)
+    patch.setattr(join, "combined_keys", together)
 
 
 def _fan_out_as_attribute(patch: Patch) -> None:

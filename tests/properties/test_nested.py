@@ -12,7 +12,7 @@ from property_joins import join_database, join_policy, join_world, without
 from property_nested import EPSILON, KEYED, QUERIES, answer, inner, moved_too_far, seen
 from property_world import Database
 
-from dpsql.plan.released import content_of
+from dpsql.plan.nodes.released_scan import content_of
 
 ROWS = 100
 

@@ -14,12 +14,13 @@ from property_world import Database
 
 from dpsql.answers import reuse
 from dpsql.bounds.domain import interval
-from dpsql.budget.allocate import charge_of
+from dpsql.budget.pricing import charge_of
 from dpsql.engines import base
 from dpsql.errors import InternalError
 from dpsql.flow import releasing
-from dpsql.plan import lookup, nested
-from dpsql.plan.released import content_of, released_in, with_digests
+from dpsql.plan.builder import nested_queries
+from dpsql.plan.nodes import lookups
+from dpsql.plan.nodes.released_scan import content_of, released_in, with_digests
 
 Patch = pytest.MonkeyPatch
 
@@ -46,7 +47,7 @@ def _visible(pair: tuple[Database, Database], patch: Patch, *, planted: bool) ->
     for database in pair:
         if planted:
             [(mean,)] = database.raw.execute("SELECT avg(x) FROM people").fetchall()
-            patch.setattr(nested, "of_type", lambda type_, mean=mean: interval(0, abs(mean)))
+            patch.setattr(nested_queries, "of_type", lambda type_, mean=mean: interval(0, abs(mean)))
         found.append(seen(database, CLAMPED, "laplace"))
     return found
 
@@ -116,7 +117,7 @@ def test_a_released_table_is_taken_for_unique(pair: tuple[Database, Database], m
     """Rows that are units must not multiply: of a table with several rows for one key that is not known."""
     whole, other = pair
     assert moved_too_far(MANY, whole, [other], "laplace", inner(whole, MANY, "laplace")) == []
-    monkeypatch.setattr(lookup, "is_key", lambda *_: True)
+    monkeypatch.setattr(lookups, "is_key", lambda *_: True)
     several = content_of([(kind, str(i)) for kind in "abcdef" for i in range(5)])
     joined = MANY.replace("ON a.kind = v.kind", "ON a.m > 0 AND a.kind = v.kind")
     assert moved_too_far(joined, whole, [other], "laplace", {"_n0": several}) != []

@@ -18,16 +18,16 @@ from dpsql.audit.compare import compare, compare_equal
 from dpsql.audit.grammar.query import Query
 from dpsql.engines.sql import relations, window_functions
 from dpsql.errors import InternalError
-from dpsql.plan.relation import Relation
-from dpsql.plan.window import Windowed
+from dpsql.plan.nodes.relation import Relation
+from dpsql.plan.nodes.windows import Windowed
 
 bound: Any = import_module("dpsql.sensitivity.bound")
-join: Any = import_module("dpsql.plan.join")
-refusals: Any = import_module("dpsql.plan.join_refusals")
-mark: Any = import_module("dpsql.plan.mark")
-relate: Any = import_module("dpsql.plan.relate")
-relate_sets: Any = import_module("dpsql.plan.relate_sets")
-set_operations: Any = import_module("dpsql.plan.set_operations")
+join: Any = import_module("dpsql.plan.nodes.joins")
+refusals: Any = import_module("dpsql.plan.builder.join_refusals")
+mark: Any = import_module("dpsql.plan.nodes.semi_joins")
+relate: Any = import_module("dpsql.plan.nodes.unary")
+relate_sets: Any = import_module("dpsql.plan.builder.set_operations")
+set_operations: Any = import_module("dpsql.plan.nodes.union")
 Patch = pytest.MonkeyPatch
 SHAPES = (*SETS, *WINDOWS, *TIED, *MARKS, *BRACKETS)
 CHUNKS, PAIRS = 4, 24
@@ -99,7 +99,7 @@ def _owner_of_a_side(patch: Patch) -> None:
 
 def _whole_rows_compared(patch: Patch) -> None:
     patch.setattr(relate_sets, "_check_owner", lambda *args: None)
-    for module in (join, refusals):
+    for module in (join, refusals, mark):
         patch.setattr(module, "share_owner", lambda *args: True)
 
 

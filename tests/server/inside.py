@@ -16,11 +16,10 @@ from served import PASSWORD, need_packages
 
 import dpsql
 from dpsql.flow.releasing import Releaser
-from dpsql.interfaces.server.certificate import own_certificate, tls_context
-from dpsql.interfaces.server.limits import Limits
-from dpsql.interfaces.server.running import Place
+from dpsql.interfaces.server.listener import Server
 from dpsql.interfaces.server.scram import Verifier
-from dpsql.interfaces.server.serve import Server
+from dpsql.interfaces.server.server_limits import ServerLimits
+from dpsql.interfaces.server.startup import ServerFiles, own_certificate, tls_context
 from dpsql.interfaces.server.users import User, add_user
 from dpsql.session import Connection
 
@@ -39,7 +38,7 @@ MARK = "Zanzibar-7741"
 """Stands in the data, and nowhere else."""
 
 
-def make(folder: Path, policy: str = POLICY) -> Place:
+def make(folder: Path, policy: str = POLICY) -> ServerFiles:
     """A small dataset with two users."""
     need_packages()
     with duckdb.connect(str(folder / "shop.duckdb")) as data:
@@ -51,15 +50,15 @@ def make(folder: Path, policy: str = POLICY) -> Place:
     (folder / "policy.yaml").write_text(policy)
     for name in ("ana", "bob"):
         add_user(folder / "users.yaml", User(name, Verifier.of(PASSWORD), name))
-    return Place(folder / "shop.duckdb", folder / "policy.yaml", None, folder / "users.yaml", "127.0.0.1", 0)
+    return ServerFiles(folder / "shop.duckdb", folder / "policy.yaml", None, folder / "users.yaml", "127.0.0.1", 0)
 
 
 @dataclass
 class Inside:
     """A running server: what `Served` is for one in a process of its own."""
 
-    place: Place
-    limits: Limits = field(default_factory=Limits)
+    place: ServerFiles
+    limits: ServerLimits = field(default_factory=ServerLimits)
     port: int = 0
     steward_port: int = 0
 
@@ -103,8 +102,8 @@ class Inside:
 
 
 @contextmanager
-def inside(folder: Path, limits: Limits | None = None, policy: str = POLICY) -> Iterator[Inside]:
-    running = Inside(make(folder, policy), limits or Limits())
+def inside(folder: Path, limits: ServerLimits | None = None, policy: str = POLICY) -> Iterator[Inside]:
+    running = Inside(make(folder, policy), limits or ServerLimits())
     try:
         yield running
     finally:

@@ -45,7 +45,7 @@ def need_packages() -> None:
 
 
 def run(folder: Path, *args: str, stdin: str = "") -> str:
-    command = [sys.executable, "-m", "dpsql.interfaces.cli", *args]
+    command = [sys.executable, "-m", "dpsql", *args]
     return subprocess.run(command, cwd=folder, input=stdin, capture_output=True, text=True, check=True).stdout
 
 
@@ -57,7 +57,7 @@ def start(folder: Path, *args: str) -> Served:
 def start_words(folder: Path, words: list[str]) -> Served:
     """The same with all words of the command line."""
     need_packages()
-    command = [sys.executable, "-u", "-m", "dpsql.interfaces.cli", *words]
+    command = [sys.executable, "-u", "-m", "dpsql", *words]
     log = (folder / "server.log").open("w")
     process = subprocess.Popen(
         command,

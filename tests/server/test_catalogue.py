@@ -13,9 +13,9 @@ from raw import Raw, faults, kinds, query
 from served import PASSWORD
 
 from dpsql.errors import InterfaceError
-from dpsql.interfaces.server.catalogue_language import check
-from dpsql.interfaces.server.faults import Stop
-from dpsql.interfaces.server.shadow import MEMORY, Caretaken, Shadows
+from dpsql.interfaces.server.catalogue_allowlist import check
+from dpsql.interfaces.server.catalogue_server import MEMORY, CatalogueServers, SupervisorClient
+from dpsql.interfaces.server.sqlstates import StatementError
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ HIDDEN = (
 
 @pytest.mark.parametrize("sql", [*TELLING, *HIDDEN])
 def test_what_is_not_about_the_catalogue_is_refused_before_it(sql: str) -> None:
-    with pytest.raises(Stop) as refused:
+    with pytest.raises(StatementError) as refused:
         check(sql)
     assert refused.value.state == "42501"
 
@@ -157,7 +157,7 @@ def test_questions_of_several_clients_are_answered_while_another_waits(running: 
 
 
 def test_a_database_that_is_ended_answers_nobody_and_leaves_no_file() -> None:
-    shadows = Shadows("shop")
+    shadows = CatalogueServers("shop")
     try:
         kept, gone = shadows.make(()), shadows.make(())
         shadows.end(gone)
@@ -171,7 +171,7 @@ def test_a_database_that_is_ended_answers_nobody_and_leaves_no_file() -> None:
 
 
 def test_a_program_that_cannot_be_started_has_failed() -> None:
-    started = Caretaken()
+    started = SupervisorClient()
     try:
         with pytest.raises(InterfaceError, match="could not be made"):
             started.run(["/no/such/program"])

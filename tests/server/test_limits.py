@@ -19,11 +19,11 @@ from raw import SYNC, Raw, bind, execute, faults, frame, kinds, parse, query
 from served import PASSWORD
 
 import dpsql
-from dpsql.interfaces.server.desk import MOST_PER_ACCOUNT
-from dpsql.interfaces.server.limits import Limits
-from dpsql.interfaces.server.serve import PATIENCE
+from dpsql.interfaces.server.listener import PATIENCE
+from dpsql.interfaces.server.query_runner import MAX_THREADS_PER_ACCOUNT
+from dpsql.interfaces.server.server_limits import ServerLimits
 
-SMALL = Limits(texts=20_000, answers=800_000, write=1, failures=0.05)
+SMALL = ServerLimits(texts=20_000, answers=800_000, write=1, failures=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -154,12 +154,12 @@ def test_a_cancel_between_charge_and_send_sends_nothing_and_keeps_the_charge(
 
 def test_what_is_cancelled_before_its_turn_is_never_begun(small: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     """One account may keep some of the threads busy; its next query waits, and a cancelled one charges nothing."""
-    crowd, last, bob = [client(small) for _ in range(MOST_PER_ACCOUNT)], client(small), client(small, "bob")
+    crowd, last, bob = [client(small) for _ in range(MAX_THREADS_PER_ACCOUNT)], client(small), client(small, "bob")
     before = small.spent()
     with held(monkeypatch, "age > 99", charged=False) as gate:
         for number, one in enumerate(crowd):
             one.send(query(f"SELECT count(*) + {number} FROM people WHERE age > 99"))
-        assert until(lambda: gate.many == MOST_PER_ACCOUNT)
+        assert until(lambda: gate.many == MAX_THREADS_PER_ACCOUNT)
         last.send(query("SELECT count(*) FROM people WHERE age > 77"))
         assert kinds(bob.ask(query("SELECT count(*) FROM numbers"))).endswith("CZ")
         _cancel(small, last.key)
@@ -206,7 +206,7 @@ def test_another_account_is_served_while_one_keeps_its_threads_busy(
     with held(monkeypatch, "age > 98", charged=False) as gate:
         for number, one in enumerate(crowd):
             one.send(query(f"SELECT count(*) + {number} FROM people WHERE age > 98"))
-        assert until(lambda: gate.many == MOST_PER_ACCOUNT)
+        assert until(lambda: gate.many == MAX_THREADS_PER_ACCOUNT)
         assert kinds(bob.ask(query("SELECT count(*) FROM people WHERE age > 12"))).endswith("CZ")
     for one in (*crowd, bob):
         one.close()
@@ -276,14 +276,14 @@ def test_the_work_of_a_client_that_left_is_stopped_and_stays_charged(tmp_path: P
     place.policy.write_text(policy)
     server = Inside(place)
     try:
-        crowd = [client(server) for _ in range(MOST_PER_ACCOUNT)]
+        crowd = [client(server) for _ in range(MAX_THREADS_PER_ACCOUNT)]
         for number, one in enumerate(crowd):
             one.send(parse(f"{endless} AND a.age <> {number}") + bind() + execute() + SYNC + query("SELECT 1"))
         assert until(lambda: server.spent() > 0)
         time.sleep(0.5)
         for one in crowd:
             one.close()
-        assert until(lambda: gauge(server, "dpsql_abandoned_total") == MOST_PER_ACCOUNT)
+        assert until(lambda: gauge(server, "dpsql_abandoned_total") == MAX_THREADS_PER_ACCOUNT)
         last = client(server)
         assert kinds(last.ask(query("SELECT count(*) FROM people"))).endswith("CZ")
         assert server.spent() > 0 and gauge(server, "dpsql_connections") == 1

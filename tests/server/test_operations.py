@@ -20,10 +20,10 @@ from raw import Raw, bind, describe, execute, faults, frame, kinds, parse, query
 from served import PASSWORD, Served
 
 import dpsql
-from dpsql.interfaces.server.login import pepper_of
-from dpsql.interfaces.server.scram import Verifier, nobody
+from dpsql.interfaces.server.client_catalogue import AnalystCatalogue, AnalystCatalogues
+from dpsql.interfaces.server.login import derive_pepper
+from dpsql.interfaces.server.scram import Verifier, unknown_user_verifier
 from dpsql.interfaces.server.users import User, add_user, remove_user
-from dpsql.interfaces.server.views import View, Views
 
 
 @pytest.fixture(scope="module")
@@ -79,16 +79,16 @@ def test_reload_while_a_query_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_who_was_removed_while_logging_in_is_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The password was right, but the reload comes before the server has noted whose connection it is."""
-    arrived, leave, of = threading.Event(), threading.Event(), Views.of
+    arrived, leave, of = threading.Event(), threading.Event(), AnalystCatalogues.of
 
-    async def late(self: Views, user: User) -> View:
+    async def late(self: AnalystCatalogues, user: User) -> AnalystCatalogue:
         view = await of(self, user)
         arrived.set()
         assert await asyncio.to_thread(leave.wait, 30)
         return view
 
     with inside(tmp_path) as server, ThreadPoolExecutor(1) as thread, monkeypatch.context() as patch:
-        patch.setattr(Views, "of", late)
+        patch.setattr(AnalystCatalogues, "of", late)
         seen = thread.submit(lambda: Raw(server).login("bob"))  # type: ignore[arg-type]
         try:
             assert arrived.wait(30)
@@ -209,9 +209,11 @@ def test_unknown_names_look_like_users_at_every_step(running: Inside, tmp_path: 
 
     assert steps("bob") == steps("nob")
     key = (running.folder / "server.key").read_bytes()
-    assert nobody("nob", pepper_of(key)) == nobody("nob", running.server._door.pepper)
-    assert nobody("nob", pepper_of(key)).salt != nobody("nod", pepper_of(key)).salt
-    assert len(nobody("nob", pepper_of(key)).salt) == len(Verifier.of("x" * 8).salt)
+    assert unknown_user_verifier("nob", derive_pepper(key)) == unknown_user_verifier("nob", running.server._door.pepper)
+    assert (
+        unknown_user_verifier("nob", derive_pepper(key)).salt != unknown_user_verifier("nod", derive_pepper(key)).salt
+    )
+    assert len(unknown_user_verifier("nob", derive_pepper(key)).salt) == len(Verifier.of("x" * 8).salt)
 
 
 def test_the_catalogue_is_the_same_whatever_the_rows_are(tmp_path: Path) -> None:

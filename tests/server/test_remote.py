@@ -11,8 +11,8 @@ import pytest
 from served import PASSWORD, Served
 
 import dpsql
-from dpsql.interfaces.remote import RemoteConnection
-from dpsql.interfaces.server.packed import pack, unpack
+from dpsql.interfaces.client.connection import RemoteConnection
+from dpsql.interfaces.client.json_codec import pack, unpack
 
 SQL = "SELECT region, count(*) AS n, avg(age) AS a, count(*) / 7 AS r FROM customers GROUP BY region ORDER BY region"
 

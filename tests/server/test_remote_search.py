@@ -15,9 +15,8 @@ from served import PASSWORD, Served, run, start, stop
 
 import dpsql
 from dpsql.answers.explain import Explanation
-from dpsql.interfaces.demo_data import make_shop
-from dpsql.interfaces.remote import RemoteConnection
-from dpsql.interfaces.remote_explain import RemoteExplanation
+from dpsql.interfaces.cli.demo_shop import make_shop
+from dpsql.interfaces.client.connection import RemoteConnection, RemoteExplanation
 
 QUERIES = {
     "clip": "SELECT status, count(*) AS n, sum(amount) AS s FROM orders GROUP BY status ORDER BY status",

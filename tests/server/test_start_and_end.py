@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from inside import make, until
 
-from dpsql.interfaces.server.caretaker import PREFIX, sweep
+from dpsql.interfaces.server.catalogue_supervisor import PREFIX, sweep
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGKILL)
 
@@ -48,7 +48,7 @@ def belonging(folder: Path) -> list[int]:
 
 
 def serve(shop: Path, folder: Path, *words: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "dpsql.interfaces.cli", "serve", "shop.duckdb", "--port", "0", *words]
+    command = [sys.executable, "-m", "dpsql", "serve", "shop.duckdb", "--port", "0", *words]
     return subprocess.Popen(
         command, cwd=shop, env={**os.environ, "TMPDIR": str(folder)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )  # fmt: skip

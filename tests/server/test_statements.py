@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpsql.interfaces.server.statements import Kind, split
+from dpsql.interfaces.server.statement_routing import StatementKind, split_statements
 
 TABLES = frozenset({"orders", "people"})
 
@@ -44,14 +44,14 @@ QUERIES = [
 
 @pytest.mark.parametrize("sql", BOTH)
 def test_a_table_of_the_policy_in_a_question_to_the_catalogue_is_recognised(sql: str) -> None:
-    assert [each.kind for each in split(sql, TABLES)] == [Kind.BOTH]
+    assert [each.kind for each in split_statements(sql, TABLES)] == [StatementKind.BOTH]
 
 
 @pytest.mark.parametrize("sql", CATALOGUE)
 def test_a_name_in_a_text_is_no_table(sql: str) -> None:
-    assert [each.kind for each in split(sql, TABLES)] == [Kind.CATALOGUE]
+    assert [each.kind for each in split_statements(sql, TABLES)] == [StatementKind.CATALOGUE]
 
 
 @pytest.mark.parametrize("sql", QUERIES)
 def test_everything_else_is_for_dpsql_to_answer_or_refuse(sql: str) -> None:
-    assert [each.kind for each in split(sql, TABLES)] == [Kind.QUERY]
+    assert [each.kind for each in split_statements(sql, TABLES)] == [StatementKind.QUERY]

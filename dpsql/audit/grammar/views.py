@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpsql.audit.grammar.scope import Scope, quoted
 from dpsql.audit.world import World
 from dpsql.errors import Error
-from dpsql.plan.views import planned, view_columns
+from dpsql.plan.view_expansion import planned, view_columns
 
 
 def scopes_of_views(world: World) -> list[tuple[str, Scope]]:

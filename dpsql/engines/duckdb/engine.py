@@ -14,9 +14,9 @@ from uuid import uuid4
 import duckdb
 import numpy as np
 
-from dpsql.abandoned import stopped_when_abandoned
-from dpsql.budget.allocate import Priced
-from dpsql.budget.reservation import Warrant
+from dpsql.budget.ledger.reservation import Warrant
+from dpsql.budget.pricing import Priced
+from dpsql.cancellation import interruptible
 from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.duckdb.copies import content_while
 from dpsql.engines.duckdb.dialect import DUCKDB
@@ -31,12 +31,12 @@ from dpsql.engines.sql.public_tables import PublicReader
 from dpsql.engines.sql.release_statements import exact, shared_statements, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError, InternalError
 from dpsql.expressions.types import Kind, from_engine
-from dpsql.later import later
-from dpsql.plan.released import Content
+from dpsql.plan.nodes.released_scan import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
-from dpsql.policy.reader import DuckDBReader, Reader
+from dpsql.policy.database_catalog import DatabaseReader, DuckDBReader
 from dpsql.steward_log import failed
+from dpsql.timer import run_after
 
 _AS_ARRAYS = frozenset({
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
@@ -155,7 +155,7 @@ class DuckDBEngine(Engine):
     def public(self) -> PublicReader:
         return self._public
 
-    def reader(self) -> Reader:
+    def reader(self) -> DatabaseReader:
         return DuckDBReader(self._connection)
 
     @property
@@ -267,6 +267,6 @@ def stopped_after(seconds: float | None, cursor: duckdb.DuckDBPyConnection) -> I
     failure that data can cause. It is paid for all the same (the charge comes first, and is kept), has the constant
     text of every failure of the engine, and tells no more than a clock would.
     """
-    late = nullcontext() if seconds is None else later(seconds, cursor.interrupt)
-    with stopped_when_abandoned(cursor.interrupt), late:
+    late = nullcontext() if seconds is None else run_after(seconds, cursor.interrupt)
+    with interruptible(cursor.interrupt), late:
         yield

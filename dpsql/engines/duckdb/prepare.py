@@ -15,7 +15,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.budget.durable import sync_file
+from dpsql.budget.ledger.durable_files import sync_file
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.copies import content_of, stamp_of
 from dpsql.engines.duckdb.dialect import COPY, DUCKDB
@@ -23,7 +23,7 @@ from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.grid_columns import steps_name, steps_of, steps_sql
 from dpsql.engines.sql.relations import relation_sql
 from dpsql.errors import InterfaceError
-from dpsql.plan.relation import Copy, Scan
+from dpsql.plan.nodes.relation import Copy, Scan
 
 PORTION = 5_000_000
 """About so many rows are sorted at once."""

@@ -11,8 +11,8 @@ import numpy as np
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.sql.relations import released_name
 from dpsql.engines.sql.sql_types import physical
-from dpsql.plan.relation import Relation
-from dpsql.plan.released import Content, ReleasedScan, released_in
+from dpsql.plan.nodes.relation import Relation
+from dpsql.plan.nodes.released_scan import Content, ReleasedScan, released_in
 
 
 @contextmanager

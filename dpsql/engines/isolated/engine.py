@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.bounds.domain import Domain
-from dpsql.budget.allocate import Priced
-from dpsql.budget.reservation import Reservation, Warrant
+from dpsql.budget.ledger.reservation import Reservation, Warrant
+from dpsql.budget.pricing import Priced
 from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.table_files import list_files
@@ -25,8 +25,8 @@ from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.release_statements import statements, text_notes
 from dpsql.errors import InterfaceError
 from dpsql.expressions.expression import Expression
-from dpsql.plan.relation import Relation
-from dpsql.plan.released import Content, released_in
+from dpsql.plan.nodes.relation import Relation
+from dpsql.plan.nodes.released_scan import Content, released_in
 from dpsql.policy import Policy
 
 _SHARED: dict[object, tuple[WorkerProcess, int]] = {}

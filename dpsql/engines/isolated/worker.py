@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from dpsql.abandoned import Errand
-from dpsql.budget.reservation import PERMIT, RESERVE, Reservation, TracePermit, Warrant
+from dpsql.budget.ledger.reservation import PERMIT, RESERVE, Reservation, TracePermit, Warrant
+from dpsql.cancellation import ClientTask
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.open import remove_spills
@@ -90,7 +90,7 @@ class WorkerPipe:
 
     def __init__(self, number: int) -> None:
         self._pipe, self._turn = Connection(number), threading.Lock()
-        self._errands: dict[int, Errand] = {}
+        self._errands: dict[int, ClientTask] = {}
 
     def receive(self) -> Any:
         """What the other side sent next."""
@@ -108,10 +108,10 @@ class WorkerPipe:
             if (found := self._errands.get(args[0])) is not None:
                 found.leave()
             return
-        self._errands[asked] = errand = Errand()
+        self._errands[asked] = errand = ClientTask()
         threads.submit(self._answer, worker, errand, asked, verb, args)
 
-    def _answer(self, worker: Worker, errand: Errand, asked: int, verb: str, args: tuple[Any, ...]) -> None:
+    def _answer(self, worker: Worker, errand: ClientTask, asked: int, verb: str, args: tuple[Any, ...]) -> None:
         try:
             with errand.underway():
                 made = worker.answer(verb, args)

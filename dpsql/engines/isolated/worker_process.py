@@ -19,7 +19,7 @@ from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any
 
-from dpsql.abandoned import stopped_when_abandoned
+from dpsql.cancellation import interruptible
 from dpsql.engines.isolated.codec import pack, unpack
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.steward_log import VALUES, log
@@ -76,7 +76,7 @@ class RunningWorker:
         with self._turn:
             number = next(self._numbers)
             self._waiting[number] = reply
-        with stopped_when_abandoned(lambda: self._send(pack((0, "stop", (number,))))):
+        with interruptible(lambda: self._send(pack((0, "stop", (number,))))):
             self._send(pack((number, verb, args)))
             return self._result(reply, seconds)
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from dpsql.budget.allocate import Priced
-from dpsql.budget.reservation import Warrant
+from dpsql.budget.ledger.reservation import Warrant
+from dpsql.budget.pricing import Priced
 from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.postgres.dialect import LABELS, UNLIMITED, Postgres
 from dpsql.engines.postgres.released_tables import with_released
@@ -26,9 +26,8 @@ from dpsql.engines.sql.public_tables import Keys, PublicReader
 from dpsql.engines.sql.release_statements import exact, shared_statements, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.expressions.types import SPELLINGS
-from dpsql.plan.join import Part
-from dpsql.plan.relation import PublicScan, Relation, Scan
-from dpsql.plan.released import Content
+from dpsql.plan.nodes.relation import JoinSide, PublicScan, Relation, Scan
+from dpsql.plan.nodes.released_scan import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import facts_of
 from dpsql.server_address import ServerAddress
@@ -293,7 +292,7 @@ def _tables_of(node: object) -> Iterator[str]:
         yield from (fold(step.table) for step in node.path)
     elif isinstance(node, PublicScan):
         yield fold(node.table)
-    elif isinstance(node, Relation | Part):
+    elif isinstance(node, Relation | JoinSide):
         for each in fields(node):
             yield from _tables_of(getattr(node, each.name))
     elif isinstance(node, tuple):

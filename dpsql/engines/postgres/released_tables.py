@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.relations import released_name
 from dpsql.engines.sql.sql_types import physical
-from dpsql.plan.relation import Relation
-from dpsql.plan.released import Content, ReleasedScan, released_in
+from dpsql.plan.nodes.relation import Relation
+from dpsql.plan.nodes.released_scan import Content, ReleasedScan, released_in
 
 
 def with_released(relation: Relation, contents: Mapping[str, Content], dialect: Dialect) -> str:

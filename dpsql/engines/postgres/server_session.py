@@ -10,13 +10,13 @@ from typing import Any
 import psycopg
 from psycopg.adapt import Loader
 
-from dpsql.abandoned import stopped_when_abandoned
+from dpsql.cancellation import interruptible
 from dpsql.engines.base import Resources
 from dpsql.engines.postgres.total_functions import statements
 from dpsql.errors import InterfaceError
-from dpsql.later import later
 from dpsql.server_address import ServerAddress
 from dpsql.steward_log import failed
+from dpsql.timer import run_after
 
 Session = psycopg.Connection[Any]
 SETTINGS = {
@@ -112,12 +112,12 @@ def stopped_after(seconds: float | None, session: Session) -> Iterator[None]:
 
     Whether a query is answered then depends on how long it takes; see `dpsql.engines.duckdb.engine`, which holds here.
     """
-    with stopped_when_abandoned(partial(_cancel, session)):
+    with interruptible(partial(_cancel, session)):
         if seconds is None:
             yield
             return
         session.execute(f"SET LOCAL statement_timeout = {max(int(seconds * 1000), 1)}")
-        with later(seconds + 0.2, partial(_cancel, session)):
+        with run_after(seconds + 0.2, partial(_cancel, session)):
             yield
 
 

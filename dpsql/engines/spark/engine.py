@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from dpsql.abandoned import stopped_when_abandoned
-from dpsql.budget.allocate import Priced
-from dpsql.budget.reservation import Warrant
+from dpsql.budget.ledger.reservation import Warrant
+from dpsql.budget.pricing import Priced
+from dpsql.cancellation import interruptible
 from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.sealed import Exact
 from dpsql.engines.spark.dialect import SPARK
@@ -25,7 +25,7 @@ from dpsql.engines.sql.public_tables import PublicReader
 from dpsql.engines.sql.release_statements import exact, statements, text_notes
 from dpsql.errors import EngineError
 from dpsql.expressions.types import SPELLINGS
-from dpsql.plan.released import Content
+from dpsql.plan.nodes.released_scan import Content
 from dpsql.policy import Policy, fold
 from dpsql.steward_log import failed
 
@@ -206,7 +206,7 @@ def stopped_after(seconds: float | None, session: SparkSession) -> Iterator[None
     results are handed over as Arrow.) As on DuckDB, this is the one failure that data can cause: it is paid for, and
     has the constant text.
     """
-    with stopped_when_abandoned(session.interruptAll), nullcontext() if seconds is None else _watched(seconds, session):
+    with interruptible(session.interruptAll), nullcontext() if seconds is None else _watched(seconds, session):
         yield
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.relations import released_name
 from dpsql.engines.sql.sql_types import physical
-from dpsql.plan.relation import Relation
-from dpsql.plan.released import Content, ReleasedScan, released_in
+from dpsql.plan.nodes.relation import Relation
+from dpsql.plan.nodes.released_scan import Content, ReleasedScan, released_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.engines.sql import vector_clip
 from dpsql.engines.sql.clamp import clamped, pieces
 from dpsql.engines.sql.dialect import Dialect, Site
@@ -24,7 +24,7 @@ from dpsql.engines.sql.key_codes import Coded, code_keys
 from dpsql.engines.sql.relations import relation_sql
 from dpsql.expressions.expression import Column, columns_of
 from dpsql.plan.at_rest import reading
-from dpsql.plan.relation import Relation, Scan
+from dpsql.plan.nodes.relation import Relation, Scan
 from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.selection import Selection

@@ -20,8 +20,9 @@ from dpsql.engines.sql.clamp import clamped
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import DOUBLE, integer
-from dpsql.plan.join import Exists
-from dpsql.plan.relation import Field, Filter, Relation, Scan
+from dpsql.plan.nodes.relation import Field, Relation, Scan
+from dpsql.plan.nodes.semi_joins import Exists
+from dpsql.plan.nodes.unary import Filter
 from dpsql.sensitivity.argument import Argument, summed
 from dpsql.sensitivity.bound import Bounded
 

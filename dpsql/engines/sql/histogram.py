@@ -6,6 +6,7 @@ A group is its keys, or their code `g` where the keys are public. A cell without
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dpsql.bounds.domain import value_at
 from dpsql.engines.sql.clamp import clamped
@@ -15,12 +16,15 @@ from dpsql.engines.sql.from_item import From
 from dpsql.engines.sql.key_codes import INLINE, Coded, code_keys, lookup
 from dpsql.engines.sql.relations import relation_sql
 from dpsql.engines.sql.sql_types import whole
+from dpsql.engines.sql.vector_clip import ROUNDED_UP
 from dpsql.expressions.expression import columns_of
 from dpsql.expressions.types import Kind
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.choice import Histogram
 from dpsql.sensitivity.grid import Grid
-from dpsql.sensitivity.weight import WEIGHT_BITS, Term
+from dpsql.sensitivity.weight import WEIGHT_BITS
+
+_ROOT_BITS = 20
 
 
 def emit_histogram(bounded: Bounded, histogram: Histogram, site: Site) -> str:
@@ -62,7 +66,7 @@ def emit_histograms(bounded: Bounded, site: Site, *, keep: bool) -> str:
 
 def branches(bounded: Bounded) -> tuple[int, ...]:
     """For each histogram the number of its part in `emit_histograms`; equal ones have one part."""
-    same = [(h.grid, "rows" if _unowned(bounded) else h.kept, h.term) for h in bounded.histograms]
+    same = [replace(h, kept="rows") if _unowned(bounded) else h for h in bounded.histograms]
     different = list(dict.fromkeys(same))
     return tuple(different.index(each) for each in same)
 
@@ -162,9 +166,14 @@ def _by_rows(dialect: Dialect, histogram: Histogram, rows: str, names: Sequence[
     listed = ", ".join([*names, "cell"])
     if histogram.term is None:
         return f"SELECT {listed}, count(*) AS h FROM ({rows}) AS r GROUP BY {listed}"
-    weight = _weight(dialect, histogram.term)
+    if histogram.clipped == "l2" and names:
+        pairs = f"SELECT u, count(*) AS n FROM c GROUP BY {', '.join(['u', *names])}"
+        squares = dialect.total(f"{dialect.wide('n')} * n")
+        weights = f"SELECT u, {_clipped(dialect, histogram, squares)} AS w FROM ({pairs}) AS p GROUP BY u"
+    else:
+        weights = f"SELECT u, {_weight(dialect, histogram)} AS w FROM c GROUP BY u"
     return (
-        f"WITH c AS {dialect.recomputed}({rows}), w AS (SELECT u, {weight} AS w FROM c GROUP BY u) "
+        f"WITH c AS {dialect.recomputed}({rows}), w AS ({weights}) "
         f"SELECT {listed}, {dialect.total('w', bits=ONE.bit_length())} AS h FROM {dialect.weighed('c')} "
         f"GROUP BY {listed}"
     )
@@ -177,13 +186,32 @@ def _by_units(dialect: Dialect, histogram: Histogram, rows: str, names: Sequence
     pairs = f"SELECT {group}, {end}(cell) AS cell FROM ({rows}) AS r GROUP BY {group}"
     if histogram.term is None:
         return f"SELECT {listed}, count(*) AS h FROM ({pairs}) AS p GROUP BY {listed}"
+    squared = histogram.clipped == "l2" and len(names) > 0
+    weight = _clipped(dialect, histogram, "count(*)") if squared else _weight(dialect, histogram)
     return (
-        f"WITH p AS ({pairs}), w AS (SELECT u, {_weight(dialect, histogram.term)} AS w FROM p GROUP BY u) "
+        f"WITH p AS ({pairs}), w AS (SELECT u, {weight} AS w FROM p GROUP BY u) "
         f"SELECT {listed}, {dialect.total('w', bits=ONE.bit_length())} AS h FROM p JOIN w USING (u) GROUP BY {listed}"
     )
 
 
-def _weight(dialect: Dialect, term: Term) -> str:
+def _weight(dialect: Dialect, histogram: Histogram) -> str:
     """A unit's weight by the number of its rows or groups here, as in `dpsql.sensitivity.weight`, rounded down."""
-    less = dialect.cast(dialect.quotient(dialect.wide(str(term.cap << WEIGHT_BITS)), "count(*)"), "BIGINT")
-    return f"CASE WHEN count(*) > {term.cap} THEN {less} ELSE {ONE} END"
+    less = dialect.cast(dialect.quotient(dialect.wide(str(histogram.most)), "count(*)"), "BIGINT")
+    return f"CASE WHEN count(*) > {histogram.most // ONE} THEN {less} ELSE {ONE} END"
+
+
+def _clipped(dialect: Dialect, histogram: Histogram, power: str) -> str:
+    """A unit's weight by the sum of squares of its numbers in each group, or of its groups.
+
+    **Theorem.** W is at most ONE, and W²·S ≤ most² for the sum of squares S; it fits 64 bits. **Proof.** Where
+    S ≤ ⌊(most/ONE)²⌋, W = ONE and ONE²·S ≤ most². Else W = ⌊most·2²⁰/N⌋ with N = ⌊√S·2²⁰·(1+2⁻⁴⁰)⌋ + 1. Turning S
+    into a DOUBLE, the root and the product each lose less than 2⁻⁵⁰ of their operand, which 2⁻⁴⁰ makes up for, so
+    N > 2²⁰·√S and W·√S ≤ most. There S > (most/ONE)², as S is a whole number, so W is at most ONE as well. For up to
+    2⁴² rows S is below 2⁸⁴, and N fits 64 bits; `most` is below 2⁶², and most·2²⁰ is taken in the widest type.
+    **Requires** an exact S. **Checked by** `tests/properties/test_choices.py` and the planted bug "ranks are clipped by
+    the root of too little".
+    """
+    above = f"floor(sqrt({dialect.cast(power, 'DOUBLE')}) * {dialect.double(ROUNDED_UP * 2**_ROOT_BITS)})"
+    root = f"({dialect.cast(above, 'BIGINT')} + 1)"
+    less = dialect.cast(dialect.quotient(dialect.wide(f"'{histogram.most << _ROOT_BITS}'"), root), "BIGINT")
+    return f"CASE WHEN {power} > {histogram.most**2 >> 2 * WEIGHT_BITS} THEN {less} ELSE {ONE} END"

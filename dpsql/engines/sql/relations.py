@@ -18,14 +18,15 @@ from dpsql.engines.sql.window_functions import window_sql
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.expression import Call, Expression, columns_of
 from dpsql.expressions.types import DOUBLE, TEXT, Kind, Type, from_engine
-from dpsql.plan.join import Exists, Inner, Outer, Part, first_of
-from dpsql.plan.mark import Marked
-from dpsql.plan.normal import conjuncts
-from dpsql.plan.relation import Field, Filter, Item, Project, PublicScan, Relation, Scan, UnitGroup
-from dpsql.plan.released import ReleasedScan
-from dpsql.plan.set_operations import UnionAll, owner_types
-from dpsql.plan.window import Windowed
-from dpsql.policy.names import fold
+from dpsql.plan.nodes.joins import Inner, Outer, first_of
+from dpsql.plan.nodes.relation import Field, Item, JoinSide, PublicScan, Relation, Scan
+from dpsql.plan.nodes.released_scan import ReleasedScan
+from dpsql.plan.nodes.semi_joins import Exists, ExistsColumn
+from dpsql.plan.nodes.unary import Filter, Project, UnitGroup
+from dpsql.plan.nodes.union import UnionAll, owner_types
+from dpsql.plan.nodes.windows import Windowed
+from dpsql.plan.normal_form import conjuncts
+from dpsql.policy.identifiers import fold
 
 UNIT = "_unit"
 JOIN = "j"
@@ -51,13 +52,13 @@ def relation_sql(relation: Relation, needed: frozenset[str], site: Site, name: s
             return _unit_group(relation, source, needed, site, name, owned)
         case Inner():
             return _inner(relation, needed, site, name or JOIN, owned)
-        case Outer(left=Part() as left, right=Part() as right, condition=Expression() as condition):
+        case Outer(left=JoinSide() as left, right=JoinSide() as right, condition=Expression() as condition):
             return _outer(relation, (left, right), condition, needed, site, name or JOIN, owned)
-        case Exists(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
+        case Exists(source=Relation() as source, inner=JoinSide() as inner, condition=Expression() as condition):
             below = relation_sql(source, needed | columns_of(condition), site, name or JOIN, owned=owned)
             test = _exists(inner, condition, below, site, f"{name or JOIN}e", negated=relation.negated)
             return replace(below, where=(*below.where, test))
-        case Marked(source=Relation() as source, inner=Part() as inner, condition=Expression() as condition):
+        case ExistsColumn(source=Relation() as source, inner=JoinSide() as inner, condition=Expression() as condition):
             return _marked(relation, source, (inner, condition), needed, site, name, owned)
         case UnionAll():
             return _union(relation, needed, site, name, owned)
@@ -117,13 +118,14 @@ def _called(dialect: Dialect, table: str, name: str) -> str:
 def _read(site: Site, table: str, column: str, name: str, *, unit: bool = False) -> str:
     """A stored column in the type that the planner computes with; none of these casts can fail.
 
-    A unit has one zero: of two, grouping would show that of some person.
+    A unit has one zero and one NaN: grouping takes all spellings for one value, but a sign or a text that is computed
+    from them would differ between rows of one unit.
     """
     stored, dialect = site.columns[fold(table)][column], site.dialect
     read = dialect.read(f"{name}.{dialect.quote(column)}" if name else dialect.quote(column), stored)
     if from_engine(stored) == TEXT:
         return dialect.carry(read)
-    return dialect.one_zero(read) if unit and from_engine(stored) == DOUBLE else read
+    return dialect.settled(read, DOUBLE) if unit and from_engine(stored) == DOUBLE else read
 
 
 # one relation over another --------------------------------------------------------------------------------------------
@@ -185,7 +187,7 @@ def _unit_group(
 
 def _key(expression: Expression, below: From) -> str:
     value = below.render(expression)
-    return below.dialect.one_zero(value) if expression.type == DOUBLE else value
+    return below.dialect.settled(value, expression.type)
 
 
 def _windowed(relation: Windowed, source: Relation, needed: frozenset[str], site: Site, name: str, owned: bool) -> From:
@@ -244,7 +246,7 @@ def _inner(join: Inner, needed: frozenset[str], site: Site, name: str, owned: bo
     return replace(made, where=where)
 
 
-def _side(part: Part, used: frozenset[str], site: Site, name: str, owned: bool) -> From:
+def _side(part: JoinSide, used: frozenset[str], site: Site, name: str, owned: bool) -> From:
     """A part of a join, its columns by the names that they have there."""
     below = relation_sql(part.relation, part.own(used), site, name, owned=owned)
     shown = dict(zip((f.name for f in part.relation.fields), part.names, strict=True))
@@ -258,13 +260,13 @@ def _distance(relation: Relation) -> int:
             return len(path)
         case Inner(parts=parts):
             return min(_distance(p.relation) for p in parts if p.private)
-        case Outer(left=Part(relation=one), right=Part(relation=two), full=full):
+        case Outer(left=JoinSide(relation=one), right=JoinSide(relation=two), full=full):
             return _distance(one) + (_distance(two) if full else 0)
         case Filter(source=Relation() as source) | Project(source=Relation() as source):
             return _distance(source)
         case UnitGroup(source=Relation() as source) | Exists(source=Relation() as source):
             return _distance(source)
-        case Windowed(source=Relation() as source) | Marked(source=Relation() as source):
+        case Windowed(source=Relation() as source) | ExistsColumn(source=Relation() as source):
             return _distance(source)
         case UnionAll(parts=parts):
             return max(map(_distance, parts))
@@ -273,7 +275,7 @@ def _distance(relation: Relation) -> int:
 
 def _outer(
     join: Outer,
-    sides: tuple[Part, Part],
+    sides: tuple[JoinSide, JoinSide],
     condition: Expression,
     needed: frozenset[str],
     site: Site,
@@ -302,7 +304,7 @@ def _outer(
     return From(f"{made[0].source} {kind} JOIN {made[1].source} ON {on}", (), columns, unit, site.dialect)
 
 
-def _only_equalities(condition: Expression, sides: tuple[Part, Part]) -> bool:
+def _only_equalities(condition: Expression, sides: tuple[JoinSide, JoinSide]) -> bool:
     """Does it compare nothing but values of one side with values of the other?"""
     names = [frozenset(side.names) for side in sides]
 
@@ -315,7 +317,7 @@ def _only_equalities(condition: Expression, sides: tuple[Part, Part]) -> bool:
     return all(crosses(each) for each in conjuncts(condition))
 
 
-def _exists(part: Part, condition: Expression, below: From, site: Site, name: str, *, negated: bool) -> str:
+def _exists(part: JoinSide, condition: Expression, below: From, site: Site, name: str, *, negated: bool) -> str:
     """Whether the other relation has a row on which the condition is true.
 
     The other relation is bracketed, so that its stored columns are out of sight where the condition is read: a column
@@ -329,9 +331,9 @@ def _exists(part: Part, condition: Expression, below: From, site: Site, name: st
 
 
 def _marked(
-    relation: Marked,
+    relation: ExistsColumn,
     source: Relation,
-    test: tuple[Part, Expression],
+    test: tuple[JoinSide, Expression],
     needed: frozenset[str],
     site: Site,
     name: str,

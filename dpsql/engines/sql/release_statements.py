@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.allocate import Priced
-from dpsql.budget.reservation import Warrant
+from dpsql.budget.ledger.reservation import Warrant
+from dpsql.budget.pricing import Priced
 from dpsql.engines.sealed import Exact, Integers, Weights
 from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.emit import emit

@@ -7,8 +7,7 @@ from dpsql.engines.sql.clamp import clamped
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.from_item import From
 from dpsql.expressions.types import DOUBLE, INT64, Kind, Type
-from dpsql.plan.relate import known_of
-from dpsql.plan.relation import Aggregate, Relation
+from dpsql.plan.nodes.relation import Aggregate, Relation
 from dpsql.sensitivity.argument import Argument, summed
 
 
@@ -21,11 +20,14 @@ def unit_aggregate(aggregate: Aggregate, type_: Type, source: Relation, below: F
         return f"count(*){over}"
     value, dialect = below.render(aggregate.argument), below.dialect
     if aggregate.function in ("count", "min", "max"):
-        value = dialect.one_zero(value) if aggregate.argument.type == DOUBLE else value
         if aggregate.function != "count":
+            value = dialect.settled(value, aggregate.argument.type)
             return f"{dialect.extreme(aggregate.function, value, aggregate.argument.type)}{over}"
+        value = dialect.one_zero(value) if aggregate.argument.type == DOUBLE else value
         return f"count({'DISTINCT ' if aggregate.distinct else ''}{value}){over}"
-    argument = summed(aggregate.argument, infer(aggregate.argument, known_of(source))) if _on_grid(aggregate) else None
+    argument = (
+        summed(aggregate.argument, infer(aggregate.argument, source.row_domains())) if _on_grid(aggregate) else None
+    )
     added = _addend(dialect, value, aggregate.argument.type) if argument is None else clamped(dialect, argument, value)
     total = dialect.total(added, over, distinct=aggregate.distinct, bits=_bits(aggregate.argument.type, argument))
     scaled = "" if argument is None or argument.grid == 1 else f" * {dialect.double(float(argument.grid))}"

@@ -10,22 +10,21 @@ from dpsql.errors import UnsupportedQuery
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import Type
 from dpsql.expressions.typing import call
-from dpsql.plan.window import CHOSEN, Ordering, Over, Windowed
+from dpsql.plan.nodes.windows import CHOSEN, Ordering, WindowCall, Windowed
 
 
-def window_sql(over: Over, type_: Type, relation: Windowed, below: From) -> str:
+def window_sql(over: WindowCall, type_: Type, relation: Windowed, below: From) -> str:
     """The value of one window function, over rows whose columns are settled.
 
-    **Theorem.** The SQL computes what the node says (`dpsql.plan.window`): over rows of one owner, in an order that the
-    rows decide and not the engine.
-    **Proof.** The owner's column is the first key of PARTITION BY, whatever else is written there. Where the function
-    tells rows apart that are equal in ORDER BY, all columns by which rows of an owner can differ (`ties`) follow in the
-    order, so rows that are still equal are interchangeable. What is compared has one spelling of zero and NaN
-    (`settled`), NULLS FIRST or LAST is written out, since engines differ, and so is the frame, which is that of the
-    query and not the default of an order that ties have joined. Sums are exact integers (`unit_aggregate`).
-    **Requires** `below.unit` to be the owner of each row (`dpsql.engines.sql.relations`), and an engine that computes
-    a window as SQL defines it; what it has no words for is refused.
-    **Checked by** `tests/unit/engines/test_window_forms.py`, the neighbour and order tests of
+    **Theorem.** The SQL computes what the node says (`dpsql.plan.nodes.windows`): over rows of one owner, in an order
+    that the rows decide and not the engine. **Proof.** The owner's column is the first key of PARTITION BY, whatever
+    else is written there. Where the function tells rows apart that are equal in ORDER BY, all columns by which rows of
+    an owner can differ (`ties`) follow in the order, so rows that are still equal are interchangeable. What is compared
+    has one spelling of zero and NaN (`settled`), NULLS FIRST or LAST is written out, since engines differ, and so is
+    the frame, which is that of the query and not the default of an order that ties have joined. Sums are exact integers
+    (`unit_aggregate`). **Requires** `below.unit` to be the owner of each row (`dpsql.engines.sql.relations`), and an
+    engine that computes a window as SQL defines it; what it has no words for is refused. **Checked by**
+    `tests/unit/engines/test_window_forms.py`, the neighbour and order tests of
     `tests/properties/test_relation_neighbours.py`, and the planted bugs "a window without the owner in its partition",
     "ties of a window are left to the engine" and "zeros of a window have two spellings".
     """
@@ -43,7 +42,7 @@ def window_sql(over: Over, type_: Type, relation: Windowed, below: From) -> str:
     return f"{over.function}({inside}){nulls if behind else ''}{window}"
 
 
-def _check(over: Over, dialect: Dialect) -> None:
+def _check(over: WindowCall, dialect: Dialect) -> None:
     """Refuse what the engine has no words for."""
     different = over.aggregate is not None and over.aggregate.distinct
     if (over.ignore_nulls and not dialect.ignores_nulls) or (different and not dialect.windows_of_different):
@@ -60,7 +59,7 @@ def _operand(expression: Expression, type_: Type, below: From) -> str:
     return below.dialect.settled(below.render(wide), type_)
 
 
-def _window(over: Over, relation: Windowed, below: From) -> str:
+def _window(over: WindowCall, relation: Windowed, below: From) -> str:
     source = relation.source
     keys = [below.unit or "", *(_ordered(e, below) for e in over.partition if source is None or not source.is_unit(e))]
     order = (*over.order, *(map(Ordering, relation.ties) if over.total else ()))
@@ -79,7 +78,7 @@ def _ordered(expression: Expression, below: From) -> str:
     return value if isinstance(expression, Column) else below.dialect.settled(value, expression.type)
 
 
-def _frame(over: Over) -> str:
+def _frame(over: WindowCall) -> str:
     """The frame, where the function has one; written out, since ties have joined the order."""
     if over.aggregate is None and over.function not in CHOSEN:
         return ""

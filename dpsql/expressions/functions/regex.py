@@ -23,7 +23,7 @@ class Rejected(Exception):
 
 
 @dataclass(slots=True)
-class Reader:
+class PatternReader:
     """A recursive descent; `size` counts atoms times how often they are repeated."""
 
     text: str
@@ -165,7 +165,7 @@ def groups_of(pattern: str) -> int:
     """The number of groups of a pattern that is taken; raises Rejected for any other."""
     if len(pattern) > MOST_LENGTH or "\0" in pattern:
         raise Rejected(f"has more than {MOST_LENGTH} characters, or a NUL")
-    reader = Reader(pattern)
+    reader = PatternReader(pattern)
     reader.alternatives()
     if reader.place < len(pattern):
         raise Rejected("has a bracket that was not opened")

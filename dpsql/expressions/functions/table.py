@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from dpsql.expressions.functions import conditions, mathematics, moments, patterns, texts
+from dpsql.expressions.functions import conditions, datetimes, mathematics, patterns, texts
 from dpsql.expressions.functions.function import Function
 
 SUBJECTS: dict[str, tuple[Function, ...]] = {
     "numbers": mathematics.FUNCTIONS,
     "text": texts.FUNCTIONS,
     "patterns": patterns.FUNCTIONS,
-    "dates": moments.FUNCTIONS,
+    "dates": datetimes.FUNCTIONS,
     "conditions": conditions.FUNCTIONS,
 }
 FUNCTIONS: dict[str, Function] = {f.name: f for functions in SUBJECTS.values() for f in functions}

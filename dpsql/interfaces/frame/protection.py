@@ -1,39 +1,152 @@
-"""`protect`: from a table and what is known of it to a private frame with an account of its own.
+"""`protect`: a table and what is known about it become a private frame with a budget of its own.
 
 The default is pure differential privacy (delta = 0): one number to explain, and nothing to get wrong. A default delta
-would have to be far below one over the number of people, which is not known without looking. It also keeps groups whose
-names are not listed out of sight until the owner says `delta=1e-6`, and so knows that names will be shown.
+would have to be far below one over the number of people, which is not known without looking. It also means that a group
+whose name is not listed is shown only if the owner writes `delta=1e-6`, and so knows that names will be shown.
+
+What a frame needs again when its cell is run twice (the account, the random answers) is kept by this process.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from dpsql.bounds.domain import Domain
-from dpsql.budget import Ledger
+from dpsql.budget import Ledger, open_ledger
+from dpsql.budget.ledger.backend import LedgerLocation
+from dpsql.budget.ledger.locations import location_of
+from dpsql.budget.ledger.sqlite_backend import FileLocation
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.object_columns import is_pandas, object_columns
 from dpsql.errors import Error, InterfaceError, PolicyError
 from dpsql.expressions.types import Kind as Stored
 from dpsql.expressions.types import Type, from_engine
-from dpsql.interfaces.frame.expressions import Kind, column
-from dpsql.interfaces.frame.frame import PrivateFrame
-from dpsql.interfaces.frame.ledgers import ledger_for
-from dpsql.interfaces.frame.tables import read_table
-from dpsql.interfaces.frame.view import Field, View
-from dpsql.interfaces.tables import visible_tables
+from dpsql.interfaces.frame.frame_view import ColumnExpression, FrameView
+from dpsql.interfaces.frame.private_frame import PrivateFrame
+from dpsql.interfaces.frame.sql_expressions import ColumnKind, column
+from dpsql.interfaces.visible_tables import visible_tables
 from dpsql.plan.catalog import PrivateTable, PublicTable, suggest
 from dpsql.policy import Policy, load_policy, to_decimal
 from dpsql.session import Connection
 
+T = TypeVar("T")
+NAMELESS = "df"
+
+
+class PerTable(Generic[T]):
+    """One thing for each name, or else for each very table, for as long as it lives."""
+
+    def __init__(self, make: Callable[[str], T]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._by_name: dict[str, T] = {}
+        self._by_table: dict[int, tuple[weakref.ref[Any], T]] = {}
+
+    def of(self, table: object, name: str | None) -> T:
+        """As it is kept under the name, or for the table; made at the first time."""
+        with self._lock:
+            if name is None:
+                return self._of_table(table)
+            if name not in self._by_name:
+                self._by_name[name] = self._make(name)
+            return self._by_name[name]
+
+    def _of_table(self, table: object) -> T:
+        known = self._by_table.get(id(table))
+        if known is not None and known[0]() is table:
+            return known[1]
+        made, key = self._make(NAMELESS), id(table)
+        with suppress(TypeError):
+            self._by_table[key] = weakref.ref(table, lambda _: self._by_table.pop(key, None) and None), made
+        return made
+
+
+# accounts ------------------------------------------------------------------------------------------------------------
+
+_ledgers: PerTable[Ledger] = PerTable(lambda name: open_ledger(":memory:", name))
+
+
+def ledger_for(table: object, name: str | None, path: str | os.PathLike[str] | None) -> tuple[Ledger, str]:
+    """The account and its name: where it was put; else as this process keeps it for the name, or for the very table."""
+    if path is None or str(path) == ":memory:":
+        return _ledgers.of(table, name), name or NAMELESS
+    named = path if isinstance(path, str) else Path(path)
+    dataset = name or _named_by(location_of(named))
+    return open_ledger(named, dataset), dataset
+
+
+def _named_by(place: LedgerLocation) -> str:
+    """A file's own name is that of its account; at an address there may be many."""
+    if not isinstance(place, FileLocation):
+        raise InterfaceError(f"whose account at {place.name}?", hint="give name=, as the account was created")
+    return Path(place.name).stem
+
+
+# tables --------------------------------------------------------------------------------------------------------------
+
+
+def read_table(table: Any) -> Any:
+    """The table as the engine takes it, and as it is now: later changes of the caller's frame do not reach it."""
+    if isinstance(table, str | os.PathLike):
+        return _parquet(Path(table))
+    library = type(table).__module__.partition(".")[0]
+    kind = type(table).__name__
+    if library == "pandas" and kind == "DataFrame":
+        return _pandas(table)
+    if library == "polars" and kind in ("DataFrame", "LazyFrame"):
+        return (table.collect() if kind == "LazyFrame" else table).to_arrow()
+    if library == "pyarrow" and kind in ("Table", "RecordBatch", "RecordBatchReader"):
+        return _arrow(table, kind)
+    raise InterfaceError(
+        f"a {kind} cannot be protected",
+        hint="give a pandas, Polars or Arrow table, or the path of a Parquet file; pd.DataFrame(…) makes a table",
+    )
+
+
+def _parquet(path: Path) -> str:
+    if not path.is_file() or path.suffix.lower() not in (".parquet", ".pq"):
+        raise InterfaceError(
+            f"there is no Parquet file {path}",
+            hint="give the path of a .parquet file; read other files first: pd.read_csv(…).dp.protect(…)",
+        )
+    return str(path)
+
+
+def _arrow(table: Any, kind: str) -> Any:
+    if kind == "RecordBatchReader":
+        return table.read_all()
+    return sys.modules["pyarrow"].Table.from_batches([table]) if kind == "RecordBatch" else table
+
+
+def _pandas(frame: Any) -> Any:
+    """A copy (lazy where pandas copies on write) whose named index levels are columns like others."""
+    if not all(isinstance(name, str) for name in frame.columns):
+        raise InterfaceError(
+            "the columns need names that are text", hint="rename them first: df.columns = ['user_id', 'amount', …]"
+        )
+    if not frame.columns.is_unique:
+        raise InterfaceError("two columns have the same name", hint="rename one of them: df.columns = […]")
+    lazy = int(sys.modules["pandas"].__version__.partition(".")[0]) >= 3
+    levels = [name for name in frame.index.names if isinstance(name, str) and name not in frame.columns]
+    copied = frame.copy(deep=not lazy)
+    return copied.reset_index(levels) if levels else copied
+
+
+# protection ----------------------------------------------------------------------------------------------------------
+
 _KINDS = {
-    Stored.BOOLEAN: Kind.BOOLEAN, Stored.TEXT: Kind.TEXT, Stored.DATE: Kind.TIME, Stored.TIMESTAMP: Kind.TIME,
-    Stored.INTEGER: Kind.NUMBER, Stored.DECIMAL: Kind.NUMBER, Stored.DOUBLE: Kind.NUMBER,
+    Stored.BOOLEAN: ColumnKind.BOOLEAN, Stored.TEXT: ColumnKind.TEXT, Stored.DATE: ColumnKind.TIME,
+    Stored.TIMESTAMP: ColumnKind.TIME,
+    Stored.INTEGER: ColumnKind.NUMBER, Stored.DECIMAL: ColumnKind.NUMBER, Stored.DOUBLE: ColumnKind.NUMBER,
 }  # fmt: skip
 Bounds = Mapping[str, tuple[Any, Any] | str]
 Values = Mapping[str, Iterable[Any]]
@@ -41,7 +154,7 @@ Randomized = Mapping[str, float | Decimal]
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class ProtectedTable:
     """A table, what the policy says of it, and the caller's own object, by which it is known again."""
 
     table: Any = field(repr=False)
@@ -57,14 +170,14 @@ class Protection:
     ) -> None:
         self.name, self.epsilon, self.delta, self.durable = name, epsilon, delta, durable
         self._ledger, self._search = ledger, search
-        self._tables: dict[str, Declared] = {}
+        self._tables: dict[str, ProtectedTable] = {}
         self._connections: dict[frozenset[str], Connection] = {}
         self.close = weakref.finalize(self, _close, self._connections)
 
     def __repr__(self) -> str:
         return f"<protection of {self.name}: ε = {self.epsilon}, δ = {self.delta}>"
 
-    def add(self, name: str, declared: Declared) -> None:
+    def add(self, name: str, declared: ProtectedTable) -> None:
         """One more table; its first connection shows whether the policy fits it."""
         if any(name.lower() == known.lower() for known in self._tables):
             raise InterfaceError(f"there is a table {name} already", hint='give it another name: called="orders"')
@@ -86,7 +199,7 @@ class Protection:
                     hint="merge the private frame that protect gave for it",
                 )
         name = f"public_{sum(1 for each in self._tables.values() if each.spec.get('public')) + 1}"
-        self.add(name, Declared(read_table(table), {"public": True}, table))
+        self.add(name, ProtectedTable(read_table(table), {"public": True}, table))
         return name
 
     def protects(self, table: Any) -> bool:
@@ -117,7 +230,7 @@ class Protection:
         folded = {name.lower(): name for name in self._tables}
         return tuple(dict.fromkeys(folded[name.lower()] for name in names if name.lower() in folded))
 
-    def fields(self, name: str) -> dict[str, Field]:
+    def fields(self, name: str) -> dict[str, ColumnExpression]:
         """The columns of a table with what is known of them: from the policy and the types, never from rows."""
         connection = self.connection((name,))
         [told] = visible_tables(connection)
@@ -214,8 +327,8 @@ def protect(
         protection = beside._view.protection
     else:
         protection = _account(table, epsilon, delta, name, ledger, search=search)
-    protection.add(called, Declared(read_table(table), spec, table))
-    return PrivateFrame(View(protection, (called,), (), protection.fields(called)))
+    protection.add(called, ProtectedTable(read_table(table), spec, table))
+    return PrivateFrame(FrameView(protection, (called,), (), protection.fields(called)))
 
 
 def _account(
@@ -273,8 +386,8 @@ def _columns(declared: Mapping[str, Any], stored: Mapping[str, str], unit: str) 
     return {name: declared.get(name, {}) for name, type_ in stored.items() if from_engine(type_) is not None}
 
 
-def _field(name: str, type_: Type, domain: Domain, note: str, *, unit: bool, searched: bool) -> Field:
-    kind = _KINDS.get(type_.kind, Kind.TEXT)
+def _field(name: str, type_: Type, domain: Domain, note: str, *, unit: bool, searched: bool) -> ColumnExpression:
+    kind = _KINDS.get(type_.kind, ColumnKind.TEXT)
     bounded = searched or (domain.lower is not None and domain.upper is not None)
-    countable = kind is Kind.BOOLEAN or (kind is Kind.NUMBER and bounded and not unit)
-    return Field(column(name), kind, note, countable, domain)
+    countable = kind is ColumnKind.BOOLEAN or (kind is ColumnKind.NUMBER and bounded and not unit)
+    return ColumnExpression(column(name), kind, note, countable, domain)

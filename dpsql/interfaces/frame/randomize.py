@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import InterfaceError
-from dpsql.interfaces.frame.kept import Kept
+from dpsql.interfaces.frame.protection import PerTable
 from dpsql.local import Answers
 from dpsql.local.estimate import ATTRS
 from dpsql.mechanisms import RandomizedResponse
@@ -17,7 +17,7 @@ from dpsql.plan.catalog import suggest
 if TYPE_CHECKING:
     import pandas as pd
 
-_answers: Kept[Answers] = Kept(lambda _: Answers())
+_answers: PerTable[Answers] = PerTable(lambda _: Answers())
 
 
 def randomize(

@@ -1,4 +1,9 @@
-"""The first messages of a client: TLS, who it is, and SCRAM-SHA-256; or a cancellation."""
+"""How a client logs in: TLS, the startup message and SCRAM-SHA-256; or a cancel request.
+
+Guessing passwords is slow. After a failure, attempts for the same name from the same address run one after another, and
+each failure waits longer. The wait comes before the proof is checked, so opening many connections at once does not
+help, and it is the same for names that do not exist.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +14,75 @@ import ipaddress
 import secrets
 import select
 import ssl
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from dpsql.interfaces.server import faults, wire
-from dpsql.interfaces.server.limits import Limits
-from dpsql.interfaces.server.scram import Exchange, Refused, nobody
-from dpsql.interfaces.server.throttle import Throttle
+from dpsql.interfaces.server import sqlstates, wire
+from dpsql.interfaces.server.scram import ScramError, ScramExchange, unknown_user_verifier
+from dpsql.interfaces.server.server_limits import ServerLimits
 from dpsql.interfaces.server.users import User
-from dpsql.interfaces.server.wire import Body, Fault, Malformed
+from dpsql.interfaces.server.wire import ErrorResponse, MessageReader, ProtocolViolation
+
+MOST, FORGOTTEN, SLOWEST = 10_000, 300.0, 4.0
+
+
+@dataclass(slots=True)
+class _Tries:
+    """The failures of a name at an address, and the turn that its next tries wait for."""
+
+    failures: int = 0
+    last: float = field(default_factory=time.monotonic)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Throttle:
+    """What failed lately."""
+
+    def __init__(self, wait: float) -> None:
+        self._wait = wait
+        self._tries: dict[tuple[str, str], _Tries] = {}
+
+    @asynccontextmanager
+    async def turn(self, address: str, name: str) -> AsyncIterator[None]:
+        """One try: at once where nothing failed lately, else one after the other."""
+        tries = self._tries.get((address, name))
+        if tries is None or time.monotonic() - tries.last > FORGOTTEN:
+            yield
+            return
+        async with tries.turn:
+            yield
+
+    async def failed(self, address: str, name: str) -> None:
+        """Wait, longer each time; called inside the turn."""
+        tries = self._tries.pop((address, name), None) or _Tries()
+        self._tries[address, name] = tries
+        while len(self._tries) > MOST:
+            self._tries.pop(next(iter(self._tries)))
+        tries.failures, tries.last = tries.failures + 1, time.monotonic()
+        await asyncio.sleep(min(self._wait * 2 ** min(tries.failures - 1, 10), SLOWEST))
+
+    def succeeded(self, address: str, name: str) -> None:
+        """The right password: all is forgiven."""
+        self._tries.pop((address, name), None)
+
+
+# authentication ------------------------------------------------------------------------------------------------------
 
 _HANGUP = getattr(select, "POLLRDHUP", select.POLLHUP)
 
 
-class SentAway(Exception):
+class Disconnect(Exception):
     """The client is told why, and that is all."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: ErrorResponse) -> None:
         super().__init__()
         self.fault = fault
 
 
 @dataclass(slots=True)
-class Line:
+class ClientStream:
     """Both directions of one connection."""
 
     reader: asyncio.StreamReader
@@ -43,7 +94,7 @@ class Line:
         async with asyncio.timeout(seconds):
             await self.writer.drain()
 
-    async def farewell(self, fault: Fault) -> None:
+    async def farewell(self, fault: ErrorResponse) -> None:
         """The last word."""
         with contextlib.suppress(Exception):
             await self.send(fault.encode(), 1)
@@ -78,26 +129,26 @@ class Line:
             return False
 
 
-def pepper_of(secret: bytes) -> bytes:
+def derive_pepper(secret: bytes) -> bytes:
     """What the salts of unknown names are made of: the same after a restart, as a user's own salt is."""
     return hashlib.sha256(b"names that nobody has" + secret).digest()
 
 
 @dataclass(slots=True)
-class Door:
+class Authenticator:
     """How a client comes in."""
 
     dataset: str
     users: Mapping[str, User]
     tls: ssl.SSLContext | None
-    limits: Limits
+    limits: ServerLimits
     throttle: Throttle
     cancel: Callable[[int, bytes], None]
     full: Callable[[User], bool]
     refused: Callable[[str], None]
     pepper: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
-    async def enter(self, line: Line) -> tuple[User, dict[str, str]] | None:
+    async def enter(self, line: ClientStream) -> tuple[User, dict[str, str]] | None:
         """TLS, then who it is, and what it said of itself; None for a cancellation."""
         for _ in range(3):
             code, body = await wire.read_startup(line.reader)
@@ -113,19 +164,19 @@ class Door:
                 return await self._login(line, said), said
             else:
                 break
-        raise Malformed("this server speaks version 3 of the protocol")
+        raise ProtocolViolation("this server speaks version 3 of the protocol")
 
-    async def _start_tls(self, line: Line) -> None:
+    async def _start_tls(self, line: ClientStream) -> None:
         if self.tls is None:
             await line.send(b"N", self.limits.login)
             return
         if line.reader._buffer:  # type: ignore[attr-defined]
-            raise Malformed("bytes before TLS")  # they would be read as if they had come through it
+            raise ProtocolViolation("bytes before TLS")  # they would be read as if they had come through it
         line.writer.write(b"S")
         await line.writer.start_tls(self.tls)
         line.reader._transport = line.writer.transport  # type: ignore[attr-defined]
 
-    async def _introduced(self, line: Line, body: Body, *, minor: int) -> dict[str, str]:
+    async def _introduced(self, line: ClientStream, body: MessageReader, *, minor: int) -> dict[str, str]:
         """The words of the first message."""
         said: dict[str, str] = {}
         while name := body.text():
@@ -137,40 +188,42 @@ class Door:
             await line.send(newest, self.limits.login)
         return said
 
-    async def _login(self, line: Line, said: Mapping[str, str]) -> User:
+    async def _login(self, line: ClientStream, said: Mapping[str, str]) -> User:
         if not (line.secure or line.local):
-            raise SentAway(faults.NEEDS_TLS)
+            raise Disconnect(sqlstates.NEEDS_TLS)
         name = said.get("user", "")
         async with self.throttle.turn(line.address, name):
             user = self.users.get(name)
-            exchange = Exchange(nobody(name, self.pepper) if user is None else user.verifier, user is not None)
+            exchange = ScramExchange(
+                unknown_user_verifier(name, self.pepper) if user is None else user.verifier, user is not None
+            )
             try:
                 await self._authenticate(line, exchange)
-            except Refused:
+            except ScramError:
                 self.refused(line.address)
                 await self.throttle.failed(line.address, name)
-                raise SentAway(faults.wrong_password(name)) from None
+                raise Disconnect(sqlstates.wrong_password(name)) from None
         if user is None or self.users.get(name) != user:
-            raise SentAway(faults.wrong_password(name))  # the users were changed meanwhile
+            raise Disconnect(sqlstates.wrong_password(name))  # the users were changed meanwhile
         self.throttle.succeeded(line.address, name)
         if (asked := said.get("database", name)) != self.dataset:
-            raise SentAway(faults.no_database(asked, self.dataset))
+            raise Disconnect(sqlstates.no_database(asked, self.dataset))
         if self.full(user):
-            raise SentAway(faults.TOO_MANY)
+            raise Disconnect(sqlstates.TOO_MANY)
         return user
 
-    async def _authenticate(self, line: Line, exchange: Exchange) -> None:
+    async def _authenticate(self, line: ClientStream, exchange: ScramExchange) -> None:
         await line.send(wire.authentication(10, b"SCRAM-SHA-256\0\0"), self.limits.login)
         first = await self._password(line)
         if first.text() != "SCRAM-SHA-256":
-            raise Refused("another mechanism")
+            raise ScramError("another mechanism")
         challenge = exchange.challenge(first.take(max(0, first.int32())))
         await line.send(wire.authentication(11, challenge), self.limits.login)
         last = await self._password(line)
         line.writer.write(wire.authentication(12, exchange.verify(last.data)))
 
-    async def _password(self, line: Line) -> Body:
+    async def _password(self, line: ClientStream) -> MessageReader:
         got = await wire.read_message(line.reader, 10_000)
         if got is None or got[0] != b"p":
-            raise Malformed("a password was expected")
+            raise ProtocolViolation("a password was expected")
         return got[1]

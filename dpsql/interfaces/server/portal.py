@@ -5,22 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpsql.interfaces.server import faults, wire
-from dpsql.interfaces.server.faults import Stop
-from dpsql.interfaces.server.relay import Bound
-from dpsql.interfaces.server.room import Rows
-from dpsql.interfaces.server.statements import Statement
-from dpsql.interfaces.server.wire import Fault
+from dpsql.interfaces.server import sqlstates, wire
+from dpsql.interfaces.server.server_limits import HeldRows
+from dpsql.interfaces.server.sqlstates import StatementError
+from dpsql.interfaces.server.statement_routing import ClientStatement
+from dpsql.interfaces.server.wire import ErrorResponse
 
 MOST = 1_000
 """Prepared statements, and portals, of one client."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class BoundParameters:
+    """The values of a statement's parameters as the client sent them, and the formats that it wants back."""
+
+    formats: tuple[int, ...] = ()
+    values: tuple[bytes | None, ...] = ()
+    results: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedStatement:
     """A statement that was parsed, with the types of its parameters."""
 
-    statement: Statement
+    statement: ClientStatement
     types: tuple[int, ...] = ()
 
     @property
@@ -30,12 +38,12 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class StatementReply:
     """What a statement is answered with: columns (None: it has no rows), rows, notices at the end, and the tag."""
 
     tag: bytes
     description: bytes | None = None
-    rows: Rows | None = None
+    rows: HeldRows | None = None
     tail: bytes = b""
 
     def close(self) -> None:
@@ -48,10 +56,10 @@ class Reply:
 class Portal:
     """A statement with values; once it ran, its reply and how many rows of it were sent."""
 
-    prepared: Prepared
-    bound: Bound = field(default_factory=Bound)
+    prepared: PreparedStatement
+    bound: BoundParameters = field(default_factory=BoundParameters)
     values: tuple[Any, ...] = ()
-    reply: Reply | None = None
+    reply: StatementReply | None = None
     sent: int = 0
     ended: bool = False
 
@@ -74,17 +82,19 @@ class Portal:
 
 
 @dataclass(slots=True)
-class Shelf:
+class PreparedObjects:
     """The prepared statements and portals of one client, inside its limit of bytes."""
 
     limit: int
-    prepared: dict[str, Prepared] = field(default_factory=dict)
+    prepared: dict[str, PreparedStatement] = field(default_factory=dict)
     portals: dict[str, Portal] = field(default_factory=dict)
 
-    def prepare(self, name: str, prepared: Prepared) -> None:
+    def prepare(self, name: str, prepared: PreparedStatement) -> None:
         """Keep a statement; the one without a name is replaced."""
         if name and name in self.prepared:
-            raise Stop(Fault("there is a prepared statement of this name", "42P05", "take another name"))
+            raise StatementError(
+                ErrorResponse("there is a prepared statement of this name", "42P05", "take another name")
+            )
         self.prepared.pop(name, None)
         self._fits(len(self.prepared), prepared.size)
         self.prepared[name] = prepared
@@ -98,18 +108,18 @@ class Shelf:
     def _fits(self, many: int, size: int) -> None:
         kept = sum(each.size for each in self.prepared.values()) + sum(each.size for each in self.portals.values())
         if many >= MOST or kept + size > self.limit:
-            raise Stop(faults.TOO_MUCH)
+            raise StatementError(sqlstates.TOO_MUCH)
 
-    def statement(self, name: str) -> Prepared:
+    def statement(self, name: str) -> PreparedStatement:
         """A prepared statement by its name."""
         if name not in self.prepared:
-            raise Stop(faults.NO_STATEMENT)
+            raise StatementError(sqlstates.NO_STATEMENT)
         return self.prepared[name]
 
     def portal(self, name: str) -> Portal:
         """A portal by its name."""
         if name not in self.portals:
-            raise Stop(faults.NO_PORTAL)
+            raise StatementError(sqlstates.NO_PORTAL)
         return self.portals[name]
 
     def close_portal(self, name: str) -> None:

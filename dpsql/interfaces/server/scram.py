@@ -17,7 +17,7 @@ ITERATIONS = 4096
 _NONCE = re.compile(r"[\x21-\x2b\x2d-\x7e]{8,200}")
 
 
-class Refused(Exception):
+class ScramError(Exception):
     """The password is wrong, or the exchange is not what it should be: the client learns only that it failed."""
 
 
@@ -49,12 +49,12 @@ class Verifier:
     def of(cls, password: str, salt: bytes | None = None, iterations: int = ITERATIONS) -> Verifier:
         """The verifier of a password."""
         salt = secrets.token_bytes(16) if salt is None else salt
-        salted = hashlib.pbkdf2_hmac("sha256", prepared(password), salt, iterations)
+        salted = hashlib.pbkdf2_hmac("sha256", saslprep(password), salt, iterations)
         client = _hmac(salted, b"Client Key")
         return cls(iterations, salt, hashlib.sha256(client).digest(), _hmac(salted, b"Server Key"))
 
 
-def prepared(password: str) -> bytes:
+def saslprep(password: str) -> bytes:
     """SASLprep where it applies, else the bytes as they are, as PostgreSQL's own clients do."""
     import stringprep
     import unicodedata
@@ -72,14 +72,14 @@ def prepared(password: str) -> bytes:
     return normal.encode()
 
 
-def nobody(name: str, secret: bytes) -> Verifier:
+def unknown_user_verifier(name: str, secret: bytes) -> Verifier:
     """A verifier that no password fits, the same for the same name."""
     salt = hmac.digest(secret, b"salt" + name.encode(), "sha256")[:16]
     return Verifier(ITERATIONS, salt, hmac.digest(secret, b"stored" + name.encode(), "sha256"), bytes(32))
 
 
 @dataclass(slots=True)
-class Exchange:
+class ScramExchange:
     """One try: two messages in, two out."""
 
     verifier: Verifier
@@ -93,7 +93,7 @@ class Exchange:
         text = _ascii(first)
         found = re.fullmatch(r"(([yn]),(?:a=[^,]*)?,)(n=[^,]*,r=([^,]+))", text)
         if found is None or not _NONCE.fullmatch(found[4]):
-            raise Refused("the first message is not SCRAM, or asks for channel binding")
+            raise ScramError("the first message is not SCRAM, or asks for channel binding")
         self._header, self._first = found[1], found[3]
         salt = base64.b64encode(self.verifier.salt).decode()
         nonce = found[4] + base64.b64encode(secrets.token_bytes(18)).decode()
@@ -105,25 +105,25 @@ class Exchange:
         text = _ascii(last)
         found = re.fullmatch(r"(c=([^,]+),r=([^,]+)),p=([A-Za-z0-9+/=]+)", text)
         if found is None or not self._challenge:
-            raise Refused("the last message is not SCRAM")
+            raise ScramError("the last message is not SCRAM")
         nonce = self._challenge.partition(",")[0].removeprefix("r=")
         header = base64.b64encode(self._header.encode()).decode()
         signed = f"{self._first},{self._challenge},{found[1]}".encode()
         try:
             proof = base64.b64decode(found[4], validate=True)
         except ValueError:
-            raise Refused("the proof is not base64") from None
+            raise ScramError("the proof is not base64") from None
         signature = _hmac(self.verifier.stored, signed)
         client = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
         right = hmac.compare_digest(hashlib.sha256(client).digest(), self.verifier.stored)
         same = hmac.compare_digest(found[3], nonce) and hmac.compare_digest(found[2], header)
         if not (right and same and self.known and len(proof) == 32):
-            raise Refused("the password is wrong")
+            raise ScramError("the password is wrong")
         return b"v=" + base64.b64encode(_hmac(self.verifier.server, signed))
 
 
 @dataclass(slots=True)
-class Proof:
+class ScramClient:
     """The client's side of one try: it proves the password, and asks the same of the server."""
 
     password: str
@@ -140,10 +140,10 @@ class Proof:
         text = _ascii(challenge)
         found = re.fullmatch(r"r=([^,]+),s=([A-Za-z0-9+/=]+),i=(\d{1,7})", text)
         if found is None or not found[1].startswith(self.nonce) or len(found[1]) <= len(self.nonce):
-            raise Refused("the server's challenge is not SCRAM")
+            raise ScramError("the server's challenge is not SCRAM")
         if int(found[3]) < ITERATIONS:
-            raise Refused("the server asks for too few iterations")
-        salted = hashlib.pbkdf2_hmac("sha256", prepared(self.password), base64.b64decode(found[2]), int(found[3]))
+            raise ScramError("the server asks for too few iterations")
+        salted = hashlib.pbkdf2_hmac("sha256", saslprep(self.password), base64.b64decode(found[2]), int(found[3]))
         client, bare = _hmac(salted, b"Client Key"), f"c=biws,r={found[1]}"
         signed = f"n=,r={self.nonce},{text},{bare}".encode()
         signature = _hmac(hashlib.sha256(client).digest(), signed)
@@ -155,14 +155,14 @@ class Proof:
         """The server knows the password too, or it is another's."""
         said = final.partition(b"v=")[2]
         if not self._server or not hmac.compare_digest(said, base64.b64encode(self._server)):
-            raise Refused("the server does not know the password")
+            raise ScramError("the server does not know the password")
 
 
 def _ascii(data: bytes) -> str:
     try:
         return data.decode("ascii")
     except UnicodeDecodeError:
-        raise Refused("SCRAM is ASCII here") from None
+        raise ScramError("SCRAM is ASCII here") from None
 
 
 def _hmac(key: bytes, data: bytes) -> bytes:

@@ -13,12 +13,12 @@ STARTUP_LIMIT = 10_000
 TEXT, BINARY = 0, 1
 
 
-class Malformed(Exception):
+class ProtocolViolation(Exception):
     """Bytes that are no message of the protocol: the connection is closed."""
 
 
 @dataclass(slots=True)
-class Body:
+class MessageReader:
     """The inside of a message, read from left to right; whatever is not there is malformed."""
 
     data: bytes
@@ -35,7 +35,7 @@ class Body:
     def take(self, count: int) -> bytes:
         """So many bytes."""
         if count < 0 or self.at + count > len(self.data):
-            raise Malformed("a message is shorter than it says")
+            raise ProtocolViolation("a message is shorter than it says")
         self.at += count
         return self.data[self.at - count : self.at]
 
@@ -43,32 +43,32 @@ class Body:
         """A string that ends with a zero byte."""
         end = self.data.find(b"\0", self.at)
         if end < 0:
-            raise Malformed("a string has no end")
+            raise ProtocolViolation("a string has no end")
         raw, self.at = self.data[self.at : end], end + 1
         try:
             return raw.decode()
         except UnicodeDecodeError:
-            raise Malformed("a string is not UTF-8") from None
+            raise ProtocolViolation("a string is not UTF-8") from None
 
     def done(self) -> None:
         """Nothing may be left."""
         if self.at != len(self.data):
-            raise Malformed("a message is longer than it says")
+            raise ProtocolViolation("a message is longer than it says")
 
 
-async def read_startup(reader: StreamReader) -> tuple[int, Body]:
+async def read_startup(reader: StreamReader) -> tuple[int, MessageReader]:
     """The first message, which has no kind: a request for TLS, a cancellation, or the start of a session."""
     try:
         length = int.from_bytes(await reader.readexactly(4))
         if not 8 <= length <= STARTUP_LIMIT:
-            raise Malformed("the first message has an impossible length")
-        body = Body(await reader.readexactly(length - 4))
+            raise ProtocolViolation("the first message has an impossible length")
+        body = MessageReader(await reader.readexactly(length - 4))
     except IncompleteReadError:
-        raise Malformed("the client left") from None
+        raise ProtocolViolation("the client left") from None
     return body.int32(), body
 
 
-async def read_message(reader: StreamReader, limit: int) -> tuple[bytes, Body] | None:
+async def read_message(reader: StreamReader, limit: int) -> tuple[bytes, MessageReader] | None:
     """The next message; None at the end. One that is longer than the limit is malformed, and never held in memory."""
     try:
         kind = await reader.readexactly(1)
@@ -77,10 +77,10 @@ async def read_message(reader: StreamReader, limit: int) -> tuple[bytes, Body] |
     try:
         length = int.from_bytes(await reader.readexactly(4))
         if not 4 <= length <= limit + 4:
-            raise Malformed(f"a message may have {limit:,} bytes")
-        return kind, Body(await reader.readexactly(length - 4))
+            raise ProtocolViolation(f"a message may have {limit:,} bytes")
+        return kind, MessageReader(await reader.readexactly(length - 4))
     except IncompleteReadError:
-        raise Malformed("the client left in the middle of a message") from None
+        raise ProtocolViolation("the client left in the middle of a message") from None
 
 
 # messages of the server ---------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def ready(status: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ColumnDescription:
     """A column as clients see it: its name and its type."""
 
     name: str
@@ -127,7 +127,7 @@ class Shown:
     format: int = TEXT
 
 
-def row_description(columns: Sequence[Shown]) -> bytes:
+def row_description(columns: Sequence[ColumnDescription]) -> bytes:
     """Names, types and formats of a result."""
     parts = [len(columns).to_bytes(2)]
     for column in columns:
@@ -148,7 +148,7 @@ def complete(tag: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ErrorResponse:
     """An error or a notice: what, SQLSTATE, where (from 1, in characters), and what to do."""
 
     text: str

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy.dialects import registry
 
 registry.register("dpsql.steward", "steward_dialect", "StewardDialect")
-registry.register("dpsql", "dpsql.interfaces.alchemy", "DpsqlDialect")
+registry.register("dpsql", "dpsql.interfaces.sqlalchemy_dialect", "DpsqlDialect")
 pytest.register_assert_rewrite("sqlalchemy.testing.assertions")
 
 from sqlalchemy.testing.plugin.pytestplugin import *  # noqa: E402, F403

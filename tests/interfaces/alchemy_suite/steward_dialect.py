@@ -15,8 +15,8 @@ from sqlalchemy.testing import provision
 
 import dpsql
 from dpsql.expressions.types import from_engine
-from dpsql.interfaces.alchemy import DpsqlDialect
 from dpsql.interfaces.dbapi import Cursor
+from dpsql.interfaces.sqlalchemy_dialect import DpsqlDialect
 
 OWN = duckdb.connect()
 OWN.execute("CREATE TABLE nothing (x INTEGER)")

@@ -18,10 +18,10 @@ from sqlglot import exp
 
 from dpsql.bounds import infer, narrow
 from dpsql.bounds.domain import Domain, Number, interval, number
-from dpsql.bounds.known import Known
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression, columns_of
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import Type, from_engine
 
 FAR = 10**6
@@ -78,20 +78,20 @@ class World:
         rows = self.database.execute(f"SELECT {listed} FROM {', '.join(names)}").fetchall()
         return names, {row[: len(names)]: row[len(names) :] for row in rows}
 
-    def known(self, names: Sequence[str]) -> Iterator[tuple[Known, Iterator[tuple[int, ...]]]]:
+    def known(self, names: Sequence[str]) -> Iterator[tuple[RowDomains, Iterator[tuple[int, ...]]]]:
         """Each combination of the domains of these columns, and of the points in it."""
         for chosen in product(*(self._domains[name] for name in names)):
-            known = Known(dict(zip(names, (domain for domain, _ in chosen), strict=True)))
+            known = RowDomains(dict(zip(names, (domain for domain, _ in chosen), strict=True)))
             yield known, product(*(places for _, places in chosen))
 
-    def answers(self, text: str) -> Iterator[tuple[Known, Domain, list[Any]]]:
+    def answers(self, text: str) -> Iterator[tuple[RowDomains, Domain, list[Any]]]:
         """For each such knowledge the domain that is inferred, and all that DuckDB gives on rows which obey it."""
         asked = self.expression(text)
         names, given = self.computed(asked)
         for known, places in self.known(names):
             yield known, infer(asked, known), list(dict.fromkeys(given[place][0] for place in places))
 
-    def narrowed(self, text: str, holds: bool) -> Iterator[tuple[Known, Known, dict[str, list[Any]]]]:
+    def narrowed(self, text: str, holds: bool) -> Iterator[tuple[RowDomains, RowDomains, dict[str, list[Any]]]]:
         """For each such knowledge what a condition adds to it, and what each column has on rows that pass."""
         condition = self.expression(text)
         names, given = self.computed(condition)

@@ -14,7 +14,7 @@ from small_worlds import FAR, Axis, World, axis, has_nan, hull, inside, some
 from dpsql.bounds import infer
 from dpsql.bounds.arithmetic import RULES
 from dpsql.bounds.domain import Domain, Number, finite, interval
-from dpsql.bounds.known import Known
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.expressions.expression import Call, Column
 from dpsql.expressions.types import BIGINT, DOUBLE
 
@@ -186,9 +186,9 @@ def test_a_float_too_large_to_be_scaled_is_its_own_rounding(op: str, end: float,
 
 def test_whole_numbers_in_bounds_are_listed_for_one_operand_only(world: World) -> None:
     few = interval(1, 3, nullable=False)
-    assert infer(world.expression("i * 2"), Known({"i": few})).values == (2, 4, 6)
-    assert infer(world.expression("i * j"), Known({"i": few, "j": few})).values is None
-    listed = Known({"i": finite((1, 3), BIGINT, nullable=False), "j": finite((2, 5), BIGINT, nullable=False)})
+    assert infer(world.expression("i * 2"), RowDomains({"i": few})).values == (2, 4, 6)
+    assert infer(world.expression("i * j"), RowDomains({"i": few, "j": few})).values is None
+    listed = RowDomains({"i": finite((1, 3), BIGINT, nullable=False), "j": finite((2, 5), BIGINT, nullable=False)})
     assert infer(world.expression("i * j"), listed).values == (2, 5, 6, 15)
     assert infer(world.expression("i * j"), listed.with_column("j", few)).values is None
 

@@ -15,13 +15,13 @@ from sqlglot import exp
 
 from dpsql.bounds import infer, narrow, predicates
 from dpsql.bounds.casts import _within
+from dpsql.bounds.comparison_limits import limited
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type, union, value_at
 from dpsql.bounds.infer import MOST_PRODUCTS
-from dpsql.bounds.known import Known
-from dpsql.bounds.limit import limited
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.engines.sql.sql_types import shared
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Kind, Type, from_engine, integer
 
 
@@ -50,7 +50,7 @@ COLUMNS: dict[str, tuple[Type, Domain]] = {
     "ever": (DATE, replace(of_type(DATE), nullable=False)),
     "seen": (TIMESTAMP, interval(number(datetime(2024, 1, 1, 6)), number(datetime(2024, 1, 1, 9, 30)), nullable=False)),
 }
-KNOWN = Known({name: domain for name, (_, domain) in COLUMNS.items()})
+KNOWN = RowDomains({name: domain for name, (_, domain) in COLUMNS.items()})
 
 
 class Row:
@@ -552,7 +552,7 @@ def test_so_many_periods_are_listed_and_not_one_more(text: str, over: int) -> No
     most = 100_001 if text.startswith("date_trunc") else 100_000
     last = datetime(2001, 1, 1) + timedelta(hours=most - 1, microseconds=over)
     last += timedelta(hours=over) if most == 100_000 else timedelta(0)
-    values = infer(expression(text), Known({"seen": interval(number(datetime(2001, 1, 1)), number(last))})).values
+    values = infer(expression(text), RowDomains({"seen": interval(number(datetime(2001, 1, 1)), number(last))})).values
     assert (None if values is None else len(values)) == (None if over else most)
 
 
@@ -615,14 +615,14 @@ def test_a_bound_is_the_mirror_of_that_on_the_other_side_of_zero(kind: str, op: 
 def test_so_many_whole_numbers_are_listed(text: str, places: int, listed: bool) -> None:
     """Of a floor as of a product that leaves gaps, and of days as of numbers."""
     bounds = interval(3, places + 2, nullable=False)
-    known = Known(dict.fromkeys(("amount", "qty", "placed"), bounds))
+    known = RowDomains(dict.fromkeys(("amount", "qty", "placed"), bounds))
     values = infer(expression(text), known).values
     assert (None if values is None else len(values)) == (places if listed else None)
 
 
 @pytest.mark.parametrize(("values", "tried"), [(1_000, True), (1_001, False)])
 def test_so_many_listed_values_are_tried_one_by_one(values: int, tried: bool) -> None:
-    known = Known({"near": finite(tuple(range(values)), COLUMNS["near"][0], nullable=False)})
+    known = RowDomains({"near": finite(tuple(range(values)), COLUMNS["near"][0], nullable=False)})
     kept = narrow(known, expression("near % 2 = 1")).columns["near"].values
     assert kept is not None and len(kept) == (values // 2 if tried else values)
 
@@ -632,7 +632,7 @@ def test_a_condition_that_never_settles_is_read_so_often_and_no_more(
     pairs: int, passes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times, plain = [], predicates.narrowed
-    module = import_module("dpsql.bounds.narrow")
+    module = import_module("dpsql.bounds.infer")
     monkeypatch.setattr(module, "narrowed", lambda *args: (times.append(1), plain(*args))[1])
     narrow(KNOWN, expression(" AND ".join(["qty < huge AND huge < qty"] * pairs)))
     assert len(times) == passes
@@ -652,7 +652,7 @@ def test_a_condition_that_never_settles_is_read_so_often_and_no_more(
 def test_so_many_combinations_of_listed_values_are_listed(text: str, values: int, listed: bool) -> None:
     """Of one operand as many as a list may have; of several, and where the answer is only yes or no, fewer."""
     many = values // 2 if "b" in text else values
-    known = Known({"a": finite([f"v{i:06}" for i in range(many)], TEXT, nullable=False)})
+    known = RowDomains({"a": finite([f"v{i:06}" for i in range(many)], TEXT, nullable=False)})
     known = known.with_column("b", finite(("x", "y"), TEXT, nullable=False))
     made = infer(convert(sqlglot.parse_one(text, dialect="duckdb"), Texts()), known)
     if made.values is not None and "starts" in text:
@@ -683,5 +683,5 @@ def test_a_cast_cannot_fail_where_the_whole_hard_range_fits(source: Type, target
     ("text", "values"), [("a = 'other'", (False,)), ("a <> 'other'", (True,)), ("a = 'v000007'", (False, True))]
 )
 def test_long_lists_are_compared_as_sets(text: str, values: tuple[object, ...]) -> None:
-    known = Known({"a": finite([f"v{i:06}" for i in range(MOST_PRODUCTS + 1)], TEXT, nullable=False)})
+    known = RowDomains({"a": finite([f"v{i:06}" for i in range(MOST_PRODUCTS + 1)], TEXT, nullable=False)})
     assert infer(convert(sqlglot.parse_one(text, dialect="duckdb"), Texts()), known).values == values

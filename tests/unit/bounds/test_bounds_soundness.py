@@ -16,11 +16,11 @@ from sqlglot import exp
 
 from dpsql.bounds import infer, narrow
 from dpsql.bounds.domain import Domain, finite, interval, number, of_type
-from dpsql.bounds.known import Known
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.errors import Error
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import DATE, TEXT, from_engine
 
 STATUS = ("paid", "open", "Lost", "ß")
@@ -71,7 +71,7 @@ COLUMNS: dict[str, tuple[str, Domain, Callable[[random.Random], object]]] = {
     ),
 }
 TYPES = {name: from_engine(type_) for name, (type_, _, _) in COLUMNS.items()}
-KNOWN = Known({name: domain for name, (_, domain, _) in COLUMNS.items()})
+KNOWN = RowDomains({name: domain for name, (_, domain, _) in COLUMNS.items()})
 ROWS = 150
 
 

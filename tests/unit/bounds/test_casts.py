@@ -15,7 +15,7 @@ from small_worlds import Axis, World, axis, hull, inside
 from dpsql.bounds import infer
 from dpsql.bounds.casts import widened
 from dpsql.bounds.domain import Domain, finite, interval, number, of_type
-from dpsql.bounds.known import Known
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.expressions.expression import Call, Column
 from dpsql.expressions.types import BIGINT, DATE, DOUBLE, NULL, TEXT, TIMESTAMP, from_engine
 
@@ -149,7 +149,7 @@ def test_other_casts_know_only_the_type(world: World) -> None:
                           (Call(DATE, op="cast", args=(Column(TEXT, name="a"),)), words),
                           (Call(BIGINT, op="cast", args=(Column(TEXT, name="a"),)), words),
                           (Call(DOUBLE, op="cast", args=(Column(TEXT, name="a"),)), words)):  # fmt: skip
-        assert infer(asked, Known({"a": domain})) == of_type(asked.type)
+        assert infer(asked, RowDomains({"a": domain})) == of_type(asked.type)
 
 
 WIDE = from_engine("DECIMAL(9,2)")

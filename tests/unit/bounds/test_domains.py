@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from dpsql.bounds.aggregates import AT_MOST, aggregate_domain
 from dpsql.bounds.domain import (
     LARGEST,
     ONLY_NULL,
@@ -25,7 +24,8 @@ from dpsql.bounds.domain import (
     union,
     value_at,
 )
-from dpsql.bounds.ends import DAY, endless, ends, grid, magnitude, span, tidy, to_float
+from dpsql.bounds.endpoints import DAY, endless, ends, grid, magnitude, span, tidy, to_float
+from dpsql.bounds.infer import AT_MOST, aggregate_domain
 from dpsql.expressions.types import BIGINT, BOOLEAN, DATE, DOUBLE, NULL, TEXT, TIMESTAMP, Type, from_engine
 
 CENTS = from_engine("DECIMAL(9,2)")

@@ -15,13 +15,13 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.bounds import infer
+from dpsql.bounds.constant_folding import Unsure, as_type, evaluate
 from dpsql.bounds.domain import finite, interval, number
-from dpsql.bounds.ends import to_float
-from dpsql.bounds.evaluate import Unsure, as_type, evaluate
-from dpsql.bounds.known import Known
+from dpsql.bounds.endpoints import to_float
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression, Literal, columns_of
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, from_engine
 
 CENTS = from_engine("DECIMAL(9,2)")
@@ -104,7 +104,7 @@ def test_each_listed_value_gives_what_the_engine_gives(tables: Any, form: str, c
     emitted = DUCKDB.sql(asked, DUCKDB.quote)
     said = [value for (value,) in tables.execute(f"SELECT {emitted} FROM {column} ORDER BY i").fetchall()]
     for value, wanted in zip(values, said, strict=True):
-        made = infer(asked, Known({column: finite((value,), type_, nullable=False)}))
+        made = infer(asked, RowDomains({column: finite((value,), type_, nullable=False)}))
         if made.values in (None, (False, True)):
             assert form in LETTERS and not value.isascii(), "only beyond ASCII nobody is sure of letters"
             continue
@@ -128,7 +128,7 @@ def test_a_function_of_one_moment_has_its_value_for_both_ends(tables: Any, form:
     said = [v for (v,) in tables.execute(f"SELECT {DUCKDB.sql(asked, DUCKDB.quote)} FROM t ORDER BY i").fetchall()]
     for moment, wanted in zip(moments, said, strict=True):
         place = number(moment)
-        made = infer(asked, Known({"t": interval(place, place, nullable=False)}))
+        made = infer(asked, RowDomains({"t": interval(place, place, nullable=False)}))
         low, high, value = made.lower, made.upper, number(wanted)
         assert low is not None and high is not None and low <= value <= high
         assert form.startswith("date_sub") or high - low <= (1 if "_ms" in form else abs(value) * 1e-11)
@@ -173,7 +173,7 @@ def test_a_whole_number_beside_a_float_is_rounded_before_and_not_after(tables: A
     whole, real = 2**53 + 1, 3.0
     call = Call(DOUBLE, op=op, args=(Column(BIGINT, name="w"), Literal(DOUBLE, value=real)))
     [(said,)] = tables.execute(f"SELECT {whole}::BIGINT {sign} {real}::DOUBLE").fetchall()
-    assert infer(call, Known({"w": finite((whole,), BIGINT, nullable=False)})).values == (said,)
+    assert infer(call, RowDomains({"w": finite((whole,), BIGINT, nullable=False)})).values == (said,)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_what_python_might_do_otherwise_is_not_listed(tables: Any, text: str) ->
     asked = convert(sqlglot.parse_one(f"SELECT {text}", dialect="duckdb").selects[0], Row())
     column = next(name for name in VALUES if name in columns_of(asked))
     type_, _, values = VALUES[column]
-    made = infer(asked, Known({column: finite(values, type_, nullable=False)}))
+    made = infer(asked, RowDomains({column: finite(values, type_, nullable=False)}))
     assert made.values is None
     said = [v for (v,) in tables.execute(f"SELECT {DUCKDB.sql(asked, DUCKDB.quote)} FROM {column}").fetchall()]
     places = [number(v) for v in said if v is not None and not isinstance(v, str)]
@@ -193,7 +193,7 @@ def test_what_python_might_do_otherwise_is_not_listed(tables: Any, text: str) ->
 
 def test_a_function_that_the_table_computes_is_listed() -> None:
     asked = convert(sqlglot.parse_one("SELECT strlen(s)", dialect="duckdb").selects[0], Row())
-    assert infer(asked, Known({"s": finite(("a", "é"), TEXT, nullable=False)})).values == (1, 2)
+    assert infer(asked, RowDomains({"s": finite(("a", "é"), TEXT, nullable=False)})).values == (1, 2)
 
 
 @pytest.mark.parametrize(

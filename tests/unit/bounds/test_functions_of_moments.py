@@ -13,7 +13,7 @@ from small_worlds import Axis, World, inside
 from dpsql.bounds import infer
 from dpsql.bounds.calendar import PARTS, WITHIN, truncated
 from dpsql.bounds.domain import Domain, interval, number
-from dpsql.bounds.known import Known
+from dpsql.bounds.row_domains import RowDomains
 
 TIMES = [
     datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(2019, 12, 31, 23, 59, 59, 999_999), datetime(2020, 1, 1),
@@ -113,7 +113,7 @@ def test_milliseconds_may_be_rounded_either_way(world: World) -> None:
     "part", [p for p in PARTS if p not in ("year", "decade", "century", "millennium", "isoyear", "yearweek", "era")]
 )
 def test_a_part_that_comes_again_has_bounds_of_its_own_within_one_period(world: World, part: str) -> None:
-    nothing = infer(world.expression(f"date_part('{part}', c)"), Known({"c": Domain(nullable=False)}))
+    nothing = infer(world.expression(f"date_part('{part}', c)"), RowDomains({"c": Domain(nullable=False)}))
     for known, made, values in world.answers(f"date_part('{part}', c)"):
         domain = known.columns["c"]
         assert all(inside(v, made) for v in values), known
@@ -139,7 +139,7 @@ def test_the_periods_and_the_buckets_are_listed(world: World, unit: str) -> None
     low = datetime(2019, 12, 30, 23, 58, 59)
     high = low + timedelta(**{"year": {"days": 900}, "quarter": {"days": 400}, "month": {"days": 100}, "week": {"days": 22}, "day": {"days": 4},
                               "hour": {"hours": 5}}.get(unit, {"seconds": 130}))  # fmt: skip
-    known = Known({"c": interval(number(low), number(high), nullable=False)})
+    known = RowDomains({"c": interval(number(low), number(high), nullable=False)})
     steps = [low + (high - low) * at / 4000 for at in range(4001)]
     made = infer(world.expression(f"date_trunc('{unit}', c)"), known)
     assert made.values is not None and set(made.values) == {truncated(t, unit) for t in steps}
@@ -167,7 +167,7 @@ def test_a_date_and_a_number_of_days(world: World, form: str) -> None:
 @pytest.mark.parametrize("form", ["a + n", "a - n"])
 def test_so_many_days_can_be_added(world: World, form: str, days: int, null: bool) -> None:
     for low, high in ((days, days), (min(days, 0), max(days, 0))):
-        known = Known({"a": interval(0, 5, nullable=False), "n": interval(low, high, nullable=False)})
+        known = RowDomains({"a": interval(0, 5, nullable=False), "n": interval(low, high, nullable=False)})
         assert infer(world.expression(form), known).nullable is null
 
 
@@ -208,10 +208,10 @@ OUTSIDE = interval(number(datetime(9999, 12, 1)), number(datetime(9999, 12, 31, 
     ],
 )
 def test_what_leaves_the_calendar_has_no_end(world: World, text: str, low: Any, high: Any) -> None:
-    made = infer(world.expression(text), Known({"c": OUTSIDE}))
+    made = infer(world.expression(text), RowDomains({"c": OUTSIDE}))
     assert (made.lower, made.upper) == (low, high)
 
 
 def test_buckets_beyond_the_calendar_are_not_listed(world: World) -> None:
-    made = infer(world.expression("time_bucket(INTERVAL 1 MONTH, c)"), Known({"c": OUTSIDE}))
+    made = infer(world.expression("time_bucket(INTERVAL 1 MONTH, c)"), RowDomains({"c": OUTSIDE}))
     assert made.values is None and made.nullable and not made.bounded

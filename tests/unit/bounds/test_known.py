@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpsql.bounds.domain import Domain, finite, interval, of_type
-from dpsql.bounds.known import Known, either
+from dpsql.bounds.row_domains import RowDomains, either
 from dpsql.expressions.expression import Call, Column
 from dpsql.expressions.types import BIGINT
 
@@ -21,14 +21,14 @@ class Counted(int):
         return hash(int(self))
 
 
-def _known(values: range) -> Known:
-    return Known({"x": finite([Counted(v) for v in values], BIGINT, nullable=False)}, {})
+def _known(values: range) -> RowDomains:
+    return RowDomains({"x": finite([Counted(v) for v in values], BIGINT, nullable=False)}, {})
 
 
 def test_values_stay_in_their_order() -> None:
-    before = Known({"x": finite([5, 3, 9, 1], BIGINT, nullable=False)}, {})
-    one = Known({"x": finite([1], BIGINT, nullable=False)}, {})
-    two = Known({"x": finite([5, 9], BIGINT, nullable=False)}, {})
+    before = RowDomains({"x": finite([5, 3, 9, 1], BIGINT, nullable=False)}, {})
+    one = RowDomains({"x": finite([1], BIGINT, nullable=False)}, {})
+    two = RowDomains({"x": finite([5, 9], BIGINT, nullable=False)}, {})
     assert either(before, one, two).columns["x"].values == (5, 9, 1)
 
 
@@ -43,31 +43,31 @@ def test_many_values_are_looked_up_and_not_compared_with_each_other() -> None:
 
 X, Y = Column(BIGINT, name="x"), Column(BIGINT, name="y")
 SUM = Call(BIGINT, op="add", args=(X, Y))
-NEVER = Known({"x": Domain(values=(), nullable=False)})
+NEVER = RowDomains({"x": Domain(values=(), nullable=False)})
 
 
 def test_of_two_things_one_of_which_cannot_be_the_other_holds() -> None:
-    row = Known({"x": interval(1, 2)}, {SUM: interval(3, 4)})
+    row = RowDomains({"x": interval(1, 2)}, {SUM: interval(3, 4)})
     assert either(row, NEVER, row) == row == either(row, row, NEVER)
     assert either(row, NEVER, NEVER).impossible
 
 
 def test_what_only_one_of_them_speaks_of_is_forgotten() -> None:
-    one = Known({"x": interval(1, 2), "y": interval(0, 0)}, {SUM: interval(1, 2), X: interval(7, 8)})
-    two = Known({"x": interval(5, 6)}, {SUM: interval(0, 1)})
-    assert either(one, one, two) == Known({"x": interval(1, 6)}, {SUM: interval(0, 2)})
-    assert either(one, two, one) == Known({"x": interval(1, 6)}, {SUM: interval(0, 2)})
+    one = RowDomains({"x": interval(1, 2), "y": interval(0, 0)}, {SUM: interval(1, 2), X: interval(7, 8)})
+    two = RowDomains({"x": interval(5, 6)}, {SUM: interval(0, 1)})
+    assert either(one, one, two) == RowDomains({"x": interval(1, 6)}, {SUM: interval(0, 2)})
+    assert either(one, two, one) == RowDomains({"x": interval(1, 6)}, {SUM: interval(0, 2)})
 
 
 def test_a_list_that_was_none_before_stays_as_it_is() -> None:
-    one, two = (Known({"x": finite(values, BIGINT, nullable=False)}) for values in ((3, 1), (2, 1)))
-    for before in (Known({}), Known({"x": interval(0, 9)})):
+    one, two = (RowDomains({"x": finite(values, BIGINT, nullable=False)}) for values in ((3, 1), (2, 1)))
+    for before in (RowDomains({}), RowDomains({"x": interval(0, 9)})):
         assert either(before, one, two).columns["x"].values == (3, 1, 2)
 
 
 def test_knowledge_of_an_expression_is_kept_beside_the_columns_and_sharpens_it() -> None:
     row = (
-        Known({"x": interval(1, 9)})
+        RowDomains({"x": interval(1, 9)})
         .refined(SUM, interval(2, 7))
         .refined(SUM, interval(4, 8))
         .refined(X, interval(0, 5))
@@ -76,6 +76,6 @@ def test_knowledge_of_an_expression_is_kept_beside_the_columns_and_sharpens_it()
     assert row.refinements == {SUM: interval(4, 7)}
     assert row.sharpen(SUM, interval(0, 5)) == interval(4, 5) and row.sharpen(Y, interval(0, 5)) == interval(0, 5)
     assert not row.impossible and NEVER.impossible
-    assert Known({}, {SUM: Domain(values=(), nullable=False)}).impossible
-    assert Known({"x": Domain(values=(), nullable=False), "y": interval(1, 2)}).impossible
-    assert not Known({"x": Domain(values=())}).impossible, "NULL is left"
+    assert RowDomains({}, {SUM: Domain(values=(), nullable=False)}).impossible
+    assert RowDomains({"x": Domain(values=(), nullable=False), "y": interval(1, 2)}).impossible
+    assert not RowDomains({"x": Domain(values=())}).impossible, "NULL is left"

@@ -11,7 +11,7 @@ from small_worlds import FAR, Axis, World, has_nan, hull, inside, some
 from dpsql.bounds import infer
 from dpsql.bounds.comparison import RULES
 from dpsql.bounds.domain import Domain, finite, interval
-from dpsql.bounds.known import Known
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import BIGINT, BOOLEAN, TEXT
 
@@ -101,7 +101,7 @@ def test_a_number_in_bounds_can_be_in_a_list_where_the_two_meet(world: World, te
 
 
 def test_an_unknown_text_can_be_anything(world: World) -> None:
-    unknown = Known({"s": Domain(nullable=False), "t": finite(("a",), TEXT, nullable=False)})
+    unknown = RowDomains({"s": Domain(nullable=False), "t": finite(("a",), TEXT, nullable=False)})
     for text in ("s = t", "t = s", "s < t", "s IS DISTINCT FROM t", "t IS NOT DISTINCT FROM s", "s IN ('a', 'b')"):
         made = infer(world.expression(text), unknown)
         assert (made.values, made.nullable) == ((False, True), False), text
@@ -161,14 +161,14 @@ def test_a_list_beside_which_nan_can_be_keeps_it(world: World, text: str) -> Non
 def test_nullif_keeps_a_value_where_the_other_may_be_nan_or_null(world: World, other: Domain) -> None:
     asked = world.expression("nullif(x, y)")
     for one in (Domain(1.0, 2.0, (1.0, 2.0), False), Domain(2.0, 2.0, (2.0,), False)):
-        made = infer(asked, Known({"x": one, "y": other}))
+        made = infer(asked, RowDomains({"x": one, "y": other}))
         assert (made.values, made.nullable) == (one.values, other.nan or 1.0 in (one.values or ()))
 
 
 def test_nullif_of_what_python_cannot_compare_can_be_null(world: World) -> None:
     asked = world.expression("nullif(k, y)")
     one, two = (Domain(None, None, values, False) for values in ((10**400,), (1.0,)))
-    made = infer(asked, Known({"k": one, "y": two}))
+    made = infer(asked, RowDomains({"k": one, "y": two}))
     assert (made.values, made.nullable) == ((10**400,), True)
 
 

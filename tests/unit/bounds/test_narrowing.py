@@ -12,7 +12,7 @@ import pytest
 from small_worlds import BEYOND, FAR, Axis, World, has_nan, hull, inside, some
 
 from dpsql.bounds.domain import Domain, finite, interval, number
-from dpsql.bounds.known import Known
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.expressions.types import BIGINT, BOOLEAN, TEXT, Type
 
 
@@ -61,12 +61,12 @@ def world() -> Iterator[World]:
     made.database.close()
 
 
-def _sound(known: Known, made: Known, values: dict[str, list[Any]]) -> None:
+def _sound(known: RowDomains, made: RowDomains, values: dict[str, list[Any]]) -> None:
     for name, found in values.items():
         assert all(inside(v, made.columns[name]) for v in found), (name, known)
 
 
-def _tight(known: Known, made: Known, values: dict[str, list[Any]], ends: bool) -> None:
+def _tight(known: RowDomains, made: RowDomains, values: dict[str, list[Any]], ends: bool) -> None:
     """Just the NULL and NaN that can be, and the ends or the list; an end that was missing may be so still."""
     for name, found in values.items():
         domain, before = made.columns[name], known.columns[name]

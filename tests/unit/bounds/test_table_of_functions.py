@@ -12,10 +12,10 @@ from small_worlds import Axis, World, has_nan, inside
 
 from dpsql.bounds import infer
 from dpsql.bounds.domain import Domain, finite, interval
-from dpsql.bounds.functions import lenient, rule_of, widened
+from dpsql.bounds.function_bounds import RULES as TEXT_RULES
+from dpsql.bounds.function_bounds import lenient, rule_of, widened
 from dpsql.bounds.infer import _places
-from dpsql.bounds.known import Known
-from dpsql.bounds.text import RULES as TEXT_RULES
+from dpsql.bounds.row_domains import RowDomains
 from dpsql.expressions.expression import Call, Column, Literal
 from dpsql.expressions.functions.function import Anything, Image, Monotone
 from dpsql.expressions.functions.table import FUNCTIONS
@@ -89,9 +89,11 @@ def test_what_the_table_says_nothing_of_knows_only_its_type(world: World) -> Non
     for known, made, values in world.answers("gcd(n, 6)"):
         assert all(inside(v, made) for v in values), known
         assert made.nullable == (known.columns["n"].nullable or FUNCTIONS["gcd"].null) and made.nan is False
-    days = infer(world.expression("dayname(DATE '2024-01-01')"), Known({}))
+    days = infer(world.expression("dayname(DATE '2024-01-01')"), RowDomains({}))
     assert days.values is not None and "Monday" in days.values
-    week = infer(Call(TEXT, op="dayname", args=(Column(DATE, name="d"),)), Known({"d": interval(0, 5, nullable=False)}))
+    week = infer(
+        Call(TEXT, op="dayname", args=(Column(DATE, name="d"),)), RowDomains({"d": interval(0, 5, nullable=False)})
+    )
     assert week.values is not None and len(week.values) == 7 and week.nullable
 
 
@@ -146,7 +148,7 @@ def test_texts_give_what_is_listed_or_anything_of_their_type(world: World, text:
 @pytest.mark.parametrize("nullable", [False, True])
 def test_so_many_texts_are_put_together(world: World, many: int, listed: bool, nullable: bool) -> None:
     words = finite([f"{i:04}" for i in range(many - nullable)], TEXT, nullable=nullable, origin=("policy",))
-    made = infer(world.expression("concat(s, '!')"), Known({"s": words}))
+    made = infer(world.expression("concat(s, '!')"), RowDomains({"s": words}))
     assert (made.values is not None and len(made.values) == many) == listed
     assert made.nullable is False and made.origin == (("policy",) if listed else ())
 
@@ -162,7 +164,7 @@ def test_so_many_texts_are_put_together(world: World, many: int, listed: bool, n
     ],
 )
 def test_a_constant_is_its_only_value(value: object, type_: object, wanted: Domain) -> None:
-    assert infer(Literal(type_, value=value), Known({})) == wanted  # type: ignore[arg-type]
+    assert infer(Literal(type_, value=value), RowDomains({})) == wanted  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.sql.datetime_range import moved
 from dpsql.engines.sql.expression_rules import Emit
 from dpsql.errors import InternalError, UnsupportedQuery
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import BIGINT, DATE, TEXT, TIMESTAMP, Type, integer
 
 DAY = 86_400 * 10**6

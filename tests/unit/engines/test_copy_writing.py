@@ -20,7 +20,7 @@ from dpsql.engines.duckdb.prepare import Order, Prepared, Written, _Writer, writ
 from dpsql.engines.sql.dialect import Site
 from dpsql.errors import InterfaceError
 from dpsql.expressions.types import TEXT, integer
-from dpsql.plan.relation import UNIT, Copy, Field, Scan
+from dpsql.plan.nodes.relation import UNIT, Copy, Field, Scan
 
 WHOLE = integer(-(2**31), 2**31 - 1)
 MOST = 3

@@ -20,8 +20,8 @@ from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.sql.sql_types import physical
 from dpsql.engines.sql.unit_aggregates import _into
 from dpsql.errors import Error, UnsupportedQuery
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, INT64, TEXT, TIMESTAMP, Kind, Type, from_engine, integer
 
 DATES = [

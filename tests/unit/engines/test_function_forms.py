@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.function_rules import listed
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Call, Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.functions.function import Elsewhere
 from dpsql.expressions.functions.table import FUNCTIONS
 from dpsql.expressions.types import BIGINT, DATE, TEXT, TIMESTAMP

@@ -24,10 +24,10 @@ from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.register_tables import _once
 from dpsql.engines.duckdb.table_files import Files, _listed, list_files, partition_values
 from dpsql.errors import EngineError, InterfaceError
-from dpsql.interfaces import steward
-from dpsql.interfaces.cli import app
+from dpsql.interfaces import steward_tasks
+from dpsql.interfaces.cli.main import app
 from dpsql.policy import load_policy
-from dpsql.policy.text_types import column_types
+from dpsql.policy.column_types import column_types
 
 COUNT = "SELECT year, count(*) AS n, sum(amount) AS s FROM orders GROUP BY year"
 
@@ -321,7 +321,7 @@ def test_a_changed_lake_refuses_its_copy(tmp_path: Path) -> None:
     folder, said = lake(tmp_path), policy(prepare="weigh")
     ledger = tmp_path.parent / f"{tmp_path.name}.ledger"
     with opened(folder, said, ledger=ledger, steward=True) as db:
-        steward.prepare(db, lambda *_: None)
+        steward_tasks.prepare(db, lambda *_: None)
     with opened(folder, said, ledger=ledger) as db:
         assert "dpsql_prepared" in db.explain(COUNT).sql
     os.utime(next((folder / "orders" / "year=2020").glob("*.parquet")), ns=(3, 3))

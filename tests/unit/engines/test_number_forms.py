@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.sql.sql_types import physical
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import Kind, from_engine
 
 Number = Fraction | float | None

@@ -16,7 +16,7 @@ from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public_tables import LISTED, PublicReader
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import from_engine
-from dpsql.plan.relation import Field, PublicScan
+from dpsql.plan.nodes.relation import Field, PublicScan
 
 
 def reader(type_: str, *values: str) -> PublicReader:

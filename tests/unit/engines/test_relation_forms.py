@@ -16,11 +16,10 @@ from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.grid_columns import STEPS
 from dpsql.engines.sql.relations import _distance, _only_equalities, relation_sql
 from dpsql.errors import InternalError, UnsupportedQuery
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import BOOLEAN, DOUBLE, TEXT, integer
-from dpsql.plan.join import whole
-from dpsql.plan.relation import UNIT, Copy, Field, PublicScan, Relation, Scan
+from dpsql.plan.nodes.relation import UNIT, Copy, Field, PublicScan, Relation, Scan, side_of
 
 WHOLE = integer(-(2**31), 2**31 - 1)
 SMALL = {"unit": "u", "max_rows_per_unit": 3}
@@ -128,10 +127,10 @@ def test_a_table_is_read_by_its_own_name_with_its_owner_unless_nobody_asks_for_i
     assert (found.source, found.unit, found.where) == ('"T"', None, ())
 
 
-def test_a_unit_has_one_zero_and_other_numbers_are_read_as_they_are() -> None:
+def test_a_unit_has_one_zero_and_one_nan_and_other_numbers_are_read_as_they_are() -> None:
     made, where = scan(None, type_="DOUBLE")
     found = relation_sql(made, frozenset({"u", "x"}), where)
-    assert found.unit == found.columns["u"] == DUCKDB.one_zero('"u"')
+    assert found.unit == found.columns["u"] == DUCKDB.settled('"u"', DOUBLE)
     assert found.columns["x"] == 'TRY_CAST("x" AS DOUBLE)'
     public = PublicScan((Field("x", DOUBLE, Domain()),), False, 1, False, "p")
     assert relation_sql(public, frozenset({"x"}), Site({"p": {"x": "DOUBLE"}}, DUCKDB)).columns == {"x": '"x"'}
@@ -222,7 +221,7 @@ class Row:
 )
 def test_a_condition_is_of_equalities_only_if_each_compares_one_side_with_the_other(text: str, only: bool) -> None:
     sides = tuple(
-        whole(Relation(tuple(Field(name, WHOLE, Domain()) for name in names), False, 3, False))
+        side_of(Relation(tuple(Field(name, WHOLE, Domain()) for name in names), False, 3, False))
         for names in ("abk", "cd")
     )
     condition = convert(sqlglot.parse_one(f"SELECT {text}", dialect="duckdb").selects[0], Row())

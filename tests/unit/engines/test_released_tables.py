@@ -14,8 +14,8 @@ from dpsql.engines.duckdb.released_tables import placed
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.relations import relation_sql, released_name
 from dpsql.expressions.types import BIGINT, DATE, DOUBLE, TEXT
-from dpsql.plan.relation import Field
-from dpsql.plan.released import Content, ReleasedScan
+from dpsql.plan.nodes.relation import Field
+from dpsql.plan.nodes.released_scan import Content, ReleasedScan
 
 TYPES = {"n": BIGINT, "x": DOUBLE, "d": DATE, "s": TEXT}
 CONTENT = Content((("5", "2.5", "2024-01-01", "it's"), (None, "nan", None, ""), ("x", "inf", "2024-02-30", None)))

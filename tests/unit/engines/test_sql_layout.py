@@ -10,7 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.engines.sql.layout import lay_out
-from dpsql.plan.released import released_in
+from dpsql.plan.nodes.released_scan import released_in
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "golden"))
 from golden import CASES, connect, queries

@@ -9,7 +9,7 @@ import pytest
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.engines.sql.grid_columns import steps_of
 from dpsql.expressions.types import DOUBLE, Type, from_engine
-from dpsql.plan.relation import Field, Scan
+from dpsql.plan.nodes.relation import Field, Scan
 
 WHOLE = from_engine("BIGINT")
 assert WHOLE is not None

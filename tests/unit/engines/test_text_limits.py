@@ -10,8 +10,8 @@ from sqlglot import exp
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.text_rules import SHORT, limited
 from dpsql.errors import UnsupportedQuery
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import TEXT
 
 LIMIT = 400

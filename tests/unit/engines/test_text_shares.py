@@ -16,8 +16,8 @@ from dpsql.engines.postgres.dialect import Postgres
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.release_statements import text_notes
 from dpsql.errors import UnsupportedQuery
-from dpsql.expressions.convert import convert
 from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import BIGINT, TEXT
 
 LIMIT = 1200

@@ -24,8 +24,9 @@ from dpsql.engines.sql.histogram import _cell
 from dpsql.engines.sql.release_statements import _identity, statements
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import DATE, TIMESTAMP, Type, from_engine, integer
-from dpsql.plan.join import Exists
-from dpsql.plan.relation import Copy, Filter, Relation, Scan
+from dpsql.plan.nodes.relation import Copy, Relation, Scan
+from dpsql.plan.nodes.semi_joins import Exists
+from dpsql.plan.nodes.unary import Filter
 from dpsql.sensitivity.argument import Argument, summed
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.grid import Grid

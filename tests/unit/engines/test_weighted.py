@@ -20,7 +20,7 @@ from dpsql.engines.sql.release_statements import statements
 from dpsql.engines.sql.unit_aggregates import unit_aggregate
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import DOUBLE, from_engine
-from dpsql.plan.relation import Aggregate, Field, Relation
+from dpsql.plan.nodes.relation import Aggregate, Field, Relation
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.weight import WEIGHT_BITS
 

@@ -11,8 +11,16 @@ from sqlglot import exp, parse_one
 import dpsql
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BIGINT
+from dpsql.plan.builder.grouping_sets import (
+    GroupKeys,
+    group_by,
+    grouping,
+    is_grouping,
+    made_family,
+    plain_keys,
+    union_of,
+)
 from dpsql.plan.plan import Family, Member
-from dpsql.plan.sets import Keys, group_by, grouping, is_grouping, made_family, plain_keys, union_of
 
 CLAUSES = [
     "a",
@@ -46,7 +54,7 @@ def key(node: exp.Expr) -> Expression:
     return Column(BIGINT, name=node.name)
 
 
-def keys_of(text: str) -> Keys:
+def keys_of(text: str) -> GroupKeys:
     return group_by(clause(text), key)
 
 
@@ -67,8 +75,8 @@ def test_the_sets_are_those_of_duckdb(text: str) -> None:
 
 def test_keys_that_are_written_twice_are_one() -> None:
     a, b = (Column(BIGINT, name=name) for name in "ab")
-    assert plain_keys([a, b, a]) == Keys((a, b), ((0, 1),))
-    assert plain_keys([]) == Keys((), ((),))
+    assert plain_keys([a, b, a]) == GroupKeys((a, b), ((0, 1),))
+    assert plain_keys([]) == GroupKeys((), ((),))
     assert plain_keys([a]).plain
 
 
@@ -108,7 +116,7 @@ def test_the_spellings_of_others_are_refused(text: str, dialect: str, instead: s
 
 def test_a_set_that_is_written_twice_is_released_once_and_read_twice() -> None:
     a, b = (Column(BIGINT, name=name) for name in "ab")
-    keys = Keys((a, b), ((0, 1), (0,), (0, 1), ()))
+    keys = GroupKeys((a, b), ((0, 1), (0,), (0, 1), ()))
     assert made_family("f", ["r0", "r1", "r2"], keys) == Family(
         "f",
         (

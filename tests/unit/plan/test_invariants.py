@@ -11,14 +11,15 @@ import pytest
 
 import dpsql
 from dpsql.errors import InternalError
+from dpsql.plan.builder.size_limit import widest
 from dpsql.plan.catalog import Catalog
 from dpsql.plan.invariants import check_facts
-from dpsql.plan.join import Exists, Inner, Outer, Part
-from dpsql.plan.mark import Marked
-from dpsql.plan.relation import UNIT, Field, Filter, Project, PublicScan, Relation, Scan, UnitGroup
-from dpsql.plan.set_operations import UnionAll
-from dpsql.plan.size import widest
-from dpsql.plan.window import Windowed
+from dpsql.plan.nodes.joins import Inner, Outer
+from dpsql.plan.nodes.relation import UNIT, Field, JoinSide, PublicScan, Relation, Scan
+from dpsql.plan.nodes.semi_joins import Exists, ExistsColumn
+from dpsql.plan.nodes.unary import Filter, Project, UnitGroup
+from dpsql.plan.nodes.union import UnionAll
+from dpsql.plan.nodes.windows import Windowed
 from dpsql.sensitivity.bound import bound
 
 POLICY: dict[str, Any] = {
@@ -46,7 +47,7 @@ QUERIES = {
     Inner: "SELECT count(*) FROM visits v JOIN towns t ON v.town = t.town",
     Outer: "SELECT count(t.region) FROM visits v LEFT JOIN towns t ON v.town = t.town",
     Exists: "SELECT count(*) FROM visits v WHERE EXISTS (SELECT 1 FROM people p WHERE p.id = v.id AND p.age > 3)",
-    Marked: "SELECT count(*) FILTER (WHERE EXISTS (SELECT 1 FROM people p WHERE p.id = v.id AND p.age > v.x)) FROM visits v",
+    ExistsColumn: "SELECT count(*) FILTER (WHERE EXISTS (SELECT 1 FROM people p WHERE p.id = v.id AND p.age > v.x)) FROM visits v",
     Windowed: f"SELECT sum(n) FROM ({NUMBERED}) AS s",
     UnionAll: "SELECT count(*) FROM (SELECT id, x FROM visits UNION ALL SELECT id, age FROM people) AS s",
 }  # fmt: skip
@@ -75,14 +76,16 @@ def holds(node: Relation, kind: type[Relation]) -> bool:
 def children(node: Relation) -> list[Relation]:
     held = [getattr(node, each.name) for each in fields(node)]
     flat = [each for part in held for each in (part if isinstance(part, tuple) else (part,))]
-    return [each.relation if isinstance(each, Part) else each for each in flat if isinstance(each, Part | Relation)]
+    return [
+        each.relation if isinstance(each, JoinSide) else each for each in flat if isinstance(each, JoinSide | Relation)
+    ]
 
 
 def changed(node: Any, kind: type[Relation], change: Callable[[Any], Relation]) -> Any:
     """The plan with every node of that kind changed."""
     if isinstance(node, tuple):
         return tuple(changed(each, kind, change) for each in node)
-    if isinstance(node, Part):
+    if isinstance(node, JoinSide):
         return replace(node, relation=changed(node.relation, kind, change))
     if not isinstance(node, Relation):
         return node

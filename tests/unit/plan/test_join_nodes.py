@@ -13,11 +13,22 @@ from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, from_engine
 from dpsql.expressions.typing import call, literal
-from dpsql.plan.join import Exists, Inner, Outer, Part, equations, first_of, owner_groups, share_owner, whole
-from dpsql.plan.normal import conjunction
-from dpsql.plan.relate import filtered, known_of
-from dpsql.plan.relate_joins import existing, joined, matches_once, outer_joined, renamed
-from dpsql.plan.relation import UNIT, Field, PublicScan, Relation, Scan
+from dpsql.plan.nodes.joins import (
+    Inner,
+    Outer,
+    first_of,
+    inner_join,
+    matches_once,
+    outer_join,
+    owner_groups,
+    renamed_side,
+    share_owner,
+)
+from dpsql.plan.nodes.lookups import equations
+from dpsql.plan.nodes.relation import UNIT, Field, JoinSide, PublicScan, Relation, Scan, side_of
+from dpsql.plan.nodes.semi_joins import Exists, exists_filter
+from dpsql.plan.nodes.unary import filtered
+from dpsql.plan.normal_form import conjunction
 
 SMALL = from_engine("INTEGER")
 assert SMALL is not None
@@ -50,8 +61,8 @@ def unique(table: str, columns: frozenset[str]) -> bool:
     return table == "areas" and "area" in columns
 
 
-def part(relation: Relation, alias: str) -> Part:
-    return Part(relation, tuple(f"{alias}.{f.name}" for f in relation.fields))
+def part(relation: Relation, alias: str) -> JoinSide:
+    return JoinSide(relation, tuple(f"{alias}.{f.name}" for f in relation.fields))
 
 
 PP, OO, II, VV, AA, SS = (
@@ -75,7 +86,7 @@ def above(name: str, number: int) -> Expression:
     return call("gt", BOOLEAN, column(name), literal(number))
 
 
-def fields(*parts: Part) -> tuple[Field, ...]:
+def fields(*parts: JoinSide) -> tuple[Field, ...]:
     return tuple(f for each in parts for f in each.fields)
 
 
@@ -113,7 +124,7 @@ def test_two_rows_have_one_owner_where_columns_that_name_the_owner_are_equal(
 
 def test_units_are_compared_in_one_type_or_as_whole_numbers() -> None:
     for type_, shared in ((BIGINT, True), (SMALL, True), (TEXT, False), (DOUBLE, False)):
-        other = Part(private("t", unit(type_=type_)), ("t.id",))
+        other = JoinSide(private("t", unit(type_=type_)), ("t.id",))
         condition = call("eq", BOOLEAN, column("p.id"), Column(type_, name="t.id"))
         assert share_owner(PP, other, [condition]) == shared
 
@@ -139,12 +150,12 @@ def test_private_parts_are_together_where_a_chain_of_equalities_leads_from_one_t
 def test_a_part_has_a_name_for_each_field() -> None:
     for names in ((), ("a",), ("a", "b", "c", "d")):
         with pytest.raises(InternalError, match="a name for each field"):
-            Part(PEOPLE, names)
+            JoinSide(PEOPLE, names)
     assert [f.name for f in PP.fields] == ["p.id", "p.age", "p.place"]
     assert [replace(f, name=g.name) for f, g in zip(PP.fields, PEOPLE.fields, strict=True)] == list(PEOPLE.fields)
     assert PP.own(frozenset({"p.age", "p.id", "o.id"})) == {"age", "id"}
     assert PP.private and not AA.private
-    assert whole(PEOPLE).names == ("id", "age", "place")
+    assert side_of(PEOPLE).names == ("id", "age", "place")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +169,7 @@ def test_the_column_that_using_makes_is_the_first_that_is_not_null(one: Type, tw
 # inner joins ------------------------------------------------------------------------------------------------------------
 
 
-def inner(parts: Sequence[Part], conditions: Sequence[Expression], **changes: Any) -> Inner:
+def inner(parts: Sequence[JoinSide], conditions: Sequence[Expression], **changes: Any) -> Inner:
     given: dict[str, Any] = {"fields": fields(*parts), "by_row": False, "rows_per_unit": 1, "single": False}
     return Inner(**(given | {"parts": tuple(parts), "conditions": tuple(conditions)} | changes))
 
@@ -174,7 +185,7 @@ def inner(parts: Sequence[Part], conditions: Sequence[Expression], **changes: An
         ([PP, AA], [], {}, None),
         ([AA, SS], [], {}, None),
         ([PP, PP], [], {}, "each field of a join once"),
-        ([PP, Part(AREAS, ("P.ID", "a.country"))], [], {}, "each field of a join once"),
+        ([PP, JoinSide(AREAS, ("P.ID", "a.country"))], [], {}, "each field of a join once"),
         ([PP, OO], [OWNED], {"fields": fields(OO, PP)}, "each field of a join once"),
         ([PP, OO], [OWNED], {"fields": fields(PP)}, "each field of a join once"),
         ([PP], [eq("p.id", "o.id")], {}, "reads what is not there"),
@@ -190,7 +201,7 @@ def inner(parts: Sequence[Part], conditions: Sequence[Expression], **changes: An
     ],
 )  # fmt: skip
 def test_an_inner_join_is_made_only_of_rows_of_one_owner(
-    parts: list[Part], conditions: list[Expression], changes: dict[str, Any], says: str | None
+    parts: list[JoinSide], conditions: list[Expression], changes: dict[str, Any], says: str | None
 ) -> None:
     if says is None:
         assert inner(parts, conditions, **changes).public == all(not p.private for p in parts)
@@ -200,7 +211,7 @@ def test_an_inner_join_is_made_only_of_rows_of_one_owner(
 
 
 def test_a_row_that_is_a_unit_meets_no_other_private_row_even_of_one_owner() -> None:
-    both = [Part(replace(each.relation, by_row=True), each.names) for each in (PP, OO)]
+    both = [JoinSide(replace(each.relation, by_row=True), each.names) for each in (PP, OO)]
     for parts in (both, [both[0], OO], [PP, both[1]]):
         with pytest.raises(InternalError, match="a row that is a unit joined"):
             inner(parts, [OWNED], by_row=True)
@@ -208,7 +219,7 @@ def test_a_row_that_is_a_unit_meets_no_other_private_row_even_of_one_owner() -> 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_row_that_is_a_unit_stands_on_neither_side_of_an_outer_join_with_private_rows(full: bool) -> None:
-    left, right = (Part(replace(each.relation, by_row=True), each.names) for each in (PP, OO))
+    left, right = (JoinSide(replace(each.relation, by_row=True), each.names) for each in (PP, OO))
     for sides in ((left, OO), (PP, right), (left, right)):
         with pytest.raises(InternalError, match="a row that is a unit joined"):
             outer(*sides, OWNED, full=full, once=True)
@@ -230,24 +241,24 @@ def test_a_row_that_is_a_unit_stands_on_neither_side_of_an_outer_join_with_priva
     ],
 )
 def test_a_unit_has_as_many_rows_as_those_parts_make_that_are_not_looked_up(
-    parts: list[Part], conditions: list[Expression], rows: int, single: bool, lookups: set[int]
+    parts: list[JoinSide], conditions: list[Expression], rows: int, single: bool, lookups: set[int]
 ) -> None:
-    made = joined(parts, conditions, unique)
+    made = inner_join(parts, conditions, unique)
     assert (made.rows_per_unit, made.single, made.lookups, made.by_row) == (rows, single, lookups, False)
     assert made.parts == tuple(parts) and made.conditions == tuple(conditions)
 
 
 def test_two_tables_of_many_rows_multiply() -> None:
-    other = Part(ORDERS, tuple(f"q.{f.name}" for f in ORDERS.fields))
+    other = JoinSide(ORDERS, tuple(f"q.{f.name}" for f in ORDERS.fields))
     condition = call("eq", BOOLEAN, column("o.id"), Column(BIGINT, name="q.id"))
-    assert joined([OO, other], [condition], unique).rows_per_unit == 81
+    assert inner_join([OO, other], [condition], unique).rows_per_unit == 81
 
 
 def test_a_row_that_is_a_unit_stays_one_where_it_looks_something_up() -> None:
-    made = joined([VV, AA], [eq("v.page", "a.area")], unique)
+    made = inner_join([VV, AA], [eq("v.page", "a.area")], unique)
     assert made.by_row and made.lookups == {1}
     with pytest.raises(InternalError, match="multiplied"):
-        joined([VV, SS], [eq("v.page", "s.area")], unique)
+        inner_join([VV, SS], [eq("v.page", "s.area")], unique)
 
 
 @pytest.mark.parametrize(
@@ -263,16 +274,16 @@ def test_a_row_that_is_a_unit_stays_one_where_it_looks_something_up() -> None:
     ],
 )
 def test_what_the_owner_decides_is_an_attribute_and_what_is_looked_up_by_it(
-    parts: list[Part], conditions: list[Expression], attributes: set[str]
+    parts: list[JoinSide], conditions: list[Expression], attributes: set[str]
 ) -> None:
-    made = joined(parts, conditions, unique)
+    made = inner_join(parts, conditions, unique)
     assert {f.name for f in made.fields if f.attribute} == attributes
 
 
 def test_a_chain_of_lookups_is_followed_from_the_owner_to_its_end() -> None:
     every = [OO, AA, SS]
     conditions = [eq("o.kind", "s.store"), eq("s.area", "a.area")]
-    made = joined(every, conditions, lambda table, columns: unique(table, columns) or "store" in columns)
+    made = inner_join(every, conditions, lambda table, columns: unique(table, columns) or "store" in columns)
     assert {f.name for f in made.fields if f.attribute} >= {"a.area", "a.country", "s.store", "s.area"}
     assert made.lookups == {1, 2}
 
@@ -280,17 +291,17 @@ def test_a_chain_of_lookups_is_followed_from_the_owner_to_its_end() -> None:
 def test_equalities_narrow_both_of_their_sides() -> None:
     link = eq("o.oid", "i.oid")
     for conditions, total in (([link, eq("i.qty", "o.total")], (1, 3)), ([link], (0, 10))):
-        made = joined([OO, II], conditions, unique)
+        made = inner_join([OO, II], conditions, unique)
         assert (made.field("o.total").domain.lower, made.field("o.total").domain.upper) == total
         assert (made.field("i.qty").domain.lower, made.field("i.qty").domain.upper) == (1, 3)
-        known = known_of(replace(made, fields=fields(OO, II))).columns["o.total"]
+        known = replace(made, fields=fields(OO, II)).row_domains().columns["o.total"]
         assert (known.lower, known.upper) == total
 
 
 # outer joins ------------------------------------------------------------------------------------------------------------
 
 
-def outer(left: Part | None, right: Part | None, condition: Expression | None, **changes: Any) -> Outer:
+def outer(left: JoinSide | None, right: JoinSide | None, condition: Expression | None, **changes: Any) -> Outer:
     made = fields(*(each for each in (left, right) if each is not None))
     given: dict[str, Any] = {"fields": made, "by_row": False, "rows_per_unit": 1, "single": False}
     return Outer(**(given | {"left": left, "right": right, "condition": condition} | changes))
@@ -316,7 +327,7 @@ AREA = eq("o.area", "a.area")
         (None, OO, TRUE, {}, "outer join"),
         (PP, None, TRUE, {}, "outer join"),
         (PP, OO, None, {}, "outer join"),
-        (PP, Part(ORDERS, ("P.ID", *OO.names[1:])), TRUE, {}, "each field of a join once"),
+        (PP, JoinSide(ORDERS, ("P.ID", *OO.names[1:])), TRUE, {}, "each field of a join once"),
         (PP, OO, OWNED, {"fields": fields(OO, PP)}, "each field of a join once"),
         (PP, OO, OWNED, {"fields": fields(PP)}, "each field of a join once"),
         (PP, OO, OWNED, {"merged": (("id", "p.id", "o.id"),)}, "each field of a join once"),
@@ -327,7 +338,11 @@ AREA = eq("o.area", "a.area")
     ],
 )  # fmt: skip
 def test_an_outer_join_keeps_no_row_without_an_owner(
-    left: Part | None, right: Part | None, condition: Expression | None, changes: dict[str, Any], says: str | None
+    left: JoinSide | None,
+    right: JoinSide | None,
+    condition: Expression | None,
+    changes: dict[str, Any],
+    says: str | None,
 ) -> None:
     if says is None:
         assert left is not None
@@ -337,7 +352,7 @@ def test_an_outer_join_keeps_no_row_without_an_owner(
             outer(left, right, condition, **changes)
 
 
-ONE = Part(private("ones", unit(), Field("n", BIGINT, interval(0, 5)), single=True), ("r.id", "r.n"))
+ONE = JoinSide(private("ones", unit(), Field("n", BIGINT, interval(0, 5)), single=True), ("r.id", "r.n"))
 IS_ONE = call("eq", BOOLEAN, column("p.id"), Column(BIGINT, name="r.id"))
 MANY_ONE = call("eq", BOOLEAN, column("o.id"), Column(BIGINT, name="r.id"))
 MORE = call("and", BOOLEAN, IS_ONE, call("gt", BOOLEAN, Column(BIGINT, name="r.n"), literal(2)))
@@ -368,9 +383,9 @@ MORE = call("and", BOOLEAN, IS_ONE, call("gt", BOOLEAN, Column(BIGINT, name="r.n
     ],
 )  # fmt: skip
 def test_how_many_rows_a_unit_has_in_an_outer_join(
-    left: Part, right: Part, condition: Expression, full: bool, rows: int, single: bool, once: bool
+    left: JoinSide, right: JoinSide, condition: Expression, full: bool, rows: int, single: bool, once: bool
 ) -> None:
-    made = outer_joined(left, right, full, condition, (), unique)
+    made = outer_join(left, right, full, condition, (), unique)
     assert (made.rows_per_unit, made.single, made.once) == (rows, single, once)
     assert matches_once(left, right, condition, unique) == once
     assert (made.left, made.right, made.full, made.condition, made.by_row) == (left, right, full, condition, False)
@@ -378,7 +393,7 @@ def test_how_many_rows_a_unit_has_in_an_outer_join(
 
 def test_the_side_that_may_be_missing_is_padded_and_the_other_is_as_it_was() -> None:
     for full in (False, True):
-        made = outer_joined(PP, OO, full, call("and", BOOLEAN, OWNED, above("o.total", 3)), (), unique)
+        made = outer_join(PP, OO, full, call("and", BOOLEAN, OWNED, above("o.total", 3)), (), unique)
         for field, before in zip(made.fields, fields(PP, OO), strict=True):
             padded = full or field.name.startswith("o.")
             assert (field.padded, field.domain.nullable) == (padded, padded or before.domain.nullable)
@@ -403,10 +418,10 @@ def test_the_side_that_may_be_missing_is_padded_and_the_other_is_as_it_was() -> 
 def test_a_merged_column_names_the_owner_where_both_of_its_sides_do(
     one: Field, two: Field, owner: str | None, attribute: bool, nullable: bool
 ) -> None:
-    left = Part(private("l", replace(one, name="id"), unit("own"), rows=2), ("l.id", "l.own"))
-    right = Part(private("r", replace(two, name="id"), unit("own"), rows=3), ("r.id", "r.own"))
+    left = JoinSide(private("l", replace(one, name="id"), unit("own"), rows=2), ("l.id", "l.own"))
+    right = JoinSide(private("r", replace(two, name="id"), unit("own"), rows=3), ("r.id", "r.own"))
     condition = call("eq", BOOLEAN, Column(BIGINT, name="l.own"), Column(BIGINT, name="r.own"))
-    made = outer_joined(left, right, True, condition, [("id", "l.id", "r.id")], unique)
+    made = outer_join(left, right, True, condition, [("id", "l.id", "r.id")], unique)
     merged = made.field("id")
     assert (merged.owner, merged.attribute, merged.domain.nullable) == (owner, attribute, nullable)
     assert made.merged == (("id", "l.id", "r.id"),) and not merged.padded
@@ -416,12 +431,12 @@ def test_a_merged_column_names_the_owner_where_both_of_its_sides_do(
 
 def test_a_merged_column_of_two_kinds_may_be_null_since_one_may_not_hold_the_other() -> None:
     days = Field("d", DATE, interval(0, 9, nullable=False))
-    left = Part(private("l", unit(), days), ("l.id", "l.d"))
+    left = JoinSide(private("l", unit(), days), ("l.id", "l.d"))
     stamps = replace(days, type=TIMESTAMP)
     for other, nullable in ((days, False), (stamps, True)):
-        right = Part(private("r", unit(), other), ("r.id", "r.d"))
+        right = JoinSide(private("r", unit(), other), ("r.id", "r.d"))
         condition = call("eq", BOOLEAN, Column(BIGINT, name="l.id"), Column(BIGINT, name="r.id"))
-        made = outer_joined(left, right, True, condition, [("d", "l.d", "r.d")], unique)
+        made = outer_join(left, right, True, condition, [("d", "l.d", "r.d")], unique)
         assert made.field("d").domain.nullable == nullable
 
 
@@ -437,20 +452,20 @@ IN_AREA = call("eq", BOOLEAN, Column(TEXT, name="place"), column("a.area"))
         (PEOPLE, OO, PERSON, None),
         (PEOPLE, AA, IN_AREA, None),
         (PEOPLE, AA, TRUE, None),
-        (private("one", unit()), Part(private("two", unit()), ("o.id",)), PERSON, None),
+        (private("one", unit()), JoinSide(private("two", unit()), ("o.id",)), PERSON, None),
         (AREAS, SS, TRUE, None),
         (PEOPLE, OO, TRUE, "across owners"),
         (PEOPLE, OO, call("eq", BOOLEAN, Column(BIGINT, name="age"), column("o.total")), "across owners"),
         (AREAS, OO, call("eq", BOOLEAN, Column(TEXT, name="area"), column("o.area")), "across owners"),
         (PEOPLE, AA, call("eq", BOOLEAN, Column(TEXT, name="nowhere"), column("a.area")), "reads what is not there"),
-        (PEOPLE, Part(AREAS, ("ID", "a.country")), TRUE, "reads what is not there"),
+        (PEOPLE, JoinSide(AREAS, ("ID", "a.country")), TRUE, "reads what is not there"),
         (None, AA, TRUE, "EXISTS"),
         (PEOPLE, None, TRUE, "EXISTS"),
         (PEOPLE, AA, None, "EXISTS"),
     ],
 )
 def test_exists_reads_the_row_public_rows_and_those_of_the_same_owner(
-    source: Relation | None, inner: Part | None, condition: Expression | None, says: str | None
+    source: Relation | None, inner: JoinSide | None, condition: Expression | None, says: str | None
 ) -> None:
     def made() -> Exists:
         return Exists(() if source is None else source.fields, False, 1, True, source, inner, condition)
@@ -466,7 +481,7 @@ def test_exists_reads_the_row_public_rows_and_those_of_the_same_owner(
 def test_what_exists_says_of_a_row_holds_where_it_was_met(negated: bool) -> None:
     older = call("gt", BOOLEAN, Column(BIGINT, name="age"), literal(30))
     source = filtered(PEOPLE, call("lt", BOOLEAN, Column(BIGINT, name="age"), literal(60)))
-    made = existing(source, OO, call("and", BOOLEAN, PERSON, older), negated=negated)
+    made = exists_filter(source, OO, call("and", BOOLEAN, PERSON, older), negated=negated)
     age = made.field("age").domain
     assert (age.lower, age.upper) == ((18, 59) if negated else (31, 59))
     assert (made.negated, made.single, made.rows_per_unit, made.by_row) == (negated, True, 1, False)
@@ -475,35 +490,35 @@ def test_what_exists_says_of_a_row_holds_where_it_was_met(negated: bool) -> None
 
 
 def test_a_part_whose_fields_keep_their_names_is_its_relation() -> None:
-    assert renamed(whole(PEOPLE), unique) is PEOPLE
-    made = renamed(PP, unique)
+    assert renamed_side(side_of(PEOPLE), unique) is PEOPLE
+    made = renamed_side(PP, unique)
     assert isinstance(made, Inner) and made.parts == (PP,) and made.single and made.conditions == ()
 
 
 @pytest.mark.parametrize("values", [("n",), ("n", "s")])
 def test_a_domain_that_is_listed_is_narrowed_to_what_both_sides_list(values: tuple[str, ...]) -> None:
     listed = PublicScan((Field("area", TEXT, finite(values, TEXT, nullable=False)),), False, 1, False, "areas")
-    other = Part(listed, ("a.area",))
-    made = joined([OO, other], [call("eq", BOOLEAN, column("o.area"), Column(TEXT, name="a.area"))], unique)
+    other = JoinSide(listed, ("a.area",))
+    made = inner_join([OO, other], [call("eq", BOOLEAN, column("o.area"), Column(TEXT, name="a.area"))], unique)
     assert made.field("o.area").domain.values == values and not made.field("o.area").domain.nullable
 
 
 def test_what_is_said_of_an_expression_is_known_of_a_side_that_keeps_its_names_and_its_rows() -> None:
     double = call("mul", BIGINT, Column(BIGINT, name="total"), Column(BIGINT, name="oid"))
     said = filtered(ORDERS, call("le", BOOLEAN, double, literal(8)))
-    told = known_of(said).refinements
+    told = said.row_domains().refinements
     assert told
     owned = call("eq", BOOLEAN, Column(BIGINT, name="id"), column("p.id"))
-    assert known_of(joined([whole(said), PP], [owned], unique)).refinements == told
-    assert known_of(joined([PP, whole(said)], [owned], unique)).refinements == told
-    assert known_of(joined([part(said, "o"), PP], [OWNED], unique)).refinements == {}
-    assert known_of(outer_joined(whole(said), PP, False, owned, (), unique)).refinements == told
-    assert known_of(outer_joined(whole(said), PP, True, owned, (), unique)).refinements == {}
-    assert known_of(outer_joined(PP, whole(said), False, owned, (), unique)).refinements == {}
-    assert known_of(outer_joined(part(said, "o"), PP, False, OWNED, (), unique)).refinements == {}
+    assert inner_join([side_of(said), PP], [owned], unique).row_domains().refinements == told
+    assert inner_join([PP, side_of(said)], [owned], unique).row_domains().refinements == told
+    assert inner_join([part(said, "o"), PP], [OWNED], unique).row_domains().refinements == {}
+    assert outer_join(side_of(said), PP, False, owned, (), unique).row_domains().refinements == told
+    assert outer_join(side_of(said), PP, True, owned, (), unique).row_domains().refinements == {}
+    assert outer_join(PP, side_of(said), False, owned, (), unique).row_domains().refinements == {}
+    assert outer_join(part(said, "o"), PP, False, OWNED, (), unique).row_domains().refinements == {}
 
 
 def test_a_table_of_one_column_looks_up_by_it() -> None:
     assert matches_once(VV, AA, eq("v.page", "a.area"), unique)
     assert not matches_once(VV, SS, eq("v.page", "s.area"), unique)
-    assert outer_joined(VV, AA, False, eq("v.page", "a.area"), (), unique).by_row
+    assert outer_join(VV, AA, False, eq("v.page", "a.area"), (), unique).by_row

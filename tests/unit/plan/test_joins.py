@@ -16,11 +16,12 @@ from dpsql.engines.sql.relations import _only_equalities
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BOOLEAN, from_engine
-from dpsql.interfaces.steward import check
-from dpsql.plan.join import Exists, Inner, Outer, Part, whole
-from dpsql.plan.normal import conjunction
-from dpsql.plan.relate import known_of
-from dpsql.plan.relation import Field, Project, PublicScan, Relation, Scan, Step
+from dpsql.interfaces.steward_tasks import check
+from dpsql.plan.nodes.joins import Inner, Outer
+from dpsql.plan.nodes.relation import Field, JoinSide, PublicScan, Relation, Scan, Step, side_of
+from dpsql.plan.nodes.semi_joins import Exists
+from dpsql.plan.nodes.unary import Project
+from dpsql.plan.normal_form import conjunction
 
 INTEGER = from_engine("INTEGER")
 assert INTEGER is not None
@@ -294,21 +295,21 @@ def test_a_node_that_would_mix_owners_cannot_be_made(db: dpsql.Connection) -> No
     people, orders, visits = (tables[name].scan for name in ("people", "orders", "visits"))  # type: ignore[union-attr]
     areas = tables["areas"].scan({})  # type: ignore[union-attr, call-arg]
     true = conjunction([])
-    renamed = Part(orders, tuple(f"o.{f.name}" for f in orders.fields))
-    named = Part(areas, tuple(f"a.{f.name}" for f in areas.fields))
-    fields = (*whole(people).fields, *renamed.fields)
+    renamed = JoinSide(orders, tuple(f"o.{f.name}" for f in orders.fields))
+    named = JoinSide(areas, tuple(f"a.{f.name}" for f in areas.fields))
+    fields = (*side_of(people).fields, *renamed.fields)
     for made in (
-        lambda: Inner(fields, False, 1, False, (whole(people), renamed), ()),
-        lambda: Outer(fields, False, 1, False, whole(people), renamed, False, true),
+        lambda: Inner(fields, False, 1, False, (side_of(people), renamed), ()),
+        lambda: Outer(fields, False, 1, False, side_of(people), renamed, False, true),
         lambda: Exists(people.fields, False, 1, True, people, renamed, true),
-        lambda: Inner((*visits.fields, *areas.fields), True, 1, True, (whole(visits), whole(areas)), ()),
-        lambda: Outer((*areas.fields, *renamed.fields), False, 1, False, whole(areas), renamed, False, true),
-        lambda: Inner(people.fields, False, 1, True, (whole(people),), (Column(BOOLEAN, name="nowhere"),)),
-        lambda: Inner(people.fields, False, 1, True, (whole(people),), (Column(INTEGER, name="age"),)),
-        lambda: Outer(people.fields, False, 1, True, None, whole(people), False, true),
+        lambda: Inner((*visits.fields, *areas.fields), True, 1, True, (side_of(visits), side_of(areas)), ()),
+        lambda: Outer((*areas.fields, *renamed.fields), False, 1, False, side_of(areas), renamed, False, true),
+        lambda: Inner(people.fields, False, 1, True, (side_of(people),), (Column(BOOLEAN, name="nowhere"),)),
+        lambda: Inner(people.fields, False, 1, True, (side_of(people),), (Column(INTEGER, name="age"),)),
+        lambda: Outer(people.fields, False, 1, True, None, side_of(people), False, true),
         lambda: Exists(people.fields, False, 1, True, people, None, true),
-        lambda: Outer((*visits.fields, *areas.fields), True, 1, True, whole(visits), whole(areas), False, true),
-        lambda: Outer((*whole(people).fields, *named.fields), False, 1, False, whole(people), named, True, true),
+        lambda: Outer((*visits.fields, *areas.fields), True, 1, True, side_of(visits), side_of(areas), False, true),
+        lambda: Outer((*side_of(people).fields, *named.fields), False, 1, False, side_of(people), named, True, true),
     ):
         with pytest.raises(InternalError):
             made()
@@ -402,12 +403,12 @@ def test_what_a_filter_says_of_an_expression_holds_where_each_joined_row_has_a_r
     said = source(db, "SELECT count(*) FROM orders WHERE oid * 2 BETWEEN 4 AND 8")
     made = source(db, f"SELECT count(*) FROM orders AS o {join}")
     if isinstance(made, Inner):
-        made = replace(made, parts=tuple(whole(said) if part.private else part for part in made.parts))
+        made = replace(made, parts=tuple(side_of(said) if part.private else part for part in made.parts))
     else:
         assert isinstance(made, Outer)
-        made = replace(made, left=whole(said))
-    assert known_of(said).refinements
-    assert known_of(made).refinements == (known_of(said).refinements if kept else {})
+        made = replace(made, left=side_of(said))
+    assert said.row_domains().refinements
+    assert made.row_domains().refinements == (said.row_domains().refinements if kept else {})
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -17,13 +17,11 @@ from dpsql.errors import InternalError, PolicyError
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BIGINT, BOOLEAN
 from dpsql.expressions.typing import call
-from dpsql.interfaces.steward import check
+from dpsql.interfaces.steward_tasks import check
 from dpsql.plan.invariants import check_facts
-from dpsql.plan.join import Inner, Part, whole
-from dpsql.plan.lookup import keys_of
-from dpsql.plan.relate_joins import joined, outer_joined
-from dpsql.plan.relation import Field, PublicScan, Relation
-from dpsql.plan.released import ReleasedScan
+from dpsql.plan.nodes.joins import Inner, inner_join, outer_join
+from dpsql.plan.nodes.relation import Field, JoinSide, PublicScan, Relation, side_of
+from dpsql.plan.nodes.released_scan import ReleasedScan
 from dpsql.policy import check_facts as checked
 from dpsql.policy import constraint_facts, load_policy
 from dpsql.policy.model import key_fact
@@ -129,7 +127,7 @@ def test_an_outer_join_also_has_the_rows_that_match_nothing(db: dpsql.Connection
 def test_an_outer_join_that_forgets_the_rows_that_match_nothing_is_stopped(
     db: dpsql.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module: Any = import_module("dpsql.plan.relate_joins")
+    module: Any = import_module("dpsql.plan.nodes.joins")
     monkeypatch.setattr(module, "_outer_rows", lambda left, right, *_: right.relation.rows_per_unit)
     with pytest.raises(InternalError, match="rows per unit"):
         db.prepare(
@@ -146,7 +144,7 @@ def test_keys_that_the_catalogue_does_not_have_are_refused(db: dpsql.Connection)
     made = source(db, "sales s JOIN parts p ON p.part = s.part")
     assert isinstance(made, Inner)
 
-    def lying(part: Part) -> Part:
+    def lying(part: JoinSide) -> JoinSide:
         if not isinstance(part.relation, PublicScan):
             return part
         return replace(part, relation=replace(part.relation, keys=frozenset({frozenset({"part"})})))
@@ -158,13 +156,13 @@ def test_keys_that_the_catalogue_does_not_have_are_refused(db: dpsql.Connection)
 @pytest.mark.parametrize("full", [False, True])
 def test_two_sides_of_one_row_may_be_two_rows_of_a_full_join(db: dpsql.Connection, full: bool) -> None:
     sides = [
-        Part(ReleasedScan((Field("n", BIGINT, Domain()),), False, 1, False, name, frozenset()), (f"{name}.n",))
+        JoinSide(ReleasedScan((Field("n", BIGINT, Domain()),), False, 1, False, name, frozenset()), (f"{name}.n",))
         for name in "ab"
     ]
     equal = call("eq", BOOLEAN, *(Column(BIGINT, name=side.names[0]) for side in sides))
-    both = outer_joined(sides[0], sides[1], full, equal, (), lambda *_: False)
-    assert keys_of(both) == (set() if full else {frozenset()})
-    made = joined([whole(source(db, "sellers WHERE chief > 1")), whole(both)], [], lambda *_: False)
+    both = outer_join(sides[0], sides[1], full, equal, (), lambda *_: False)
+    assert both.unique_keys() == (set() if full else {frozenset()})
+    made = inner_join([side_of(source(db, "sellers WHERE chief > 1")), side_of(both)], [], lambda *_: False)
     assert made.single != full
     lie = replace(made, lookups=frozenset({1}), single=True)
     if full:
@@ -180,7 +178,7 @@ def test_two_sides_of_one_row_may_be_two_rows_of_a_full_join(db: dpsql.Connectio
 def test_a_declared_key_is_not_believed_on_a_live_connection_without_a_constraint() -> None:
     with opened(key="") as live:
         assert source(live, f"sales s JOIN stock k ON {BY_KEY}").rows_per_unit == 90 * 725
-        assert keys_of(source(live, "stock")) == frozenset()
+        assert source(live, "stock").unique_keys() == frozenset()
 
 
 def test_a_constraint_on_other_columns_is_no_fact() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 import dpsql
 from dpsql.expressions.types import BIGINT
+from dpsql.plan.nodes.relation import UNIT, Step
 from dpsql.plan.ownership import labels_of, one_to_one, path_to_unit, stored_column, unverified
-from dpsql.plan.relation import UNIT, Step
 from dpsql.policy import Policy, load_policy
 
 TABLES: dict[str, Any] = {

@@ -26,14 +26,25 @@ from dpsql.expressions.types import (
     integer,
 )
 from dpsql.expressions.typing import call, literal
-from dpsql.plan.join import Exists, Part
-from dpsql.plan.membership import conjuncts_of, in_conditions, membership, split_where
-from dpsql.plan.relate import aggregate_type, filtered, known_of, projected, unit_grouped
-from dpsql.plan.relate_sets import owns, set_operation, united, without_people
-from dpsql.plan.relate_windows import windowed
-from dpsql.plan.relation import UNIT, Aggregate, Field, Item, Project, PublicScan, Relation, Scan, UnitGroup
-from dpsql.plan.set_operations import UnionAll, one_id_space, owner_types, scans, shared_rows
-from dpsql.plan.window import WHOLE, Frame, Ordering, Over, Windowed
+from dpsql.plan.builder.clauses import conjuncts_of
+from dpsql.plan.builder.exists import in_conditions, membership, split_where
+from dpsql.plan.builder.set_operations import owns, set_operation, without_people
+from dpsql.plan.nodes.relation import (
+    UNIT,
+    Aggregate,
+    Field,
+    Item,
+    JoinSide,
+    PublicScan,
+    Relation,
+    Scan,
+    aggregate_type,
+    scans_in,
+)
+from dpsql.plan.nodes.semi_joins import Exists
+from dpsql.plan.nodes.unary import Project, UnitGroup, filtered, projected, unit_grouped
+from dpsql.plan.nodes.union import UnionAll, one_id_space, owner_types, shared_rows, union_all
+from dpsql.plan.nodes.windows import WHOLE, Frame, Ordering, WindowCall, Windowed, windowed
 
 CENTS = from_engine("DECIMAL(9,2)")
 HUGE = from_engine("HUGEINT")
@@ -83,7 +94,7 @@ def test_a_filter_narrows_domains_and_says_nothing_of_rows() -> None:
      ("le", ROWS, ROWS, False), ("le", ROWS + 1, ROWS, False), ("gt", 3, ROWS, False)],
 )  # fmt: skip
 def test_a_condition_on_a_row_number_leaves_so_many_rows(op: str, value: int, rows: int, single: bool) -> None:
-    numbered = windowed(ORDERS, [("r", Over("row_number", partition=(col("id"),)))])
+    numbered = windowed(ORDERS, [("r", WindowCall("row_number", partition=(col("id"),)))])
     made = filtered(numbered, call(op, BOOLEAN, Column(numbered.field("r").type, name="r"), literal(value)))
     assert (made.rows_per_unit, made.single) == (rows, single)
 
@@ -105,10 +116,10 @@ def test_a_projection_keeps_of_a_column_what_it_tells_of_the_owner_and_of_nothin
 def test_what_is_known_of_a_filter_is_known_of_what_stands_on_it() -> None:
     said = call("add", BIGINT, col("n"), col("sure"))
     source = filtered(ORDERS, call("le", BOOLEAN, said, literal(3)))
-    assert known_of(source).refinements
-    assert known_of(projected(source, [Item("n", col("n"))])).refinements == {}
-    people = Exists(source.fields, False, ROWS, False, source, Part(PUBLIC, ("area",)), literal(True))
-    assert known_of(people).refinements == known_of(source).refinements
+    assert source.row_domains().refinements
+    assert projected(source, [Item("n", col("n"))]).row_domains().refinements == {}
+    people = Exists(source.fields, False, ROWS, False, source, JoinSide(PUBLIC, ("area",)), literal(True))
+    assert people.row_domains().refinements == source.row_domains().refinements
 
 
 # groups of one unit -----------------------------------------------------------------------------------------------------
@@ -151,7 +162,7 @@ def test_an_aggregate_of_one_unit_is_bounded_by_its_rows(
 ) -> None:
     made = grouped(ORDERS, "id", Aggregate(function, None if name is None else col(name)))
     assert ends(made.field("a0")) == expected
-    over = Over(function, Aggregate(function, None if name is None else col(name)), partition=(col("id"),))
+    over = WindowCall(function, Aggregate(function, None if name is None else col(name)), partition=(col("id"),))
     assert ends(windowed(ORDERS, [("w", over)]).field("w")) == expected
 
 
@@ -204,11 +215,11 @@ BY_ID = (col("id"),)
 NEXT, UP_TO = Frame("ROWS", 1, 2), Frame("ROWS", None, 0)
 
 
-def over(function: str, **more: Any) -> Over:
-    return Over(function, partition=more.pop("partition", BY_ID), **more)
+def over(function: str, **more: Any) -> WindowCall:
+    return WindowCall(function, partition=more.pop("partition", BY_ID), **more)
 
 
-def computed(made: Over, source: Relation = ORDERS) -> Field:
+def computed(made: WindowCall, source: Relation = ORDERS) -> Field:
     return windowed(source, [("w", made)]).field("w")
 
 
@@ -233,7 +244,7 @@ COUNT = Aggregate("count", None)
         (over("cume_dist"), False),
     ],
 )
-def test_a_window_of_a_whole_unit_has_one_value_for_all_of_its_rows(made: Over, attribute: bool) -> None:
+def test_a_window_of_a_whole_unit_has_one_value_for_all_of_its_rows(made: WindowCall, attribute: bool) -> None:
     assert computed(made).attribute == attribute
     assert computed(made, SINGLE).attribute
     result = windowed(ORDERS, [("w", made)])
@@ -271,7 +282,7 @@ def test_a_window_of_a_whole_unit_has_one_value_for_all_of_its_rows(made: Over, 
         (over("max", aggregate=Aggregate("max", col("sure")), frame=Frame("ROWS", -3, -1)), (-2, 7, True)),
     ],
 )
-def test_the_domain_of_a_window(made: Over, expected: tuple[int, int, bool]) -> None:
+def test_the_domain_of_a_window(made: WindowCall, expected: tuple[int, int, bool]) -> None:
     assert ends(computed(made)) == expected
 
 
@@ -306,7 +317,7 @@ def test_a_window_keeps_what_a_filter_says_of_its_rows() -> None:
         (None, over("rank"), "rows without owner"),
     ],
 )
-def test_a_window_reads_rows_of_one_owner(source: Relation | None, call_: Over, says: str | None) -> None:
+def test_a_window_reads_rows_of_one_owner(source: Relation | None, call_: WindowCall, says: str | None) -> None:
     fields = (*(FIELDS if source is None else source.fields), Field("w", BIGINT, Domain()))
     if says is None:
         assert Windowed(fields, False, ROWS, False, source, (("w", call_),)).calls
@@ -369,13 +380,13 @@ CLICKS = replace(BY_ROW, table="clicks")
 
 
 def test_a_union_has_the_rows_of_its_parts_together() -> None:
-    made = united([ORDERS, OTHER])
+    made = union_all([ORDERS, OTHER])
     assert (made.rows_per_unit, made.single, made.by_row, made.parts) == (ROWS + 4, False, False, (ORDERS, OTHER))
     assert [(f.attribute, f.owner, f.padded) for f in made.fields] == [
         (True, UNIT, False), (False, None, False), (False, None, False), (False, None, False),
         (False, "orders.key", False), (False, UNIT, True),
     ]  # fmt: skip
-    rows = united([BY_ROW, CLICKS])
+    rows = union_all([BY_ROW, CLICKS])
     assert (rows.rows_per_unit, rows.single, rows.by_row) == (1, True, True)
     assert [f.attribute for f in rows.fields] == [True]
 
@@ -383,28 +394,28 @@ def test_a_union_has_the_rows_of_its_parts_together() -> None:
 def test_a_column_of_a_union_has_the_values_of_both_and_the_owner_only_if_both_tell_it() -> None:
     wider = (replace(FIELDS[0], owner=None), replace(FIELDS[1], domain=interval(3, 90, nullable=False)), *FIELDS[2:])
     for parts in ((ORDERS, replace(OTHER, fields=wider)), (replace(OTHER, fields=wider), ORDERS)):
-        made = united(parts)
+        made = union_all(parts)
         assert ends(made.field("n")) == (0, 90, True)
         assert (made.field("id").owner, made.field("id").attribute) == (None, False)
     padded = (replace(FIELDS[0], padded=True), *FIELDS[1:])
     for parts in ((ORDERS, replace(OTHER, fields=padded)), (replace(OTHER, fields=padded), ORDERS)):
-        assert (united(parts).field("id").padded, united(parts).field("id").attribute) == (True, False)
+        assert (union_all(parts).field("id").padded, union_all(parts).field("id").attribute) == (True, False)
 
 
 def test_a_union_has_the_names_of_its_first_part() -> None:
     other = replace(OTHER, fields=tuple(replace(f, name=f"other {f.name}") for f in FIELDS))
-    assert [f.name for f in united([ORDERS, other]).fields] == [f.name for f in FIELDS]
-    assert [f.name for f in united([other, ORDERS]).fields] == [f"other {f.name}" for f in FIELDS]
+    assert [f.name for f in union_all([ORDERS, other]).fields] == [f.name for f in FIELDS]
+    assert [f.name for f in union_all([other, ORDERS]).fields] == [f"other {f.name}" for f in FIELDS]
 
 
 def test_unions_of_one_type_are_read_part_by_part() -> None:
     third = replace(ORDERS, table="third")
-    inner = united([ORDERS, OTHER])
-    assert united([inner, third]).parts == (ORDERS, OTHER, third)
-    assert united([third, inner]).parts == (third, ORDERS, OTHER)
+    inner = union_all([ORDERS, OTHER])
+    assert union_all([inner, third]).parts == (ORDERS, OTHER, third)
+    assert union_all([third, inner]).parts == (third, ORDERS, OTHER)
     other = (*FIELDS[:1], replace(FIELDS[1], type=DOUBLE), *FIELDS[2:])
     double = replace(third, fields=other)
-    assert united([inner, double]).parts == (inner, double)
+    assert union_all([inner, double]).parts == (inner, double)
 
 
 @pytest.mark.parametrize(
@@ -420,11 +431,11 @@ def test_unions_of_one_type_are_read_part_by_part() -> None:
         ({"parts": (ORDERS, replace(OTHER, by_row=True))}, "units with others"),
         ({"parts": (ORDERS, replace(OTHER, unit_type=TEXT))}, "across owners"),
         ({"single": True}, "one row per unit"),
-        ({"fields": (*FIELDS[:1], replace(FIELDS[1], attribute=True), *united([ORDERS, OTHER]).fields[2:])}, "attribute"),
+        ({"fields": (*FIELDS[:1], replace(FIELDS[1], attribute=True), *union_all([ORDERS, OTHER]).fields[2:])}, "attribute"),
     ],
 )  # fmt: skip
 def test_a_union_is_made_of_parts_whose_owners_are_compared(changes: dict[str, Any], says: str | None) -> None:
-    made = united([ORDERS, OTHER])
+    made = union_all([ORDERS, OTHER])
     if says is None:
         assert replace(made, **changes) == made
     else:
@@ -436,9 +447,9 @@ def test_a_row_that_is_a_unit_is_read_once() -> None:
     for parts in ((BY_ROW, BY_ROW), (BY_ROW, replace(BY_ROW, table="VISITS"))):
         assert shared_rows(parts)
         with pytest.raises(InternalError, match="across owners"):
-            united(parts)
+            union_all(parts)
     assert not shared_rows((BY_ROW, CLICKS)) and not shared_rows((ORDERS, ORDERS))
-    assert shared_rows((united([BY_ROW, CLICKS]), CLICKS)) and not shared_rows((united([BY_ROW, CLICKS]), ORDERS))
+    assert shared_rows((union_all([BY_ROW, CLICKS]), CLICKS)) and not shared_rows((union_all([BY_ROW, CLICKS]), ORDERS))
 
 
 def test_owners_are_compared_in_one_type_or_as_whole_numbers() -> None:
@@ -448,8 +459,8 @@ def test_owners_are_compared_in_one_type_or_as_whole_numbers() -> None:
     assert not one_id_space((ORDERS, texts)) and not one_id_space((texts, replace(OTHER, unit_type=DATE)))
     assert owner_types(ORDERS, texts, BY_ROW) == {BIGINT, TEXT}
     nested = projected(filtered(ORDERS, compare("ge", "n", 2)), [Item("id", col("id"))])
-    assert list(scans(nested)) == [ORDERS]
-    assert [s.table for s in scans(united([ORDERS, OTHER]))] == ["orders", "other"]
+    assert list(scans_in(nested)) == [ORDERS]
+    assert [s.table for s in scans_in(union_all([ORDERS, OTHER]))] == ["orders", "other"]
 
 
 # set operations ---------------------------------------------------------------------------------------------------------

@@ -20,12 +20,9 @@ from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.window_functions import _check
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.types import integer
-from dpsql.plan.relate import aggregate_type
-from dpsql.plan.relate_sets import united
-from dpsql.plan.relate_windows import windowed
-from dpsql.plan.relation import Aggregate, PublicScan, Relation
-from dpsql.plan.set_operations import UnionAll
-from dpsql.plan.window import Frame, Over, Windowed
+from dpsql.plan.nodes.relation import Aggregate, PublicScan, Relation, aggregate_type
+from dpsql.plan.nodes.union import UnionAll, union_all
+from dpsql.plan.nodes.windows import Frame, WindowCall, Windowed, windowed
 
 DIFFERENT = Aggregate("count", None, distinct=True)
 TABLES = """
@@ -185,15 +182,15 @@ def test_nothing_after_a_bracket_is_overlooked(db: dpsql.Connection) -> None:
 def test_a_node_that_mixes_people_is_never_made(db: dpsql.Connection) -> None:
     orders, visits = source(db, "SELECT count(*) FROM orders"), source(db, "SELECT count(*) FROM visits")
     with pytest.raises(InternalError):
-        united([visits, visits])
+        union_all([visits, visits])
     with pytest.raises(InternalError):
-        united([PublicScan(visits.fields, False, 1, False, "areas")] * 2)
+        union_all([PublicScan(visits.fields, False, 1, False, "areas")] * 2)
     with pytest.raises(InternalError, match="rows that are units with others"):
         UnionAll(visits.fields[:1], True, 1, True, (visits, replace(orders, fields=orders.fields[:1])))
     with pytest.raises(InternalError):
-        windowed(orders, [("w", Over("row_number"))])
+        windowed(orders, [("w", WindowCall("row_number"))])
     with pytest.raises(InternalError):
-        windowed(visits, [("w", Over("row_number"))])
+        windowed(visits, [("w", WindowCall("row_number"))])
     with pytest.raises(InternalError):
         Frame("RANGE", -1, 0)
 
@@ -201,18 +198,18 @@ def test_a_node_that_mixes_people_is_never_made(db: dpsql.Connection) -> None:
 @pytest.mark.parametrize(
     ("over", "total"),
     [
-        (Over("row_number"), True),
-        (Over("lag"), True),
-        (Over("first_value"), True),
-        (Over("rank"), False),
-        (Over("cume_dist"), False),
-        (Over("sum"), False),
-        (Over("sum", frame=Frame("RANGE", None, 0)), False),
-        (Over("sum", frame=Frame("ROWS", None, 0)), True),
-        (Over("sum", frame=Frame("ROWS", -1, 1)), True),
+        (WindowCall("row_number"), True),
+        (WindowCall("lag"), True),
+        (WindowCall("first_value"), True),
+        (WindowCall("rank"), False),
+        (WindowCall("cume_dist"), False),
+        (WindowCall("sum"), False),
+        (WindowCall("sum", frame=Frame("RANGE", None, 0)), False),
+        (WindowCall("sum", frame=Frame("ROWS", None, 0)), True),
+        (WindowCall("sum", frame=Frame("ROWS", -1, 1)), True),
     ],
 )
-def test_rows_that_are_equal_in_the_order_are_told_apart_where_that_shows(over: Over, total: bool) -> None:
+def test_rows_that_are_equal_in_the_order_are_told_apart_where_that_shows(over: WindowCall, total: bool) -> None:
     assert over.total == total
 
 
@@ -260,16 +257,16 @@ def test_every_set_operation_reads_its_columns_in_the_common_type(
 @pytest.mark.parametrize(
     ("dialect", "over", "refused"),
     [
-        (DUCKDB, Over("lag", ignore_nulls=True), False),
-        (DUCKDB, Over("count", aggregate=DIFFERENT), False),
-        (Postgres(), Over("lag"), False),
-        (Postgres(), Over("lag", ignore_nulls=True), True),
-        (Postgres(), Over("count", aggregate=DIFFERENT), True),
-        (SPARK, Over("lag", ignore_nulls=True), False),
-        (SPARK, Over("count", aggregate=DIFFERENT), True),
+        (DUCKDB, WindowCall("lag", ignore_nulls=True), False),
+        (DUCKDB, WindowCall("count", aggregate=DIFFERENT), False),
+        (Postgres(), WindowCall("lag"), False),
+        (Postgres(), WindowCall("lag", ignore_nulls=True), True),
+        (Postgres(), WindowCall("count", aggregate=DIFFERENT), True),
+        (SPARK, WindowCall("lag", ignore_nulls=True), False),
+        (SPARK, WindowCall("count", aggregate=DIFFERENT), True),
     ],
 )
-def test_a_window_that_an_engine_has_no_words_for_is_refused(dialect: Dialect, over: Over, refused: bool) -> None:
+def test_a_window_that_an_engine_has_no_words_for_is_refused(dialect: Dialect, over: WindowCall, refused: bool) -> None:
     with pytest.raises(UnsupportedQuery, match="not computed by this database") if refused else nullcontext():
         _check(over, dialect)
 

@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.interfaces.steward import check
-from dpsql.interfaces.tables import visible_tables
+from dpsql.interfaces.steward_tasks import check
+from dpsql.interfaces.visible_tables import visible_tables
 from dpsql.policy import Policy
 
 TABLES = """

@@ -16,20 +16,19 @@ from dpsql.answers.reuse import OF_MORE, OF_MORE_GROUPS, Archive
 from dpsql.answers.serialize import serialize
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.budget import Cost, Ledger, open_ledger
-from dpsql.budget import ledger as clock
-from dpsql.budget.account import Request
 from dpsql.budget.accountant import Caps
-from dpsql.budget.allocate import Portion, Priced, charge_of, price_release
+from dpsql.budget.ledger import chained_ledger as clock
+from dpsql.budget.ledger.interface import Request
+from dpsql.budget.pricing import Portion, Priced, charge_of, price_release
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BIGINT, BOOLEAN, TEXT
 from dpsql.expressions.typing import call, literal
-from dpsql.plan.join import Part
+from dpsql.plan.nodes.joins import inner_join
+from dpsql.plan.nodes.relation import UNIT, Aggregate, Field, Item, JoinSide, Relation, Scan
+from dpsql.plan.nodes.released_scan import ReleasedScan
+from dpsql.plan.nodes.unary import filtered
 from dpsql.plan.plan import Release
-from dpsql.plan.relate import filtered
-from dpsql.plan.relate_joins import joined
-from dpsql.plan.relation import UNIT, Aggregate, Field, Item, Relation, Scan
-from dpsql.plan.released import ReleasedScan
 from dpsql.sensitivity.bound import bound
 
 FIELDS = (
@@ -226,9 +225,9 @@ def test_what_a_release_is_kept_with(ledger: Ledger) -> None:
     )
 
 
-def scan(name: str, digest: str | None) -> Part:
+def scan(name: str, digest: str | None) -> JoinSide:
     fields = (Field("k", TEXT, Domain()),)
-    return Part(ReleasedScan(fields, False, 1, False, name, frozenset({"k"}), digest), (f"{name}.k",))
+    return JoinSide(ReleasedScan(fields, False, 1, False, name, frozenset({"k"}), digest), (f"{name}.k",))
 
 
 @pytest.mark.parametrize(
@@ -238,12 +237,12 @@ def scan(name: str, digest: str | None) -> Part:
 def test_a_release_is_marked_once_all_that_it_reads_is_named(
     ledger: Ledger, digests: tuple[str | None, ...], named: bool
 ) -> None:
-    table = Part(TABLE, tuple(f.name for f in FIELDS))
+    table = JoinSide(TABLE, tuple(f.name for f in FIELDS))
     others = [scan(f"n{i}", digest) for i, digest in enumerate(digests)]
     conditions: list[Expression] = [
         call("eq", BOOLEAN, column("k"), Column(TEXT, name=f"n{i}.k")) for i in range(len(digests))
     ]
-    asked = priced(1, asks=(COUNT,), source=joined([table, *others], conditions, lambda *_: False))
+    asked = priced(1, asks=(COUNT,), source=inner_join([table, *others], conditions, lambda *_: False))
     if named:
         assert len(archive(ledger).mark(asked)) == 32
     else:

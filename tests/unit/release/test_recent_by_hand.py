@@ -8,7 +8,7 @@ import pytest
 from sqlglot import exp, parse_one
 
 from dpsql.answers.cache import AnswerCache, BoundedCache, CachedAnswer, reads_the_clock
-from dpsql.plan.plan import Nested, Plan
+from dpsql.plan.plan import NestedQuery, Plan
 
 
 def test_the_oldest_of_more_than_a_hundred_and_twenty_eight_is_forgotten() -> None:
@@ -31,7 +31,7 @@ def query(sql: str) -> exp.Query:
 
 
 def plan(sql: str, *nested: str) -> Plan:
-    inner = tuple(Nested(f"n{i}", Plan((), query(each), (), (), None)) for i, each in enumerate(nested))
+    inner = tuple(NestedQuery(f"n{i}", Plan((), query(each), (), (), None)) for i, each in enumerate(nested))
     return Plan((), query(sql), (), (), None, nested=inner)
 
 

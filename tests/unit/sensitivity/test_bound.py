@@ -14,7 +14,7 @@ import dpsql
 from dpsql.bounds.domain import interval
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BIGINT
-from dpsql.plan.relation import Aggregate, Copy, Scan
+from dpsql.plan.nodes.relation import Aggregate, Copy, Scan
 from dpsql.sensitivity.bound import Bounded, bound
 from dpsql.sensitivity.choices import histogram
 from dpsql.sensitivity.statistics import lay_out

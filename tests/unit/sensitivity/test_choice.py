@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms import ExponentialLaw
-from dpsql.plan.relation import Aggregate
+from dpsql.plan.nodes.relation import Aggregate
 from dpsql.sensitivity.choice import Choice, Runs, choice_of, reach, scored
 from dpsql.sensitivity.tree import BRANCHES, Tree, counted, height_of
 

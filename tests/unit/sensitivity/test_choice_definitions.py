@@ -12,7 +12,7 @@ import pytest
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BIGINT
 from dpsql.mechanisms import ExponentialLaw
-from dpsql.plan.relation import Aggregate
+from dpsql.plan.nodes.relation import Aggregate
 from dpsql.sensitivity.choice import Choice, choice_of, reach, scored
 
 X = Column(BIGINT, name="x")

@@ -14,8 +14,8 @@ from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BIGINT, BOOLEAN, DOUBLE, TEXT
 from dpsql.expressions.typing import call, literal
+from dpsql.plan.nodes.relation import UNIT, Aggregate, Copy, Field, Item, Scan
 from dpsql.plan.plan import Release
-from dpsql.plan.relation import UNIT, Aggregate, Copy, Field, Item, Scan
 from dpsql.sensitivity.at_rest import apart_at_rest
 from dpsql.sensitivity.bound import Bounded, Statistic, bound
 from dpsql.sensitivity.claim import Claim

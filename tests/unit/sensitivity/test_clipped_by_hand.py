@@ -11,8 +11,9 @@ from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BIGINT, BOOLEAN, DOUBLE, TEXT, integer
 from dpsql.expressions.typing import call, literal
+from dpsql.plan.nodes.relation import UNIT, Aggregate, Field, Item, Relation, Scan
+from dpsql.plan.nodes.unary import UnitGroup
 from dpsql.plan.plan import Release
-from dpsql.plan.relation import UNIT, Aggregate, Field, Item, Relation, Scan, UnitGroup
 from dpsql.sensitivity.bound import bound
 from dpsql.sensitivity.clipped import Check, checks_of
 

@@ -10,7 +10,7 @@ from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.expressions.expression import Column, Expression, Literal
 from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, TEXT, from_engine
 from dpsql.expressions.typing import call
-from dpsql.plan.relation import Field, Relation
+from dpsql.plan.nodes.relation import Field, Relation
 from dpsql.sensitivity.distinct import distinct_cap
 
 WHOLE = from_engine("INTEGER")

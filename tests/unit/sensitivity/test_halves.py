@@ -8,7 +8,7 @@ from dpsql.bounds.domain import interval
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BIGINT, BOOLEAN
 from dpsql.expressions.typing import call, literal
-from dpsql.plan.relation import Aggregate
+from dpsql.plan.nodes.relation import Aggregate
 from dpsql.sensitivity.halves import nested, pairs_of
 from dpsql.sensitivity.statistics import lay_out
 

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from dpsql.bounds.aggregates import AT_MOST
 from dpsql.bounds.domain import Domain, finite, interval, number
+from dpsql.bounds.infer import AT_MOST
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, from_engine
 from dpsql.sensitivity.keys import make_keys, on_type, public_values

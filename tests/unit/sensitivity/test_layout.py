@@ -11,8 +11,8 @@ from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BIGINT, BOOLEAN, DOUBLE, TEXT
 from dpsql.expressions.typing import call, literal
+from dpsql.plan.nodes.relation import Aggregate, Scan
 from dpsql.plan.plan import Release
-from dpsql.plan.relation import Aggregate, Scan
 from dpsql.sensitivity.choices import histogram, lay_out_choices
 from dpsql.sensitivity.grid import make_grid
 from dpsql.sensitivity.statistics import Layout, Part, Source, _around, lay_out

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.abandoned import Abandoned, Errand, stopped_when_abandoned
+from dpsql.cancellation import ClientLeft, ClientTask, interruptible
 
 POLICY = {
     "dataset": "d",
@@ -28,7 +28,7 @@ def test_the_engine_stops_and_the_charge_stays(tmp_path: Path, isolate: bool) ->
     with duckdb.connect(str(tmp_path / "d.duckdb")) as data:
         data.execute("CREATE TABLE t AS SELECT 1 AS u, i / 2e6 AS x FROM range(1000000) r(i)")
     with dpsql.connect(tmp_path / "d.duckdb", policy=POLICY, ledger=":memory:", isolate=isolate) as db:
-        errand = Errand()
+        errand = ClientTask()
         leaving = threading.Timer(0.5, errand.leave)
         leaving.start()
         with errand.underway(), pytest.raises(dpsql.EngineError) as stopped:
@@ -42,7 +42,7 @@ def test_what_stands_above_the_aggregate_stops_too() -> None:
     tables = {"p": pd.DataFrame({"i": range(3000)}), "t": pd.DataFrame({"u": [1], "x": [0.5]})}
     policy = {**POLICY, "tables": {**POLICY["tables"], "p": {"public": True}}}  # type: ignore[dict-item]
     with dpsql.connect(tables, policy=policy, ledger=":memory:") as db:
-        errand = Errand()
+        errand = ClientTask()
         leaving = threading.Timer(0.5, errand.leave)
         began = time.monotonic()
         leaving.start()
@@ -54,21 +54,21 @@ def test_what_stands_above_the_aggregate_stops_too() -> None:
 
 def test_nothing_is_begun_for_who_has_left_and_nothing_stopped_after_its_end() -> None:
     stops: list[int] = []
-    errand = Errand()
+    errand = ClientTask()
     with errand.underway():
-        with stopped_when_abandoned(lambda: stops.append(1)):
+        with interruptible(lambda: stops.append(1)):
             pass
         errand.leave()
-        with pytest.raises(Abandoned), stopped_when_abandoned(lambda: stops.append(2)):
+        with pytest.raises(ClientLeft), interruptible(lambda: stops.append(2)):
             raise AssertionError
     time.sleep(0.3)
     assert stops == []
 
 
 def test_what_is_left_before_it_began_is_never_begun_and_nothing_waits_for_its_end() -> None:
-    errand, before = Errand(), threading.active_count()
+    errand, before = ClientTask(), threading.active_count()
     errand.leave()
     time.sleep(0.3)
     assert threading.active_count() == before, "nothing may wait for the end of work that never begins"
-    with pytest.raises(Abandoned), errand.underway():
+    with pytest.raises(ClientLeft), errand.underway():
         raise AssertionError

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.interfaces.steward import found
+from dpsql.interfaces.steward_tasks import found
 
 MONTHS = "SELECT month, count(DISTINCT product) AS n FROM orders WHERE month >= 1 GROUP BY month ORDER BY month"
 UNITS = 5_000

@@ -15,13 +15,13 @@ import dpsql
 from dpsql.audit import trace
 from dpsql.engines.duckdb import prepare as writing
 from dpsql.engines.sql.grid_columns import STEPS
-from dpsql.interfaces import steward
-from dpsql.interfaces.cli import app
+from dpsql.interfaces import steward_tasks
+from dpsql.interfaces.cli.main import app
 from dpsql.plan.catalog import Refused
 from dpsql.plan.copies import copies_of
-from dpsql.plan.relation import Copy
+from dpsql.plan.nodes.relation import Copy
 from dpsql.policy import load_policy
-from dpsql.policy.prepared import Made, recipe
+from dpsql.policy.prepared_copies import PreparedCopy, recipe
 
 SUM = "SELECT kind, sum(amount) AS s FROM orders GROUP BY kind"
 ROWS = 10
@@ -62,7 +62,7 @@ def opened(path: Path, said: dict[str, Any] | None = None, **words: Any) -> dpsq
 
 def prepared(path: Path, said: dict[str, Any] | None = None) -> tuple[writing.Written, ...]:
     with opened(path, said, steward=True) as db:
-        return steward.prepare(db, lambda *_: None)
+        return steward_tasks.prepare(db, lambda *_: None)
 
 
 def test_the_steward_sees_what_became_of_the_rows(tmp_path: Path) -> None:
@@ -208,14 +208,14 @@ def test_without_prepare_in_the_policy_the_table_itself_is_read(tmp_path: Path) 
     with opened(path) as db:
         assert "dpsql_prepared" not in db.explain(SUM).sql
     with opened(path, steward=True) as db, pytest.raises(dpsql.Error, match="prepares no table"):
-        steward.prepare(db, lambda *_: None)
+        steward_tasks.prepare(db, lambda *_: None)
 
 
 def test_a_ledger_in_memory_cannot_know_copies(tmp_path: Path) -> None:
     with dpsql.connect(made(tmp_path), policy=policy(), ledger=":memory:", steward=True) as db:
         assert "dpsql_prepared" not in db.explain(SUM).sql
         with pytest.raises(dpsql.Error, match="only files"):
-            steward.prepare(db, lambda *_: None)
+            steward_tasks.prepare(db, lambda *_: None)
 
 
 def test_a_failure_leaves_the_copy_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_in_portions_the_copy_is_the_same(tmp_path: Path, monkeypatch: pytest.Mo
     for portion in (5_000_000, 60):
         monkeypatch.setattr(writing, "PORTION", portion)
         with opened(path, policy("keep"), steward=True) as db:
-            steward.prepare(db, lambda *step: steps.append(step))
+            steward_tasks.prepare(db, lambda *step: steps.append(step))
         with duckdb.connect(str(tmp_path / "shop.prepared"), read_only=True) as data:
             seen.append(data.execute('SELECT * FROM within."orders" ORDER BY ALL').fetchall())
     assert seen[0] == seen[1]
@@ -252,7 +252,7 @@ def test_in_portions_the_copy_is_the_same(tmp_path: Path, monkeypatch: pytest.Mo
 def test_facts_decide_and_nothing_else() -> None:
     """The planted break "stale copy accepted": each part of a fact alone refuses."""
     declared = load_policy(policy())
-    good = Made(recipe(declared, "orders"), "content", "1:2:3:4")
+    good = PreparedCopy(recipe(declared, "orders"), "content", "1:2:3:4")
     facts = {("orders", good.fact)}
 
     def content() -> str:
@@ -260,7 +260,7 @@ def test_facts_decide_and_nothing_else() -> None:
 
     assert copies_of(declared, facts, "1:2:3:4", content) == {"orders": Copy(ROWS, True)}
     assert copies_of(declared, facts, "9:9:9:9", lambda: "content") == {"orders": Copy(ROWS, True)}
-    twice = facts | {("orders", Made(good.recipe, "an earlier one", "0:0:0:0").fact)}
+    twice = facts | {("orders", PreparedCopy(good.recipe, "an earlier one", "0:0:0:0").fact)}
     assert copies_of(declared, twice, "1:2:3:4", content) == {"orders": Copy(ROWS, True)}
     assert copies_of(declared, twice, "9:9:9:9", lambda: "content") == {"orders": Copy(ROWS, True)}
     for found, stamp in ((facts, ""), (facts, "9:9:9:9"), (set(), "1:2:3:4"), ({("other", good.fact)}, "1:2:3:4")):

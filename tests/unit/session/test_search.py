@@ -14,10 +14,10 @@ import pytest
 
 import dpsql
 from dpsql.expressions.types import DOUBLE
-from dpsql.interfaces.steward import found
+from dpsql.interfaces.steward_tasks import found
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpsql.plan.search import OFFSET, largest_of, least_of
-from dpsql.policy.auto import Found, Subject
+from dpsql.policy.searched_subjects import FoundBounds, Subject
 
 VISITS = {
     "unit": "person",
@@ -70,11 +70,26 @@ def test_the_ends_hold_all_but_a_few_units(database: Path, silent: None) -> None
     with dpsql.connect(database, policy=POLICY, ledger=":memory:", steward=True) as db:
         got = {subject: db.search(subject) for subject in db.policy.searched()}
     told = {subject: made[0] for subject, made in got.items() if made is not None}
-    assert told[Subject("visits")] == Found(None, 5)  # four rows each, in a bucket of half an octave
-    assert told[Subject("visits", "fee")] == Found(0, Decimal("90.6"))
-    assert told[Subject("visits", "change")] == Found(Decimal("-45.3"), Decimal("5.66"))
-    assert told[Subject("visits", "day")] == Found(date(2021, 1, 1), date(2023, 12, 31))
+    assert told[Subject("visits")] == FoundBounds(None, 5)  # four rows each, in a bucket of half an octave
+    assert told[Subject("visits", "fee")] == FoundBounds(0, Decimal("90.6"))
+    assert told[Subject("visits", "change")] == FoundBounds(Decimal("-45.3"), Decimal("5.66"))
+    assert told[Subject("visits", "day")] == FoundBounds(date(2021, 1, 1), date(2023, 12, 31))
     assert told[Subject("visits", "rare")] is None
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_value_that_is_not_a_number_is_no_bound(silent: None, rows: int) -> None:
+    """NaN compares above every number, so it was taken for the largest value there is."""
+    raw = duckdb.connect()
+    raw.execute(
+        f"CREATE TABLE t AS SELECT i // {rows} AS person, "
+        "CASE WHEN i % 6 = 0 THEN 'nan'::DOUBLE ELSE 10 + i % 81 END AS fee FROM range(4000) AS r(i)"
+    )
+    policy = {**POLICY, "tables": {"t": {"unit": "person", "columns": {"fee": {"bounds": "auto"}}}}}
+    with dpsql.connect(raw, policy=policy, ledger=":memory:", steward=True) as db:
+        made = db.search(Subject("t", "fee"))
+    assert made is not None and made[0] is not None
+    assert (made[0].lower, made[0].upper) == (0, Decimal("90.6"))
 
 
 def test_one_unit_far_out_does_not_move_the_bounds_and_the_answer_is_close(db: dpsql.Connection, silent: None) -> None:

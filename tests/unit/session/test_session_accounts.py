@@ -15,9 +15,9 @@ import pytest
 from rich.console import Console
 
 import dpsql
-from dpsql.interfaces.shell import Shell
-from dpsql.interfaces.show import budget_json, budget_table
-from dpsql.interfaces.tables import visible_tables
+from dpsql.interfaces.cli.output import budget_json, budget_table
+from dpsql.interfaces.cli.shell import Shell
+from dpsql.interfaces.visible_tables import visible_tables
 
 COUNT = "SELECT count(*) FROM visits"
 HIDDEN = ("person_no", "diagnosis", "salary", "margin")
@@ -130,9 +130,9 @@ def test_public_columns_that_are_hidden_do_not_exist_above_the_aggregate_either(
 
 def test_listings_and_completion_name_nothing_hidden(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     offered: set[str] = set()
-    monkeypatch.setattr("dpsql.interfaces.shell.line_editing", lambda names: offered.update(names) or _nothing())
+    monkeypatch.setattr("dpsql.interfaces.cli.shell.line_editing", lambda names: offered.update(names) or _nothing())
     shown = io.StringIO()
-    monkeypatch.setattr("dpsql.interfaces.shell.screen", lambda: Console(file=shown, width=200))
+    monkeypatch.setattr("dpsql.interfaces.cli.shell.screen", lambda: Console(file=shown, width=200))
     monkeypatch.setattr("sys.stdin", io.StringIO("\\tables\n\\d stays\n\\d prices\n"))
     with connect(database, tables=GRANT) as db:
         assert Shell(db).run()

@@ -10,7 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.interfaces.steward import check
+from dpsql.interfaces.steward_tasks import check
 from dpsql.policy import check_facts
 
 SQL = "SELECT count(*) FROM visits"
@@ -65,7 +65,7 @@ def test_a_bump_during_a_check_names_data_that_nobody_looked_at(
             db._ledger.bump("next", "ste")
             return check_facts(*args)
 
-        monkeypatch.setattr("dpsql.interfaces.steward.check_facts", bumped)
+        monkeypatch.setattr("dpsql.interfaces.steward_tasks.check_facts", bumped)
         assert check(db).recorded == 1
         assert db._ledger.facts(before) and not db._ledger.facts(db.data_version())
         assert db.explain("SELECT count(*) FROM people").releases[0].rule != "single_row"

@@ -1,0 +1,232 @@
+"""The demo: questions to a made-up shop, with what each answer cost, and the truth that only a demo may show."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from dpsql.answers.number_format import as_precise_as, numeric
+from dpsql.errors import Error, InterfaceError
+from dpsql.interfaces.cli.demo_shop import CUSTOMERS, ORDERS, POLICY, Shop, make_shop
+from dpsql.interfaces.cli.output import answer_table, budget_table, cell, column_cells, error_bars, new_table, price
+from dpsql.interfaces.cli.terminal import complaint, waiting
+from dpsql.mechanisms.exact import digits_down
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from dpsql.answers.result import Result
+    from dpsql.session import Connection
+
+ANALYST = "demo"
+EPSILON = 1.0
+Truth = dict[tuple[Any, ...], tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoQuestion:
+    """A query, what it shows, and how many of its first columns tell its rows apart."""
+
+    title: str
+    sql: str
+    lesson: str
+    keys: int = 1
+
+
+QUESTIONS = (
+    DemoQuestion(
+        "What sells best?",
+        "SELECT category, sum(amount) AS revenue, avg(amount) AS mean\n"
+        "FROM orders GROUP BY category ORDER BY revenue DESC",
+        "Plain SQL. The noise hides any one customer with all of their orders, not just one order.",
+    ),
+    DemoQuestion(
+        "Where do our customers live?",
+        "SELECT city, count(*) AS customers FROM customers\nGROUP BY city ORDER BY customers DESC LIMIT 8",
+        "The towns are not known in advance, so a town appears only if enough people live there: a threshold with "
+        "noise decides. The small ones stay out, whoever lives in them.",
+    ),
+    DemoQuestion(
+        "What does a customer spend in a year?",
+        "SELECT count(*) AS customers, avg(total) AS spent FROM (\n"
+        "  SELECT customer_id, sum(amount) AS total FROM orders\n  WHERE status = 'paid' GROUP BY customer_id)",
+        "The inner query has one row for each person, so the noise is that of one row each.",
+        keys=0,
+    ),
+    DemoQuestion(
+        "Which categories matter, and by what share?",
+        "SELECT category, count(*) AS orders,\n       100.0 * count(*) / sum(count(*)) OVER () AS percent\n"
+        "FROM orders GROUP BY category HAVING count(*) > 7000 ORDER BY percent DESC",
+        "HAVING, windows and arithmetic work on the released numbers: nearly all of SQL, free, with error bars.",
+    ),
+    DemoQuestion(
+        "How long do visitors stay, month by month?",
+        "SELECT date_trunc('month', day) AS month, avg(minutes) AS minutes\nFROM visits GROUP BY month ORDER BY month",
+        "Months of a bounded date are known in advance: every month appears, also an empty one.",
+    ),
+)
+REPLAY = (
+    "SELECT category, round(sum(amount) / 1000) AS thousands\n"
+    "FROM orders GROUP BY category HAVING avg(amount) > 40 ORDER BY category"
+)
+REFUSED = "SELECT customer_id, tip FROM orders\nORDER BY tip DESC LIMIT 3"
+
+
+def run_demo(console: Console, keep: Path | None = None) -> None:
+    """Make the shop, ask, repeat, and be refused."""
+    with _folder(keep) as folder:
+        with waiting("making up a shop"):
+            from dpsql.session import connect
+
+            shop = make_shop(folder)
+            truths = _truths(shop)
+        with connect(shop.database, policy=shop.policy, ledger=shop.ledger, analyst=ANALYST) as db:
+            _introduce(console)
+            for number, (question, truth) in enumerate(zip(QUESTIONS, truths, strict=True), 1):
+                _ask(console, db, f"{number}. {question.title}", question, truth)
+            _repeat(console, db)
+            _refuse(console, db)
+            _conclude(console, db, shop if keep is not None else None)
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    """A temporary folder that is removed afterwards, or a new one that stays."""
+    if keep is None:
+        with TemporaryDirectory(prefix="dpsql-demo-") as folder:
+            yield Path(folder)
+        return
+    try:
+        keep.mkdir(parents=True)
+    except OSError as problem:
+        raise InterfaceError(
+            f"{keep} cannot be made: {problem.strerror}", hint="name a folder that does not exist yet"
+        ) from None
+    yield keep
+
+
+def _truths(shop: Shop) -> list[Truth]:
+    """The exact answers, by DuckDB itself: the demo owns its data, so it may look."""
+    import duckdb
+
+    with duckdb.connect(str(shop.database), read_only=True) as connection:
+        return [_truth(connection.execute(each.sql.partition(" LIMIT")[0]).fetchall(), each.keys) for each in QUESTIONS]
+
+
+def _truth(rows: list[tuple[Any, ...]], keys: int) -> Truth:
+    return {_plain_key(row[:keys]): row[keys:] for row in rows}
+
+
+def _plain_key(key: tuple[Any, ...]) -> tuple[str, ...]:
+    """A date and a timestamp at midnight are the same month."""
+    return tuple(str(each)[:10] for each in key)
+
+
+def _introduce(console: Console) -> None:
+    from rich.syntax import Syntax
+
+    console.rule("[bold]dpsql demo")
+    console.print(
+        f"A made-up shop: {CUSTOMERS:,} customers with {ORDERS:,} orders, and anonymous visits. An analyst asks in "
+        "plain SQL. Each answer gets enough noise that nobody can tell from it whether any one person is in the data, "
+        "and each takes something off a budget. The data steward writes one file, the policy:\n"
+    )
+    console.print(Syntax(POLICY.rstrip(), "yaml", background_color="default", word_wrap=True))
+    console.print(
+        "\nIn the tables below, ± is the 95% error bar of the noise. The column “true” is there because this shop is "
+        "made up: only a demo can show it."
+    )
+
+
+def _ask(console: Console, db: Connection, title: str, question: DemoQuestion, truth: Truth) -> None:
+    _show_sql(console, title, question.sql)
+    result = db.query(question.sql, epsilon=EPSILON)
+    console.print(_compared(result, question.keys, truth))
+    console.print(question.lesson, style="italic")
+    _account(console, db, result)
+
+
+def _show_sql(console: Console, title: str, sql: str) -> None:
+    from rich.syntax import Syntax
+
+    console.print()
+    console.rule(f"[bold]{title}", align="left")
+    console.print(Syntax(sql, "sql", background_color="default", word_wrap=True))
+
+
+def _compared(result: Result, keys: int, truth: Truth) -> Table:
+    """The private answer ± its 95% error bar, and in grey the truth beside it."""
+    table = new_table()
+    rows = result.fetchall()
+    texts: list[list[Any]] = []
+    for position, (name, ends) in enumerate(zip(result.columns, error_bars(result), strict=True)):
+        values = [row[position] for row in rows]
+        number = ends is not None or numeric(values)
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+        texts.append([cell(text) for text in column_cells(values, ends)])
+        if ends is not None:
+            table.add_column("true", justify="right", no_wrap=True, header_style="dim")
+            found = [truth.get(_plain_key(row[:keys])) for row in rows]
+            texts.append(
+                [
+                    _true(None if each is None else each[position - keys], end)
+                    for each, end in zip(found, ends, strict=True)
+                ]
+            )
+    for row in zip(*texts, strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _true(value: Any, end: tuple[float, float]) -> Any:
+    return cell("–" if value is None else as_precise_as(value, (end[1] - end[0]) / 2), "dim")
+
+
+def _account(console: Console, db: Connection, result: Result) -> None:
+    account = db.budget().analyst
+    assert account is not None
+    left = f"left: ε = {digits_down(account.remaining.epsilon, 3):.3g} of {account.whole.epsilon:.3g}"
+    console.print(f"cost: {price(result)}   {left}", style="bold green")
+
+
+def _repeat(console: Console, db: Connection) -> None:
+    _show_sql(console, "Asked before: free", REPLAY)
+    result = db.query(REPLAY, epsilon=EPSILON)
+    console.print(answer_table(result))
+    console.print(
+        "The same sums as in question 1, cut and sorted another way: they were released, so they are replayed, with "
+        "the same noise. Asking again a thousand times costs nothing and tells nothing new.",
+        style="italic",
+    )
+    _account(console, db, result)
+
+
+def _refuse(console: Console, db: Connection) -> None:
+    _show_sql(console, "Refused, before anything is touched or charged", REFUSED)
+    console.print()
+    try:
+        db.query(REFUSED, epsilon=EPSILON)
+    except Error as error:
+        console.print(complaint(error))
+
+
+def _conclude(console: Console, db: Connection, kept: Shop | None) -> None:
+    console.print()
+    console.rule("[bold]What is left", align="left")
+    console.print(budget_table(db.budget()))
+    spent = db.budget().dataset.spent.epsilon
+    console.print(
+        f"{len(QUESTIONS)} questions cost up to ε = {EPSILON:g} each; together that is ε = {spent:.2f}: "
+        "noise composes well.",
+        style="italic",
+    )
+    if kept is None:
+        console.print("The shop is gone. `dpsql demo --keep shop` keeps one to play with.")
+    else:
+        console.print(f"Go on:  dpsql shell {kept.database} --analyst ana", soft_wrap=True, markup=False)

@@ -1,0 +1,276 @@
+"""The interactive shell: SQL up to `;`, and commands that begin with a backslash. An error never ends the session.
+
+Line editing has a history in a private file, and completes SQL keywords, tables and columns.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from sqlglot import TokenType, tokenize
+from sqlglot.errors import TokenError
+
+from dpsql.errors import Error, InterfaceError
+from dpsql.interfaces.cli.output import answer_table, budget_table, cell, footer, new_table
+from dpsql.interfaces.cli.terminal import complain, printable, screen, waiting
+from dpsql.interfaces.visible_tables import TableInfo, visible_tables
+from dpsql.policy.identifiers import fold
+from dpsql.sql.text_limits import MAX_LENGTH, limit_text
+
+if TYPE_CHECKING:
+    from dpsql.session import Connection
+
+WORDS = (
+    "select", "from", "where", "group", "by", "having", "order", "limit", "offset", "distinct", "with", "as", "and",
+    "or", "not", "in", "is", "null", "between", "like", "ilike", "case", "when", "then", "else", "end", "count", "sum",
+    "avg", "filter", "over", "partition", "union", "all", "join", "left", "right", "full", "inner", "on", "using",
+    "asc", "desc", "cast", "interval", "date", "timestamp", "extract", "date_trunc", "coalesce", "greatest", "least",
+    "round", "true", "false",
+)  # fmt: skip
+LONGEST = 2_000
+"""Lines of history that are kept."""
+
+
+def history_file() -> Path:
+    """Where the history is kept: DPSQL_HISTORY, or the user's own state directory."""
+    named = os.environ.get("DPSQL_HISTORY")
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(named) if named else Path(state) / "dpsql" / "history"
+
+
+def complete(text: str, names: Iterable[str]) -> list[str]:
+    """What the word might become: SQL words in the case in which they are typed, names as they are spelled."""
+    words = [word.upper() if text.isupper() else word for word in WORDS]
+    return sorted({each for each in [*words, *names] if each.lower().startswith(text.lower())})
+
+
+@contextmanager
+def line_editing(names: Iterable[str]) -> Iterator[None]:
+    """Completion and history for `input()`, where the platform has readline."""
+    readline = _readline()
+    if readline is None:
+        yield
+        return
+    known, file = list(names), history_file()
+    readline.set_completer(lambda text, state: dict(enumerate(complete(text, known))).get(state))
+    readline.set_completer_delims(" \t\n,()=<>+-*/;'\"")
+    bind = "bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete"
+    readline.parse_and_bind(bind)
+    readline.clear_history()
+    with suppress(OSError):
+        readline.read_history_file(str(file))
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            _save(readline, file)
+
+
+def _save(readline: ModuleType, file: Path) -> None:
+    """Queries are the analyst's own business: the file is readable by nobody else, from its first byte on."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(file, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
+    file.chmod(0o600)
+    readline.set_history_length(LONGEST)
+    readline.write_history_file(str(file))
+
+
+def _readline() -> ModuleType | None:
+    try:
+        import readline
+    except ImportError:
+        return None
+    return readline
+
+
+# the shell -----------------------------------------------------------------------------------------------------------
+
+HELP = """\
+SELECT …;            answer a query, with error bars and cost; it may span lines and ends with a semicolon
+\\explain SELECT …;   what the query would do, cost and miss by; spends nothing
+\\budget              caps, spent, left
+\\tables              the tables there are
+\\d TABLE             the columns of a table, and what the policy says of them
+\\epsilon [VALUE]     the price of the next queries; without a value, show it
+SET dpsql.epsilon = 0.2;   the same in SQL, also for dpsql.delta and dpsql.mechanism; RESET ALL; undoes it
+\\help                this text
+\\q                   leave (also Ctrl-D); Ctrl-C drops the line"""
+
+
+class Shell:
+    """One session over one connection."""
+
+    def __init__(self, db: Connection, *, nonnegative: bool = False) -> None:
+        self.db, self.nonnegative = db, nonnegative
+        self.failed = self.done = False
+        self._buffer = ""
+        self._commands: dict[str, Callable[[str], None]] = {
+            "budget": self._budget, "tables": self._tables, "d": self._describe, "epsilon": self._epsilon,
+            "help": self._help, "?": self._help, "h": self._help, "q": self._quit, "quit": self._quit,
+        }  # fmt: skip
+
+    def run(self) -> bool:
+        """Read until the end of input; whether everything was answered."""
+        names = {name for table in visible_tables(self.db) for name in _names(table)}
+        with line_editing(names | {f"\\{command}" for command in ("explain", *self._commands)}):
+            if sys.stdin.isatty():
+                screen().print("dpsql shell: end a query with ;  \\help for help, \\q to leave", markup=False)
+            while not self.done:
+                self._step()
+        return not self.failed
+
+    def _step(self) -> None:
+        try:
+            self.feed(input(self._prompt()))
+        except KeyboardInterrupt:
+            self._buffer = ""
+            screen().print("^C")
+        except EOFError:
+            self._end()
+
+    def _prompt(self) -> str:
+        if not sys.stdin.isatty():
+            return ""
+        return "  ...> " if self._buffer.strip() else "dpsql> "
+
+    def _end(self) -> None:
+        """At the end of a script a last query may do without its semicolon; at a terminal Ctrl-D drops it."""
+        self.done = True
+        if sys.stdin.isatty():
+            screen().print()
+        else:
+            self.drop()
+
+    def drop(self) -> None:
+        """Ask what was written so far, as far as it goes."""
+        text, self._buffer = self._buffer, ""
+        if text.strip():
+            self._guarded(self._statement, text)
+
+    def feed(self, line: str) -> None:
+        """One more line of input."""
+        word = line.strip().partition(" ")[0]
+        if self._buffer.strip().startswith("\\explain") and word.startswith("\\"):
+            text, self._buffer = self._buffer, ""
+            self._guarded(self._statement, text)
+        if not self._buffer.strip() and word.startswith("\\") and word != "\\explain":
+            self._guarded(self._command, line.strip().rstrip(";"))
+            return
+        if len(self._buffer) + len(line) > MAX_LENGTH:
+            self._guarded(limit_text, self._buffer + line)
+            self._buffer = ""
+            return
+        if ";" not in line:
+            self._buffer += f"{line}\n"
+            return
+        *statements, self._buffer = split(f"{self._buffer}{line}\n")
+        for statement in statements:
+            self._guarded(self._statement, statement)
+
+    def _guarded(self, action: Callable[[str], None], text: str) -> None:
+        try:
+            action(text)
+        except Error as error:
+            self.failed = True
+            complain(error)
+        except KeyboardInterrupt:
+            self.failed = True
+            screen().print("stopped; what was charged stays charged, and the same query is replayed where it was kept")
+
+    def _command(self, line: str) -> None:
+        name, _, rest = line[1:].partition(" ")
+        action = self._commands.get(name)
+        if action is None:
+            raise InterfaceError(f"there is no command \\{printable(name)}", hint="\\help lists the commands")
+        action(rest.strip())
+
+    def _statement(self, text: str) -> None:
+        text = text.strip()
+        if text.startswith("\\explain"):
+            self._explain(text.removeprefix("\\explain").strip())
+        elif text and not self.db.settle(text):
+            self._query(text)
+
+    def _query(self, sql: str) -> None:
+        with waiting("asking the database"):
+            result = self.db.query(sql, nonnegative=self.nonnegative)
+            table = answer_table(result)
+        screen().print(table)
+        screen().print(footer(result), style="dim", markup=False)
+
+    def _explain(self, sql: str) -> None:
+        screen().print(str(self.db.explain(sql)), markup=False, soft_wrap=True)
+
+    def _budget(self, _: str) -> None:
+        screen().print(budget_table(self.db.budget()))
+
+    def _tables(self, _: str) -> None:
+        table = new_table()
+        for title in ("table", "rows", "columns"):
+            table.add_column(title)
+        for each in visible_tables(self.db):
+            table.add_row(cell(each.name), cell(each.owner), cell(", ".join(column.name for column in each.columns)))
+        screen().print(table)
+
+    def _describe(self, name: str) -> None:
+        tables = {fold(each.name): each for each in visible_tables(self.db)}
+        found = tables.get(fold(name.strip('"')))
+        if found is None:
+            known = ", ".join(each.name for each in tables.values())
+            raise InterfaceError(f"there is no table {printable(name)}", hint=f"tables: {known}")
+        table = new_table(title=cell(f"{found.name} ({found.owner})"), title_justify="left")
+        for title in ("column", "type", "what is declared"):
+            table.add_column(title)
+        for column in found.columns:
+            table.add_row(cell(column.name), cell(column.type), cell(column.note))
+        screen().print(table)
+
+    def _epsilon(self, value: str) -> None:
+        if value:
+            self.db.ask(replace(self.db.asked, epsilon=_positive(value)))
+        chosen = self.db.asked.epsilon
+        shown = f"{self.db.policy.defaults.epsilon} (the policy's default)" if chosen is None else f"{chosen:g}"
+        screen().print(f"epsilon = {shown}", markup=False)
+
+    def _help(self, _: str) -> None:
+        screen().print(HELP, markup=False)
+
+    def _quit(self, _: str) -> None:
+        self.done = True
+
+
+def split(text: str) -> list[str]:
+    """The complete statements, then what is left; a semicolon in quotes or a comment ends nothing."""
+    command = len(text) - len(text.lstrip()) + len("\\explain") if text.lstrip().startswith("\\explain") else 0
+    try:
+        tokens = tokenize(text[command:], dialect="duckdb")
+    except TokenError:
+        return [text]
+    parts, begin = [], 0
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            end = command + token.start
+            parts.append(text[begin:end])
+            begin = end + 1
+    return [*parts, text[begin:]]
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise InterfaceError(f"{printable(text)} is not an epsilon", hint="write a number above 0: \\epsilon 0.2")
+    return value
+
+
+def _names(table: TableInfo) -> list[str]:
+    return [table.name, *(column.name for column in table.columns)]

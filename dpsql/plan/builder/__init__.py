@@ -1,0 +1,1 @@
+"""Plan building: a file for each clause of a query."""

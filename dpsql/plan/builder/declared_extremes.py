@@ -1,0 +1,86 @@
+"""MIN and MAX that the policy answers: the declared bounds of a column with `minmax: policy`, for date pickers.
+
+**Theorem.** Such an answer is a function of the query's text and the policy. **Proof.** The call is replaced, while the
+plan is made, by the declared bound as a literal; no row is read for it. **Requires** a column of a private table, all
+of whose rows are asked (no WHERE, GROUP BY or join, which would call for other bounds).
+**Checked by** `tests/unit/session/test_dashboards.py`.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from dpsql.expressions.expression import Column
+from dpsql.expressions.types import sql_type
+from dpsql.plan.builder.clauses import is_grouped, title_of
+from dpsql.plan.builder.name_scope import Scope, scope_of
+from dpsql.plan.builder.subplan import FromItem, OpenQuery, PrivateRows
+from dpsql.plan.nodes.relation import Field, Relation, Scan
+from dpsql.plan.nodes.unary import Project
+from dpsql.plan.plan import Output
+
+DECLARED = "MIN and MAX of {} are the bounds that the policy declares, not those of the data: free"
+_OTHER_ROWS = ("where", "group", "having", "qualify", "windows", "joins", "distinct")
+
+
+def answered_by_policy(node: exp.Select, sources: list[FromItem]) -> tuple[str, ...]:
+    """Put declared bounds in the place of MIN and MAX; the notes that say so, one for each column."""
+    if len(sources) != 1 or any(node.args.get(part) for part in _OTHER_ROWS):
+        return ()
+    [(_, name, made)] = sources
+    if not isinstance(made, PrivateRows):
+        return ()
+    scope, noted = scope_of(made.relation, name), dict[str, None]()
+    titles = [title_of(item) for item in node.expressions]
+    for root in [*node.expressions, *([node.args["order"]] if node.args.get("order") else [])]:
+        for call in list(_calls(root)):
+            field = _declared(call, scope)
+            if field is not None and field.ends is not None:
+                call.replace(_literal(field, largest=isinstance(call, exp.Max)))
+                noted[DECLARED.format(field.name)] = None
+    if noted:
+        node.set("expressions", [_titled(item, title) for item, title in zip(node.expressions, titles, strict=True)])
+    return tuple(noted)
+
+
+def constants(node: exp.Select) -> OpenQuery | None:
+    """The SELECT without its FROM, if nothing in it reads a row any more."""
+    if is_grouped(node) or any(root.find(exp.Column, exp.Star, exp.Query) for root in node.expressions):
+        return None
+    kept = {part: node.args[part] for part in ("limit", "offset", "with_") if node.args.get(part)}
+    outputs = tuple(Output(title_of(item), noisy=False) for item in node.expressions)
+    return OpenQuery(exp.Select(expressions=node.expressions, **kept), outputs, key=())
+
+
+def _calls(root: exp.Expr) -> list[exp.Expr]:
+    """MIN and MAX of all rows: not of a subquery's, not of a window's, not of those that FILTER leaves."""
+    inside = (exp.Query, exp.Subquery, exp.Window, exp.Filter)
+    found = root.walk(prune=lambda n: isinstance(n, inside))
+    return [n for n in found if isinstance(n, exp.Min | exp.Max) and not n.expressions]
+
+
+def _declared(call: exp.Expr, scope: Scope) -> Field | None:
+    if not isinstance(call.this, exp.Column) or isinstance(call.this.this, exp.Star):
+        return None
+    found = scope.find(call.this)
+    return _stored(scope.relation, found.name) if isinstance(found, Column) else None
+
+
+def _stored(relation: Relation, name: str) -> Field | None:
+    """The column of the policy that a field is, unchanged, where every row of its table is there."""
+    if isinstance(relation, Scan):
+        return relation.field(name)
+    if isinstance(relation, Project) and relation.source is not None:
+        item = next(i.expression for i in relation.items if i.name == name)
+        return _stored(relation.source, item.name) if isinstance(item, Column) else None
+    return None
+
+
+def _literal(field: Field, *, largest: bool) -> exp.Expr:
+    assert field.ends is not None
+    value = exp.Literal.string(str(field.ends[largest]))
+    return exp.Cast(this=value, to=exp.DataType.build(sql_type(field.type), dialect="duckdb"))
+
+
+def _titled(item: exp.Expr, title: str) -> exp.Expr:
+    return item if isinstance(item, exp.Alias) else exp.alias_(item, title, quoted=True)

@@ -1,0 +1,106 @@
+"""Queries that have no rows whatever the data are: a client asks them to learn the columns, and they cost nothing.
+
+**Theorem.** The answer to a probe is a function of the query's text, the policy and the stored types. **Proof.** `LIMIT
+0` and a WHERE that is false by its constants leave no row on any data (a SELECT that aggregates without GROUP BY has
+one row all the same, and is none of these); the plan that answers it has no release and reads no table, public or
+private, so there is nothing that data could change, and nothing to charge. Names and types are those of the plan of
+the same query with rows, which is made and thrown away.
+**Requires** names and types that rows do not decide: the plan of the query with rows is a function of text, policy,
+stored types and public data.
+**Checked by** `tests/unit/session/test_dashboards.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+
+from sqlglot import exp
+
+from dpsql.expressions.types import sql_type
+from dpsql.plan.builder.clauses import is_grouped
+from dpsql.plan.builder.subplan import PrivateRows
+from dpsql.plan.plan import Output, Plan
+
+PROBE = "no rows were asked for: these are the columns and their types, free"
+
+
+def is_probe(query: exp.Expr) -> bool:
+    """Has the query no rows on any data?"""
+    while isinstance(query, exp.Subquery) and not any(v for k, v in query.args.items() if k != "this"):
+        query = query.this
+    limit = query.args.get("limit")
+    if (
+        isinstance(limit, exp.Limit | exp.Fetch)
+        and _number(limit.args.get("expression") or limit.args.get("count")) == 0
+    ):
+        return True
+    where = query.args.get("where")
+    return isinstance(query, exp.Select) and where is not None and _false(where.this) and not _one_row(query)
+
+
+def with_rows(query: exp.Query) -> exp.Query:
+    """The query as it stands, but for `LIMIT 0`, which no private rows may have."""
+    copied = query.copy()
+    inner: exp.Expr = copied
+    while isinstance(inner, exp.Subquery):
+        inner = inner.this
+    for part in ("limit", "offset"):
+        inner.set(part, None)
+    return copied
+
+
+def columns_of(made: PrivateRows) -> tuple[list[str], list[str]]:
+    """The names and types of rows that could not be listed."""
+    return made.columns, [sql_type(field.type) for field in made.relation.fields]
+
+
+def no_rows(names: Sequence[str], types: Sequence[str]) -> Plan:
+    """A plan without releases: these columns, and not a row."""
+    items = [
+        exp.alias_(exp.Cast(this=exp.null(), to=exp.DataType.build(type_, dialect="duckdb")), name, quoted=True)
+        for name, type_ in zip(names, types, strict=True)
+    ]
+    finishing = exp.Select(expressions=items, where=exp.Where(this=exp.false()))
+    return Plan((), finishing, (), tuple(Output(name, noisy=False) for name in names), None, notes=(PROBE,))
+
+
+def _one_row(query: exp.Select) -> bool:
+    """Does it aggregate over all rows, so that no row becomes one?"""
+    group = query.args.get("group")
+    if group is None:
+        return is_grouped(query) or query.args.get("having") is not None
+    several = any(isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple) for node in group.walk())
+    return several or not (group.expressions or group.args.get("all"))
+
+
+def _false(node: exp.Expr) -> bool:
+    """False by its constants alone."""
+    match node:
+        case exp.Paren():
+            return _false(node.this)
+        case exp.And():
+            return _false(node.left) or _false(node.right)
+        case exp.Boolean():
+            return not node.this
+        case exp.EQ() | exp.NEQ():
+            one, two = _constant(node.left), _constant(node.right)
+            known = one is not None and two is not None and type(one) is type(two)
+            return known and (one == two) is isinstance(node, exp.NEQ)
+        case _:
+            return False
+
+
+def _constant(node: exp.Expr) -> Decimal | str | None:
+    if isinstance(node, exp.Literal) and node.is_string:
+        return str(node.this)
+    return _number(node)
+
+
+def _number(node: exp.Expr | None) -> Decimal | None:
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return None
+    try:
+        return Decimal(node.this)
+    except InvalidOperation:
+        return None

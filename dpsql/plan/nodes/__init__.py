@@ -1,0 +1,1 @@
+"""Relational nodes: each is unit-local, and derives its facts from its children."""

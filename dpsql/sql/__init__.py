@@ -1,0 +1,20 @@
+"""Text to syntax tree: one read-only query, or an error that says what to write instead."""
+
+from dpsql.sql.hints import SETTINGS, known_dialect, read_hints, read_setting
+from dpsql.sql.parameters import Parameters, meaning
+from dpsql.sql.parse import parse_query
+from dpsql.sql.span import refuse, span_of
+from dpsql.sql.text_limits import limit_text
+
+__all__ = [
+    "SETTINGS",
+    "Parameters",
+    "known_dialect",
+    "limit_text",
+    "meaning",
+    "parse_query",
+    "read_hints",
+    "read_setting",
+    "refuse",
+    "span_of",
+]
