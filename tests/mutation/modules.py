@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 _PACKAGES = (
-    "mechanisms", "sensitivity", "bounds", "engines/sql", "engines/duckdb", "engines/postgres", "engines/spark",
+    "mechanisms", "mechanisms/textbook", "sensitivity", "bounds", "engines/sql", "engines/duckdb", "engines/postgres", "engines/spark",
 )  # fmt: skip
 _BUDGET = ("accountant calendar_windows costs pricing ledger/account_state ledger/backend ledger/chained_ledger"
            " ledger/durable_files ledger/hash_chain ledger/interface ledger/log_entry ledger/rollback_guard ledger/sqlite_file")  # fmt: skip

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attack.neighbours import run_block
 from property_price import price_violations, shown_bias, variance_violations
 from property_tight import CASES, Case, run_cases, unit_rows
 from property_world import Row, make_policy, opened, traced, without_unowned
@@ -26,7 +27,6 @@ from dpsql.answers import noise_stage
 from dpsql.answers.noise_stage import Released
 from dpsql.audit.compare import compare_equal
 from dpsql.audit.grammar.query import Query
-from dpsql.audit.search import run_block
 from dpsql.budget.pricing import Priced
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.sealed import Exact
