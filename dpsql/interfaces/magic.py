@@ -132,6 +132,10 @@ class Magic:
             for column in table.columns:
                 print(f"  {column.name:<20} {column.type:<12} {column.note}".rstrip())
 
+    def close(self) -> None:
+        """Close the connection that the magic opened."""
+        self._close("")
+
     def _close(self, _: str) -> None:
         if isinstance(self.source, Connection):
             self.source.close()
@@ -181,4 +185,4 @@ def unload_ipython_extension(shell: Any) -> None:
     for kind in ("line", "cell"):
         magic = shell.magics_manager.magics[kind].pop("dpsql", None)
         if isinstance(magic, Magic):
-            magic._close("")
+            magic.close()

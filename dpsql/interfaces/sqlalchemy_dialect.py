@@ -21,6 +21,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 import dpsql
 from dpsql.interfaces.visible_tables import ColumnInfo, TableInfo, visible_tables
+from dpsql.options import QueryKeywords
 from dpsql.policy import fold
 from dpsql.policy.model import ForeignKey
 
@@ -55,7 +56,7 @@ def _seen(table: TableInfo, column: str | None) -> list[str]:
 
 # the dialect ---------------------------------------------------------------------------------------------------------
 
-PRICE = ("epsilon", "delta", "mechanism", "accuracy")
+OPTIONS = tuple(QueryKeywords.__annotations__)
 ARGUMENTS = ("policy", "analyst", "ledger", "purpose")
 HOW = "dpsql:///shop.duckdb?policy=policy.yaml&analyst=ana"
 
@@ -163,15 +164,15 @@ class DpsqlDialect(default.DefaultDialect):
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         """Run a statement at the price of its execution options."""
         options = {} if context is None else context.execution_options
-        cursor.execute(statement, parameters, **{name: options[name] for name in PRICE if name in options})
+        cursor.execute(statement, parameters, **{name: options[name] for name in OPTIONS if name in options})
 
     def do_ping(self, dbapi_connection: Any) -> bool:
         """A connection in this process is there until it is closed."""
-        return not dbapi_connection._closed
+        return not dbapi_connection.closed
 
     def is_disconnect(self, e: Exception, connection: Any, cursor: Any) -> bool:
         """Whether the pool should throw the connection away."""
-        return connection is not None and getattr(connection, "_closed", False)
+        return connection is not None and getattr(connection, "closed", False)
 
     def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:
         return tuple(int(part) for part in dpsql.__version__.split(".") if part.isdigit())

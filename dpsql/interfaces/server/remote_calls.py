@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.client.json_codec import pack, tell, unpack
 from dpsql.interfaces.server.server_limits import MemoryQuota, size_of
-from dpsql.options import QueryOptions
+from dpsql.options import QueryKeywords, QueryOptions
 
 if TYPE_CHECKING:
     from dpsql.answers.explain import Explanation
@@ -31,7 +31,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "mechanism": _NAME, "dialect": _NAME, "clipped": (int,), "nonnegative": (int,), "confidence": (int, float, Decimal),
 }  # fmt: skip
 """What the words of a call may be; what is asked for must be in range too, which dpsql looks at."""
-_ASKING = {"epsilon", "delta", "mechanism", "dialect", "accuracy", "clipped", "nonnegative"}
+_ASKING = frozenset(QueryKeywords.__annotations__)
 
 
 @dataclass(slots=True)

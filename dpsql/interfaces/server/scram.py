@@ -1,5 +1,8 @@
 """SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: a password is never stored and never sent.
 
+Own code, because the server of the library scramp refuses the empty user name that PostgreSQL's clients send in the
+exchange, and passwords that are not valid SASLprep, which PostgreSQL takes as bytes.
+
 An unknown user gets a salt that is made from the name and a secret of the server, the same at every try, and fails at
 the same step as a wrong password: who has an account cannot be found out.
 """
