@@ -21,8 +21,8 @@ from pydantic_core import PydanticUndefined
 
 from dpsql.expressions.functions.function import Function
 from dpsql.expressions.functions.table import SUBJECTS, called
-from dpsql.interfaces.cli.main import app
 from dpsql.interfaces.cli.function_list import listing
+from dpsql.interfaces.cli.main import app
 from dpsql.policy import Policy
 from dpsql.refusals import page as refusals_page
 

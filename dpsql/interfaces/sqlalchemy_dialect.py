@@ -73,7 +73,7 @@ class DpsqlCompiler(SQLCompiler):
 
     def limit_clause(self, select: Any, **kw: Any) -> str:
         """OFFSET stands alone as well."""
-        parts = (("LIMIT", select._limit_clause), ("OFFSET", select._offset_clause))
+        parts = (("LIMIT", select._limit_clause), ("OFFSET", select._offset_clause))  # noqa: SLF001 - how SQLAlchemy passes them to a compiler
         return "".join(f"\n {word} {self.process(clause, **kw)}" for word, clause in parts if clause is not None)
 
     def get_statement_hint_text(self, hint_texts: Sequence[str]) -> str:

@@ -308,7 +308,7 @@ def test_merge_with_a_public_table(people: Any) -> None:
     ("merge", "said"),
     [
         (lambda f, o: f.merge(o, on="age"), "there is no column 'age'"),
-        (lambda f, o: f.merge(o), "on which column"),
+        (lambda f, o: f.merge(o), "the column to merge on is missing"),
         (lambda f, o: f.merge(o, on="user_id", how="outer"), "not supported"),
         (lambda f, o: f.merge(f, on="user_id"), "with itself"),
         (lambda f, o: f.merge(protected(epsilon=1), on="user_id"), "different ledgers"),
@@ -494,7 +494,7 @@ def test_a_wrong_column_is_a_missing_attribute_to_libraries(guarded: Any) -> Non
         ({"unit": None}, 'unit="row"'),
         ({"unit": "user"}, "there is no column 'user'"),
         ({"bounds": {"aeg": (1, 2)}}, "did you mean age"),
-        ({"bounds": {"age": 3}}, "two ends"),
+        ({"bounds": {"age": 3}}, "must be two values"),
         ({"bounds": {"age": (5, 1)}}, "age"),
         ({"values": {"region": "north"}}, "a list"),
         ({"epsilon": 0}, "epsilon"),

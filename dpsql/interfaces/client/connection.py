@@ -260,10 +260,10 @@ def connect_to(
         port = 0
     dataset = unquote(parts.path.strip("/"))
     if not (parts.username and parts.hostname and dataset and port) or parts.query:
-        raise InterfaceError("this is no address of a dpsql server", hint="write dpsql://ana@host:5433/shop")
+        raise InterfaceError("this is not the address of a dpsql server", hint="write dpsql://ana@host:5433/shop")
     user = unquote(parts.username)
     secret = password or (unquote(parts.password) if parts.password else os.environ.get("DPSQL_PASSWORD"))
     if secret is None:
-        raise InterfaceError(f"the password of {user}?", hint="give password=…, or set DPSQL_PASSWORD")
+        raise InterfaceError(f"the password of {user} is missing", hint="give password=…, or set DPSQL_PASSWORD")
     where = None if certificate is None else Path(certificate)
     return RemoteConnection(ServerStream(parts.hostname, port, user, dataset, secret, where), dialect)

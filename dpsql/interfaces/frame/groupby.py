@@ -87,17 +87,19 @@ def read_keys(view: FrameView, by: Any) -> dict[str, exp.Expr]:
     for each in by if isinstance(by, list | tuple) else [by]:
         if isinstance(each, PrivateColumn):
             if not view.same_rows(each._view):
-                raise InterfaceError("this key is of other rows", hint="take the key from the frame that is grouped")
+                raise InterfaceError(
+                    "this key belongs to other rows", hint="take the key from the frame that is grouped"
+                )
             keys[each.name if each.name not in keys else f"{each.name}_{len(keys)}"] = each._field.expression
         elif isinstance(each, str):
             keys[each] = view.field(each).expression
         else:
             raise InterfaceError(
-                f"a {type(each).__name__} is no key",
+                f"a {type(each).__name__} cannot be a key",
                 hint='name a column, groupby("region"), or compute one: groupby(frame.age // 10 * 10)',
             )
     if not keys:
-        raise InterfaceError("groups of what?", hint='name a column: groupby("region")')
+        raise InterfaceError("the keys are missing", hint='name a column: groupby("region")')
     return keys
 
 
@@ -201,7 +203,9 @@ class PrivateGroups(ColumnwiseVerbs, RowGuard):
         elif func is not None:
             items = [each for name in self._numbers() for each in self._several(name, _listed(func), func)]
         else:
-            raise InterfaceError("agg of what?", hint='write agg(["count", "mean"]) or agg(n=("amount", "count"))')
+            raise InterfaceError(
+                "the aggregates are missing", hint='write agg(["count", "mean"]) or agg(n=("amount", "count"))'
+            )
         return self._ask(items, price)
 
     aggregate = agg

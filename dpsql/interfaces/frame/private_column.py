@@ -170,7 +170,7 @@ class PrivateColumn(RowGuard):
     def describe(self, **price: Unpack[QueryKeywords]) -> Any:
         """Count, mean, standard deviation, ends and quartiles, in one query."""
         if self._field.kind is not ColumnKind.NUMBER:
-            raise InterfaceError(f"describe is for numbers, and {self._name} is none", hint="use .value_counts()")
+            raise InterfaceError(f"describe needs a number, and {self._name} is not one", hint="use .value_counts()")
         made = [named(aggregate(each, self._field.expression, self._field.kind), each) for each in DESCRIBED]
         return self._view.ask(self._view.select(made), price)
 
@@ -192,10 +192,10 @@ class PrivateColumn(RowGuard):
         The answer has the ends of each bin, for `age` as `age` and `age_to`, and its `count`.
         """
         if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= 10_000:
-            raise InterfaceError(f"bins = {bins!r} is no number of bins", hint="write .hist(bins=20)")
+            raise InterfaceError(f"bins = {bins!r} is not a valid number of bins", hint="write .hist(bins=20)")
         ends = range or self._ends()
         if not ends[0] < ends[1]:
-            raise InterfaceError("the range of a histogram is two ends", hint="write .hist(range=(0, 100))")
+            raise InterfaceError("the range of a histogram must be two values", hint="write .hist(range=(0, 100))")
         low, high = float(ends[0]), float(ends[1])
         number, edges = histogram(self._field.expression, (low, high), bins)
         within = exp.Between(this=sql.inside(self._field.expression), low=sql.constant(low), high=sql.constant(high))
@@ -210,7 +210,7 @@ class PrivateColumn(RowGuard):
         domain = self._field.domain
         if self._field.kind is not ColumnKind.NUMBER or domain.lower is None or domain.upper is None:
             raise InterfaceError(
-                f"between which ends? {self._name} has no declared bounds",
+                f"{self._name} has no declared bounds, so the range of the histogram is missing",
                 hint="write .hist(range=(0, 100)), or declare bounds={…} in protect",
             )
         return domain.lower, domain.upper
@@ -339,7 +339,7 @@ class PrivateColumn(RowGuard):
         if other._view.same_rows(self._view):
             return replace(other._view, mode=self._view.mode), self._field.expression, other._field.expression
         raise InterfaceError(
-            "these columns are of different rows",
+            "these columns belong to different rows",
             hint="filter once, then compute: adults = frame[frame.age > 17]; adults.price * adults.pieces",
         )
 
@@ -348,10 +348,10 @@ class PrivateColumn(RowGuard):
             view, _, expression = self._beside(other)
             return view, expression, other._field.kind
         if isinstance(other, RowGuard):
-            raise InterfaceError("a whole frame is no operand", hint="name a column of it: frame.age")
+            raise InterfaceError("a whole frame cannot be an operand", hint="name a column of it: frame.age")
         if not isinstance(other, str_) and hasattr(other, "__len__"):
             raise InterfaceError(
-                "a list of values cannot stand beside a private column", hint="use .isin([…]), or a single number"
+                "a list of values cannot be combined with a private column", hint="use .isin([…]), or a single number"
             )
         made = sql.constant(other)
         kind = (
@@ -367,11 +367,12 @@ class PrivateColumn(RowGuard):
         """This column as a condition on the rows of that view."""
         if self._field.kind not in (ColumnKind.MASK, ColumnKind.BOOLEAN):
             raise InterfaceError(
-                f"{self._name} is no condition", hint="compare it: frame[frame.age > 30]; choose columns by name"
+                f"{self._name} is not a condition", hint="compare it: frame[frame.age > 30]; choose columns by name"
             )
         if not view.same_rows(self._view):
             raise InterfaceError(
-                "this mask is about other rows", hint="make the mask from the frame that it filters: frame[frame.x > 1]"
+                "this mask belongs to other rows",
+                hint="make the mask from the frame that it filters: frame[frame.x > 1]",
             )
         return self._field.expression
 

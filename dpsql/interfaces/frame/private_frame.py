@@ -36,7 +36,7 @@ def merged(
 ) -> FrameView:
     """One view over both; whether the condition is a safe one is the planner's to say."""
     if left_on is None or right_on is None:
-        raise InterfaceError("merge on which column?", hint='write on="user_id"')
+        raise InterfaceError("the column to merge on is missing", hint='write on="user_id"')
     if how not in _SIDES:
         raise InterfaceError(f"merge how={how!r} is not supported", hint="use inner or left")
     right = _right(left, other, left_on, right_on)
@@ -219,7 +219,7 @@ class PrivateFrame(ColumnwiseVerbs, RowGuard):
     def _field_of(self, value: Any) -> ColumnExpression:
         if isinstance(value, PrivateColumn):
             if not self._view.same_rows(value._view):
-                raise InterfaceError("this column is of other rows", hint="compute it from the frame itself")
+                raise InterfaceError("this column belongs to other rows", hint="compute it from the frame itself")
             return value._field
         kind = (
             ColumnKind.BOOLEAN

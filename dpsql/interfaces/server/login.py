@@ -170,11 +170,11 @@ class Authenticator:
         if self.tls is None:
             await line.send(b"N", self.limits.login)
             return
-        if line.reader._buffer:  # type: ignore[attr-defined]
+        if line.reader._buffer:  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio has no public name for it
             raise ProtocolViolation("bytes before TLS")  # they would be read as if they had come through it
         line.writer.write(b"S")
         await line.writer.start_tls(self.tls)
-        line.reader._transport = line.writer.transport  # type: ignore[attr-defined]
+        line.reader._transport = line.writer.transport  # type: ignore[attr-defined]  # noqa: SLF001
 
     async def _introduced(self, line: ClientStream, body: MessageReader, *, minor: int) -> dict[str, str]:
         """The words of the first message."""

@@ -40,7 +40,9 @@ def read_users(path: Path) -> dict[str, User]:
             f"there is no file of users {path}", hint=f"make one: dpsql user add NAME --users {path}"
         ) from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise InterfaceError(f"others may read {path}, which holds passwords' verifiers", hint=f"chmod 600 {path}")
+        raise InterfaceError(
+            f"other users may read {path}, which contains password verifiers", hint=f"chmod 600 {path}"
+        )
     try:
         found = yaml.safe_load(text) or {}
     except yaml.YAMLError:
@@ -53,12 +55,13 @@ def read_users(path: Path) -> dict[str, User]:
 
 def _user(path: Path, name: str, spec: object) -> User:
     if not isinstance(spec, dict) or not set(spec) <= {"password", "analyst", "purpose"} or "password" not in spec:
-        raise PolicyError(f"{path}: {name} has keys that are not known", hint="password, analyst, purpose")
+        raise PolicyError(f"{path}: {name} has unknown keys", hint="password, analyst, purpose")
     try:
         verifier = Verifier.parse(str(spec["password"]))
     except ValueError:
         raise PolicyError(
-            f"{path}: the password of {name} is no SCRAM-SHA-256 verifier", hint=f"dpsql user add {name} --users {path}"
+            f"{path}: the password of {name} is not a SCRAM-SHA-256 verifier",
+            hint=f"dpsql user add {name} --users {path}",
         ) from None
     purpose = spec.get("purpose")
     return User(name, verifier, str(spec.get("analyst", name)), None if purpose is None else str(purpose))

@@ -105,7 +105,12 @@ def test_mistakes_in_a_column(spec: str, key: str, reason: str, fix: str) -> Non
         ("{unit: u, columns: [a]}", ".columns", "must be a mapping of keys, not ['a']", "key: value"),
         ("{unit: u, columns: {a: {}, A: {}}}", ".columns.A", "A and a are the same name", "keep one"),
         ("{unit: u, columns: {a: {}, a: {}}}", ".columns.a", "the key stands twice", "keep one of the two"),
-        ("{unit: u, unique: 'yes'}", ".unique", "'yes' is no key", "write true (each unit has one row), the columns"),
+        (
+            "{unit: u, unique: 'yes'}",
+            ".unique",
+            "'yes' cannot be a key",
+            "write true (each unit has one row), the columns",
+        ),
         ("{unit: {a: nowhere.id}}", ".unit", "there is no table nowhere", "declare it, or name one of: t"),
         ("{unit: {a: t.id}}", ".unit", "leads back to itself", "name its unit column"),
     ],
