@@ -43,7 +43,7 @@ def add(
 
 @users.command("remove")
 def remove(name: Annotated[str, typer.Argument(metavar="NAME")], file: UsersFile = Path("users.yaml")) -> None:
-    """Take a user out of the file."""
+    """Remove a user from the file."""
     from dpsql.interfaces.server.users import remove_user
 
     remove_user(file, name)

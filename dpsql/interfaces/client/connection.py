@@ -181,7 +181,7 @@ class RemoteConnection(Pep249Errors):
         self._open()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         with self._turn:
             if not self._closed:
                 self._closed = True

@@ -1,4 +1,4 @@
-"""Errors as PostgreSQL's clients know them: SQLSTATE, position and hint."""
+"""Errors as PostgreSQL reports them: SQLSTATE, position and hint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PARSE = {"there is no table": "42P01", "there is no column": "42703", "is ambig
 
 
 class StatementError(Exception):
-    """An error of one statement, as the client is told."""
+    """An error of one statement, as it is sent to the client."""
 
     def __init__(self, fault: ErrorResponse | bytes) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Who may connect: a file of names with SCRAM verifiers, written by `dpsql user add`, readable by the steward only.
+"""The users: a file of names with SCRAM verifiers, written by `dpsql user add`, readable by the steward only.
 
 ```yaml
 users:
@@ -22,7 +22,7 @@ from dpsql.interfaces.server.scram import Verifier
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A name that may connect, and the account that pays."""
+    """A user who may connect, and the account that is charged."""
 
     name: str
     verifier: Verifier
@@ -31,7 +31,7 @@ class User:
 
 
 def read_users(path: Path) -> dict[str, User]:
-    """All users; a file that others may read, or that says what is not known, is refused."""
+    """Read all users. A file that other users may read, or with unknown keys, is refused."""
     try:
         text = path.read_text(encoding="utf-8")
         mode = path.stat().st_mode
@@ -68,7 +68,7 @@ def _user(path: Path, name: str, spec: object) -> User:
 
 
 def add_user(path: Path, user: User) -> bool:
-    """Write a user into the file, which only its owner may read; whether it is a new name."""
+    """Write a user into the file, which only its owner may read. Return whether the name is new."""
     users = read_users(path) if path.exists() else {}
     new = user.name not in users
     users[user.name] = user
@@ -85,7 +85,7 @@ def add_user(path: Path, user: User) -> bool:
 
 
 def remove_user(path: Path, name: str) -> None:
-    """Take a user out of the file."""
+    """Remove a user from the file."""
     users = read_users(path)
     if name not in users:
         raise InterfaceError(f"{path} has no user {name}", hint=f"users: {', '.join(users) or 'none'}")
@@ -94,7 +94,7 @@ def remove_user(path: Path, name: str) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """The whole file at once, with mode 0600 from the first byte."""
+    """Replace the whole file atomically, with mode 0600 from the first byte."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
