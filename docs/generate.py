@@ -219,10 +219,10 @@ def _said(text: str) -> str:
 
 def rooms() -> str:
     """Each package and module of the top level, with the first line of its docstring, in the order of the layers."""
-    order = [str(each) for each in _layers()]
+    order = _layers()
     rows = [
         f"| `dpsql/{name}` | {said} |"
-        for name, said in sorted(_rooms(), key=lambda room: order.index(room[0].partition(".")[0].rstrip("/")))
+        for name, said in sorted(_rooms(), key=lambda room: order.index(re.split(r"[./]", room[0])[0]))
     ]
     return "| in the order of imports | holds |\n|---|---|\n" + "\n".join(rows)
 
@@ -236,14 +236,18 @@ def _layers() -> list[str]:
 
 
 def _rooms() -> Iterator[tuple[str, str]]:
+    """Modules and packages of the top level, and the packages inside these."""
     for path in sorted((ROOT / "dpsql").iterdir()):
-        source = path / "__init__.py" if path.is_dir() else path
-        if path.name.startswith("__init__") or source.suffix != ".py" or not source.exists():
-            continue
-        first = " ".join(
-            (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").partition("\n\n")[0].split()
-        )
-        yield path.name + ("/" if path.is_dir() else ""), _said(first) + "."
+        if path.suffix == ".py" and path.stem != "__init__":
+            yield path.name, _first_line(path)
+        elif (path / "__init__.py").exists():
+            for package in [path, *sorted(each.parent for each in path.rglob("*/__init__.py"))]:
+                yield f"{package.relative_to(ROOT / 'dpsql').as_posix()}/", _first_line(package / "__init__.py")
+
+
+def _first_line(source: Path) -> str:
+    docstring = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+    return _said(docstring.partition("\n\n")[0]) + "." if docstring else ""
 
 
 # pages ----------------------------------------------------------------------------------------------------------------

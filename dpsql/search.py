@@ -24,8 +24,8 @@ from dpsql.answers.reuse import Archive
 from dpsql.answers.search import found_in
 from dpsql.answers.serialize import deserialize
 from dpsql.bounds.domain import Domain
-from dpsql.budget import Ledger, Stored
-from dpsql.budget.allocate import Bill, allocate, choose_mechanism
+from dpsql.budget import Ledger, StoredRelease
+from dpsql.budget.pricing import Bill, allocate, choose_mechanism
 from dpsql.errors import UnboundedColumn
 from dpsql.expressions.types import INT64, Kind, Type, integer
 from dpsql.plan.builder.nested_queries import Describe, not_described
@@ -37,13 +37,13 @@ from dpsql.plan.plan import Plan
 from dpsql.plan.search import search_plan
 from dpsql.plan.usual import columns_behind
 from dpsql.policy import Policy
-from dpsql.policy.auto import Found, Subject
+from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.sensitivity import bound
 
-ROWS = Found(None, 50)
-NUMBERS = Found(-(2**20), 2**20)
+ROWS = FoundBounds(None, 50)
+NUMBERS = FoundBounds(-(2**20), 2**20)
 NUMERIC = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
-DATES = Found(date(1970, 1, 1), date(2100, 12, 31))
+DATES = FoundBounds(date(1970, 1, 1), date(2100, 12, 31))
 CENTRES = Fraction(1, 4)
 """The most of a query's price that may go into searches for where the values lie that it averages."""
 
@@ -57,7 +57,7 @@ class Knowledge:
     """
 
     catalog: Catalog
-    found: Mapping[Subject, Found]
+    found: Mapping[Subject, FoundBounds]
     missing: tuple[Subject, ...] = ()
     apart: Fraction = Fraction(0)
 
@@ -81,7 +81,7 @@ class Searches:
     seen: Callable[[Policy], Catalog]
     whole: Callable[[], Catalog]
     archive: Callable[[], Archive]
-    owed: Callable[[Stored], bool]
+    owed: Callable[[StoredRelease], bool]
     describe: Describe = not_described
 
     def knowledge(self, tree: exp.Query, catalog: Catalog, mechanism: str, price: Fraction) -> Knowledge:
@@ -119,10 +119,10 @@ class Searches:
         bounded = [bound(release, mechanism, catalog) for release in plan.releases]
         return plan, allocate(bounded, Fraction(self.policy.defaults.search), self.delta, mechanism)
 
-    def read(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
+    def read(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:
         """What an earlier search found, and its releases; None if there was none for this version of the data."""
         _, bill = self.search(subject)
-        archive, stored = self.archive(), list[Stored]()
+        archive, stored = self.archive(), list[StoredRelease]()
         released: dict[str, Released] = {}
         for priced in bill.releases:
             kept = self.ledger.find(archive.mark(priced))
@@ -219,7 +219,7 @@ class Searches:
         """Must it be searched for before it can be used? Of a column with declared bounds only the centre is sought."""
         return subject.column is None or (self.policy.tables[subject.table].columns or {})[subject.column].open
 
-    def _stand_in(self, subject: Subject) -> Found:
+    def _stand_in(self, subject: Subject) -> FoundBounds:
         if subject.column is None:
             return ROWS
         return DATES if self._type(subject).kind in (Kind.DATE, Kind.TIMESTAMP) else NUMBERS

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from dpsql.answers.accuracy import Goal
 from dpsql.answers.explain import Explanation
 from dpsql.answers.result import Result
-from dpsql.budget import FREE, Ledger, Stored
-from dpsql.budget.reservation import PERMIT, TracePermit
+from dpsql.budget import FREE, Ledger, StoredRelease
+from dpsql.budget.ledger.reservation import PERMIT, TracePermit
 from dpsql.budget.status import BudgetStatus
 from dpsql.engines.base import Engine
 from dpsql.engines.open_engine import Source
@@ -35,7 +35,7 @@ from dpsql.flow.releasing import Releaser
 from dpsql.flow.searching import Searcher, search_told
 from dpsql.options import QueryKeywords, QueryOptions
 from dpsql.policy import Policy, load_policy
-from dpsql.policy.auto import Found, Subject
+from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.progress import with_spinner
 from dpsql.search import Searches
 from dpsql.sql import Parameters, known_dialect, read_setting
@@ -204,7 +204,7 @@ class Connection(Pep249Errors):
         return self._searcher.searches
 
     @in_turn
-    def search(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
+    def search(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:
         """Search for the bounds of one subject, unless somebody did: charged as any release is."""
         return self._searcher.search(subject)
 

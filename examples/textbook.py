@@ -44,7 +44,7 @@ from dpsql.mechanisms import (
     somebody_is_shamed,
     textbook_sigma,
 )
-from dpsql.mechanisms.gaussian_mechanism import Form
+from dpsql.mechanisms.textbook.gaussian_mechanism import Form
 
 BETA, MILLION, RUNS = 0.05, 1_000_000, 10_000
 

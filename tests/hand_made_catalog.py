@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpsql.plan.catalog import Catalog, PrivateTable
 from dpsql.plan.nodes.relation import Relation, scans_in
 from dpsql.plan.public_data import NoPublicData
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 def catalog_of(relation: Relation, max_public_keys: int = 100) -> Catalog:

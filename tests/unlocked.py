@@ -14,8 +14,8 @@ from typing import Any
 import dpsql.answers.noise_stage as noise_stage
 from dpsql.answers.noise_stage import Released
 from dpsql.budget import Caps, Cost, Ledger, Request, Reservation, open_ledger, pure_charge
-from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
+from dpsql.budget.pricing import Priced
 from dpsql.engines.base import Engine
 from dpsql.engines.sealed import Exact, Integers
 from dpsql.plan.nodes.released_scan import Content

@@ -17,7 +17,7 @@ from sqlglot import exp
 from dpsql.answers.estimation import Floats, Numbers, argument, is_whole, real, step, whole
 from dpsql.answers.noise_stage import Noisy, NoisyTable
 from dpsql.answers.weighted_noise import deviation
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.mechanisms import Noise
 from dpsql.sensitivity.clip import Clip
 from dpsql.sensitivity.statistics import Source
@@ -199,6 +199,25 @@ def _cut_by(released: NoisyTable, clip: Clip | None, values: int | None) -> Iter
         if values is not None:
             cut = np.clip(cut, 0.0, np.maximum(values / float(priced.bounded.statistics[place].grid) - size, 0.0))
         yield place, cut / steps[place]
+
+
+def foreseen_cut(priced: Priced, index: int) -> float:
+    """How much further the bars of a count or sum are expected to reach for what the clip cuts off.
+
+    The cut is estimated from the search alone, before anything is released: each cell is taken to bear the same part.
+    """
+    form = aggregate_form(priced, index)
+    if isinstance(form, Quotient):
+        return 0.0
+    cut = 0.0
+    for each in priced.bounded.clipped:
+        if each.clip is not None and each.clip.choice is not None and each.clip.members:
+            choice = each.clip.choice
+            mean = max(choice.cut, choice.cut_upper) * each.clip.bound / choice.clip / each.vector.cells
+            weights = (form.weights.get(place, 0.0) * step(priced, place) for place in each.clip.members)
+            shifts = (2.0 ** priced.noised[place].shift for place in each.clip.members)
+            cut += sum(mean * abs(weight) / shift for weight, shift in zip(weights, shifts, strict=True))
+    return cut
 
 
 def drawn_with_cut(released: NoisyTable, draws: Sequence[Noisy], times: int) -> tuple[Noisy, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpsql.answers.noise_stage import Released
 from dpsql.answers.tree_quantiles import quantile_cells, quantile_ends, rank_width
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.expressions.expression import Value
 from dpsql.expressions.types import DOUBLE, TIMESTAMP, Type
 from dpsql.plan.builder.selection_aggregates import chosen_type

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpsql.answers.chosen_values import chosen_values
 from dpsql.answers.noise_stage import Noisy, NoisyTable
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.statistics import Source
 

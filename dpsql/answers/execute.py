@@ -14,8 +14,8 @@ from dpsql.answers.nested_results import NestedResults
 from dpsql.answers.noise_stage import Released, add_noise, drawn_ahead, public_table
 from dpsql.answers.reuse import Archive
 from dpsql.answers.serialize import serialize
-from dpsql.budget import Cost, Reservation, Stored
-from dpsql.budget.allocate import Bill, Priced, cost_of
+from dpsql.budget import Cost, Reservation, StoredRelease
+from dpsql.budget.pricing import Bill, Priced, cost_of
 from dpsql.engines.base import Engine
 from dpsql.errors import InternalError
 from dpsql.plan.plan import NestedQuery
@@ -47,9 +47,9 @@ class Maker:
     whose mark was made before in this query: equal marks are equal SQL, noise and version, so they show one table.
     Whatever fails afterwards, the charge stays. Prices were fixed before any content was known
     (`dpsql.plan.nodes.released_scan`), so the charge is of what is made.
-    **Requires** a reservation for what was charged, durably (`dpsql.budget.reservation`), marks that say all of a
-    release (`dpsql.budget.fingerprint`, `dpsql.answers.nested_results`), and that only what is computed from public
-    tables is `free` (`dpsql.budget.allocate`).
+    **Requires** a reservation for what was charged, durably (`dpsql.budget.ledger.reservation`), marks that say all of
+    a release (`dpsql.budget.fingerprint`, `dpsql.answers.nested_results`), and that only what is computed from public
+    tables is `free` (`dpsql.budget.pricing`).
     **Checked by** `tests/unit/session/test_session.py`, `tests/unit/session/test_nested_results.py`, and the planted
     bugs "the charge comes after the run" and "a twin is released again".
     """
@@ -60,7 +60,7 @@ class Maker:
     salt: bytes
     replay: bool
     reserve: Callable[
-        [Mapping[bytes, Priced], Sequence[tuple[Priced, Stored]]], tuple[Reservation | None, Sequence[str]]
+        [Mapping[bytes, Priced], Sequence[tuple[Priced, StoredRelease]]], tuple[Reservation | None, Sequence[str]]
     ]
     seconds: int | None = None
 
@@ -144,4 +144,4 @@ class _Work:
     made: dict[bytes, str] = field(default_factory=dict)
     origins: dict[bytes, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    replayed: list[tuple[Priced, Stored]] = field(default_factory=list)
+    replayed: list[tuple[Priced, StoredRelease]] = field(default_factory=list)

@@ -13,7 +13,7 @@ from dpsql.answers.chosen_values import rank_error, rank_of
 from dpsql.answers.estimation import step
 from dpsql.answers.noise_stage import RELEASE, Released
 from dpsql.budget import Cost, ErrorBar
-from dpsql.budget.allocate import Bill, Priced
+from dpsql.budget.pricing import Bill, Priced
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms import DiscreteLaplace, Noise
 from dpsql.plan.nodes.released_scan import released_in

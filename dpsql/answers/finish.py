@@ -20,7 +20,7 @@ from dpsql.expressions.types import sql_type
 from dpsql.plan.builder.selection_aggregates import chooses, chosen_type
 from dpsql.plan.nodes.relation import Aggregate
 from dpsql.plan.plan import Bar, Plan, Release
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 SEALED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",

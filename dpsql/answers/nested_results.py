@@ -21,7 +21,7 @@ from dpsql.answers.error_bars import bar_columns
 from dpsql.answers.estimation import tabulate
 from dpsql.answers.finish import Finisher, finishing_sql
 from dpsql.answers.noise_stage import NoisyTable
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.errors import InternalError
 from dpsql.plan.nodes.released_scan import Content, content_of, released_in, with_digests
 from dpsql.plan.plan import NestedQuery

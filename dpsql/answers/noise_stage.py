@@ -8,7 +8,7 @@ key and node of a tree.
 comparison of such a sum with the threshold, and scores, which only the mechanism reads; keys come from the query and
 the policy, or have passed the threshold; their order is that of the keys.
 **Requires** a claim that holds for `exact` (`dpsql.sensitivity.bound` and the SQL that enforces it), a charge that is
-durable before `exact` exists (`dpsql.budget.reservation`), and draws from the operating system
+durable before `exact` exists (`dpsql.budget.ledger.reservation`), and draws from the operating system
 (`dpsql.mechanisms.entropy`).
 **Checked by** `tests/unit/release/test_noise_stage.py` and `tests/unit/test_locks.py`.
 """
@@ -25,7 +25,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.allocate import Chosen, Noised, Priced
+from dpsql.budget.pricing import Noised, Priced, PricedChoice
 from dpsql.engines.sealed import OPEN, Exact, Integers
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Value
@@ -167,7 +167,7 @@ def _nodes(exact: Integers, tree: Tree, noised: Noised, places: NDArray[np.int64
     return np.array(nodes, dtype=np.int64).reshape(len(places), tree.nodes)
 
 
-def _choose(priced: Priced, exact: Integers, chosen: Chosen, places: NDArray[np.int64]) -> NDArray[np.int64]:
+def _choose(priced: Priced, exact: Integers, chosen: PricedChoice, places: NDArray[np.int64]) -> NDArray[np.int64]:
     """One cell for each of these groups; in an empty one every cell is as likely as any other."""
     size = priced.bounded.histograms[chosen.choice.histogram].grid.cells
     weights = exact.histograms[chosen.choice.histogram]

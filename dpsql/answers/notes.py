@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from dpsql.answers.chosen_values import choice_notes
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.expressions.expression import columns_of
 from dpsql.plan.nodes.relation import Relation
 from dpsql.plan.nodes.unary import Filter, UnitGroup

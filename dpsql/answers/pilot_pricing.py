@@ -24,7 +24,7 @@ from dpsql.answers.estimation import step
 from dpsql.answers.noise_stage import RELEASE, Noisy, NoisyTable, Released
 from dpsql.answers.result import Result
 from dpsql.answers.serialize import serialize
-from dpsql.budget.allocate import Bill, Funds, Portion, Priced, equally, parts_of, price_release, spend
+from dpsql.budget.pricing import Bill, Funds, Portion, Priced, equally, parts_of, price_release, spend
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteLaplace
 from dpsql.sensitivity.bound import Bounded

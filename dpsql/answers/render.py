@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dpsql.answers.number_format import numeric, plain, with_error
-from dpsql.budget.show_html import account_bar
+from dpsql.budget.status import account_bar
 from dpsql.errors import Error
 from dpsql.html import element, listed, page, text
 

@@ -42,9 +42,9 @@ from dpsql.answers.serialize import deserialize
 from dpsql.bounds import infer
 from dpsql.bounds.domain import finite
 from dpsql.bounds.row_domains import RowDomains
-from dpsql.budget import About, Ledger, Relative, Stored
-from dpsql.budget.allocate import Portion, Priced, charge_of, price_release
+from dpsql.budget import Ledger, RelatedRelease, ReleaseDetails, StoredRelease
 from dpsql.budget.fingerprint import fingerprint
+from dpsql.budget.pricing import Portion, Priced, charge_of, price_release
 from dpsql.errors import Error, InternalError
 from dpsql.expressions.expression import Call, Column, Expression, columns_of
 from dpsql.expressions.json_form import order, read, write
@@ -76,7 +76,7 @@ class Reused:
     """A release that need not be made: what is shown of the stored one, its mark, and what to know about it."""
 
     released: Released
-    stored: Stored
+    stored: StoredRelease
     mark: bytes
     notes: tuple[str, ...] = ()
 
@@ -100,13 +100,13 @@ class Archive:
             raise InternalError("a release was to be marked before what it reads was named")
         return fingerprint(priced, self.emit(priced), self.version, self.dataset)
 
-    def about(self, priced: Priced, *, alone: bool) -> About:
+    def about(self, priced: Priced, *, alone: bool) -> ReleaseDetails:
         """What a new release is kept with; one that stands `alone` answers nothing but itself."""
         release, charge = priced.bounded.release, charge_of([priced])
         assert charge is not None
         if alone:
-            return About(b"", {}, charge)
-        return About(family(release, release.source, self.version, self.dataset), recipe_of(priced), charge)
+            return ReleaseDetails(b"", {}, charge)
+        return ReleaseDetails(family(release, release.source, self.version, self.dataset), recipe_of(priced), charge)
 
     def find(self, priced: Priced, mark: bytes) -> Reused | None:
         """The very release, exactly as before; else the most accurate one that shows all of it.
@@ -141,7 +141,7 @@ class Archive:
         likely.sort(key=lambda pair: -min(portion_of(pair[1].recipe).parts))
         return next((f for way, each in likely[:MOST_TRIED] if (f := self._part(priced, way, each)) is not None), None)
 
-    def _part(self, asked: Priced, way: Wider, relative: Relative) -> Reused | None:
+    def _part(self, asked: Priced, way: Wider, relative: RelatedRelease) -> Reused | None:
         """The part that is asked of an earlier release, if it is what its recipe says and costs the analyst no more.
 
         Another's release may have been dearer than what is asked now; an analyst is never counted more than that.
@@ -156,7 +156,7 @@ class Archive:
         notes += [OF_MORE_GROUPS] if way.dropped and made.bounded.rule in ("clip", "vector") else []
         return Reused(part_of(asked, deserialize(stored.payload, made)), stored, relative.fingerprint, tuple(notes))
 
-    def _made_again(self, asked: Priced, way: Wider, relative: Relative) -> Priced | None:
+    def _made_again(self, asked: Priced, way: Wider, relative: RelatedRelease) -> Priced | None:
         """The earlier release as it would be planned for this analyst, if that is the one that was made.
 
         It may read columns that do not exist for this analyst, or no longer: then it shows nothing here, and whatever

@@ -11,7 +11,7 @@ from dpsql.answers.noise_stage import Released
 from dpsql.expressions.types import Type
 from dpsql.plan.search import HIGH, LOW, largest_of, least_of, middle_of
 from dpsql.policy import Bound
-from dpsql.policy.auto import Found, Subject
+from dpsql.policy.searched_subjects import FoundBounds, Subject
 
 COARSE = 0.2
 """A bucket of half an octave tells where a value lies to about so much of it."""
@@ -21,14 +21,14 @@ DOUBT = 0.01
 """The chance that the noise of an empty bucket widens the bounds."""
 
 
-def found_in(subject: Subject, type_: Type, released: Mapping[str, Released]) -> Found | None:
+def found_in(subject: Subject, type_: Type, released: Mapping[str, Released]) -> FoundBounds | None:
     """The bounds, or the rows of a unit, that all but a few units keep to; None if no bucket stands out."""
     high = _outermost(released[HIGH], 1)
     if high is None:
         return None
     if subject.column is None:
         upper = largest_of(high, type_)
-        return Found(None, max(1, int(upper)))  # type: ignore[arg-type]
+        return FoundBounds(None, max(1, int(upper)))  # type: ignore[arg-type]
     low = _outermost(released[LOW], -1)
     if low is None or low > high:
         return None
@@ -71,12 +71,12 @@ def _inside(table: Released, low: int, high: int) -> dict[int, float]:
     return {b: max(0.0, n) for (b,), n in counted if isinstance(b, int) and low <= b <= high}
 
 
-def _rounded(lower: Bound, upper: Bound) -> Found:
+def _rounded(lower: Bound, upper: Bound) -> FoundBounds:
     """Zero in place of an end that is small beside the other: it costs next to nothing and cuts nothing off there."""
     if isinstance(lower, int | Decimal) and isinstance(upper, int | Decimal):
         lower = 0 if 0 < 10 * lower < upper else lower
         upper = 0 if lower < 10 * upper < 0 else upper
-    return Found(lower, upper)
+    return FoundBounds(lower, upper)
 
 
 def _outermost(released: Released, outwards: int) -> int | None:

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 
 from dpsql.answers.noise_stage import RELEASE, Released
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.errors import InternalError
 from dpsql.expressions.json_form import read_value, write_value
 

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.allocate import Noised
+from dpsql.budget.pricing import Noised
 from dpsql.mechanisms import DiscreteLaplace
 from dpsql.sensitivity.tree import BRANCHES, Tree
 

@@ -1,20 +1,21 @@
-"""For the steward: attack one's own promise, and see the very integers to which noise is added."""
+"""For the steward: test the promise on one's own policy and data, and see the exact integers before noise.
 
-from dpsql.audit.outcome import Finding, Outcome, Series
-from dpsql.audit.settings import Settings
+`trace` returns those integers. The checks of `dpsql audit` are in `dpsql.audit.checks`; attacks on dpsql itself, which
+need no data of the steward's, are in tests/attack.
+"""
+
+from dpsql.audit.outcome import AuditFinding, Outcome, PlotSeries, Settings
 from dpsql.audit.traces import ReleaseTrace, StatisticTrace, nested, trace
 from dpsql.audit.world import World
-from dpsql.audit.worlds import builtin_worlds
 
 __all__ = [
-    "Finding",
+    "AuditFinding",
     "Outcome",
+    "PlotSeries",
     "ReleaseTrace",
-    "Series",
     "Settings",
     "StatisticTrace",
     "World",
-    "builtin_worlds",
     "nested",
     "trace",
 ]

@@ -19,9 +19,9 @@ from dpsql.engines.duckdb.table_files import Files, is_lake, tables_in
 from dpsql.errors import InterfaceError, PolicyError
 from dpsql.expressions.types import from_engine
 from dpsql.policy import Policy, fold
-from dpsql.policy.catalog import quote, read_catalog
 from dpsql.policy.check import check_facts
-from dpsql.policy.model import ForeignKey, Table, key_fact
+from dpsql.policy.database_catalog import quote, read_catalog
+from dpsql.policy.model import DeclaredTable, ForeignKey, key_fact
 
 if TYPE_CHECKING:
     from dpsql.engines.duckdb.engine import Source
@@ -128,7 +128,7 @@ class _Reader:
         rows = self.raw.execute(f"SELECT {listed} FROM {quote(name)} AS t {self._chosen(name)}").fetchall()
         return Stored(columns, tuple(rows), tuple(self._constraints(name, columns)))
 
-    def _wanted(self, declared: Table, name: str, column: str, type_: str) -> bool:
+    def _wanted(self, declared: DeclaredTable, name: str, column: str, type_: str) -> bool:
         if fold(column) == fold(declared.unit_column or "") or fold(column) in self._keys(name):
             return True
         if declared.columns is None:

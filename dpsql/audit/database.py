@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 
 from dpsql.errors import InterfaceError
-from dpsql.policy.catalog import quote
+from dpsql.policy.database_catalog import quote
 
 Cell = object
 Row = tuple[Cell, ...]

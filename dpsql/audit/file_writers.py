@@ -18,9 +18,9 @@ from dpsql.engines.base import Engine
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.policy import Policy, fold
-from dpsql.policy.catalog import quote
 from dpsql.policy.check import constraint_facts
-from dpsql.policy.text_types import column_types
+from dpsql.policy.column_types import column_types
+from dpsql.policy.database_catalog import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa

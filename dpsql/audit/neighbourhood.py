@@ -1,4 +1,4 @@
-"""Small worlds to search in: drawn afresh with each seed, or a few of the steward's units and one that goes too far."""
+"""The small worlds of a search: a few of the steward's units, one that exceeds every bound, and their neighbours."""
 
 from __future__ import annotations
 
@@ -7,30 +7,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dpsql.audit.database import Cell, Row, Stored
+from dpsql.audit.database import Cell, Row, Stored, text_of
 from dpsql.audit.values import values_of
 from dpsql.audit.world import RowUnit, Unit, World
-from dpsql.audit.worlds import joins, kinds, kinds_policy, shop
 from dpsql.expressions.types import Kind, from_engine
-from dpsql.policy.auto import Found, Subject
-from dpsql.policy.model import Column, ForeignKey
-from dpsql.policy.names import Names
+from dpsql.policy.identifiers import Names
+from dpsql.policy.model import DeclaredColumn, ForeignKey
+from dpsql.policy.searched_subjects import FoundBounds, Subject
 
 FEW_UNITS, FEW_ROWS = 6, 8
-DRAWN = (kinds, kinds, joins, joins, shop)
-
-
-def drawn(rng: random.Random) -> World:
-    """A built-in world with rows of its own, and a policy with caps of its own."""
-    world = rng.choice(DRAWN)(rng)
-    if world.name == "kinds" and rng.random() < 0.5:
-        unit = rng.choice(("id", {"id": "people.id"}))
-        made = kinds_policy(rng.choice((1, 2, 4)), rng.choice((1, 2, 3)), unit)
-        world = World.made("kinds", made, world.tables)
-    if rng.random() < 0.4:
-        world = with_extreme(world, rng) or world
-    clipped = rng.random() < 0.6
-    return replace(world, policy=world.policy.model_copy(update={"search": clipped}))
 
 
 def part_of(world: World, rng: random.Random) -> World:
@@ -58,19 +43,19 @@ def settled(world: World, rng: random.Random) -> World:
     return replace(world, policy=policy.model_copy(update={"tables": Names(tables)}))
 
 
-def _declared(column: Column) -> Column:
+def _declared(column: DeclaredColumn) -> DeclaredColumn:
     return column.model_copy(update={"bounds": None}) if column.bounds else column
 
 
-def _found(world: World, subject: Subject, rng: random.Random) -> Found:
+def _found(world: World, subject: Subject, rng: random.Random) -> FoundBounds:
     if subject.column is None:
-        return Found(None, rng.choice((1, 2, 5)))
+        return FoundBounds(None, rng.choice((1, 2, 5)))
     stored = next(t for name, t in world.tables.items() if name.casefold() == subject.table.casefold())
     known = from_engine(list(stored.columns.values())[stored.place(subject.column)])
     if known is not None and known.temporal:
-        values = values_of("DATE", Column())
-        return Found(*values.edges[:2])  # type: ignore[arg-type]
-    return Found(rng.choice((-5, 0)), rng.choice((1, 10)))
+        values = values_of("DATE", DeclaredColumn())
+        return FoundBounds(*values.edges[:2])  # type: ignore[arg-type]
+    return FoundBounds(rng.choice((-5, 0)), rng.choice((1, 10)))
 
 
 # a unit that goes too far ---------------------------------------------------------------------------------------------
@@ -113,14 +98,17 @@ class _Extreme:
             return []
         unique = _unique(stored)
         many = 1 if place in unique else self.rng.choice((3, 6, 12))
-        return [self._row(name, stored, place, self.rng.choice(links), unique, i) for i in range(many)]
+        rows = [self._row(name, stored, place, self.rng.choice(links), unique, i) for i in range(many)]
+        for places in _keys(stored):
+            rows = _without_duplicates(rows, places)
+        return rows
 
     def _row(self, name: str, stored: Stored, place: int, link: Cell, unique: set[int], number: int) -> Row:
         declared = self.world.policy.tables[name]
         row: list[Cell] = []
         for i, (column, type_) in enumerate(stored.columns.items()):
             others = [each[i] for each in stored.rows[:20]]
-            spec = (declared.columns or {}).get(column) or Column()
+            spec = (declared.columns or {}).get(column) or DeclaredColumn()
             if i == place:
                 row.append(link)
             elif i in unique:
@@ -144,10 +132,28 @@ class _Extreme:
         return _fresh(min(types, key=lambda type_: type_.upper() == "VARCHAR"), taken, 0)
 
 
+_NAME = re.compile(r'"((?:[^"]|"")+)"|([^",\s]+)')
+
+
+def _keys(stored: Stored) -> list[list[int]]:
+    """The places of the columns of each unique constraint."""
+    found = [re.fullmatch(r"(?:UNIQUE|PRIMARY KEY) \((.+)\)", each) for each in stored.constraints]
+    listed = [_NAME.findall(each[1]) for each in found if each]
+    return [[stored.place(quoted.replace('""', '"') or plain) for quoted, plain in names] for names in listed]
+
+
 def _unique(stored: Stored) -> set[int]:
-    """Places of the columns that a constraint makes unique."""
-    named = [re.fullmatch(r'(?:UNIQUE|PRIMARY KEY) \("?([^",)]+)"?\)', each) for each in stored.constraints]
-    return {stored.place(found[1]) for found in named if found}
+    """The places of the columns that are unique by themselves."""
+    return {key[0] for key in _keys(stored) if len(key) == 1}
+
+
+def _without_duplicates(rows: Sequence[Row], key: Sequence[int]) -> list[Row]:
+    """The rows without those that repeat a key; a key with a NULL is never repeated."""
+    kept: dict[object, Row] = {}
+    for number, row in enumerate(rows):
+        cells = tuple(text_of(row[place]) for place in key)
+        kept.setdefault(number if None in cells else cells, row)
+    return list(kept.values())
 
 
 def _fresh(type_: str, taken: Sequence[Cell], number: int) -> Cell:

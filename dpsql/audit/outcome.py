@@ -1,27 +1,59 @@
-"""What a check of the audit gives: figures, what it found, and what is worth a plot. Plain values, for any report."""
+"""What a check of the audit is asked to do (`Settings`) and what it returns (`Outcome`), as plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
+
+from dpsql.audit.world import World
 
 Figure = str | int | float
 Progress = Callable[[int, int], None]
-"""Told how much is done, and of how much."""
+"""Called with the amount of work done and the total."""
+Ask = Callable[[str], Sequence[tuple[Any, ...]]]
+"""Takes SQL and returns rows; raises `dpsql.Error` if the query is refused."""
+Door = Callable[[World], AbstractContextManager[Ask]]
+"""Opens a world for an analyst through one of the interfaces."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that breaks the promise: what was seen, and what shows it again."""
+class Settings:
+    """How much to try, with which seed, and which part of it. Parts of one seed never overlap.
+
+    `resume` names a file that records the progress of a long check and from which it continues. `absent` lists the
+    doors that are not installed, each with the command that installs it.
+    """
+
+    seed: int = 0
+    pairs: int = 5_000
+    long: bool = False
+    part: int = 1
+    parts: int = 1
+    jobs: int = 1
+    resume: Path | None = None
+    doors: Mapping[str, Door] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+
+    @property
+    def door_notes(self) -> tuple[str, ...]:
+        """A note for each door that was not tried."""
+        return tuple(f"not installed, so not tried: {each}" for each in self.absent)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFinding:
+    """One violation of the promise: what was observed, and what reproduces it."""
 
     what: str
     again: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """Points worth a plot; `limit` is what they must stay below."""
+class PlotSeries:
+    """Points to plot; values must stay below `limit`."""
 
     title: str
     x: str
@@ -32,7 +64,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A table of figures: the names of its columns, and its rows."""
+    """A table of figures."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Figure, ...], ...]
@@ -40,17 +72,17 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one check. It passes if it found nothing where there was something to find.
+    """The outcome of one check. It passes if it tested something and found nothing.
 
-    `incomplete` says why it looked at less than it was asked to: nothing found is then no evidence.
-    `judged` says that it can fail: a check that only measures shows figures, for people to read.
-    `saved` is what the check needs to add up the outcomes of parts: plain values, for its own `merged`.
+    `incomplete` says why the check tested less than it was asked to; finding nothing is then no evidence.
+    `judged` is false for a check that only measures and cannot fail.
+    `saved` holds plain values from which the check's own `merge` combines the outcomes of several parts.
     """
 
     check: str
     figures: tuple[tuple[str, Figure], ...]
-    findings: tuple[Finding, ...] = ()
-    series: tuple[Series, ...] = ()
+    findings: tuple[AuditFinding, ...] = ()
+    series: tuple[PlotSeries, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     saved: Mapping[str, Any] = field(default_factory=dict)
@@ -60,10 +92,38 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """All was looked at, and nothing was found."""
+        """Whether the check was complete and found nothing."""
         return not self.findings and not self.incomplete
 
     @property
     def verdict(self) -> str:
-        """In a word."""
+        """`passed`, `failed` or `measured`."""
         return "failed" if not self.passed else "passed" if self.judged else "measured"
+
+
+def merge_findings(outcomes: Sequence[Outcome]) -> Outcome:
+    """The last outcome with the findings of all parts."""
+    findings = tuple(dict.fromkeys(finding for each in outcomes for finding in each.findings))
+    return replace(outcomes[-1], findings=findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check of the audit: `shows` says in one line what it tests, `merge` combines the outcomes of several parts."""
+
+    shows: str
+    run: Callable[[Sequence[World], Settings, Progress], Outcome]
+    merge: Callable[[Sequence[Outcome]], Outcome] = merge_findings
+
+    def merged(self, outcomes: Sequence[Outcome]) -> Outcome:
+        """All parts as one outcome; it is incomplete if any part is."""
+        made = self.merge(outcomes) if len(outcomes) > 1 else outcomes[0]
+        reasons = dict.fromkeys(reason for each in (*outcomes, made) if (reason := each.incomplete))
+        return replace(made, seconds=sum(each.seconds for each in outcomes), incomplete="; ".join(reasons))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only the steward can read: audits of real data contain exact counts and rows."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(text, encoding="utf-8")

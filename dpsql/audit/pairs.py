@@ -12,7 +12,7 @@ from dpsql.audit.grammar.query import Query
 from dpsql.audit.traces import ReleaseTrace, traced
 from dpsql.audit.world import Unit, World
 from dpsql.budget import Cost
-from dpsql.budget.allocate import Priced, price_release
+from dpsql.budget.pricing import Priced, price_release
 from dpsql.errors import EngineError, Error, InternalError
 from dpsql.flow.draft import Prepared
 from dpsql.mechanisms.convert import rho_for

@@ -1,21 +1,23 @@
-"""A report of an audit, for programs (JSON) and for people (one HTML page that needs nothing else)."""
+"""The report of an audit: JSON for programs, and one self-contained HTML page for people."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dpsql.audit.outcome import Figures, Finding, Outcome, Series
-from dpsql.audit.plots import plot
-from dpsql.audit.registry import about, names
+from dpsql.audit.checks import CHECKS, find_check
+from dpsql.audit.outcome import AuditFinding, Check, Figures, Outcome, PlotSeries
 from dpsql.errors import InterfaceError
 from dpsql.html import STYLE, element, listed, text
 
 FORMAT = 1
-MANY = 45
-"""A picture with more bars than this is folded."""
+MAX_BARS = 45
+"""A plot with more bars than this is folded."""
+WIDTH, ROW, LABEL, RIGHT = 720, 18, 250, 70
+HEIGHT = 240
 
 PAGE = """
 :root{color-scheme:light dark}body{margin:0;background:Canvas}
@@ -39,60 +41,64 @@ font:12px/1.45 ui-monospace,monospace}
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was audited, how, and what came of it; and which part of it this is."""
+    """What was audited, with which settings, and the outcomes; and which part of the audit this is.
+
+    `checks` are those that could have been run.
+    """
 
     subject: str
     how: str
     outcomes: tuple[Outcome, ...]
     part: int = 1
     parts: int = 1
+    checks: Mapping[str, Check] = field(default_factory=lambda: CHECKS, repr=False, compare=False)
 
     @property
     def passed(self) -> bool:
-        """There were checks, and none found anything."""
+        """Whether there were checks and all of them passed."""
         return bool(self.outcomes) and all(outcome.passed for outcome in self.outcomes)
 
     @property
     def verdict(self) -> str:
-        """Of those checks that were run."""
+        """`passed`, `failed` or `measured`, over the checks that were run."""
         judged = any(outcome.judged for outcome in self.outcomes)
         return "failed" if not self.passed else "passed" if judged else "measured"
 
     @property
-    def unasked(self) -> tuple[str, ...]:
-        """Checks that were not run."""
-        return tuple(name for name in names() if name not in {each.check for each in self.outcomes})
+    def not_run(self) -> tuple[str, ...]:
+        """The checks that were not run."""
+        return tuple(name for name in self.checks if name not in {each.check for each in self.outcomes})
 
     @property
     def broken(self) -> bool:
-        """Something was found."""
+        """Whether any check found something."""
         return any(outcome.findings for outcome in self.outcomes)
 
     def json(self) -> str:
-        """For programs, and to be added up."""
+        """The report as JSON, from which parts can be merged."""
         checks = [{**asdict(each), "passed": each.passed} for each in self.outcomes]
-        said = {"format": FORMAT, "subject": self.subject, "how": self.how, "part": self.part, "parts": self.parts}
-        return json.dumps({**said, "passed": self.passed, "checks": checks}, indent=1)
+        head = {"format": FORMAT, "subject": self.subject, "how": self.how, "part": self.part, "parts": self.parts}
+        return json.dumps({**head, "passed": self.passed, "checks": checks}, indent=1)
 
     @classmethod
-    def read(cls, said: str) -> Report:
-        """What `json` wrote."""
+    def read(cls, text: str, checks: Mapping[str, Check] = CHECKS) -> Report:
+        """Read what `json` wrote."""
         try:
-            read = json.loads(said)
+            read = json.loads(text)
             outcomes = tuple(_outcome(each) for each in read["checks"])
-            return cls(read["subject"], read["how"], outcomes, read["part"], read["parts"])
+            return cls(read["subject"], read["how"], outcomes, read["part"], read["parts"], checks)
         except (ValueError, KeyError, TypeError) as problem:
             raise InterfaceError(
-                "this is no report of an audit", hint="give files of `dpsql audit --json`"
+                "this is not a report of an audit", hint="pass files written by `dpsql audit --json`"
             ) from problem
 
     def html(self) -> str:
-        """One page for people."""
+        """The report as an HTML page."""
         head = element("h1", "Audit of " + text(self.subject) + _verdict(self.verdict)) + element(
             "p", text(self.how), "dim"
         )
         body = head + listed([text(line) for line in self._reading()]) + self._table()
-        body += "".join(map(_section, self.outcomes))
+        body += "".join(_section(each, self._shows(each)) for each in self.outcomes)
         style = f"<style>{STYLE}{PAGE}</style>"
         title = element("title", f"dpsql audit: {text(self.subject)}")
         meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -100,21 +106,24 @@ class Report:
         return f'<!doctype html><html lang="en">{made}</html>\n'
 
     def _reading(self) -> list[str]:
-        """What a steward should know before the figures."""
-        lines = ["This page is for the steward: it counts units exactly, and where something was found it shows rows."]
-        if self.unasked:
-            lines.append(f"Not run, so nothing is known of: {', '.join(self.unasked)}.")
+        """What the steward should know before reading the figures."""
+        lines = ["This page is for the steward only: it contains exact counts of units, and findings show rows."]
+        if self.not_run:
+            lines.append(f"Not run, so nothing is known about: {', '.join(self.not_run)}.")
         lines.append(
-            "Passed means that this search found nothing. A bar up to its limit is as it should be: what was claimed is"
-            " needed, and no more. A bar beyond it breaks the promise: stop answering, and report it."
+            "“Passed” means that this search found nothing. A bar may reach its limit: the claim is then tight."
+            " A bar beyond its limit breaks the promise: stop answering queries, and report it."
         )
         return lines
+
+    def _shows(self, outcome: Outcome) -> str:
+        return self.checks[outcome.check].shows if outcome.check in self.checks else ""
 
     def _table(self) -> str:
         rows = [
             element("tr", "".join(element("td", cell, kind) for cell, kind in (
                 (element("a", text(each.check), href=f"#{each.check}"), ""), (_verdict(each.verdict), ""),
-                (text(about(each.check)), "w"), (f"{each.seconds:,.0f} s", "n"))))
+                (text(self._shows(each)), "w"), (f"{each.seconds:,.0f} s", "n"))))
             for each in self.outcomes
         ]  # fmt: skip
         head = "".join(element("th", name) for name in ("check", "", "what it shows", "time"))
@@ -125,8 +134,8 @@ def _outcome(read: Mapping[str, Any]) -> Outcome:
     return Outcome(
         read["check"],
         tuple((name, value) for name, value in read["figures"]),
-        tuple(Finding(**each) for each in read["findings"]),
-        tuple(Series(**{**each, "points": tuple((x, y) for x, y in each["points"])}) for each in read["series"]),
+        tuple(AuditFinding(**each) for each in read["findings"]),
+        tuple(PlotSeries(**{**each, "points": tuple((x, y) for x, y in each["points"])}) for each in read["series"]),
         tuple(read["notes"]),
         read["seconds"],
         read["saved"],
@@ -145,13 +154,13 @@ def _verdict(verdict: str) -> str:
     return element("span", verdict, f"verdict {kind}")
 
 
-def _section(outcome: Outcome) -> str:
+def _section(outcome: Outcome, shows: str) -> str:
     figures = [
         element("tr", element("td", text(name)) + element("td", text(shown(value)), "n"))
         for name, value in outcome.figures
     ]
     made = element("h2", text(outcome.check) + _verdict(outcome.verdict), id=outcome.check)
-    made += element("p", text(about(outcome.check)), "dim")
+    made += element("p", text(shows), "dim")
     made += element("div", element("p", text(outcome.incomplete)), "found") if outcome.incomplete else ""
     made += element("table", element("tbody", "".join(figures)))
     made += _side_by_side(outcome.table) if outcome.table is not None else ""
@@ -170,47 +179,131 @@ def _side_by_side(table: Figures) -> str:
     return element("table", element("thead", element("tr", head)) + element("tbody", body))
 
 
-def _found(finding: Finding) -> str:
+def _found(finding: AuditFinding) -> str:
     again = element("pre", text(finding.again)) if finding.again else ""
     return element("div", element("p", text(finding.what)) + again, "found")
 
 
-def _folded(series: Series) -> str:
+def _folded(series: PlotSeries) -> str:
     drawn = plot(series)
-    if len(series.points) <= MANY:
+    if len(series.points) <= MAX_BARS:
         return drawn
     return element("details", element("summary", f"{text(series.title)} ({len(series.points)})") + drawn)
 
 
 def shown(value: object) -> str:
-    """A figure as it reads."""
+    """A figure as text."""
     if isinstance(value, float):
         return f"{value:,.4g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
+# parts ----------------------------------------------------------------------------------------------------------------
+
+
 def merged(reports: Sequence[Report]) -> Report:
-    """The parts of one audit together: each once, and none missing, for what is not there found nothing either."""
-    from dpsql.audit.registry import merge
-
-    _one_audit(reports)
-
+    """The parts of one audit as one report. A missing part is refused: what it would have found is not known."""
+    _require_one_audit(reports)
+    checks = reports[0].checks
     run = dict.fromkeys(outcome.check for report in reports for outcome in report.outcomes)
     by_name = {name: [o for report in reports for o in report.outcomes if o.check == name] for name in run}
-    outcomes = tuple(merge(name, each) for name, each in by_name.items())
+    outcomes = tuple(find_check(name, checks).merged(each) for name, each in by_name.items())
     subjects, hows = (dict.fromkeys(getattr(r, part) for r in reports) for part in ("subject", "how"))
-    return Report(" and ".join(subjects), "; ".join(hows), outcomes)
+    return Report(" and ".join(subjects), "; ".join(hows), outcomes, checks=checks)
 
 
-def _one_audit(reports: Sequence[Report]) -> None:
+def _require_one_audit(reports: Sequence[Report]) -> None:
     subjects = dict.fromkeys(report.subject for report in reports)
     if len(subjects) > 1:
         raise InterfaceError(f"these are audits of {' and of '.join(subjects)}", hint="merge the parts of one audit")
-    told = [(report.how, report.part) for report in reports]
-    if len(set(told)) < len(told):
-        raise InterfaceError("one part is given twice", hint="give each report once")
+    given = [(report.how, report.part) for report in reports]
+    if len(set(given)) < len(given):
+        raise InterfaceError("a part is given twice", hint="give each report once")
     parts = {report.parts for report in reports}
     missing = sorted(set(range(1, max(parts) + 1)) - {report.part for report in reports})
     if len(parts) > 1 or missing:
         what = f"part {missing[0]} of {max(parts)} is missing" if missing else "these are parts of different audits"
         raise InterfaceError(what, hint="give the reports of all parts")
+
+
+# plots ----------------------------------------------------------------------------------------------------------------
+
+
+def plot(series: PlotSeries) -> str:
+    """A plot as SVG: bars for names, a line for numbers, and the limit if there is one."""
+    if not series.points:
+        return ""
+    named = any(isinstance(x, str) for x, _ in series.points)
+    drawing = _bars(series) if named else _line(series)
+    caption = element("figcaption", text(series.title))
+    return element("figure", caption + drawing, "plot")
+
+
+def _bars(series: PlotSeries) -> str:
+    top = _top(series)
+    height, span = ROW * len(series.points) + 26, WIDTH - LABEL - RIGHT
+    parts = []
+    for i, (name, value) in enumerate(series.points):
+        y, size = i * ROW, span * max(0.0, value) / top
+        over = series.limit is not None and value > series.limit
+        parts.append(_text(LABEL - 8, y + 13, str(name), anchor="end"))
+        parts.append(f'<rect x="{LABEL}" y="{y + 3}" width="{size:.1f}" height="{ROW - 6}" rx="2"{_kind(over)}/>')
+        parts.append(_text(LABEL + size + 6, y + 13, _short(value), kind="dim"))
+    if series.limit is not None:
+        x = LABEL + span * series.limit / top
+        parts.append(f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - 22}"/>')
+        parts.append(_text(x, height - 8, f"limit {_short(series.limit)}", anchor="middle", kind="dim"))
+    return _svg(height, parts, series.title)
+
+
+def _line(series: PlotSeries) -> str:
+    """Points joined in the order of x, with three ticks on each axis."""
+    points = sorted((float(x), y) for x, y in series.points)
+    low, high = points[0][0], points[-1][0]
+    top, width, height = _top(series), WIDTH - 80, HEIGHT - 50
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return 60 + width * (x - low) / ((high - low) or 1.0), 10 + height * (1 - y / top)
+
+    at = [place(x, max(0.0, y)) for x, y in points]
+    joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
+    parts = [f'<polyline class="line" points="{joined}"/>']
+    parts += [
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3"{_kind(series.limit is not None and v > series.limit)}/>'
+        for (x, y), (_, v) in zip(at, points, strict=True)
+    ]
+    for share in (0.0, 0.5, 1.0):
+        y = 10 + height * (1 - share)
+        parts.append(f'<line class="grid" x1="60" x2="{60 + width}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(_text(54, y + 4, _short(top * share), anchor="end", kind="dim"))
+        parts.append(_text(60 + width * share, HEIGHT - 22, _short(low + (high - low) * share), "middle", "dim"))
+    if series.limit is not None:
+        y = place(low, series.limit)[1]
+        parts.append(f'<line class="limit" x1="60" x2="{60 + width}" y1="{y:.1f}" y2="{y:.1f}"/>')
+    parts.append(_text(60 + width / 2, HEIGHT - 4, series.x, "middle", "dim"))
+    return _svg(HEIGHT, parts, series.title)
+
+
+def _top(series: PlotSeries) -> float:
+    values = [y for _, y in series.points if math.isfinite(y)]
+    return max([*values, series.limit or 0.0]) * (1.05 if series.limit else 1.0) or 1.0
+
+
+def _svg(height: float, parts: list[str], title: str) -> str:
+    inside = element("title", text(title)) + "".join(parts)
+    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" style="max-width:{WIDTH}px">{inside}</svg>'
+
+
+def _text(x: float, y: float, words: str, anchor: str = "start", kind: str = "") -> str:
+    short = words if len(words) <= 38 else words[:37] + "…"
+    return element("text", text(short), kind, x=f"{x:.1f}", y=f"{y:.1f}", **{"text-anchor": anchor})
+
+
+def _kind(over: bool) -> str:
+    return ' class="over"' if over else ' class="mark"'
+
+
+def _short(value: float) -> str:
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:.3g}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp, parse_one
 
 from dpsql.audit.database import Stored
-from dpsql.audit.outcome import Finding
+from dpsql.audit.outcome import AuditFinding
 from dpsql.audit.pairs import ORDER, Case, violations
 from dpsql.audit.world import World
 
@@ -17,7 +17,7 @@ SECONDS, ORDERS = 45.0, 8
 DROPPED = ("where", "having", "order", "limit", "qualify", "distinct", "windows", "filter")
 
 
-def finding_of(case: Case, seen: str, seconds: float = SECONDS) -> Finding:
+def finding_of(case: Case, seen: str, seconds: float = SECONDS) -> AuditFinding:
     """The smallest case that was found in that time, as a script that reproduces it.
 
     Where an engine reads a row by the rows beside it, the violation may need another order of the neighbour's rows. If
@@ -26,7 +26,7 @@ def finding_of(case: Case, seen: str, seconds: float = SECONDS) -> Finding:
     orders = (replace(case, order=order) for order in range(1, ORDERS + 1))
     small = shrink(next(filter(_breaks, orders), case), seconds)
     found = violations(small)
-    return Finding(
+    return AuditFinding(
         found[0] if found else f"{seen} (the script below did not reproduce it: another order of the rows may)",
         script(small),
     )

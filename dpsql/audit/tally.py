@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dpsql.audit.compare import Comparison
-from dpsql.audit.outcome import Finding
+from dpsql.audit.outcome import AuditFinding
 
 COUNTERS = ("pairs", "touched", "tried", "mattered", "counted")
 MOST = 20
@@ -26,7 +26,7 @@ class Tally:
     mattered: Counter[str] = field(default_factory=Counter)
     reached: dict[str, float] = field(default_factory=dict)
     counted: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[AuditFinding] = field(default_factory=list)
 
     def add(self, rules: Iterable[str], constructs: Iterable[str], comparison: Comparison) -> None:
         """Count one pair."""
@@ -73,7 +73,7 @@ class Tally:
     def loaded(cls, saved: Mapping[str, Any]) -> Tally:
         """From plain values."""
         counters = {name: Counter(saved[name]) for name in COUNTERS}
-        findings = [Finding(**each) for each in saved["findings"]]
+        findings = [AuditFinding(**each) for each in saved["findings"]]
         return cls(**counters, ratios=dict(saved["ratios"]), reached=dict(saved["reached"]), findings=findings)
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from decimal import Decimal
 
-    from dpsql.budget.allocate import Chosen, Priced
-    from dpsql.budget.reservation import TracePermit
+    from dpsql.budget.ledger.reservation import TracePermit
+    from dpsql.budget.pricing import Priced, PricedChoice
     from dpsql.engines.sealed import Exact, Weights
     from dpsql.flow.draft import Prepared
     from dpsql.plan.nodes.released_scan import Content
@@ -209,7 +209,7 @@ def _release(
     return ReleaseTrace(bounded.rule, exact.keys, tuple(statistics), joint), shown
 
 
-def _scores(priced: Priced, chosen: Chosen, weights: Weights, groups: int) -> StatisticTrace:
+def _scores(priced: Priced, chosen: PricedChoice, weights: Weights, groups: int) -> StatisticTrace:
     """The scores of all cells of the first key, of the second, …: each moves by at most `linf`.
 
     Over all keys together the largest moves add up to no more than that; with a claim `l2`, their squares do.

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from dpsql.audit.database import Cell
 from dpsql.expressions.types import Kind, Type, from_engine
-from dpsql.policy.model import Column
+from dpsql.policy.model import DeclaredColumn
 
 NAN, INF = float("nan"), float("inf")
 WORDS = ("n1", "n2", "n3", "N3", "x")
@@ -49,7 +49,7 @@ class Values:
         return rng.choice([*self.edges, *self.outside] or list(self.inside))
 
 
-def values_of(type_: str, spec: Column, seen: Sequence[Cell] = ()) -> Values:
+def values_of(type_: str, spec: DeclaredColumn, seen: Sequence[Cell] = ()) -> Values:
     """The values of a column; `seen` are some that it holds already."""
     known = from_engine(type_)
     if spec.values is not None:
@@ -60,7 +60,7 @@ def values_of(type_: str, spec: Column, seen: Sequence[Cell] = ()) -> Values:
     return Values([*found.inside, *seen], found.edges, found.outside, spec.nulls)
 
 
-def _listed(type_: str, spec: Column, values: list[Cell]) -> Values:
+def _listed(type_: str, spec: DeclaredColumn, values: list[Cell]) -> Values:
     """Declared values, and beside them others of the type."""
     known = from_engine(type_)
     if type_.upper().startswith("ENUM("):
@@ -68,11 +68,11 @@ def _listed(type_: str, spec: Column, values: list[Cell]) -> Values:
         return Values(values, values[:1], [m for m in members if m not in values], spec.nulls)
     if known is not None and known.kind is Kind.TEXT:
         return Values(values, values[:1], ["zz", str(values[0]).upper() + "!", "", f"{values[0]} ", "é"], spec.nulls)
-    others = _of_kind(known, type_.upper(), Column()).inside if known is not None else []
+    others = _of_kind(known, type_.upper(), DeclaredColumn()).inside if known is not None else []
     return Values(values, values[:1], [each for each in others if each not in values], spec.nulls)
 
 
-def _of_kind(known: Type, name: str, spec: Column) -> Values:
+def _of_kind(known: Type, name: str, spec: DeclaredColumn) -> Values:
     if known.kind is Kind.BOOLEAN:
         return Values([True, False], [True], [False], spec.nulls)
     if known.kind is Kind.TEXT:
@@ -82,7 +82,7 @@ def _of_kind(known: Type, name: str, spec: Column) -> Values:
     return _numeric(known, name, spec)
 
 
-def _temporal(known: Type, spec: Column) -> Values:
+def _temporal(known: Type, spec: DeclaredColumn) -> Values:
     low, high = _day(spec.min, FIRST), _day(spec.max, LAST)
     span = max(0, (high - low).days)
     days = [low + timedelta(days=span * i // 40) for i in range(41)]
@@ -105,7 +105,7 @@ def _beside(low: date, high: date) -> list[date]:
     return [d for d, step in ((low, -1), (high, 1)) if date.min < d < date.max for d in [d + timedelta(days=step)]]
 
 
-def _numeric(known: Type, name: str, spec: Column) -> Values:
+def _numeric(known: Type, name: str, spec: DeclaredColumn) -> Values:
     low, high = _ends(spec)
     if known.kind is Kind.DOUBLE and not name.startswith("DECIMAL"):
         return _doubles(name, low, high, spec.nulls)
@@ -134,7 +134,7 @@ def _point(number: int, scale: int) -> str:
     return sign + (f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits)
 
 
-def _ends(spec: Column) -> tuple[Fraction, Fraction]:
+def _ends(spec: DeclaredColumn) -> tuple[Fraction, Fraction]:
     """The declared bounds; where there are none, some small numbers."""
     low, high = (None if e is None else Fraction(str(e)) for e in (spec.min, spec.max))
     if low is None:

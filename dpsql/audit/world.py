@@ -18,8 +18,8 @@ from dpsql.budget import open_ledger
 from dpsql.engines.base import Engine
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.policy import Policy, load_policy
+from dpsql.policy.identifiers import Names
 from dpsql.policy.model import ForeignKey
-from dpsql.policy.names import Names
 from dpsql.session import Connection
 
 if TYPE_CHECKING:

@@ -1,10 +1,20 @@
 """The budget: what a query costs, whether it is admitted, and the ledger that remembers."""
 
-from dpsql.budget.account import About, Charged, ErrorBar, Ledger, LogEntry, Relative, Request, Standing, Stored
-from dpsql.budget.accountant import Caps, Limits, Spent, admits, limits, more_like, remaining, spent_as
-from dpsql.budget.event import FREE, Charge, Cost, pure_charge, zcdp_charge
+from dpsql.budget.accountant import Caps, FilterLimits, Spent, admits, limits, more_like, remaining, spent_as
+from dpsql.budget.costs import FREE, Charge, Cost, pure_charge, zcdp_charge
 from dpsql.budget.ledger import ChainedLedger, open_ledger
-from dpsql.budget.reservation import Reservation
+from dpsql.budget.ledger.interface import (
+    ErrorBar,
+    LastCharge,
+    Ledger,
+    LogEntry,
+    RelatedRelease,
+    ReleaseDetails,
+    Request,
+    Standing,
+    StoredRelease,
+)
+from dpsql.budget.ledger.reservation import Reservation
 from dpsql.mechanisms.convert import delta_for, epsilon_for, rho_for
 from dpsql.mechanisms.exact import UNIT, Number, exact
 from dpsql.mechanisms.price import laplace_rho, pure_rho
@@ -12,23 +22,23 @@ from dpsql.mechanisms.price import laplace_rho, pure_rho
 __all__ = [
     "FREE",
     "UNIT",
-    "About",
     "Caps",
     "ChainedLedger",
     "Charge",
-    "Charged",
     "Cost",
     "ErrorBar",
+    "FilterLimits",
+    "LastCharge",
     "Ledger",
-    "Limits",
     "LogEntry",
     "Number",
-    "Relative",
+    "RelatedRelease",
+    "ReleaseDetails",
     "Request",
     "Reservation",
     "Spent",
     "Standing",
-    "Stored",
+    "StoredRelease",
     "admits",
     "delta_for",
     "epsilon_for",

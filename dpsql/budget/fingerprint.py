@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from dpsql.budget.allocate import Chosen, Priced
+from dpsql.budget.pricing import Priced, PricedChoice
 from dpsql.expressions.json_form import write_value
 
 
@@ -39,7 +39,7 @@ def fingerprint(priced: Priced, sql: str, version: str, dataset: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _choice(priced: Priced, chosen: Chosen) -> list[object]:
+def _choice(priced: Priced, chosen: PricedChoice) -> list[object]:
     """What makes two choices the same: the kind, the law, and the grid."""
     choice = chosen.choice
     return [choice.histogram, choice.kind, str(choice.at), str(chosen.law.scale), *_grid(priced, choice.histogram)]

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import date
 from math import sqrt
 
-from dpsql.budget.account import Charged, Standing
 from dpsql.budget.accountant import Spent, more_like, remaining, spent_as
-from dpsql.budget.event import Cost
+from dpsql.budget.costs import Cost
+from dpsql.budget.ledger.interface import LastCharge, Standing
+from dpsql.html import bar, element, listed, page, text
 from dpsql.mechanisms.convert import rho_for
 from dpsql.mechanisms.exact import UNIT, Number, digits_down, digits_up, exact, float_down
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class AccountStatus:
     """What one account may spend, has spent, and has left: for ever, or in its window until the day it `renews`.
 
     `caps` is the promise. `whole`, `spent` and `remaining` are in the terms of one query: ε converted at one δ, the
@@ -80,17 +81,17 @@ class BudgetStatus:
     `largest_laplace` is the same with Laplace noise and no private keys.
     """
 
-    dataset: Account
-    analyst: Account | None
+    dataset: AccountStatus
+    analyst: AccountStatus | None
     name: str | None
-    purpose: Account | None = None
+    purpose: AccountStatus | None = None
     purpose_name: str | None = None
     at: float = 0.0
     largest: float = 0.0
     largest_laplace: float = 0.0
     buys: Purchase | None = None
 
-    def accounts(self) -> list[tuple[str, Account]]:
+    def accounts(self) -> list[tuple[str, AccountStatus]]:
         """All that a query has to fit into, by name."""
         named = [
             ("dataset (everyone)", self.dataset),
@@ -127,7 +128,7 @@ class BudgetStatus:
         return f"one more query may ask for epsilon {digits_down(self.largest):.4g} or less{more}"
 
     def _repr_html_(self) -> str:
-        from dpsql.budget.show_html import budget_html
+        from dpsql.budget.status import budget_html
 
         return budget_html(self)
 
@@ -140,7 +141,7 @@ class BudgetStatus:
 def budget_status(
     standings: Sequence[Standing | None],
     names: tuple[str | None, str | None],
-    last: Charged | None,
+    last: LastCharge | None,
     at: Number,
     limit: Number,
 ) -> BudgetStatus:
@@ -155,15 +156,15 @@ def budget_status(
     return BudgetStatus(dataset, analyst, names[0], purpose, names[1], float(at), largest, laplace, buys)
 
 
-def account_of(standing: Standing, at: Number) -> Account:
+def account_of(standing: Standing, at: Number) -> AccountStatus:
     """An account as people see it."""
     caps, spent = standing.caps, standing.spent
     whole = remaining(caps, Spent(), at)
     cap = Cost(float(caps.epsilon), float(caps.delta), whole.rho)
-    return Account(cap, whole, spent_as(caps, spent, at), remaining(caps, spent, at), caps.every, standing.renews)
+    return AccountStatus(cap, whole, spent_as(caps, spent, at), remaining(caps, spent, at), caps.every, standing.renews)
 
 
-def purchase(last: Charged, standings: Sequence[Standing], limit: Number) -> Purchase:
+def purchase(last: LastCharge, standings: Sequence[Standing], limit: Number) -> Purchase:
     """What is left in all accounts, in queries like the last; `limit` is the most ε that one query may ask for."""
     times = min(more_like(each.caps, each.spent, last.charge) for each in standings)
     if last.error is None or any(_left(each).delta < float_down(last.charge.delta * UNIT) for each in standings):
@@ -172,7 +173,7 @@ def purchase(last: Charged, standings: Sequence[Standing], limit: Number) -> Pur
     return Purchase(times, last.error.of, last.error.half / better) if better > DUST else Purchase(times, None, None)
 
 
-def _gaussian(last: Charged, standings: Sequence[Standing], limit: Number) -> float:
+def _gaussian(last: LastCharge, standings: Sequence[Standing], limit: Number) -> float:
     """How many times smaller the error could be: it goes with one over the root of ρ."""
     conversion = exact(last.cost.delta) - last.charge.delta * UNIT
     most = [_left(each).rho for each in standings]
@@ -180,7 +181,7 @@ def _gaussian(last: Charged, standings: Sequence[Standing], limit: Number) -> fl
     return sqrt(min(most) / float(last.charge.rho * UNIT))
 
 
-def _laplace(last: Charged, standings: Sequence[Standing], limit: Number) -> float:
+def _laplace(last: LastCharge, standings: Sequence[Standing], limit: Number) -> float:
     """The same for Laplace noise, whose error goes with one over ε."""
     pure = last.charge.epsilon is not None
     sums = [each.spent if pure else replace(each.spent, epsilon=None) for each in standings]
@@ -190,3 +191,31 @@ def _laplace(last: Charged, standings: Sequence[Standing], limit: Number) -> flo
 
 def _left(standing: Standing) -> Cost:
     return remaining(standing.caps, standing.spent, 0)
+
+
+# as HTML
+
+
+def budget_html(status: BudgetStatus) -> str:
+    """A bar for each account, and how to read it."""
+    rows = "".join(
+        element(
+            "tr", element("td", text(name)) + element("td", account_bar(each)) + element("td", _caps(each), "dim w")
+        )
+        for name, each in status.accounts()
+    )
+    *how, buys = status.notes()
+    more = element("details", element("summary", "how to read this") + listed([text(note) for note in how]))
+    return page(element("table", element("tbody", rows)) + element("p", text(buys)) + (more if how else ""))
+
+
+def account_bar(account: AccountStatus) -> str:
+    """Spent of the whole, as a bar with its numbers."""
+    whole, spent = digits_down(account.whole.epsilon), digits_up(account.spent.epsilon)
+    used = 1 - account.remaining.rho / account.whole.rho if account.caps.delta else spent / whole if whole else 1.0
+    said = f"spent ε = {spent:.4g} of {whole:.4g}"
+    return bar(used, said) + text(f"{said}, left for one query: ε = {digits_down(account.remaining.epsilon):.4g}")
+
+
+def _caps(account: AccountStatus) -> str:
+    return text(f"cap {account.cap}" + ("" if account.renews is None else f", refreshes on {account.renews}"))

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
-from dpsql.budget.reservation import Reservation, Warrant, use
+from dpsql.budget.ledger.reservation import Reservation, Warrant, use
+from dpsql.budget.pricing import Priced
 from dpsql.engines.sealed import Exact
 from dpsql.engines.sql.layout import lay_out
 from dpsql.errors import InterfaceError, InternalError
 from dpsql.plan.nodes.released_scan import Content, released_in, with_digests
 from dpsql.plan.public_data import PublicData
-from dpsql.policy.reader import Reader
+from dpsql.policy.database_catalog import DatabaseReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +124,8 @@ class Engine(ABC):
         **Proof.** `use` comes first, with the mark of the release as this engine would run it on its own version of the
         data. After it only the digests of nested results are filled in: tables, bounds, keys and noise stay, and none
         of them depends on a content (`dpsql.plan.nodes.released_scan`).
-        **Requires** a warrant that only its makers make (`dpsql.budget.reservation`), contents of released tables
-        (`dpsql.answers.nested_results`), and engines that read rows for releases in `_compute` only.
+        **Requires** a warrant that only its makers make (`dpsql.budget.ledger.reservation`), contents of released
+        tables (`dpsql.answers.nested_results`), and engines that read rows for releases in `_compute` only.
         **Checked by** `tests/unit/test_locks.py`, and the planted bug "an engine runs without a reservation".
         """
         written, known = self.statements(release, salt), contents or {}
@@ -157,7 +157,7 @@ class Engine(ABC):
     def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:
         """The rows of a table that the policy declares public, exactly."""
 
-    def reader(self) -> Reader:
+    def reader(self) -> DatabaseReader:
         """For the steward's own commands, such as `dpsql check`, which read private data exactly."""
         raise InterfaceError("the steward's commands do not reach this database", hint="open it in this process")
 

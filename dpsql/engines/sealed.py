@@ -21,7 +21,7 @@ from typing import NoReturn, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.budget.reservation import TracePermit, Warrant, made_by_a_holder
+from dpsql.budget.ledger.reservation import TracePermit, Warrant, made_by_a_holder
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Value
 from dpsql.rights import Right, Token

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from dpsql.budget import Caps, Charge, Cost, Ledger, Request, Spent, Standing, Stored, spent_as
+from dpsql.budget import Caps, Charge, Cost, Ledger, Request, Spent, Standing, StoredRelease, spent_as
 from dpsql.budget.status import BudgetStatus, budget_status
 from dpsql.policy import Policy
 
@@ -33,11 +33,11 @@ class Accounts:
         everyone, own, purpose = self._caps(None), self._analyst_caps, self._purpose_caps
         return Request(self.analyst, charge, cost, everyone, own, sql, marks, self.purpose, purpose, asked=asked)
 
-    def owes(self, stored: Stored) -> bool:
+    def owes(self, stored: StoredRelease) -> bool:
         """Is another's release yet to be counted against this analyst?"""
         return self.ledger.owed(stored, self.analyst, self.purpose)
 
-    def counted(self, stored: Stored) -> tuple[str, ...]:
+    def counted(self, stored: StoredRelease) -> tuple[str, ...]:
         """Count another analyst's release against this one's cap, once, and say so."""
         if not self.ledger.replayed(
             stored.entry, self.analyst, self._analyst_caps, stored.number, self.purpose, self._purpose_caps
@@ -45,7 +45,7 @@ class Accounts:
             return ()
         return (self.told(stored),)
 
-    def told(self, stored: Stored) -> str:
+    def told(self, stored: StoredRelease) -> str:
         """What is said of a release that was counted."""
         caps = self._caps(self.analyst)
         return f"{REPLAYED} ({spent_as(caps, Spent().after(stored.charge), self._conversion())})"

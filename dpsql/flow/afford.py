@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import reduce
 from operator import add
 
-from dpsql.budget.allocate import charge_of
+from dpsql.budget.pricing import charge_of
 from dpsql.errors import BudgetExceeded
 from dpsql.flow.accounts import Accounts
 from dpsql.flow.draft import Draft

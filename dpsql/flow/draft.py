@@ -10,10 +10,10 @@ from functools import cached_property
 from dpsql.answers.accuracy import Goal, cheapest
 from dpsql.answers.pilot_pricing import Stages
 from dpsql.budget import Cost
-from dpsql.budget.allocate import Bill, Funds, Priced, allocate, fund
+from dpsql.budget.pricing import Bill, Funds, Priced, allocate, fund
 from dpsql.flow.about import about
 from dpsql.plan.plan import Plan
-from dpsql.policy.auto import Subject
+from dpsql.policy.searched_subjects import Subject
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clipped import Check
 

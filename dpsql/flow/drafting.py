@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from dpsql.answers.accuracy import Goal, reachable, read_goals
 from dpsql.answers.cache import BoundedCache, reads_the_clock
-from dpsql.budget.allocate import choose_mechanism, fund
+from dpsql.budget.pricing import choose_mechanism, fund
 from dpsql.errors import InterfaceError
 from dpsql.flow.about import about
 from dpsql.flow.accounts import Accounts

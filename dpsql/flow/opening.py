@@ -12,7 +12,7 @@ from dpsql.engines.duckdb.table_files import is_lake, is_path, tables_in
 from dpsql.engines.isolated.engine import IsolatedEngine
 from dpsql.engines.open_engine import Source, is_address, open_engine
 from dpsql.errors import InterfaceError, PolicyError
-from dpsql.policy import Policy, ledger_place
+from dpsql.policy import Policy, ledger_location
 
 
 def open_data(source: Source, policy: Policy, place: str | Path, *, isolate: bool) -> tuple[Engine, Ledger]:
@@ -47,7 +47,7 @@ def name_in(policy: Policy, analyst: str | None, purpose: str | None, *, steward
 
 def ledger_at(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
     """Where the ledger is: where it is said to be, else beside the policy's file."""
-    place = ledger_place(loaded, policy if isinstance(policy, str | os.PathLike) else None, ledger)
+    place = ledger_location(loaded, policy if isinstance(policy, str | os.PathLike) else None, ledger)
     if place is None:
         raise InterfaceError(
             "where should the ledger be?",

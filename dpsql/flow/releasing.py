@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from dpsql.answers.execute import Made, Maker
 from dpsql.answers.explain import first_error
 from dpsql.answers.reuse import Archive
-from dpsql.budget import Reservation, Stored
-from dpsql.budget.allocate import Priced, charge_of, cost_of
+from dpsql.budget import Reservation, StoredRelease
+from dpsql.budget.pricing import Priced, charge_of, cost_of
 from dpsql.flow.accounts import Accounts
 from dpsql.flow.dataset import Dataset
 from dpsql.flow.draft import Prepared
@@ -70,7 +70,7 @@ class Releaser:
         prepared: Prepared,
         version: str,
         missing: Mapping[bytes, Priced],
-        replayed: Sequence[tuple[Priced, Stored]],
+        replayed: Sequence[tuple[Priced, StoredRelease]],
     ) -> tuple[Reservation | None, tuple[str, ...]]:
         """Charge for what is missing and count what others released, in one step; and say what was counted."""
         bill, releases = prepared.bill, list(missing.values())

@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from dpsql.answers.reuse import Archive
 from dpsql.answers.serialize import deserialize
-from dpsql.budget import FREE, Charge, Cost, Stored
-from dpsql.budget.allocate import Bill, Portion, Priced, charge_of, fund, price_release
+from dpsql.budget import FREE, Charge, Cost, StoredRelease
+from dpsql.budget.pricing import Bill, Portion, Priced, charge_of, fund, price_release
 from dpsql.errors import BudgetExceeded, UnboundedColumn
 from dpsql.flow.accounts import Accounts
 from dpsql.flow.dataset import Dataset
@@ -24,7 +24,7 @@ from dpsql.flow.draft import Draft, Prepared
 from dpsql.flow.releasing import Releaser
 from dpsql.mechanisms import DiscreteLaplace
 from dpsql.plan.plan import Plan
-from dpsql.policy.auto import Found, Subject
+from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.search import Searches
 from dpsql.sensitivity.bound import Bounded, norm_search
 from dpsql.sensitivity.clip import Vector, norms_of, read_norms
@@ -173,7 +173,7 @@ class Searcher:
         """What searches for norms cost that are still to be made."""
         return self._norms_bill(draft).cost if draft.unsearched else FREE
 
-    def search(self, subject: Subject) -> tuple[Found | None, tuple[Stored, ...]] | None:
+    def search(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:
         """Search for the bounds of one subject, unless somebody did: charged as any release is."""
         if self.searches.read(subject) is None:
             plan, bill = self.searches.search(subject)
@@ -191,7 +191,7 @@ def _place(bounded: Bounded, vector: Vector) -> tuple[str, tuple[int, ...], str 
     return bounded.release.name, vector.members, vector.ranked
 
 
-def _histogram(vector: Vector, search: Priced, stored: Stored) -> NormHistogram:
+def _histogram(vector: Vector, search: Priced, stored: StoredRelease) -> NormHistogram:
     """A stored search as a histogram."""
     released = deserialize(stored.payload, search)
     noise, shift = search.noised[0].noise, search.noised[0].shift

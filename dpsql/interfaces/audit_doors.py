@@ -1,7 +1,12 @@
-"""Doors for the audit that live among the interfaces: a world, opened for an analyst, SQL in and rows out."""
+"""The interfaces through which the black-box audit asks an analyst's questions: SQL in, rows out."""
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -10,16 +15,20 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from dpsql.errors import OperationalError
+
 if TYPE_CHECKING:
-    from dpsql.audit.settings import Ask, Door
+    from dpsql.audit.outcome import Ask, Door
     from dpsql.audit.world import World
 
-MOST = Decimal("0.01")
+MAX_DELTA = Decimal("0.01")
+"""The largest δ that a policy file may have."""
+PASSWORD = "a password for the audit only"  # noqa: S105 - of a server that runs only during the check
 
 
 @contextmanager
 def dbapi(world: World) -> Iterator[Ask]:
-    """PEP 249: a new cursor for each question."""
+    """PEP 249, with a new cursor for each question."""
     from dpsql.audit.blackbox.observe import opened, remember_integers
 
     with opened(world) as db:
@@ -35,7 +44,6 @@ def dbapi(world: World) -> Iterator[Ask]:
 @contextmanager
 def server(world: World) -> Iterator[Ask]:
     """`dpsql serve` in a process of its own, asked by `dpsql://`: TLS, a login, the protocol, a ledger on disk."""
-    from dpsql.interfaces.audit_server import PASSWORD, served
     from dpsql.interfaces.client.connection import connect_to
 
     analyst, dataset = next(iter(world.policy.budget.analysts), "ana"), quote(world.policy.dataset, safe="")
@@ -49,16 +57,36 @@ def server(world: World) -> Iterator[Ask]:
 
 
 def _write(world: World, folder: Path) -> None:
-    """The database and a policy whose budget is as endless as a policy may be: no file has a δ above MOST."""
+    """Write the database, and a policy with the largest budget that a policy file may have."""
     import yaml
 
     from dpsql.audit.blackbox.observe import save
 
     save(world, folder / "world.duckdb")
-    said = world.endless.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    for part in (said["budget"], said["limits"], *said["budget"].get("analysts", {}).values()):
-        part["delta"] = str(min(MOST, Decimal(part.get("delta", 0))))
-    (folder / "policy.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    policy = world.endless.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    for part in (policy["budget"], policy["limits"], *policy["budget"].get("analysts", {}).values()):
+        part["delta"] = str(min(MAX_DELTA, Decimal(part.get("delta", 0))))
+    (folder / "policy.yaml").write_text(yaml.safe_dump(policy), encoding="utf-8")
+
+
+@contextmanager
+def served(folder: Path, database: str, analyst: str) -> Iterator[tuple[int, int]]:
+    """Run `dpsql serve` in a process of its own; gives its port and its process number."""
+    start = [sys.executable, "-u", "-m", "dpsql"]
+    add = [*start, "user", "add", analyst, "--password-stdin"]
+    subprocess.run(add, cwd=folder, input=PASSWORD + "\n", text=True, check=True, capture_output=True)  # noqa: S603
+    command, words = [*start, "serve", database, "--port", "0"], {**os.environ, "COLUMNS": "200"}
+    with (folder / "server.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True, env=words)  # noqa: S603
+    assert process.stdout is not None
+    try:
+        line = next((found for text in process.stdout if (found := re.search(r"on 127\.0\.0\.1:(\d+) ", text))), None)
+        if line is None:
+            raise OperationalError(f"the server did not start: {(folder / 'server.log').read_text()[-300:]}")
+        yield int(line[1]), process.pid
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
 
 
 DOORS: dict[str, Door] = {"the DB-API": dbapi, "the server": server}

@@ -13,8 +13,8 @@ from dpsql.policy import check_facts, draft_policy, write_draft
 
 if TYPE_CHECKING:
     from dpsql.engines.duckdb.prepare import Order, Told, Written
-    from dpsql.policy import Finding
-    from dpsql.policy.auto import Subject
+    from dpsql.policy import PolicyFinding
+    from dpsql.policy.searched_subjects import Subject
     from dpsql.session import Connection
 
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Checked:
     """What was found, and how many facts the ledger now holds for this version of the data."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[PolicyFinding, ...]
     recorded: int
     ledger: str
 
@@ -53,7 +53,7 @@ def prepare(db: Connection, told: Told) -> tuple[Written, ...]:
     that is no more, and refused.
     """
     from dpsql.engines.duckdb.engine import DuckDBEngine
-    from dpsql.policy.prepared import Made, recipe
+    from dpsql.policy.prepared_copies import PreparedCopy, recipe
 
     engine, version = db._engine, db.data_version()
     if not db.policy.prepared:
@@ -67,7 +67,7 @@ def prepare(db: Connection, told: Told) -> tuple[Written, ...]:
         )
     made = engine.prepare(orders_of(db), db._ledger.salt(), told)
     for each in made.tables:
-        fact = Made(recipe(db.policy, each.table), made.content, made.stamp).fact
+        fact = PreparedCopy(recipe(db.policy, each.table), made.content, made.stamp).fact
         db._ledger.record_fact(each.table, fact, version)
     return made.tables
 
@@ -89,19 +89,19 @@ def orders_of(db: Connection) -> list[Order]:
     return orders
 
 
-def _views(db: Connection) -> Iterator[Finding]:
+def _views(db: Connection) -> Iterator[PolicyFinding]:
     """Whether each view can be planned: one that cannot does not exist for analysts."""
     from dpsql.plan.view_expansion import planned, view_columns
-    from dpsql.policy import Finding
+    from dpsql.policy import PolicyFinding
 
     catalog = db._dataset.whole_catalog
     for name, sql in db.policy.view_queries.items():
         made = planned(sql, catalog)
         if isinstance(made, Error):
-            yield Finding(name, "view", False, "error", f"the view cannot be planned: {made.message}")
+            yield PolicyFinding(name, "view", False, "error", f"the view cannot be planned: {made.message}")
         else:
             columns = ", ".join(column for column, _ in view_columns(made, catalog))
-            yield Finding(name, "view", True, "verified", f"a view with the columns {columns}")
+            yield PolicyFinding(name, "view", True, "verified", f"a view with the columns {columns}")
 
 
 def _is_fact(name: str) -> bool:

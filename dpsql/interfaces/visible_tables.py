@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dpsql.answers.number_format import plain
 from dpsql.plan.catalog import PrivateTable, PublicTable, Table, UnavailableTable
 from dpsql.plan.view_expansion import view_columns
-from dpsql.policy import Column, Policy, fold
-from dpsql.policy.auto import UNSEARCHED
+from dpsql.policy import DeclaredColumn, Policy, fold
+from dpsql.policy.searched_subjects import UNSEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,7 @@ def _table(known: Table, policy: Policy, stored: Mapping[str, str]) -> TableInfo
     declared = policy.tables[name]
     seen = known.columns if isinstance(known, PublicTable) else tuple(field.name for field in known.scan.fields)
     specs, types = declared.columns or {}, {fold(column): _type(type_) for column, type_ in stored.items()}
-    said = {column: specs.get(column, Column()) for column in seen}
+    said = {column: specs.get(column, DeclaredColumn()) for column in seen}
     listed = [ColumnInfo(c, types.get(fold(c), "?"), _note(c, said[c], known), said[c].nulls) for c in seen]
     return TableInfo(name, _owner(known, policy), tuple(sorted(listed, key=lambda column: column.name != _unit(known))))
 
@@ -89,7 +89,7 @@ def _owner(known: Table, policy: Policy) -> str:
     return f"private: {whose} up to {rows} row{'s' if rows > 1 else ''}{' each' if unit else ''}"
 
 
-def _note(name: str, column: Column, table: Table) -> str:
+def _note(name: str, column: DeclaredColumn, table: Table) -> str:
     word = "leads to the unit" if isinstance(table, PrivateTable) and table.scan.path else "the unit"
     parts = [word] if name == _unit(table) else []
     if column.values is not None:

@@ -17,20 +17,28 @@ from dpsql.mechanisms.divergence import (
     hockey_stick,
 )
 from dpsql.mechanisms.exponential import ExponentialLaw
-from dpsql.mechanisms.exponential_mechanism import Exponential
 from dpsql.mechanisms.gaussian import DiscreteGaussian
-from dpsql.mechanisms.gaussian_mechanism import Gaussian, gaussian_delta, textbook_sigma
 from dpsql.mechanisms.laplace import DiscreteLaplace
-from dpsql.mechanisms.laplace_mechanism import Laplace, histogram
-from dpsql.mechanisms.laws import Guarantee, advanced, basic, group, parallel
-from dpsql.mechanisms.name_and_shame import NameAndShame, default_delta, delta_for_risk, somebody_is_shamed
 from dpsql.mechanisms.noise import Noise
-from dpsql.mechanisms.noisy_max import NoisyMax
 from dpsql.mechanisms.price import laplace_rho, pure_rho
 from dpsql.mechanisms.randomized_response import CoinResponse, RandomizedResponse, Share
-from dpsql.mechanisms.rdp import curve_delta, curve_epsilon, curve_rho, pure_curve, repeated, together, zcdp_curve
-from dpsql.mechanisms.sensitivity_search import global_sensitivity, local_sensitivity
-from dpsql.mechanisms.smooth_median import SmoothMedian
+from dpsql.mechanisms.textbook.composition import Guarantee, advanced, basic, group, parallel
+from dpsql.mechanisms.textbook.exponential_mechanism import Exponential
+from dpsql.mechanisms.textbook.gaussian_mechanism import Gaussian, gaussian_delta, textbook_sigma
+from dpsql.mechanisms.textbook.laplace_mechanism import Laplace, histogram
+from dpsql.mechanisms.textbook.name_and_shame import NameAndShame, default_delta, delta_for_risk, somebody_is_shamed
+from dpsql.mechanisms.textbook.noisy_max import NoisyMax
+from dpsql.mechanisms.textbook.rdp import (
+    curve_delta,
+    curve_epsilon,
+    curve_rho,
+    pure_curve,
+    repeated,
+    together,
+    zcdp_curve,
+)
+from dpsql.mechanisms.textbook.sensitivity_search import global_sensitivity, local_sensitivity
+from dpsql.mechanisms.textbook.smooth_median import SmoothMedian
 from dpsql.mechanisms.threshold import selection_weights, threshold
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 **Theorem** (Canonne, Kamath and Steinke 2020). A ρ-zCDP mechanism is (ε, δ)-DP for every α > 1 with
     log δ ≥ (α−1)(αρ − ε + log(1−1/α)) − log α.
-**Proof.** By `dpsql.mechanisms.rdp`, with the curve r(α) = ρ·α.
+**Proof.** By `dpsql.mechanisms.textbook.rdp`, with the curve r(α) = ρ·α.
 So each order α gives a valid bound, and the three functions below take the best one. The right side is convex
 in α (its derivative (2α−1)ρ − ε + log(1−1/α) grows), hence at the best order the derivative vanishes;
 eliminating the unknown between the two equations leaves one monotone equation in x = α−1.
@@ -11,7 +11,7 @@ Soundness does not rest on finding the best order: it is sought in floats, then 
 very order in 80 digits (`ln` and `exp` of `decimal` are correctly rounded) and moved to the safe side by more
 than their error.
 
-**Requires** that ρ, or δ, is what the ledger keeps: whole units, rounded up (`dpsql.budget.event`).
+**Requires** that ρ, or δ, is what the ledger keeps: whole units, rounded up (`dpsql.budget.costs`).
 **Checked by** `tests/unit/mechanisms/test_convert.py` (published values, brute force over orders, the exact δ of
 Gaussian noise).
 """

@@ -14,7 +14,7 @@ outer join with at most one match (`dpsql.plan.nodes.lookups`); what else they r
 **Theorem (apart).** With `over`, the rows of such a relation from `within` and those from `over`, together, are its
 rows from the table, and a unit has rows in one of the two only. **Proof.** The parts are a partition of the table by
 unit; each row of the relation comes from one row of the scan. **Requires** a copy made of this version of the data by
-these bounds (`dpsql.policy.prepared`); verified uniqueness behind each lookup. **Checked by**
+these bounds (`dpsql.policy.prepared_copies`); verified uniqueness behind each lookup. **Checked by**
 `tests/properties/test_at_rest.py`: neighbours are prepared and compared, with the planted bugs "chosen by place", "one
 row too many" and "a unit in both parts".
 """

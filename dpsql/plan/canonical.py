@@ -40,7 +40,7 @@ from dpsql.plan.nodes.union import UnionAll
 from dpsql.plan.nodes.windows import WindowCall, Windowed
 from dpsql.plan.normal_form import TRUE, conjunction, conjuncts, normal
 from dpsql.plan.plan import Release
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 MOST_NODES = 2_000
 

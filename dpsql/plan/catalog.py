@@ -19,9 +19,9 @@ from dpsql.plan.nodes.relation import HIDDEN, UNIT, Copy, Field, PublicScan, Sca
 from dpsql.plan.ownership import Facts, Schema, keys_of, labels_of, path_to_unit, stored_column, unverified
 from dpsql.plan.public_data import NoPublicData, PublicData
 from dpsql.policy import Bound, Policy, fold
-from dpsql.policy.model import Column
-from dpsql.policy.model import Table as Declared
-from dpsql.policy.text_types import engine_type
+from dpsql.policy.column_types import engine_type
+from dpsql.policy.model import DeclaredColumn
+from dpsql.policy.model import DeclaredTable as Declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
     labels, keys = labels_of(name, policy, facts, stored)
     columns = dict(declared.columns or {})
     if declared.unit_column is not None and fold(declared.unit_column) not in {fold(column) for column in columns}:
-        columns[stored_column(name, declared.unit_column, stored, unit=True)[0]] = Column()
+        columns[stored_column(name, declared.unit_column, stored, unit=True)[0]] = DeclaredColumn()
     for column, spec in columns.items():
         stored_name, type_ = stored_column(name, column, stored)
         _require_stated(f"{name}.{stored_name}", spec, type_)
@@ -271,7 +271,7 @@ def _spelt(keys: Collection[frozenset[str]], columns: Collection[str]) -> frozen
     return frozenset(frozenset(names[c] for c in key) for key in keys if key <= names.keys())
 
 
-def _require_stated(where: str, spec: Column, type_: Type) -> None:
+def _require_stated(where: str, spec: DeclaredColumn, type_: Type) -> None:
     """Refuse a stated type that differs from the stored one: it is meant for columns that have no type of their own."""
     stated = None if spec.type is None else from_engine(engine_type(spec.type))
     if stated is not None and stated.kind is not type_.kind:
@@ -281,7 +281,7 @@ def _require_stated(where: str, spec: Column, type_: Type) -> None:
         )
 
 
-def _domain(where: str, spec: Column, type_: Type) -> Domain:
+def _domain(where: str, spec: DeclaredColumn, type_: Type) -> Domain:
     declared = f"declared for {where}" if spec.bounds is None else f"{FOUND} {where} by a private search"
     known = of_type(type_)
     if spec.bounds is not None and type_.kind not in SEARCHABLE:
@@ -299,14 +299,14 @@ def _domain(where: str, spec: Column, type_: Type) -> Domain:
     return intersect(known, mine)
 
 
-def _ends(spec: Column, type_: Type) -> tuple[Value, Value] | None:
+def _ends(spec: DeclaredColumn, type_: Type) -> tuple[Value, Value] | None:
     """What the policy answers to MIN and MAX of a column, if it does."""
     if spec.minmax is None or spec.min is None or spec.max is None:
         return None
     return _as_kind(spec.min, type_), _as_kind(spec.max, type_)
 
 
-def _response(where: str, spec: Column, type_: Type) -> RandomizedResponse | None:
+def _response(where: str, spec: DeclaredColumn, type_: Type) -> RandomizedResponse | None:
     """How the answers in a column were randomised at the source, if they were."""
     if spec.randomized is None:
         return None
@@ -317,7 +317,9 @@ def _response(where: str, spec: Column, type_: Type) -> RandomizedResponse | Non
     return RandomizedResponse(spec.randomized.epsilon, spec.values or (True, False))
 
 
-def _referred(where: str, spec: Column, type_: Type, policy: Policy, schema: Schema, public: PublicData) -> Domain:
+def _referred(
+    where: str, spec: DeclaredColumn, type_: Type, policy: Policy, schema: Schema, public: PublicData
+) -> Domain:
     """What a public table says of a column that refers to it: its values, or only their ends if they are many."""
     parent, _, key = (spec.values_from or "").rpartition(".")
     table = _public(parent, policy.tables[parent], schema.get(fold(parent), {}), None)

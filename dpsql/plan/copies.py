@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from dpsql.plan.catalog import Copies, Refused
 from dpsql.plan.nodes.relation import Copy
 from dpsql.policy import Policy, fold
-from dpsql.policy.prepared import made_of, recipe
+from dpsql.policy.prepared_copies import made_of, recipe
 
 
 def copies_of(policy: Policy, facts: Collection[tuple[str, str]], stamp: str, content: Callable[[], str]) -> Copies:

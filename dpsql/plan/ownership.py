@@ -8,9 +8,9 @@ from dpsql.errors import PolicyError
 from dpsql.expressions.types import DOUBLE, SPELLINGS, Type, from_engine
 from dpsql.plan.nodes.relation import UNIT, Step
 from dpsql.policy import Policy, fold
+from dpsql.policy.identifiers import nearest
+from dpsql.policy.model import DeclaredTable as Declared
 from dpsql.policy.model import ForeignKey, key_fact
-from dpsql.policy.model import Table as Declared
-from dpsql.policy.names import nearest
 
 Schema = Mapping[str, Mapping[str, str]]
 Facts = frozenset[tuple[str, str]]

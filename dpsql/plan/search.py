@@ -25,7 +25,7 @@ from dpsql.plan.nodes.relation import Aggregate, Field, Item, Relation
 from dpsql.plan.nodes.unary import projected, unit_grouped
 from dpsql.plan.plan import Output, Plan, Release
 from dpsql.policy import Bound, fold
-from dpsql.policy.auto import Subject
+from dpsql.policy.searched_subjects import Subject
 
 LEAST, MOST = -60, 124
 """Buckets are half octaves: bucket h holds 2^(h/2) ≤ |x| < 2^((h+1)/2), from about 1e-9 to 4e18."""

@@ -5,48 +5,47 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dpsql.policy.ledger_place import ledger_place
-from dpsql.policy.load import load_policy, parse_policy
+from dpsql.policy.identifiers import Names, fold
+from dpsql.policy.load import ledger_location, load_policy, parse_policy
 from dpsql.policy.model import (
     AnalystBudget,
     Budget,
-    Caps,
-    Column,
+    DeclaredCaps,
+    DeclaredColumn,
+    DeclaredTable,
     Defaults,
     ForeignKey,
-    Limits,
     Policy,
     PurposeBudget,
-    Table,
+    QueryLimits,
 )
-from dpsql.policy.names import Names, fold
-from dpsql.policy.scalars import Bound, Value, to_decimal
+from dpsql.policy.policy_values import Bound, Value, to_decimal
 
 if TYPE_CHECKING:
-    from dpsql.policy.check import Finding, check_facts, constraint_facts
-    from dpsql.policy.draft import Draft, draft_policy, write_draft
+    from dpsql.policy.check import PolicyFinding, check_facts, constraint_facts
+    from dpsql.policy.draft import PolicyDraft, draft_policy, write_draft
 
 __all__ = [
     "AnalystBudget",
     "Bound",
     "Budget",
-    "Caps",
-    "Column",
+    "DeclaredCaps",
+    "DeclaredColumn",
+    "DeclaredTable",
     "Defaults",
-    "Draft",
-    "Finding",
     "ForeignKey",
-    "Limits",
     "Names",
     "Policy",
+    "PolicyDraft",
+    "PolicyFinding",
     "PurposeBudget",
-    "Table",
+    "QueryLimits",
     "Value",
     "check_facts",
     "constraint_facts",
     "draft_policy",
     "fold",
-    "ledger_place",
+    "ledger_location",
     "load_policy",
     "parse_policy",
     "to_decimal",
@@ -54,8 +53,8 @@ __all__ = [
 ]
 
 _STEWARD = {
-    "Draft": "draft",
-    "Finding": "check",
+    "PolicyDraft": "draft",
+    "PolicyFinding": "check",
     "check_facts": "check",
     "constraint_facts": "check",
     "draft_policy": "draft",

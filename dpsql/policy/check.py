@@ -9,19 +9,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from dpsql.policy.auto import UNSEARCHED
-from dpsql.policy.catalog import Relation, family, quote, read_catalog
-from dpsql.policy.fit import literal, misfits
-from dpsql.policy.model import Column, ForeignKey, Policy, Table, key_fact
-from dpsql.policy.names import Names, fold, nearest
-from dpsql.policy.reader import Reader, Unreadable, reader_of
+from dpsql.policy.column_types import literal, misfits
+from dpsql.policy.database_catalog import (
+    CatalogRelation,
+    DatabaseReader,
+    UnreadableDatabase,
+    family,
+    quote,
+    read_catalog,
+    reader_of,
+)
+from dpsql.policy.identifiers import Names, fold, nearest
+from dpsql.policy.model import DeclaredColumn, DeclaredTable, ForeignKey, Policy, key_fact
+from dpsql.policy.searched_subjects import UNSEARCHED
 
 if TYPE_CHECKING:
     import duckdb
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PolicyFinding:
     """One thing that was looked at.
 
     `fact` names it within its table: `unique:…`, `key:…` and `foreign_key:…` are the facts that rules may rely on once
@@ -35,7 +42,7 @@ class Finding:
     text: str
 
 
-def check_facts(source: Reader | duckdb.DuckDBPyConnection, policy: Policy) -> list[Finding]:
+def check_facts(source: DatabaseReader | duckdb.DuckDBPyConnection, policy: Policy) -> list[PolicyFinding]:
     """Compare the policy with the database; facts first, then what the bounds will clip.
 
     **Theorem.** A fact that is found `verified` holds for the rows that the reader sees: each unit has at most one row
@@ -56,7 +63,7 @@ def check_facts(source: Reader | duckdb.DuckDBPyConnection, policy: Policy) -> l
     return [*(finding for name in policy.tables for finding in _guarded(checker, name)), *_windows(policy)]
 
 
-def _windows(policy: Policy) -> list[Finding]:
+def _windows(policy: Policy) -> list[PolicyFinding]:
     """A reminder for every account that starts afresh: it promises less than it seems to."""
     text = (
         "epsilon {} starts afresh every {}: what the analyst learns over many windows adds up, and only the dataset's"
@@ -68,7 +75,7 @@ def _windows(policy: Policy) -> list[Finding]:
         if caps.every is not None:
             whose = f"{analyst} for {purpose}" if purpose else f"{analyst}"
             said = text.format(caps.epsilon, caps.every, policy.budget.epsilon)
-            found.append(Finding("budget", whose, ok=True, kind="information", text=said))
+            found.append(PolicyFinding("budget", whose, ok=True, kind="information", text=said))
     return found
 
 
@@ -77,7 +84,7 @@ def constraint_facts(connection: duckdb.DuckDBPyConnection, policy: Policy) -> f
     return facts_of(read_catalog(connection), policy)
 
 
-def facts_of(catalog: Names[Relation], policy: Policy) -> frozenset[tuple[str, str]]:
+def facts_of(catalog: Names[CatalogRelation], policy: Policy) -> frozenset[tuple[str, str]]:
     """The facts, as (table, fact), that a database's constraints guarantee.
 
     `unique` needs PRIMARY KEY or UNIQUE on exactly the column that holds the unit itself; a foreign key needs
@@ -99,15 +106,15 @@ def facts_of(catalog: Names[Relation], policy: Policy) -> frozenset[tuple[str, s
     return frozenset(facts)
 
 
-def _guarded(checker: _Checker, name: str) -> list[Finding]:
+def _guarded(checker: _Checker, name: str) -> list[PolicyFinding]:
     """A failure of the engine is a finding too, and leaves nothing of its table verified."""
     try:
         return list(checker.table(name))
-    except Unreadable as error:
+    except UnreadableDatabase as error:
         return [_error(name, "table", f"the database could not check it: {error}")]
 
 
-def _holds_unit(policy: Policy, table: Table) -> bool:
+def _holds_unit(policy: Policy, table: DeclaredTable) -> bool:
     """Whether the unit column holds units, not merely keys of rows that belong to them."""
     while isinstance(table.unit, ForeignKey):
         parent = policy.tables[table.unit.table]
@@ -117,7 +124,7 @@ def _holds_unit(policy: Policy, table: Table) -> bool:
     return True
 
 
-def _constrained(relation: Relation, link: ForeignKey, catalog: Names[Relation]) -> bool:
+def _constrained(relation: CatalogRelation, link: ForeignKey, catalog: Names[CatalogRelation]) -> bool:
     parent = catalog.get(link.table)
     if parent is None or parent.database != relation.database or not parent.is_key(link.key):
         return False
@@ -129,17 +136,17 @@ def _constrained(relation: Relation, link: ForeignKey, catalog: Names[Relation])
 class _Checker:
     """One check: a database, a policy, and what the database says of itself."""
 
-    reader: Reader
+    reader: DatabaseReader
     policy: Policy
-    catalog: Names[Relation]
+    catalog: Names[CatalogRelation]
 
-    def table(self, name: str) -> Iterator[Finding]:
+    def table(self, name: str) -> Iterator[PolicyFinding]:
         table = self.policy.tables[name]
         errors = list(self.errors(name, table))
         yield from errors
         if errors:
             return
-        yield Finding(name, "table", True, "verified", "the table and its columns are there, with usable types")
+        yield PolicyFinding(name, "table", True, "verified", "the table and its columns are there, with usable types")
         yield from self.hidden(name, table)
         if isinstance(table.unit, ForeignKey):
             yield self.foreign_key(name, table.unit)
@@ -150,7 +157,7 @@ class _Checker:
         for column, declared in (table.columns or {}).items():
             yield from self.outside(name, column, declared)
 
-    def errors(self, name: str, table: Table) -> Iterator[Finding]:
+    def errors(self, name: str, table: DeclaredTable) -> Iterator[PolicyFinding]:
         """What keeps the table from being used at all."""
         relation = self.catalog.get(name)
         if relation is None:
@@ -162,19 +169,21 @@ class _Checker:
             yield _error(name, "table", "it is a view: declare the tables behind it instead")
         columns = dict(table.columns or {})
         if table.unit_column is not None and table.unit_column not in (table.columns or {}):
-            columns = {table.unit_column: Column(), **columns}
+            columns = {table.unit_column: DeclaredColumn(), **columns}
         for column, declared in columns.items():
             yield from self.column_errors(relation, name, column, declared)
 
-    def hidden(self, name: str, table: Table) -> Iterator[Finding]:
+    def hidden(self, name: str, table: DeclaredTable) -> Iterator[PolicyFinding]:
         """The columns of a public table that nobody sees, since dpsql does not know their types."""
         if table.public and table.columns is None:
             for column, data_type in self.catalog[name].columns.items():
                 if family(data_type) is None:
                     text = f"hidden from analysts: its type {data_type} is not supported"
-                    yield Finding(name, f"column:{column}", True, "information", text)
+                    yield PolicyFinding(name, f"column:{column}", True, "information", text)
 
-    def column_errors(self, relation: Relation, name: str, column: str, declared: Column) -> Iterator[Finding]:
+    def column_errors(
+        self, relation: CatalogRelation, name: str, column: str, declared: DeclaredColumn
+    ) -> Iterator[PolicyFinding]:
         if column not in relation.columns:
             guess = nearest(column, relation.columns)
             text = f"there is no column {column}" + (f"; did you mean {guess}?" if guess else "")
@@ -184,7 +193,7 @@ class _Checker:
         if reasons:
             yield _error(name, f"column:{column}", f"{column}: {'; '.join(reasons)}")
 
-    def foreign_key(self, name: str, link: ForeignKey) -> Finding:
+    def foreign_key(self, name: str, link: ForeignKey) -> PolicyFinding:
         """Holds if the parent's key is unique and every child that points somewhere has its parent."""
         parent = self.catalog.get(link.table)
         if parent is None or parent.view or link.key not in parent.columns:
@@ -197,9 +206,9 @@ class _Checker:
         orphans = self.orphans(name, link)
         if twice or orphans:
             text = f"{twice:,} keys of {link.references} stand twice; {orphans:,} rows have no parent"
-            return Finding(name, link.fact, False, "violated", text)
+            return PolicyFinding(name, link.fact, False, "violated", text)
         text = f"each {link.column} has exactly one {link.references}"
-        return Finding(name, link.fact, True, "verified", text)
+        return PolicyFinding(name, link.fact, True, "verified", text)
 
     def orphans(self, name: str, link: ForeignKey) -> int:
         child, key = quote(link.column), quote(link.key)
@@ -208,7 +217,7 @@ class _Checker:
             f"(SELECT 1 FROM {self.reader.table(link.table)} AS parent WHERE parent.{key} = child.{child})"
         )
 
-    def reaches_unit(self, name: str, table: Table) -> bool:
+    def reaches_unit(self, name: str, table: DeclaredTable) -> bool:
         """Whether every column on the way to the unit is there, and can be compared without a cast."""
         while isinstance(table.unit, ForeignKey):
             own, parent = (
@@ -224,7 +233,7 @@ class _Checker:
         relation = self.catalog.get(table)
         return None if relation is None else relation.columns.get(column)
 
-    def ownership(self, name: str, table: Table) -> Iterator[Finding]:
+    def ownership(self, name: str, table: DeclaredTable) -> Iterator[PolicyFinding]:
         owners = f"({self.owners(name)}) AS o"
         if table.one_row:
             yield self.unique(name, owners)
@@ -246,14 +255,14 @@ class _Checker:
             table = self.policy.tables[link.table]
         return f"SELECT t{depth}.{quote(table.unit_column or '')} AS owner FROM {joins}"
 
-    def unique(self, name: str, owners: str) -> Finding:
+    def unique(self, name: str, owners: str) -> PolicyFinding:
         twice, fact = self.repeated(owners, "owner"), self.policy.unique_fact(name)
         if twice:
             text = f"{twice:,} units have more than one row: delete `unique: true` or mend the data"
-            return Finding(name, fact, False, "violated", text)
-        return Finding(name, fact, True, "verified", "each unit has at most one row")
+            return PolicyFinding(name, fact, False, "violated", text)
+        return PolicyFinding(name, fact, True, "verified", "each unit has at most one row")
 
-    def key(self, name: str, key: Sequence[str]) -> Finding:
+    def key(self, name: str, key: Sequence[str]) -> PolicyFinding:
         """Holds if no two rows agree on all columns of the key; NULL agrees with nothing."""
         fact, listed = key_fact(key), ", ".join(key)
         missing = [column for column in key if column not in self.catalog[name].columns]
@@ -262,10 +271,10 @@ class _Checker:
         twice = self.repeated(self.reader.table(name), *map(quote, key))
         if twice:
             text = f"{twice:,} values of ({listed}) stand more than once: delete the key from `unique` or mend the data"
-            return Finding(name, fact, False, "violated", text)
-        return Finding(name, fact, True, "verified", f"({listed}) names at most one row")
+            return PolicyFinding(name, fact, False, "violated", text)
+        return PolicyFinding(name, fact, True, "verified", f"({listed}) names at most one row")
 
-    def over_cap(self, name: str, owners: str) -> Finding:
+    def over_cap(self, name: str, owners: str) -> PolicyFinding:
         cap = self.policy.rows_per_unit(name)
         if cap == UNSEARCHED:
             return _information(name, "max_rows_per_unit", "left to a private search: `dpsql bounds` shows it")
@@ -280,7 +289,7 @@ class _Checker:
         text = text if over else f"no unit has more than {cap:,} rows"
         return _information(name, "max_rows_per_unit", text)
 
-    def outside(self, name: str, column: str, declared: Column) -> Iterator[Finding]:
+    def outside(self, name: str, column: str, declared: DeclaredColumn) -> Iterator[PolicyFinding]:
         """How many rows the declaration will change."""
         data_type = self.catalog[name].columns[column]
         quoted, named = quote(column), self.reader.type(data_type)
@@ -321,15 +330,15 @@ class _Checker:
         return int(number)
 
 
-def _not_among(quoted: str, data_type: str, named: str, declared: Column) -> tuple[str, list[Any]]:
+def _not_among(quoted: str, data_type: str, named: str, declared: DeclaredColumn) -> tuple[str, list[Any]]:
     values = [literal(value, data_type) for value in declared.values or ()]
     slots = ", ".join([f"CAST(? AS {named})"] * len(values))
     return f"{quoted} NOT IN ({slots})", values
 
 
-def _information(table: str, fact: str, text: str) -> Finding:
-    return Finding(table, fact, True, "information", text)
+def _information(table: str, fact: str, text: str) -> PolicyFinding:
+    return PolicyFinding(table, fact, True, "information", text)
 
 
-def _error(table: str, fact: str, text: str) -> Finding:
-    return Finding(table, fact, False, "error", text)
+def _error(table: str, fact: str, text: str) -> PolicyFinding:
+    return PolicyFinding(table, fact, False, "error", text)

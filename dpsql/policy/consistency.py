@@ -9,12 +9,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from dpsql.policy.mistake import Mistake
-from dpsql.policy.names import Names, fold, nearest
-from dpsql.policy.scalars import WINDOWS, Bound, kind, show
+from dpsql.policy.identifiers import Names, fold, nearest
+from dpsql.policy.policy_values import WINDOWS, Bound, Mistake, kind, show
 
 if TYPE_CHECKING:
-    from dpsql.policy.model import AnalystBudget, Budget, Column, Defaults, ForeignKey, Limits, PurposeBudget, Table
+    from dpsql.policy.model import (
+        AnalystBudget,
+        Budget,
+        DeclaredColumn,
+        DeclaredTable,
+        Defaults,
+        ForeignKey,
+        PurposeBudget,
+        QueryLimits,
+    )
 
 
 _CAP = "the dataset's cap"
@@ -34,7 +42,7 @@ def same_names(names: Iterable[str]) -> list[Mistake]:
     ]
 
 
-def column_mistakes(column: Column) -> list[Mistake]:
+def column_mistakes(column: DeclaredColumn) -> list[Mistake]:
     """Bounds in the wrong order, of two kinds or of a type that has none; values beside bounds."""
     bounded = [name for name in ("min", "max") if getattr(column, name) is not None]
     if column.bounds is not None and (bounded or column.values is not None or column.values_from is not None):
@@ -83,7 +91,7 @@ def column_mistakes(column: Column) -> list[Mistake]:
     return []
 
 
-def table_mistakes(table: Table) -> list[Mistake]:
+def table_mistakes(table: DeclaredTable) -> list[Mistake]:
     """Who owns the rows must be said, once, and what depends on it must fit."""
     if table.unit is None and not table.public:
         return [
@@ -99,7 +107,7 @@ def table_mistakes(table: Table) -> list[Mistake]:
     return [*(_row_mistakes(table) if table.by_row else ()), *_prepare_mistakes(table), *_key_mistakes(table)]
 
 
-def _key_mistakes(table: Table) -> Iterator[Mistake]:
+def _key_mistakes(table: DeclaredTable) -> Iterator[Mistake]:
     """A key of columns that nobody can name is of no use; a public table may leave its columns to the database."""
     if table.public and table.columns is None:
         return
@@ -111,7 +119,7 @@ def _key_mistakes(table: Table) -> Iterator[Mistake]:
             yield Mistake(("unique",), f"the key names a column {column}, and the table does not", fix)
 
 
-def _prepare_mistakes(table: Table) -> Iterator[Mistake]:
+def _prepare_mistakes(table: DeclaredTable) -> Iterator[Mistake]:
     """A copy bounds what a declared number of rows bounds."""
     if table.prepare is not None and (table.by_row or table.one_row):
         fix = "delete `prepare`: such a table is fast as it is"
@@ -123,9 +131,9 @@ def _prepare_mistakes(table: Table) -> Iterator[Mistake]:
 
 def policy_mistakes(
     budget: Budget | None,
-    limits: Limits | None,
+    limits: QueryLimits | None,
     defaults: Defaults | None,
-    tables: Mapping[str, Table | None] | None,
+    tables: Mapping[str, DeclaredTable | None] | None,
 ) -> list[Mistake]:
     """Contradictions between sections; a section or table that is None is wrong in itself and left alone."""
     mistakes: list[Mistake] = []
@@ -157,7 +165,7 @@ def _kind(bound: Bound) -> str:
     return kind(bound) or "number"
 
 
-def _public_mistakes(table: Table) -> Iterator[Mistake]:
+def _public_mistakes(table: DeclaredTable) -> Iterator[Mistake]:
     if table.prepare is not None:
         yield Mistake(("prepare",), "a public table has no units to bound", "delete `prepare`")
     if table.unit is not None:
@@ -171,7 +179,7 @@ def _public_mistakes(table: Table) -> Iterator[Mistake]:
             yield Mistake((key,), f"{key} speaks of units, and a public table has none", f"delete `{key}`")
 
 
-def _row_mistakes(table: Table) -> Iterator[Mistake]:
+def _row_mistakes(table: DeclaredTable) -> Iterator[Mistake]:
     for key in ("unique", "max_rows_per_unit"):
         if getattr(table, key) and not (key == "unique" and table.keys):
             yield Mistake(
@@ -205,13 +213,13 @@ def _longer(purpose: PurposeBudget, analyst: AnalystBudget) -> bool:
     return WINDOWS.index(purpose.every) > WINDOWS.index(analyst.every)
 
 
-def _limit_mistakes(budget: Budget, limits: Limits) -> Iterator[Mistake]:
+def _limit_mistakes(budget: Budget, limits: QueryLimits) -> Iterator[Mistake]:
     for key in ("epsilon", "delta"):
         if key in limits.model_fields_set:
             yield from _above(("limits", key), getattr(limits, key), getattr(budget, key), _CAP)
 
 
-def _default_mistakes(budget: Budget, limits: Limits, defaults: Defaults) -> Iterator[Mistake]:
+def _default_mistakes(budget: Budget, limits: QueryLimits, defaults: Defaults) -> Iterator[Mistake]:
     for key in ("epsilon", "delta"):
         if key in defaults.model_fields_set:
             limit = min(getattr(limits, key), getattr(budget, key))
@@ -229,7 +237,7 @@ def _above(path: tuple[str, ...], asked: Decimal | None, cap: Decimal, what: str
         yield Mistake(path, f"{show(asked)} is above {what}, {show(cap)}", f"write {show(cap)} or less")
 
 
-def _grant_mistakes(budget: Budget, tables: Names[Table | None]) -> Iterator[Mistake]:
+def _grant_mistakes(budget: Budget, tables: Names[DeclaredTable | None]) -> Iterator[Mistake]:
     for name, analyst in budget.analysts.items():
         granted, path = analyst.tables, ("budget", "analysts", name, "tables")
         for position, table in enumerate(granted or ()):
@@ -241,7 +249,7 @@ def _grant_mistakes(budget: Budget, tables: Names[Table | None]) -> Iterator[Mis
 
 
 def _column_grants(
-    path: tuple[str | int, ...], name: str, granted: Iterable[str], table: Table | None
+    path: tuple[str | int, ...], name: str, granted: Iterable[str], table: DeclaredTable | None
 ) -> Iterator[Mistake]:
     """A column that the policy does not name cannot be granted; a public table may leave that to the database."""
     if table is None or (table.public and table.columns is None):
@@ -254,7 +262,7 @@ def _column_grants(
             yield Mistake((*path, position), f"the policy names no column {column} in {name}", fix)
 
 
-def _foreign_key_mistakes(tables: Names[Table | None]) -> Iterator[Mistake]:
+def _foreign_key_mistakes(tables: Names[DeclaredTable | None]) -> Iterator[Mistake]:
     for name, table in tables.items():
         if table is None or table.unit is None or isinstance(table.unit, str):
             continue
@@ -272,7 +280,7 @@ def _foreign_key_mistakes(tables: Names[Table | None]) -> Iterator[Mistake]:
             yield from _parent_mistakes(path, table.unit, tables[table.unit.table])
 
 
-def _reference_mistakes(tables: Names[Table | None]) -> Iterator[Mistake]:
+def _reference_mistakes(tables: Names[DeclaredTable | None]) -> Iterator[Mistake]:
     """Values are taken from a public table that this policy names: those of a private one would be secrets."""
     for name, table in tables.items():
         for column, declared in ((table.columns or {}) if table is not None else {}).items():
@@ -290,7 +298,7 @@ def _reference_mistakes(tables: Names[Table | None]) -> Iterator[Mistake]:
                 yield Mistake(path, f"{parent} names no column {key}", f"add `{key}: {{}}` to the columns of {parent}")
 
 
-def _parent_mistakes(path: tuple[str, ...], link: ForeignKey, parent: Table | None) -> Iterator[Mistake]:
+def _parent_mistakes(path: tuple[str, ...], link: ForeignKey, parent: DeclaredTable | None) -> Iterator[Mistake]:
     if parent is None:
         return
     if parent.public or parent.by_row:
@@ -304,12 +312,12 @@ def _parent_mistakes(path: tuple[str, ...], link: ForeignKey, parent: Table | No
         )
 
 
-def _has_key(parent: Table, key: str) -> bool:
+def _has_key(parent: DeclaredTable, key: str) -> bool:
     unit = parent.unit_column
     return (unit is not None and fold(unit) == fold(key)) or key in (parent.columns or {})
 
 
-def _circular(name: str, tables: Names[Table | None]) -> bool:
+def _circular(name: str, tables: Names[DeclaredTable | None]) -> bool:
     seen = set()
     while fold(name) not in seen:
         seen.add(fold(name))
@@ -324,6 +332,6 @@ def _route(name: str, link: ForeignKey) -> str:
     return f"{name}.{link.column} → {link.references}"
 
 
-def _known(name: str, tables: Names[Table | None]) -> str:
+def _known(name: str, tables: Names[DeclaredTable | None]) -> str:
     guess = nearest(name, tables)
     return f"did you mean {guess}?" if guess else f"declare it, or name one of: {', '.join(tables)}"

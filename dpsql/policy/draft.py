@@ -12,13 +12,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from dpsql.errors import PolicyError
-from dpsql.policy.catalog import Relation, family
-from dpsql.policy.observe import observe
-from dpsql.policy.owners import Guess, Owner, guess_owners
-from dpsql.policy.reader import Reader, reader_of
+from dpsql.policy.database_catalog import CatalogRelation, DatabaseReader, family, quote, reader_of
+from dpsql.policy.identifiers import Names
+from dpsql.policy.unit_detection import Guess, Owner, guess_owners
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,7 +28,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _BOUNDED = frozenset({"integer", "decimal", "float", "date", "timestamp", "timestamptz"})
 _LISTED = frozenset({"text", "enum"})
-_HEADER = """\
+_POLICY_HEADER = """\
 # A draft by `dpsql init`: nothing in it is confirmed. Read every line, then run `dpsql check`.
 # It was made from names, types and constraints only. What it does not name does not exist for analysts.
 # Bounds (min and max) may stay open for numbers: a private search finds them, at a small price. If you declare them,
@@ -37,7 +38,7 @@ _HEADER = """\
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PolicyDraft:
     """The policy as YAML text, and what was seen in the data, for the steward only."""
 
     dataset: str
@@ -45,7 +46,7 @@ class Draft:
     observed: str
 
 
-def draft_policy(source: Reader | duckdb.DuckDBPyConnection, dataset: str) -> Draft:
+def draft_policy(source: DatabaseReader | duckdb.DuckDBPyConnection, dataset: str) -> PolicyDraft:
     """Draft a policy for the tables of a database."""
     reader = reader_of(source)
     catalog = reader.catalog()
@@ -61,10 +62,10 @@ def draft_policy(source: Reader | duckdb.DuckDBPyConnection, dataset: str) -> Dr
     ]
     for name, relation in catalog.items():
         lines += ["", *_table(relation, guesses[name])]
-    return Draft(dataset, _HEADER + "\n".join(lines) + "\n", observe(reader, catalog))
+    return PolicyDraft(dataset, _POLICY_HEADER + "\n".join(lines) + "\n", observe(reader, catalog))
 
 
-def write_draft(draft: Draft, path: str | Path) -> tuple[Path, Path]:
+def write_draft(draft: PolicyDraft, path: str | Path) -> tuple[Path, Path]:
     """Write the policy and, beside it, the steward's file; neither replaces an existing file.
 
     The steward's file gets its mode 0600 in the system call that creates it, so that nobody else can open it
@@ -102,7 +103,7 @@ def _exists(path: Path) -> PolicyError:
     )
 
 
-def _table(relation: Relation, guess: Guess) -> Iterator[str]:
+def _table(relation: CatalogRelation, guess: Guess) -> Iterator[str]:
     """The lines of one table; all of them comments if the steward has to decide."""
     if not relation.name.isprintable():
         yield "  # a table is left out: its name has characters that cannot be printed"
@@ -137,7 +138,7 @@ def _unit(guess: Owner) -> Iterator[str]:
         yield "    # max_rows_per_unit: 50   # an outer limit, if you know one: a unit with more counts as so many"
 
 
-def _keys(relation: Relation) -> Iterator[str]:
+def _keys(relation: CatalogRelation) -> Iterator[str]:
     """What constraints make unique besides the unit: it bounds joins."""
     shown = [key for key in relation.keys if all(_usable(relation, column) for column in key)]
     if shown:
@@ -145,11 +146,11 @@ def _keys(relation: Relation) -> Iterator[str]:
         yield f"    unique: [{listed}]   # keys, by constraints of the database"
 
 
-def _usable(relation: Relation, column: str) -> bool:
+def _usable(relation: CatalogRelation, column: str) -> bool:
     return column.isprintable() and family(relation.columns[column]) is not None
 
 
-def _columns(relation: Relation, unit: str | None = None) -> Iterator[str]:
+def _columns(relation: CatalogRelation, unit: str | None = None) -> Iterator[str]:
     for column, data_type in relation.columns.items():
         kind = family(data_type)
         if kind is None or not column.isprintable():
@@ -175,3 +176,45 @@ def _scalar(name: str) -> str:
 def _comment(text: str) -> str:
     """Text that stays inside its line."""
     return "".join(each if each.isprintable() else "?" for each in text)
+
+
+# observed
+
+FEW = 20
+_ORDERED = frozenset({"integer", "decimal", "float", "date", "timestamp", "timestamptz"})
+_OBSERVED_HEADER = """\
+# FOR THE STEWARD ONLY: these are true values of private data, not protected by anything.
+# Do not share this file, do not commit it, and delete it once the policy is written.
+# Bounds that are copied from here tell analysts about single people (the largest income is somebody's):
+# take them from what is known about the subject, and use this file only to see whether they are sensible.
+"""
+
+
+def observe(reader: DatabaseReader, catalog: Names[CatalogRelation]) -> str:
+    """Row counts, extremes, and the values of columns that have few, as YAML for the steward's eyes."""
+    seen = {name: _observe_table(reader, each) for name, each in catalog.items() if not each.view}
+    return _OBSERVED_HEADER + yaml.safe_dump({"observed": seen}, sort_keys=False, allow_unicode=True)
+
+
+def _observe_table(reader: DatabaseReader, table: CatalogRelation) -> dict[str, Any]:
+    columns = {name: _observe_column(reader, table.name, name, kind) for name, kind in table.columns.items()}
+    [(rows,)] = reader.rows(f"SELECT count(*) FROM {reader.table(table.name)}")
+    return {"rows": rows, "columns": {name: seen for name, seen in columns.items() if seen}}
+
+
+def _observe_column(reader: DatabaseReader, table: str, column: str, data_type: str) -> dict[str, Any]:
+    kind = family(data_type)
+    if kind is None:
+        return {}
+    name, source = quote(column), reader.table(table)
+    [(nulls,)] = reader.rows(f"SELECT count(*) - count({name}) FROM {source}")
+    seen: dict[str, Any] = {"nulls": nulls}
+    if kind in _ORDERED:
+        [ends] = reader.rows(f"SELECT min({name})::VARCHAR, max({name})::VARCHAR FROM {source}")
+        seen |= zip(("min", "max"), ends, strict=True)
+    return seen | _few_values(reader, source, name)
+
+
+def _few_values(reader: DatabaseReader, table: str, column: str) -> dict[str, Any]:
+    found = reader.rows(f"SELECT DISTINCT {column}::VARCHAR FROM {table} WHERE {column} IS NOT NULL LIMIT {FEW + 1}")
+    return {"values": sorted(value for (value,) in found)} if 0 < len(found) <= FEW else {}

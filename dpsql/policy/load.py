@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from dpsql.errors import PolicyError
 from dpsql.policy.consistency import policy_mistakes, same_names
-from dpsql.policy.document import Document
-from dpsql.policy.mistake import Mistake, Mistakes
-from dpsql.policy.mistake import Path as KeyPath
+from dpsql.policy.identifiers import nearest
 from dpsql.policy.model import (
     AnalystBudget,
     Budget,
-    Column,
+    DeclaredColumn,
+    DeclaredTable,
+    DeclaredView,
     Defaults,
-    Limits,
     Policy,
     PurposeBudget,
+    QueryLimits,
     Replay,
-    Table,
-    View,
 )
-from dpsql.policy.names import nearest
-from dpsql.policy.scalars import LARGEST_DELTA, show
+from dpsql.policy.policy_values import LARGEST_DELTA, SERVER_ADDRESS, Mistake, Mistakes, show
+from dpsql.policy.policy_values import Path as KeyPath
+from dpsql.policy.yaml_document import Document
+
+if TYPE_CHECKING:
+    from dpsql.policy.model import Policy
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -35,12 +38,12 @@ _SECTIONS: dict[tuple[str, ...], type[BaseModel]] = {
     ("budget",): Budget,
     ("budget", "analysts", "*"): AnalystBudget,
     ("budget", "analysts", "*", "purposes", "*"): PurposeBudget,
-    ("limits",): Limits,
+    ("limits",): QueryLimits,
     ("replay",): Replay,
     ("defaults",): Defaults,
-    ("tables", "*"): Table,
-    ("tables", "*", "columns", "*"): Column,
-    ("views", "*"): View,
+    ("tables", "*"): DeclaredTable,
+    ("tables", "*", "columns", "*"): DeclaredColumn,
+    ("views", "*"): DeclaredView,
 }
 _MISSING = {
     "dataset": "add `dataset: <name>`: the account in the ledger, the same for every version of the data",
@@ -61,7 +64,7 @@ def load_policy(source: str | Path | Mapping[str, Any] | Policy) -> Policy:
 
 def parse_policy(text: str, name: str = "the policy") -> Policy:
     """The policy that a YAML text describes; `name` is what errors call it."""
-    from dpsql.policy.read_yaml import read_document
+    from dpsql.policy.yaml_document import read_document
 
     return _validate(read_document(text), name)
 
@@ -106,9 +109,9 @@ def _across(data: Mapping[str, Any]) -> Iterator[Mistake]:
     yield from (each.under(("tables",)) for each in same_names(map(str, tables)))
     yield from policy_mistakes(
         _attempt(Budget, data.get("budget")) or _attempt(Budget, _grants(data.get("budget"))),
-        _attempt(Limits, data.get("limits") or {}),
+        _attempt(QueryLimits, data.get("limits") or {}),
         _attempt(Defaults, data.get("defaults") or {}),
-        {str(k): _attempt(Table, _outline(v)) for k, v in tables.items()} if "tables" in data else None,
+        {str(k): _attempt(DeclaredTable, _outline(v)) for k, v in tables.items()} if "tables" in data else None,
     )
 
 
@@ -202,3 +205,22 @@ def _place(mistake: Mistake, document: Document) -> str:
     line = document.line(mistake.path)
     key = mistake.key or "the policy"
     return key if line is None else f"line {line}: {key}"
+
+
+# ledger
+
+
+def ledger_location(
+    policy: Policy, file: str | os.PathLike[str] | None, named: str | os.PathLike[str] | None = None
+) -> str | Path | None:
+    """The one that was named; else the policy's own, which is beside its file unless it is an address; else
+    `<dataset>.ledger` there; None where the policy is no file and names none.
+    """
+    if named is not None:
+        return named if isinstance(named, str) else Path(named)
+    own = policy.ledger
+    if own is not None and (SERVER_ADDRESS.match(own) or own == ":memory:"):
+        return own
+    if file is None:
+        return own
+    return Path(file).parent / (f"{policy.dataset}.ledger" if own is None else own)

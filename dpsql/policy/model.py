@@ -27,13 +27,12 @@ from pydantic import (
 )
 
 from dpsql.errors import PolicyError
-from dpsql.policy.auto import UNSEARCHED, Found, Subject
 from dpsql.policy.consistency import column_mistakes, policy_mistakes, same_names, table_mistakes, view_mistakes
-from dpsql.policy.ledger_place import read_place
-from dpsql.policy.mistake import Mistake, Mistakes, wrong
-from dpsql.policy.names import Names, fold, nearest
-from dpsql.policy.scalars import (
+from dpsql.policy.identifiers import Names, fold, nearest
+from dpsql.policy.policy_values import (
     Bound,
+    Mistake,
+    Mistakes,
     Value,
     read_bound,
     read_count,
@@ -43,12 +42,15 @@ from dpsql.policy.scalars import (
     read_every,
     read_flag,
     read_name,
+    read_place,
     read_size,
     read_type,
     read_values,
     show,
     to_decimal,
+    wrong,
 )
+from dpsql.policy.searched_subjects import UNSEARCHED, FoundBounds, Subject
 
 Item = TypeVar("Item")
 
@@ -213,7 +215,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
 
-class Caps(NamedTuple):
+class DeclaredCaps(NamedTuple):
     """The most that may ever be spent, or with `every` in each window of the calendar: a weaker promise."""
 
     epsilon: Decimal
@@ -227,7 +229,7 @@ class Randomized(_Model):
     epsilon: Epsilon
 
 
-class Column(_Model):
+class DeclaredColumn(_Model):
     """What the steward knows of a column without looking at the data; all of it may be left out."""
 
     min: Annotated[Bound | None, PlainValidator(read_bound), _AS_IS] = None
@@ -261,7 +263,7 @@ class Column(_Model):
         return {**{k: v for k, v in data.items() if k != "values"}, "values_from": reference}
 
     @model_validator(mode="after")
-    def _consistent(self) -> Column:
+    def _consistent(self) -> DeclaredColumn:
         return _checked(self, column_mistakes(self))
 
 
@@ -287,7 +289,7 @@ class ForeignKey(_Model):
         return f"foreign_key:{self.column}->{self.references}"
 
 
-class Table(_Model):
+class DeclaredTable(_Model):
     """One table: who owns its rows, how many of them count, and which columns exist.
 
     Without `columns` a public table has all of its columns, a private one only its unit column.
@@ -300,7 +302,7 @@ class Table(_Model):
     max_groups_per_unit: Count | None = None
     prepare: Annotated[Literal["weigh", "keep"] | None, BeforeValidator(_read_prepare)] = None
     columns: Annotated[
-        Mapping[str, Annotated[Column, BeforeValidator(_empty_if_null)]] | None,
+        Mapping[str, Annotated[DeclaredColumn, BeforeValidator(_empty_if_null)]] | None,
         AfterValidator(lambda items: None if items is None else _named(items)),
         WrapSerializer(_plain),
     ] = None
@@ -335,7 +337,7 @@ class Table(_Model):
         return None if self.by_row else self.unit
 
     @model_validator(mode="after")
-    def _consistent(self) -> Table:
+    def _consistent(self) -> DeclaredTable:
         return _checked(self, table_mistakes(self))
 
 
@@ -410,7 +412,7 @@ def _read_pad(value: object) -> float | None:
 Size = Annotated[int | None, BeforeValidator(read_size)]
 
 
-class Limits(_Model):
+class QueryLimits(_Model):
     """The most that one query may ask for; inside a policy what is left out is the whole budget."""
 
     epsilon: Epsilon = Decimal("Infinity")
@@ -439,7 +441,7 @@ class Replay(_Model):
     keep: Annotated[timedelta | None, PlainValidator(read_duration), _AS_IS] = None
 
 
-class View(_Model):
+class DeclaredView(_Model):
     """A query under a name; an analyst who may see all that it reads may read it like a table."""
 
     sql: Annotated[str, Field(strict=True, min_length=1)]
@@ -451,7 +453,7 @@ class Policy(_Model):
     dataset: Name
     ledger: Annotated[str | None, BeforeValidator(read_place)] = None
     budget: Budget
-    limits: Annotated[Limits, BeforeValidator(_empty_if_null)] = Field(default_factory=Limits)
+    limits: Annotated[QueryLimits, BeforeValidator(_empty_if_null)] = Field(default_factory=QueryLimits)
     replay: Annotated[
         Annotated[bool, Tag("[flag]")] | Annotated[Replay, Tag("[mapping]")],
         Discriminator(lambda value: "[flag]" if isinstance(value, bool) else "[mapping]"),
@@ -460,13 +462,13 @@ class Policy(_Model):
     defaults: Annotated[Defaults, BeforeValidator(_empty_if_null)] = Field(default_factory=Defaults)
     search: Flag = True
     tables: Annotated[
-        Mapping[str, Annotated[Table, BeforeValidator(_empty_if_null)]],
+        Mapping[str, Annotated[DeclaredTable, BeforeValidator(_empty_if_null)]],
         BeforeValidator(_empty_if_null),
         AfterValidator(_named),
         WrapSerializer(_plain),
     ]
     views: Annotated[
-        Mapping[str, Annotated[View, BeforeValidator(_read_view)]],
+        Mapping[str, Annotated[DeclaredView, BeforeValidator(_read_view)]],
         BeforeValidator(_empty_if_null),
         AfterValidator(_named),
         WrapSerializer(_plain),
@@ -546,7 +548,7 @@ class Policy(_Model):
             subjects += [Subject(name, column) for column, spec in (table.columns or {}).items() if spec.bounds]
         return tuple(subjects)
 
-    def with_found(self, found: Mapping[Subject, Found]) -> Policy:
+    def with_found(self, found: Mapping[Subject, FoundBounds]) -> Policy:
         """The policy with what was found wherever it leaves something open."""
         tables = dict(self.tables)
         for subject, what in found.items():
@@ -587,9 +589,9 @@ class Policy(_Model):
         """Whether every table and column of the policy exists for this analyst."""
         return self._account(analyst).tables is None
 
-    def caps(self, analyst: str | None = None, purpose: str | None = None) -> Caps:
+    def caps(self, analyst: str | None = None, purpose: str | None = None) -> DeclaredCaps:
         """The caps of this analyst, of one of their purposes, or of the dataset."""
-        whole, account = Caps(self.budget.epsilon, self.budget.delta), self._account(analyst)
+        whole, account = DeclaredCaps(self.budget.epsilon, self.budget.delta), self._account(analyst)
         own = _within(whole, account)
         return own if purpose is None else _within(own, account.purposes[purpose])
 
@@ -623,7 +625,7 @@ class Policy(_Model):
             )
         return self.budget.analysts[analyst]
 
-    def _private(self, table: str) -> Table:
+    def _private(self, table: str) -> DeclaredTable:
         if table not in self.tables or self.tables[table].public:
             raise PolicyError(f"{table} is not a private table of the policy", hint="name a table with a unit")
         return self.tables[table]
@@ -638,7 +640,7 @@ def _checked(model: ModelT, mistakes: list[Mistake]) -> ModelT:
     return model
 
 
-def _with_found(column: Column, found: Found) -> Column:
+def _with_found(column: DeclaredColumn, found: FoundBounds) -> DeclaredColumn:
     """A column with what was found, where the policy declares nothing."""
     if not column.open:
         return column.model_copy(update={"usual": found.usual})
@@ -647,9 +649,9 @@ def _with_found(column: Column, found: Found) -> Column:
     return column.model_copy(update={**ends, "bounds": "auto", "usual": found.usual})
 
 
-def _within(outer: Caps, account: AnalystBudget | PurposeBudget) -> Caps:
+def _within(outer: DeclaredCaps, account: AnalystBudget | PurposeBudget) -> DeclaredCaps:
     """The caps of an account; what it leaves out is as for the one around it."""
-    return Caps(
+    return DeclaredCaps(
         outer.epsilon if account.epsilon is None else account.epsilon,
         outer.delta if account.delta is None else account.delta,
         outer.every if account.every is None else account.every,

@@ -5,7 +5,7 @@ or over the rows themselves (the rule of any aggregate without keys). **Proof.**
 that belong to one unit, and its argument is declared here as a whole number in [0, 1], to which the emitted SQL clamps
 it: so it is an aggregate like those that analysts write, and their rules bound it.
 What the flag means is no matter of privacy: it is not derived from the inferred domains, under which no row is outside.
-**Requires** the clamp to [0, 1] in the emitted SQL, and a charge of its own for each check (`dpsql.budget.allocate`).
+**Requires** the clamp to [0, 1] in the emitted SQL, and a charge of its own for each check (`dpsql.budget.pricing`).
 **Checked by** the neighbour test, which asks for the checks of some of its queries.
 """
 

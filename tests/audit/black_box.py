@@ -16,11 +16,11 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
+from attack.blackbox_cases import QUERIES, cases
 from planted import part_of_the_noise
 
-from dpsql.audit.blackbox.audit import LEVEL, Verdict, audit, refuted
+from dpsql.audit.blackbox.audit import LEVEL, EventTest, audit, refuted
 from dpsql.audit.blackbox.binomial import Counts
-from dpsql.audit.blackbox.cases import QUERIES, cases
 from dpsql.audit.blackbox.promise import Limit
 
 ONE = LEVEL / (2 * len(QUERIES))
@@ -68,8 +68,8 @@ def _shown(line: dict[str, Any]) -> str:
     )
 
 
-def _read(test: dict[str, Any]) -> Verdict:
-    return Verdict(**{**test, "limit": Limit(**test["limit"]), "counts": Counts(**test["counts"])})
+def _read(test: dict[str, Any]) -> EventTest:
+    return EventTest(**{**test, "limit": Limit(**test["limit"]), "counts": Counts(**test["counts"])})
 
 
 def _lines(out: Path) -> list[dict[str, Any]]:

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from attack.neighbours import search_memory
+from attack.worlds import builtin_worlds, joins, kinds
 
-from dpsql.audit import World, builtin_worlds
-from dpsql.audit.blocks import search
-from dpsql.audit.constructs import constructs_of
+from dpsql.audit import World
+from dpsql.audit.database import load
 from dpsql.audit.grammar.query import Query
+from dpsql.audit.neighbour_search import constructs_of
 from dpsql.audit.neighbourhood import neighbours_of, part_of, with_extreme
+from dpsql.audit.outcome import Settings
 from dpsql.audit.pairs import MOVED, Case, violations
-from dpsql.audit.settings import Settings
 from dpsql.audit.shrink import script, shrink
 from dpsql.audit.world import RowUnit
-from dpsql.audit.worlds import joins, kinds
 from dpsql.engines.sql import emit
 from dpsql.errors import InterfaceError
 from dpsql.sensitivity.argument import Argument
@@ -56,6 +57,14 @@ def test_a_unit_that_goes_too_far_is_one_unit_more(world: World) -> None:
     assert more.without(new).tables == world.tables
     with more.open(steward=True) as db:
         assert db.query(f"SELECT count(*) FROM {next(iter(world.owners))}", epsilon=1).cost.epsilon == 1
+
+
+def test_a_unit_that_goes_too_far_keeps_the_keys_of_several_columns() -> None:
+    """`stock` is unique by unit and part; a repeated pair would stop the search."""
+    for seed in range(12):
+        more = with_extreme(joins(random.Random(seed)), random.Random(seed))
+        assert more is not None
+        load(more.tables).close()
 
 
 def test_a_steward_s_database_is_copied_with_the_facts_that_hold(tmp_path: Path) -> None:
@@ -117,17 +126,17 @@ def test_what_was_done_is_resumed_and_another_search_is_not(tmp_path: Path) -> N
     told: list[tuple[int, int]] = []
     state = tmp_path / "state"
     settings = Settings(seed=3, pairs=1, resume=state)
-    first = search((), settings, lambda done, total: told.append((done, total)))
+    first = search_memory(settings, lambda done, total: told.append((done, total)))
     assert told == [(0, 1), (1, 1)]
     assert state.stat().st_mode & 0o077 == 0
-    again = search((), settings, lambda done, total: told.append((done, total)))
+    again = search_memory(settings, lambda done, total: told.append((done, total)))
     assert told[2:] == [(1, 1)]
     assert again == first
     with pytest.raises(InterfaceError, match="another audit"):
-        search((), replace(settings, seed=4), lambda done, total: None)
+        search_memory(replace(settings, seed=4), lambda done, total: None)
     state.write_text("{}")
-    with pytest.raises(InterfaceError, match="no state"):
-        search((), settings, lambda done, total: None)
+    with pytest.raises(InterfaceError, match="does not contain the state"):
+        search_memory(settings, lambda done, total: None)
 
 
 def test_constructs_are_read_off_the_query() -> None:

@@ -8,6 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from attack.blackbox_cases import QUERIES, cases
 from planted import half_the_noise
 from tiers import SERVER, need
 from unlocked import unsealed
@@ -16,9 +17,9 @@ from dpsql.audit.blackbox.audit import (
     FIRST,
     LEVEL,
     Audited,
-    Case,
+    BlackBoxCase,
+    EventTest,
     Seen,
-    Verdict,
     audit,
     judged,
     refuted,
@@ -26,11 +27,9 @@ from dpsql.audit.blackbox.audit import (
     settled,
 )
 from dpsql.audit.blackbox.binomial import BETA, Counts, interval, lower_bound, p_value
-from dpsql.audit.blackbox.cases import QUERIES, cases
 from dpsql.audit.blackbox.observe import Changed, Observation, opened, remember_integers, through
-from dpsql.audit.blackbox.own import own_cases
 from dpsql.audit.blackbox.promise import Limit
-from dpsql.audit.checks.blackbox import report
+from dpsql.audit.blackbox_check import own_cases, report_of
 from dpsql.audit.database import Stored
 from dpsql.audit.world import World
 from dpsql.interfaces.audit_doors import dbapi, server
@@ -97,9 +96,9 @@ def test_each_round_has_as_many_new_runs_as_there_were_before() -> None:
     assert rounds(600) == [600] and rounds(1000) == [500, 1000]
 
 
-def verdict(hits: int, misses: int, p: float, runs: int = 2000, kind: str = "epsilon") -> Verdict:
+def verdict(hits: int, misses: int, p: float, runs: int = 2000, kind: str = "epsilon") -> EventTest:
     limit = Limit("rho" if kind == "rho" else "epsilon", 1.0, 0.0)
-    return Verdict("case", "event", "with the unit", limit, Counts(hits, runs, misses, runs), misses / runs, p)
+    return EventTest("case", "event", "with the unit", limit, Counts(hits, runs, misses, runs), misses / runs, p)
 
 
 def test_an_audit_goes_on_while_something_hints_at_a_breach_or_half_the_noise_might_be_missed() -> None:
@@ -123,19 +122,19 @@ def test_the_factor_is_the_noise_at_which_the_same_answers_are_refuted(kind: str
 
 
 def test_what_counts_for_several_rounds_counts_less() -> None:
-    once, often = verdict(1430, 552, 0.9), Verdict(*_parts(verdict(1430, 552, 0.9)), rounds=8)
+    once, often = verdict(1430, 552, 0.9), EventTest(*_parts(verdict(1430, 552, 0.9)), rounds=8)
     assert often.lower(1e-3) == once.lower(1e-3 / 8) < once.lower(1e-3)
 
 
-def _parts(v: Verdict) -> tuple[str, str, str, Limit, Counts, float, float]:
+def _parts(v: EventTest) -> tuple[str, str, str, Limit, Counts, float, float]:
     return v.case, v.event, v.direction, v.limit, v.counts, v.q, v.p
 
 
 def test_a_report_names_the_queries_whose_noise_might_be_halved_unnoticed() -> None:
     case = cases(("count, Laplace",))[0]
-    made = report([Audited(case, 4000, (verdict(1010, 1000, 0.9),), 0.0, answered=4000)], 0.0)
+    made = report_of([Audited(case, 4000, (verdict(1010, 1000, 0.9),), 0.0, answered=4000)], 0.0)
     assert made.passed and "count, Laplace" in made.notes[0]
-    seen = report([Audited(case, 4000, (verdict(1430, 552, 0.9),), 0.0, answered=4000)], 0.0)
+    seen = report_of([Audited(case, 4000, (verdict(1430, 552, 0.9),), 0.0, answered=4000)], 0.0)
     assert (
         seen.passed
         and not seen.notes
@@ -176,7 +175,7 @@ def test_a_unit_of_a_stewards_world_is_made_to_show_all_that_it_may(delta: str) 
 @pytest.mark.parametrize("number", [2, 3])
 def test_half_the_noise_is_flagged_in_a_stewards_world(number: int) -> None:
     """A median and private keys, where the stored rows would show nothing."""
-    case: Case = own_cases(shop("1e-6"), 4)[number]
+    case: BlackBoxCase = own_cases(shop("1e-6"), 4)[number]
     with half_the_noise():
         made = audit(case, 4 * FIRST, lambda _: None, level=LEVEL / 8)
     assert refuted(made.tests) and made.answered == made.runs
@@ -304,7 +303,7 @@ def test_values_keys_order_nulls_and_errors_all_count(what: str) -> None:
     rng = np.random.default_rng(1)
     limits = (Limit("epsilon", 1.0, 0.0), Limit("rho", 0.3, 0.0))
 
-    def seen(ours: float, theirs: float) -> tuple[Verdict, ...]:
+    def seen(ours: float, theirs: float) -> tuple[EventTest, ...]:
         sides = tuple([leaking(what, chance, rng) for _ in range(800)] for chance in (ours, theirs))
         return judged(what, Seen((sides[0], sides[1]), (False, True), limits))
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import black_box
 import numpy as np
 import pytest
+from attack.blackbox_cases import cases
 from numpy.typing import NDArray
 
-from dpsql.audit.blackbox.audit import Seen, Verdict, judged, refuted, rounds
+from dpsql.audit.blackbox.audit import EventTest, Seen, judged, refuted, rounds
 from dpsql.audit.blackbox.binomial import Counts
-from dpsql.audit.blackbox.cases import cases
 from dpsql.audit.blackbox.observe import Observation, opened
 from dpsql.audit.blackbox.promise import Limit, promised
 from dpsql.audit.stepwise import Stepwise
@@ -109,7 +109,7 @@ def test_queries_that_are_asked_alone_are_judged_as_among_all(
     out, level = tmp_path / "figures.jsonl", black_box.ONE
     line = {"share": "1/2", "runs": 400, "cpu": 1.0, "factor": 0.5}
     for name, p in (("count, Laplace", 0.9 * level), ("least, Laplace", 3 * level)):
-        test = Verdict(name, "event", "with the unit", Limit("rho", 0.1, 0.0), Counts(9, 20, 1, 20), 0.1, p)
+        test = EventTest(name, "event", "with the unit", Limit("rho", 0.1, 0.0), Counts(9, 20, 1, 20), 0.1, p)
         with out.open("a") as file:
             file.write(json.dumps(line | {"case": name, "tests": [asdict(test), asdict(test)]}) + "\n")
     black_box.table(out)

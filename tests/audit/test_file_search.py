@@ -13,22 +13,21 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from attack import neighbours
+from attack.neighbours import files_outcome, run_file_block
+from attack.pruning import readings
+from attack.worlds import kinds
 from pyarrow import feather, parquet
 from typer.testing import CliRunner
 
-from dpsql.audit import World, search
-from dpsql.audit.blocks import search as search_blocks
-from dpsql.audit.checks import files
+from dpsql.audit import World, neighbour_search
 from dpsql.audit.database import Stored
 from dpsql.audit.file_writers import WRITERS, FileTables, Layout, on_files
-from dpsql.audit.outcome import Figures
-from dpsql.audit.pruning import readings
+from dpsql.audit.neighbour_search import run_block
+from dpsql.audit.outcome import Figures, Settings
 from dpsql.audit.report import Report
-from dpsql.audit.search import run_block, run_file_block
-from dpsql.audit.settings import Settings
 from dpsql.audit.shrink import finding_of
 from dpsql.audit.tally import Tally
-from dpsql.audit.worlds import kinds
 from dpsql.engines.duckdb import parquet as views
 from dpsql.engines.duckdb import register_tables
 from dpsql.errors import InterfaceError, PolicyError
@@ -43,7 +42,7 @@ SHOWS_NAN = ("Parquet by pyarrow", "Parquet by polars", "Parquet by pandas")
 @pytest.fixture(autouse=True)
 def _as_found(monkeypatch: Patch) -> None:
     """A finding is not made small: that has its own tests, and takes its time."""
-    monkeypatch.setattr(search, "finding_of", partial(finding_of, seconds=0))
+    monkeypatch.setattr(neighbour_search, "finding_of", partial(finding_of, seconds=0))
 
 
 def _unprotected(patch: Patch) -> None:
@@ -74,20 +73,20 @@ def test_reading_by_statistics_is_found(writer: str, monkeypatch: Patch) -> None
     assert tally.findings
     assert f"as {writer}" in tally.findings[0].again or f", {writer}" in tally.findings[0].again
     assert tally.counted[f"violations, {writer}"] == 1
-    assert files.outcome(tally).table is not None
-    assert not files.outcome(tally).passed
+    assert files_outcome(tally).table is not None
+    assert not files_outcome(tally).passed
 
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_no_unit_moves_anything_on_files_further_than_claimed(writer: str) -> None:
-    """Some blocks of each writer; `dpsql audit --check files` for thousands of pairs."""
+    """Some blocks of each writer; `tests/attack/run.py --check files` for thousands of pairs."""
     tally, blocks = Tally(), range(_turn(writer), len(WRITERS) * 2, len(WRITERS))
     for number in blocks:
         tally = tally.plus(run_file_block(2, number, queries=12))
     assert tally.findings == [], f"{tally.findings[0].what}\n{tally.findings[0].again}"
     assert tally.pairs["all"] >= 120
     assert tally.touched["all"] > tally.pairs["all"] / 3
-    assert [row[0] for row in files.outcome(tally).table.rows] == [writer]  # type: ignore[union-attr]
+    assert [row[0] for row in files_outcome(tally).table.rows] == [writer]  # type: ignore[union-attr]
 
 
 # files ------------------------------------------------------------------------------------------------------------------
@@ -245,9 +244,9 @@ def test_the_command_takes_folders_and_says_what_it_saw_by_writer(lake: Path, wh
 
 def test_a_table_of_writers_is_read_as_it_was_written_and_parts_add_up() -> None:
     parts = [run_file_block(0, _turn("CSV"), queries=1), run_file_block(0, _turn("Arrow"), queries=1)]
-    reports = [Report("a", "p", (files.outcome(each),), i + 1, 2) for i, each in enumerate(parts)]
+    reports = [Report("a", "p", (files_outcome(each),), i + 1, 2) for i, each in enumerate(parts)]
     assert Report.read(reports[0].json()) == reports[0]
-    both = files.merged([report.outcomes[0] for report in reports])
+    both = neighbours.merge_files([report.outcomes[0] for report in reports])
     assert both.check == "files"
     assert isinstance(both.table, Figures)
     assert [row[:2] for row in both.table.rows] == [("Arrow", parts[1].pairs["all"]), ("CSV", parts[0].pairs["all"])]
@@ -258,8 +257,8 @@ def test_a_table_of_writers_is_read_as_it_was_written_and_parts_add_up() -> None
 
 def test_what_is_resumed_stands_beside_the_state_of_the_other_search(tmp_path: Path) -> None:
     settings = Settings(pairs=1, resume=tmp_path / "state")
-    search_blocks((), settings, lambda done, total: None)
-    files.check((), settings, lambda done, total: None)
+    neighbours.search_memory(settings, lambda done, total: None)
+    neighbours.check_files((), settings, lambda done, total: None)
     assert {path.name for path in tmp_path.iterdir()} == {"state", "state.files"}
 
 

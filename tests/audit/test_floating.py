@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attack import floating
+from attack.blackbox_cases import cases
 
 from dpsql.answers import estimation
-from dpsql.audit.blackbox.cases import cases
 from dpsql.audit.blackbox.observe import opened
-from dpsql.audit.checks import floating
-from dpsql.audit.settings import Settings
+from dpsql.audit.outcome import Settings
 
 SOME = ("sum, Laplace", "by declared keys, Gaussian", "join", "standard deviation, Gaussian")
 

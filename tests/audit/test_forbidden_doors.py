@@ -7,24 +7,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from attack.doors.check import FEWER, WHOLE
+from attack.doors.interfaces import ALL_DOORS
+from attack.doors.statements import Statement, generated, listed, statements
+from attack.doors.sweep import Door, Opened, Swept, charges, entered, prepared, sweep
 from tiers import SERVER, need
 
-from dpsql.audit.checks.doors import FEWER, WHOLE
-from dpsql.audit.doors.folder import charges, entered, prepared
-from dpsql.audit.doors.in_process import DOORS
-from dpsql.audit.doors.statements import Statement, generated, listed, statements
-from dpsql.audit.doors.sweep import Door, Opened, Swept, sweep
 from dpsql.errors import ParseError
-from dpsql.interfaces.forbidden_doors import DOORS as INTERFACES
 
-ALL: dict[str, Door] = {**DOORS, **INTERFACES}
 NEEDED = {
     "SQLAlchemy": ("sqlalchemy",),
     "dpsql://": SERVER,
     "server, simple protocol": SERVER,
     "server, extended protocol": SERVER,
 }
-assert NEEDED.keys() <= ALL.keys()
+assert NEEDED.keys() <= ALL_DOORS.keys()
 
 
 def swept(name: str, door: Door, sent: list[Statement]) -> tuple[Swept, list[str]]:
@@ -36,11 +33,11 @@ def swept(name: str, door: Door, sent: list[Statement]) -> tuple[Swept, list[str
         return made, charges(folder)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", ALL_DOORS)
 def test_every_statement_is_refused_free_soon_and_silently(name: str) -> None:
     need(*NEEDED.get(name, ()))
     sent = statements(1 if name in WHOLE else FEWER)
-    made, charged = swept(name, ALL[name], sent)
+    made, charged = swept(name, ALL_DOORS[name], sent)
     assert [(each.what, each.again) for each in made.findings if "it took" not in each.what] == []
     assert made.slowest < 10  # the check itself says 2 s; a busy machine counts more
     assert charged == []
@@ -94,7 +91,7 @@ def test_a_door_that_tells_a_value_or_crashes_or_dawdles_is_found(monkeypatch: p
             pass
         raise ParseError("at last")
 
-    monkeypatch.setattr("dpsql.audit.doors.sweep.SECONDS", 1.0)
+    monkeypatch.setattr("attack.doors.sweep.SECONDS", 1.0)
     assert "stored value" in swept("planted", planted(tells), LEAK)[0].findings[0].what
     assert "no error of dpsql" in swept("planted", planted(lambda *_: 1 / 0), LEAK)[0].findings[0].what
     assert "it took" in swept("planted", planted(dawdles), LEAK)[0].findings[0].what

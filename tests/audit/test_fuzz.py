@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from attack.fuzz import equal
+from attack.fuzz.corpus import built_in, read
+from attack.fuzz.judge import Judge
+from attack.fuzz.run import Run, statement
 
 import dpsql
-from dpsql.audit.fuzz.corpus import built_in, read
-from dpsql.audit.fuzz.judge import Judge
-from dpsql.audit.fuzz.run import Run, statement
-from dpsql.audit.outcome import Finding
+from dpsql.audit.outcome import AuditFinding
 from dpsql.errors import ParseError
 
 ROOT = Path(dpsql.__file__).parent.parent
@@ -41,7 +42,7 @@ def judge() -> Iterator[Judge]:
     made.close()
 
 
-def found(judge: Judge, sql: str = "SELECT count(*) FROM people") -> list[Finding]:
+def found(judge: Judge, sql: str = "SELECT count(*) FROM people") -> list[AuditFinding]:
     return judge.judge(sql, explain=True)
 
 
@@ -68,10 +69,8 @@ def test_a_stored_value_in_the_log_is_found(judge: Judge) -> None:
 
 def test_a_wrong_answer_is_found(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(judge) == []
-    real = dpsql.audit.fuzz.equal.exact_answer
-    monkeypatch.setattr(
-        "dpsql.audit.fuzz.equal.exact_answer", lambda *a, **k: [(row[0] + 1, *row[1:]) for row in real(*a, **k)]
-    )
+    real = equal.exact_answer
+    monkeypatch.setattr(equal, "exact_answer", lambda *a, **k: [(row[0] + 1, *row[1:]) for row in real(*a, **k)])
     assert "not what DuckDB answers" in found(judge)[0].what
 
 
@@ -87,8 +86,8 @@ def test_a_charged_refusal_is_found(judge: Judge, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_grammar_is_accepted_often_enough() -> None:
-    from dpsql.audit.fuzz.canaries import opened, stored
-    from dpsql.audit.fuzz.grammar import Grammar
+    from attack.fuzz.canaries import opened, stored
+    from attack.fuzz.grammar import Grammar
 
     taken = 0
     with stored() as path, opened(path) as db:

@@ -8,9 +8,9 @@ from itertools import count
 
 import pytest
 import tiers
+from attack.neighbours import run_block
 
-from dpsql.audit.checks.neighbours import outcome
-from dpsql.audit.search import run_block
+from dpsql.audit.neighbour_check import outcome_of
 from dpsql.audit.tally import Tally
 
 CHUNKS, CHUNK = 20, 250
@@ -45,7 +45,7 @@ def test_no_unit_moves_anything_further_than_claimed(chunk: int, request: pytest
     assert tally.findings == [], f"{tally.findings[0].what}\n{tally.findings[0].again}"
     assert tally.touched["all"] > tally.pairs["all"] / 3
     assert tally.counted["pairs seen"] == tally.counted["pairs answered"] > 0
-    assert outcome(tally).passed
+    assert outcome_of(tally).passed
 
 
 def _record(request: pytest.FixtureRequest, tally: Tally) -> None:

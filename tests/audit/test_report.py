@@ -9,23 +9,24 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from attack.checks import ATTACKS
+from attack.doors.interfaces import ALL_DOORS
+from attack.run import app as attacks
 from typer.testing import CliRunner
 
-from dpsql.audit.checks import floating, neighbours, timing
-from dpsql.audit.outcome import Finding, Outcome, Series
-from dpsql.audit.plots import plot
-from dpsql.audit.report import Report, merged, shown
-from dpsql.audit.settings import Settings
+from dpsql.audit import neighbour_check
+from dpsql.audit.outcome import AuditFinding, Check, Outcome, PlotSeries, Settings
+from dpsql.audit.report import Report, merged, plot, shown
 from dpsql.audit.tally import Tally
-from dpsql.interfaces import audit_command
+from dpsql.interfaces.cli import audit_command
 from dpsql.interfaces.cli.main import app
 
-BAD = Finding("a <vector> moved", "SELECT count(*) FROM t WHERE x < '<script>'")
+BAD = AuditFinding("a <vector> moved", "SELECT count(*) FROM t WHERE x < '<script>'")
 
 
-def _outcome(*findings: Finding) -> Outcome:
+def _outcome(*findings: AuditFinding) -> Outcome:
     tally = Tally(Counter(all=7), Counter(all=5), {"clip l1": 0.5}, Counter(WHERE=7), findings=list(findings))
-    return neighbours.outcome(tally)
+    return neighbour_check.outcome_of(tally)
 
 
 def test_a_report_is_read_as_it_was_written_and_parts_add_up() -> None:
@@ -49,7 +50,7 @@ def test_the_page_holds_findings_as_text_and_asks_for_nothing() -> None:
 
 @pytest.mark.parametrize("points", [(("a", 0.5), ("b", 2.0)), ((1.0, 0.5), (2.0, 2.0)), (("only", 0.0),)])
 def test_a_plot_shows_what_is_over_the_limit(points: tuple[tuple[str | float, float], ...]) -> None:
-    drawn = plot(Series("t", "x", "y", points, limit=1.0))
+    drawn = plot(PlotSeries("t", "x", "y", points, limit=1.0))
     assert drawn.count('class="over"') == sum(1 for _, y in points if y > 1)
     assert 'class="limit"' in drawn
 
@@ -78,31 +79,29 @@ def test_what_cannot_be_done_is_said(words: list[str]) -> None:
 
 
 def test_what_only_measures_says_so_and_what_was_not_run_is_named() -> None:
-    made = Report("a", "p", (Outcome("timing", (("x", 1),), judged=False),))
+    made = Report("a", "p", (Outcome("timing", (("x", 1),), judged=False),), checks=ATTACKS)
     assert "measured" in made.html() and "neighbours, files, blackbox, floating, totality, doors, fuzz" in made.html()
     assert Report.read(made.json()) == made and made.passed
 
 
-def test_a_check_that_fails_by_itself_loses_nothing_of_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_that_fails_by_itself_loses_nothing_of_the_others() -> None:
     def fails(*_: object) -> Outcome:
         raise ModuleNotFoundError("secret")
 
-    monkeypatch.setattr(timing, "check", lambda *_: Outcome("timing", (("seen", 7),), judged=False))
-    monkeypatch.setattr(floating, "check", fails)
-    words = ["audit", "--check", "timing", "--check", "floating", "--json", str(tmp_path / "r.json")]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 1
-    assert "the check stopped: ModuleNotFoundError" in done.output and "secret" not in done.output
-    assert [each["check"] for each in json.loads((tmp_path / "r.json").read_text())["checks"]] == ["timing", "floating"]
+    measured = Outcome("timing", (("seen", 7),), judged=False)
+    checks = {"timing": Check("a figure", lambda *_: measured), "floating": Check("fails", fails)}
+    made = audit_command.run_checks((), Settings(), checks, None, "d")
+    assert [each.check for each in made.outcomes] == ["timing", "floating"] and not made.passed
+    assert made.outcomes[1].incomplete == "the check stopped: ModuleNotFoundError: please report this as a bug"
+    assert "secret" not in made.json()
 
 
 def test_a_door_that_is_not_installed_is_named_and_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_command, "find_spec", lambda name: None if name == "sqlalchemy" else object())
-    made = audit_command._with_doors(Settings())
-    assert "SQLAlchemy" not in made.forbidden and "dpsql query" in made.forbidden
-    assert made.door_notes == ("not installed here, so no door: SQLAlchemy (pip install 'dpsql[sqlalchemy]')",)
+    doors, absent = audit_command.installed_doors(ALL_DOORS)
+    assert "SQLAlchemy" not in doors and "dpsql query" in doors
+    (note,) = Settings(absent=absent).door_notes
+    assert note == "not installed, so not tried: SQLAlchemy (pip install 'dpsql[sqlalchemy]')"
 
 
 @pytest.mark.parametrize(
@@ -113,17 +112,21 @@ def test_a_door_that_is_not_installed_is_named_and_not_opened(monkeypatch: pytes
         (["--check", "neighbours", "--resume", "no/such/state"], "there is no folder no/such"),
         (["--html", "."], "is a folder"),
         (["one.json", "two.json"], "dpsql audit merge one.json two.json"),
-        (["one.duckdb", "two.duckdb"], "one database is audited at a time"),
-        (["postgresql://reader@host/shop"], "an audit reads a DuckDB database file, a folder of files or one file"),
-        (["local[2]"], "an audit reads a DuckDB database file, a folder of files or one file"),
+        (["one.duckdb", "two.duckdb"], "only one database can be audited at a time"),
+        (
+            ["postgresql://reader@host/shop"],
+            "an audit reads a DuckDB database file, a data file or a folder of data files",
+        ),
+        (["local[2]"], "an audit reads a DuckDB database file, a data file or a folder of data files"),
         (["nothing.duckdb"], "there is no file or folder nothing.duckdb"),
+        ([], "name the database to audit"),
     ],
 )
 def test_what_cannot_be_audited_or_written_is_said_before_the_work(
     words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(audit_command, "run", lambda *args: pytest.fail("it was begun"))
+    monkeypatch.setattr(audit_command, "run_checks", lambda *args: pytest.fail("it was begun"))
     done = CliRunner().invoke(app, ["audit", *words])
     assert done.exit_code == 2 and said in done.output and "hint: " in done.output
 
@@ -137,13 +140,23 @@ def test_figures_have_few_digits() -> None:
     ]
 
 
-def test_a_check_of_dpsql_itself_says_that_it_looked_at_none_of_your_data(tmp_path: Path) -> None:
+def test_the_attacks_need_no_database_and_a_measurement_is_not_judged(tmp_path: Path) -> None:
+    done = CliRunner().invoke(attacks, ["--check", "timing", "--json", str(tmp_path / "r.json")])
+    assert done.exit_code == 0 and "measured, not judged" in done.output and "nothing was found" not in done.output
+    made = Report.read((tmp_path / "r.json").read_text(), ATTACKS)
+    assert made.verdict == "measured" and "pairs" not in made.how and made.subject == "the built-in worlds"
+    assert CliRunner().invoke(attacks, ["own.duckdb"]).exit_code == 2
+
+
+def test_the_attacks_and_their_data_are_no_part_of_the_command_for_stewards(tmp_path: Path) -> None:
     database = tmp_path / "own.duckdb"
     with duckdb.connect(str(database)) as own:
         own.execute("CREATE TABLE t AS SELECT range AS u FROM range(9)")
     (tmp_path / "policy.yaml").write_text("dataset: d\nsearch: false\nbudget: {epsilon: 1}\ntables: {t: {unit: u}}\n")
-    done = CliRunner().invoke(app, ["audit", str(database), "--check", "timing", "--json", str(tmp_path / "r.json")])
-    assert done.exit_code == 0 and "nothing of your database was looked at" in " ".join(done.output.split())
-    assert "measured, not judged" in done.output and "nothing was found" not in done.output
+    words = ["audit", str(database), "--json", str(tmp_path / "r.json")]
+    wrong = CliRunner().invoke(app, [*words, "--check", "fuzz"])
+    assert wrong.exit_code == 2 and "checks: neighbours, blackbox" in wrong.output
+    done = CliRunner().invoke(app, [*words, "--check", "neighbours", "--pairs", "1"])
+    assert done.exit_code == 0, done.output
     made = Report.read((tmp_path / "r.json").read_text())
-    assert made.verdict == "measured" and "pairs" not in made.how
+    assert made.subject == "d" and made.not_run == ("blackbox",) and made.how == "1 pairs requested, seed 0"

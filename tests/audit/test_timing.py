@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from attack import timing
 
 import dpsql
 from dpsql.answers import execute, noise_stage
-from dpsql.audit.checks import timing
-from dpsql.audit.settings import Settings
+from dpsql.audit.outcome import Settings
 
 POLICY: dict[str, Any] = {
     "dataset": "d",

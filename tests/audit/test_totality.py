@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from attack.totality.edges import EDGES, TABLE, world
+from attack.totality.forms import Form, written
+from attack.totality.sweep import Sweep, check, counted, grouped
 
-from dpsql.audit.checks.totality import check
-from dpsql.audit.settings import Settings
-from dpsql.audit.totality.edges import EDGES, TABLE, world
-from dpsql.audit.totality.forms import Form, written
-from dpsql.audit.totality.sweep import Sweep, counted, grouped
+from dpsql.audit.outcome import Settings
 from dpsql.engines.duckdb import engine
 from dpsql.expressions.types import BIGINT, TEXT
 

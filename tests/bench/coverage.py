@@ -24,7 +24,7 @@ import dpsql
 from dpsql.answers.analytic_bars import form_of
 from dpsql.answers.error_bars import row_ends
 from dpsql.answers.noise_stage import Released, add_noise
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.engines.sealed import Integers
 from dpsql.flow.draft import Prepared
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import pandas as pd
 
 import dpsql
-from dpsql.budget import Caps, ChainedLedger, Cost, Request, open_ledger, pure_charge, store
-from dpsql.budget.chain import ROOT, following
-from dpsql.budget.head import Head
-from dpsql.budget.rescue import end_of
+from dpsql.budget import Caps, ChainedLedger, Cost, Request, open_ledger, pure_charge
+from dpsql.budget.ledger import sqlite_file
+from dpsql.budget.ledger.hash_chain import ROOT, next_entry
+from dpsql.budget.ledger.maintenance import end_of
+from dpsql.budget.ledger.rollback_guard import RollbackGuard
 
 PRICE = 1e-5
 
@@ -103,7 +104,7 @@ def replays_by_two(path: Path, times: int) -> float:
 
 def large(path: Path, entries: int) -> None:
     """A ledger of so many entries, half of them releases, written at once."""
-    rows = [following(ROOT, 0, "account", ["shop", "00" * 32], {"at": "2026-01-01T00:00:00+00:00"})]
+    rows = [next_entry(ROOT, 0, "account", ["shop", "00" * 32], {"at": "2026-01-01T00:00:00+00:00"})]
     charge = pure_charge(PRICE)
     while len(rows) < entries:
         mark, request = os.urandom(32).hex(), ask(b"")
@@ -114,10 +115,10 @@ def large(path: Path, entries: int) -> None:
             "sql": request.sql,
         }
         gist = ["ana", charge.rho, charge.delta, charge.epsilon]
-        rows.append(following(rows[-1][4], len(rows), "charge", gist, body))
-        rows.append(following(rows[-1][4], len(rows), "release", [len(rows), mark, mark], {"at": body["at"]}))
-    store.create(str(path), rows)
-    Head(str(path)).create(end_of(str(path), rows))
+        rows.append(next_entry(rows[-1][4], len(rows), "charge", gist, body))
+        rows.append(next_entry(rows[-1][4], len(rows), "release", [len(rows), mark, mark], {"at": body["at"]}))
+    sqlite_file.create(str(path), rows)
+    RollbackGuard(str(path)).create(end_of(str(path), rows))
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ import dpsql
 from dpsql.audit.database import Stored, load, text_of
 from dpsql.engines.base import Engine, Resources
 from dpsql.engines.open_engine import open_engine
-from dpsql.policy.catalog import quote
+from dpsql.policy.database_catalog import quote
 
 Policy = Mapping[str, Any]
 

@@ -6,12 +6,12 @@ import random
 from dataclasses import replace
 
 import pytest
+from attack.worlds import joins, kinds, shop
 from stores import STORES, Store
 
+from dpsql.audit.neighbour_search import examine
 from dpsql.audit.neighbourhood import settled
-from dpsql.audit.search import examine
 from dpsql.audit.tally import Tally
-from dpsql.audit.worlds import joins, kinds, shop
 
 OTHERS = sorted(name for name, store in STORES.items() if store.engine is not Store.engine)
 PAIRS = 300

@@ -21,10 +21,10 @@ import engine_server
 import psycopg
 import pytest
 import sqlglot
+from attack.totality.forms import letters, written
 from sqlglot import exp
 
 import dpsql
-from dpsql.audit.totality.forms import letters, written
 from dpsql.audit.traces import trace
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.dialect import DUCKDB

@@ -15,9 +15,9 @@ import duckdb
 import edge_values
 import pytest
 import spark_session
+from attack.totality.forms import _parsed, letters, written
 from sqlglot import exp
 
-from dpsql.audit.totality.forms import _parsed, letters, written
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.spark.engine import ArrowResult

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import pytest
 import spark_session
+from attack.worlds import joins, kinds
 from stores import SparkStore
 
 import dpsql
@@ -22,7 +23,6 @@ from dpsql.audit.grammar.writer import Writer
 from dpsql.audit.neighbourhood import neighbours_of
 from dpsql.audit.pairs import paid, prepare, vectors
 from dpsql.audit.world import World
-from dpsql.audit.worlds import joins, kinds
 from dpsql.errors import Error, UnsupportedQuery
 from dpsql.flow.draft import Prepared
 

@@ -16,8 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, storage
-from dpsql.budget.rescue import verify
+from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge
+from dpsql.budget.ledger import backend
+from dpsql.budget.ledger.maintenance import verify
 from dpsql.errors import BudgetExceeded
 
 PRICE = 0.0001
@@ -77,7 +78,7 @@ def kills(path: str | Path, times: int, seed: int = 0) -> tuple[int, int]:
 def charge_many(job: tuple[str, int, int, float]) -> list[int]:
     """So many charges against one cap; the numbers of those admitted."""
     path, worker, times, cap = job
-    storage.PATIENCE = PATIENCE
+    backend.PATIENCE = PATIENCE
     entries = []
     with open_ledger(path, "shop") as ledger:
         for _ in range(times):

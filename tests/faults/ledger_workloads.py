@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dpsql.budget import Caps, Cost, Ledger, Request, open_ledger, pure_charge
-from dpsql.budget.rescue import backup, restore
+from dpsql.budget.ledger.maintenance import backup, restore
 from dpsql.errors import BudgetExceeded, LedgerError
 
 CAPS = Caps(1, 0)

@@ -21,7 +21,7 @@ from ledger_workloads import WORKLOADS, ask
 
 import dpsql
 from dpsql.budget import open_ledger
-from dpsql.budget.rescue import restore, verify
+from dpsql.budget.ledger.maintenance import restore, verify
 from dpsql.errors import BudgetExceeded, LedgerError
 
 CALLS = "write,pwrite64,fsync,fdatasync,ftruncate,fallocate,link,linkat,unlink,unlinkat,rename,renameat,renameat2"

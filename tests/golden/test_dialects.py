@@ -20,11 +20,11 @@ from sqlglot import exp
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))
 import edge_values
+from attack.totality.forms import _parsed, letters, written
 from golden import CASES, connect, queries
 
 import dpsql
-from dpsql.audit.totality.forms import _parsed, letters, written
-from dpsql.budget.allocate import Portion, price_release
+from dpsql.budget.pricing import Portion, price_release
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.postgres import total_functions
 from dpsql.engines.postgres.dialect import UNLIMITED, Postgres

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 _PACKAGES = (
-    "mechanisms", "sensitivity", "bounds", "engines/sql", "engines/duckdb", "engines/postgres", "engines/spark",
+    "mechanisms", "mechanisms/textbook", "sensitivity", "bounds", "engines/sql", "engines/duckdb", "engines/postgres", "engines/spark",
 )  # fmt: skip
 _BUDGET = "account accountant admission allocate book chain clock durable event head ledger line store window"
 _PLAN = ("ownership canonical nodes/relation nodes/unary nodes/lookups nodes/joins nodes/semi_joins nodes/union "

@@ -17,7 +17,7 @@ from score import interval, read_reasons, read_results, report
 from trial import Trial
 
 SUITE = "tests/unit/budget/test_window.py"
-WINDOW = "dpsql/budget/window.py"
+WINDOW = "dpsql/budget/calendar_windows.py"
 
 
 @pytest.fixture(scope="module")

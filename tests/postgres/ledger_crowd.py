@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge
-from dpsql.budget.rescue import verify
+from dpsql.budget.ledger.maintenance import verify
 
 PRICE = 0.001
 UNITS = pure_charge(PRICE).epsilon or 0

@@ -15,11 +15,11 @@ import pytest
 from ledger_crowd import PRICE, ask, charged
 from postgres_server import OWNER, PASSWORD, Server, fresh_ledger
 
-from dpsql.budget import ChainedLedger, open_ledger, pure_charge, storage
-from dpsql.budget.chain import following
-from dpsql.budget.ledger import create_ledger
-from dpsql.budget.postgres import patient
-from dpsql.budget.postgres.address import read_address
+from dpsql.budget import ChainedLedger, open_ledger, pure_charge
+from dpsql.budget.ledger import backend, create_ledger
+from dpsql.budget.ledger.hash_chain import next_entry
+from dpsql.budget.ledger.postgres import server_connection
+from dpsql.budget.ledger.postgres.server_connection import read_address
 from dpsql.errors import LedgerError
 
 
@@ -56,10 +56,10 @@ def test_neither_the_role_nor_the_owner_changes_an_entry(postgres: Server, url: 
 def test_a_row_that_does_not_follow_the_last_is_not_taken(url: str, wrong: str) -> None:
     with open_ledger(url, "shop") as ledger:
         number, _, _, _, head = ledger.rows()[-1]
-    row = following(head, number, "fact", ["t", "unique", "v"], {"at": "2026-01-01T00:00:00+00:00"})
+    row = next_entry(head, number, "fact", ["t", "unique", "v"], {"at": "2026-01-01T00:00:00+00:00"})
     bad = {
         "number": (number, *row[1:]),
-        "gap": following(head, number + 1, "fact", ["t", "unique", "v"], {"at": ""}),
+        "gap": next_entry(head, number + 1, "fact", ["t", "unique", "v"], {"at": ""}),
         "hash": (*row[:4], b"\1" * 32),
         "body": (*row[:3], row[3] + " ", row[4]),
         "twice": ledger_first(url),
@@ -83,7 +83,7 @@ def insert(db: psycopg.Connection, row: tuple[object, ...]) -> None:
 def test_two_who_follow_one_entry_without_the_lock_cannot_both_be_taken(url: str) -> None:
     with open_ledger(url, "shop") as ledger:
         number, _, _, _, head = ledger.rows()[-1]
-    rows = [following(head, number, "fact", ["t", who, "v"], {"at": ""}) for who in ("one", "two")]
+    rows = [next_entry(head, number, "fact", ["t", who, "v"], {"at": ""}) for who in ("one", "two")]
     with closing(psycopg.connect(url)) as one, closing(psycopg.connect(url)) as two:
         insert(one, rows[0])
         late = threading.Timer(0.3, one.commit)
@@ -222,15 +222,15 @@ def test_a_commit_waits_for_the_disk_whatever_the_role_is_set_to(postgres: Serve
 def test_a_standby_that_does_not_answer_means_that_nothing_is_released(
     postgres: Server, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "PATIENCE", 0.3)
-    monkeypatch.setattr(patient, "GRACE", 0.2)
+    monkeypatch.setattr(backend, "PATIENCE", 0.3)
+    monkeypatch.setattr(server_connection, "GRACE", 0.2)
     with open_ledger(url, "shop") as ledger, setting(postgres, "synchronous_standby_names", "'nobody'"):
         with pytest.raises(LedgerError, match=r"nothing was released, and the query counts as charged"):
             ledger.reserve(ask())
         waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
         cancel = f"SELECT pg_cancel_backend(pid) FROM ({waiting}) w"
         postgres.run(cancel)
-        monkeypatch.setattr(storage, "PATIENCE", 30.0)
+        monkeypatch.setattr(backend, "PATIENCE", 30.0)
         impatient = threading.Thread(target=lambda: [time.sleep(1), postgres.run(cancel)])
         impatient.start()
         with pytest.raises(LedgerError, match=r"warned that a standby may not; nothing was released"):
@@ -264,7 +264,7 @@ def test_a_role_without_rights_is_told_what_it_needs(postgres: Server, url: str)
 
 def test_a_peer_that_holds_the_lock_gives_an_error_and_no_hang(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_ledger(url, "shop") as holder, holder._storage._session.writing():  # type: ignore[attr-defined]
-        monkeypatch.setattr(storage, "PATIENCE", 0.3)
+        monkeypatch.setattr(backend, "PATIENCE", 0.3)
         with open_ledger(url, "shop") as ledger:
             assert ledger.spent(None).epsilon
             with pytest.raises(LedgerError, match=r"is busy.*nothing was charged"):
@@ -275,7 +275,7 @@ def test_a_peer_that_holds_the_lock_gives_an_error_and_no_hang(url: str, monkeyp
 def test_a_peer_that_fell_asleep_with_the_lock_is_ended_by_the_server(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.budget.postgres.address._QUIET", 0.3)
+    monkeypatch.setattr("dpsql.budget.ledger.postgres.server_connection._QUIET", 0.3)
     with open_ledger(url, "shop") as sleeper, open_ledger(url, "shop") as ledger:
         with pytest.raises(LedgerError, match="nothing was charged"), sleeper._writing():
             ledger.reserve(ask())
@@ -286,22 +286,22 @@ def test_a_peer_that_fell_asleep_with_the_lock_is_ended_by_the_server(
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "PATIENCE", 0.3)
-    monkeypatch.setattr(patient, "GRACE", 0.2)
+    monkeypatch.setattr(backend, "PATIENCE", 0.3)
+    monkeypatch.setattr(server_connection, "GRACE", 0.2)
 
 
-def backend(ledger: ChainedLedger) -> int:
+def server_process(ledger: ChainedLedger) -> int:
     return int(ledger._storage._session.ask("SELECT pg_backend_pid()")[0][0])  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("impatient")
 def test_a_session_whose_server_side_is_frozen_is_replaced(url: str) -> None:
     with open_ledger(url, "shop") as ledger:
-        frozen = backend(ledger)
+        frozen = server_process(ledger)
         os.kill(frozen, signal.SIGSTOP)
         try:
             ledger.reserve(ask())
-            assert backend(ledger) != frozen
+            assert server_process(ledger) != frozen
         finally:
             os.kill(frozen, signal.SIGCONT)
     assert len(charged(url)) == 2
@@ -313,7 +313,7 @@ def test_a_server_that_freezes_before_a_commit_gives_an_error_and_no_hang(
 ) -> None:
     """What it was told is in its inbox: the entry appears when it goes on, and the client was told to reckon with it."""
     with open_ledger(url, "shop") as ledger:
-        frozen = backend(ledger)
+        frozen = server_process(ledger)
         try:
             with pytest.raises(LedgerError, match=r"the query counts as charged"), ledger._writing():
                 units = pure_charge(PRICE)
@@ -325,7 +325,7 @@ def test_a_server_that_freezes_before_a_commit_gives_an_error_and_no_hang(
                 ledger.reserve(ask())
         finally:
             os.kill(frozen, signal.SIGCONT)
-        monkeypatch.setattr(storage, "PATIENCE", 30.0)
+        monkeypatch.setattr(backend, "PATIENCE", 30.0)
         ledger.reserve(ask())
     assert len(charged(url)) == 3
 

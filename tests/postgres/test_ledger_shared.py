@@ -160,7 +160,7 @@ def test_an_account_is_never_made_by_first_use(postgres: Server, url: str) -> No
 
 
 def test_a_ledger_moves_between_a_file_and_a_server(postgres: Server, url: str, tmp_path: Path) -> None:
-    from dpsql.budget.rescue import backup, restore, verify
+    from dpsql.budget.ledger.maintenance import backup, restore, verify
 
     with open_ledger(url, "shop") as ledger:
         ledger.store(ledger.reserve(ask()).entry, b"f", b"noisy")

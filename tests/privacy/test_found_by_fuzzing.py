@@ -8,10 +8,10 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 
 import pytest
+from attack.fuzz.canaries import opened, stored
 
 import dpsql
 import dpsql.options
-from dpsql.audit.fuzz.canaries import opened, stored
 from dpsql.errors import Error, InternalError, ParseError, UnsupportedQuery
 from dpsql.interfaces.cli.shell import Shell
 from dpsql.interfaces.server.session_commands import _SET

@@ -11,8 +11,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.budget import clock
-from dpsql.budget import ledger as ledgers
+from dpsql.budget.ledger import chained_ledger, hash_chain
 
 POLICY: dict[str, Any] = {
     "dataset": "shop",
@@ -112,8 +111,8 @@ def test_a_remembered_answer_is_the_one_that_the_ledger_would_replay(
         connect(database, "bob", replay={"keep": "1 day"}) as bob,
     ):
         ana.query(COUNT, epsilon=1)
-        later = ledgers.now() + timedelta(days=1, minutes=5)
-        for module in (ledgers, clock):
+        later = chained_ledger.now() + timedelta(days=1, minutes=5)
+        for module in (chained_ledger, hash_chain):
             monkeypatch.setattr(module, "now", lambda: later)
         fresh = bob.query(COUNT, epsilon=1)
         assert not fresh.replayed and ana.query(COUNT, epsilon=1).fetchall() == fresh.fetchall()

@@ -13,7 +13,7 @@ import dpsql
 from dpsql.budget import open_ledger
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.policy import load_policy
-from dpsql.policy.auto import Subject
+from dpsql.policy.searched_subjects import Subject
 from dpsql.session import Connection
 
 BUDGET = {"epsilon": 10_000, "delta": 1e-6}

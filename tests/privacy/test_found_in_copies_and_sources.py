@@ -21,9 +21,9 @@ from dpsql.engines.sql.grid_columns import steps_name, steps_of
 from dpsql.interfaces import steward_tasks
 from dpsql.plan.nodes.relation import Scan
 from dpsql.policy import load_policy
-from dpsql.policy.catalog import read_catalog
-from dpsql.policy.prepared import recipe
-from dpsql.policy.text_types import column_types
+from dpsql.policy.column_types import column_types
+from dpsql.policy.database_catalog import read_catalog
+from dpsql.policy.prepared_copies import recipe
 
 
 def policy(columns: dict[str, Any], **table: Any) -> dict[str, Any]:

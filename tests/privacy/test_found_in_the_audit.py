@@ -19,21 +19,20 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from attack.blackbox_cases import HEAVY, cases
 
 import dpsql
-from dpsql.audit import Settings, World
+from dpsql.audit import Settings, World, blackbox_check, neighbour_check
 from dpsql.audit.blackbox.audit import Audited
 from dpsql.audit.blackbox.binomial import BETA, Counts, interval, p_value
-from dpsql.audit.blackbox.cases import HEAVY, cases
 from dpsql.audit.blackbox.promise import Limit
-from dpsql.audit.blocks import _fingerprint, search
-from dpsql.audit.checks import blackbox, neighbours
 from dpsql.audit.compare import compare
 from dpsql.audit.database import Stored
 from dpsql.audit.grammar.query import Query
+from dpsql.audit.neighbour_check import _fingerprint, check_neighbours
+from dpsql.audit.neighbour_search import _taken
 from dpsql.audit.pairs import differences
 from dpsql.audit.report import Report, merged
-from dpsql.audit.search import _taken
 from dpsql.audit.tally import Tally
 from dpsql.audit.traces import ReleaseTrace, StatisticTrace
 from dpsql.engines.isolated.codec import pack
@@ -194,22 +193,22 @@ def quiet(done: int, total: int) -> None:
 
 
 def test_a_search_without_units_ends_and_does_not_pass() -> None:
-    found = neighbours.check([world(0, "row")], Settings(pairs=1, own=True), quiet)
+    found = neighbour_check.check_neighbours([world(0, "row")], Settings(pairs=1), quiet)
     assert dict(found.figures)["neighbouring pairs"] == 0
     assert not found.passed
     assert "0 of 1 pairs" in found.incomplete
 
 
 def test_pairs_in_which_nothing_moved_show_nothing() -> None:
-    assert not neighbours.outcome(Tally(Counter(all=5000))).passed
-    assert neighbours.outcome(Tally(Counter(all=5000), Counter(all=1))).passed
+    assert not neighbour_check.outcome_of(Tally(Counter(all=5000))).passed
+    assert neighbour_check.outcome_of(Tally(Counter(all=5000), Counter(all=1))).passed
 
 
 def test_an_audit_of_no_question_or_of_refusals_only_does_not_pass() -> None:
-    assert not blackbox.report([], 0.0).passed
+    assert not blackbox_check.report_of([], 0.0).passed
     case = replace(cases(("count, Laplace",))[0], unit=HEAVY)
-    assert blackbox.report([Audited(case, 4, (), 0.0, answered=4)], 0.0).passed
-    refused = blackbox.report([Audited(case, 4, (), 0.0, answered=0)], 0.0)
+    assert blackbox_check.report_of([Audited(case, 4, (), 0.0, answered=4)], 0.0).passed
+    refused = blackbox_check.report_of([Audited(case, 4, (), 0.0, answered=0)], 0.0)
     assert "runs were refused: count, Laplace (" in refused.incomplete
 
 
@@ -239,7 +238,7 @@ def test_two_sides_that_fail_alike_are_a_finding_and_two_refusals_are_not() -> N
 
 
 def test_parts_are_merged_once_and_whole() -> None:
-    done = neighbours.outcome(Tally(Counter(all=5), Counter(all=1)))
+    done = neighbour_check.outcome_of(Tally(Counter(all=5), Counter(all=1)))
     one, two = (Report("a", "p", (done,), part, 2) for part in (1, 2))
     assert merged([one, two]).passed
     for wrong, said in (
@@ -255,11 +254,11 @@ def test_parts_are_merged_once_and_whole() -> None:
 def test_a_search_of_another_policy_or_of_other_rows_is_not_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.audit.blocks.run_block", lambda *_: Tally(Counter(all=5), Counter(all=1)))
-    settings = Settings(pairs=1, own=True, resume=tmp_path / "state")
-    assert search([world(4)], settings, quiet).pairs["all"] >= 1
+    monkeypatch.setattr("dpsql.audit.neighbour_check.run_block", lambda *_, **__: Tally(Counter(all=5), Counter(all=1)))
+    settings = Settings(pairs=1, resume=tmp_path / "state")
+    assert check_neighbours([world(4)], settings, quiet).passed
     with pytest.raises(InterfaceError, match="another audit"):
-        search([world(5)], settings, quiet)
+        check_neighbours([world(5)], settings, quiet)
     assert _fingerprint(world(4)) == _fingerprint(world(4)) != _fingerprint(world(4, "row"))
 
 

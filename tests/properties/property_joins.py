@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from attack.worlds import JOIN_COLUMNS, JOIN_KEYS, joins, joins_of, joins_policy
 from property_world import Database, Row, Tables, by_name, stored
 
 from dpsql.audit.grammar.query import Query
-from dpsql.audit.search import examine
+from dpsql.audit.neighbour_search import examine
 from dpsql.audit.tally import Tally
 from dpsql.audit.world import RowUnit, World
-from dpsql.audit.worlds import JOIN_COLUMNS, JOIN_KEYS, joins, joins_of, joins_policy
 
 join_policy = joins_policy
 

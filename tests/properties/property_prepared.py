@@ -13,7 +13,7 @@ from dpsql.budget import open_ledger
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.interfaces.steward_tasks import orders_of
 from dpsql.policy import load_policy
-from dpsql.policy.prepared import Made, recipe
+from dpsql.policy.prepared_copies import PreparedCopy, recipe
 from dpsql.session import Connection
 
 COPY_SALT = b"of the copies"
@@ -35,7 +35,7 @@ class PreparedWorld(World):
         db = Connection(engine, self.endless, ledger, None, steward=True)
         made = engine.prepare(orders_of(db), COPY_SALT, lambda *_: None)
         for each in made.tables:
-            fact = Made(recipe(db.policy, each.table), made.content, made.stamp).fact
+            fact = PreparedCopy(recipe(db.policy, each.table), made.content, made.stamp).fact
             ledger.record_fact(each.table, fact, db.data_version())
         db.release()
         engine = DuckDBEngine(folder / "world.duckdb", copies=folder / "world.prepared")

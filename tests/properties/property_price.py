@@ -14,7 +14,7 @@ from unlocked import run, sealed, unsealed
 from dpsql.answers import noise_stage as release_noise
 from dpsql.audit import ReleaseTrace, StatisticTrace, trace
 from dpsql.audit.grammar.query import Query
-from dpsql.budget.allocate import Priced, charge_of
+from dpsql.budget.pricing import Priced, charge_of
 from dpsql.flow.draft import Prepared
 from dpsql.mechanisms import DiscreteGaussian, Noise
 from dpsql.mechanisms.exact import UNIT

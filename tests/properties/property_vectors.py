@@ -15,7 +15,7 @@ import unlocked
 
 import dpsql
 from dpsql.audit.database import Stored, load
-from dpsql.budget.allocate import Portion, Priced, parts_of, price_release
+from dpsql.budget.pricing import Portion, Priced, parts_of, price_release
 from dpsql.engines.sealed import Integers
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.bound import Bounded, norm_search, settle

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+from attack.worlds import KIND_COLUMNS, KINDS, SIZES, kinds, kinds_of, kinds_policy, tame_kinds
 
 import dpsql
 from dpsql.audit.compare import Comparison
@@ -18,7 +19,6 @@ from dpsql.audit.pairs import SALT, prepare, vectors
 from dpsql.audit.traces import ReleaseTrace, trace
 from dpsql.audit.values import FIRST as FIRST_DAY
 from dpsql.audit.world import RowUnit, World
-from dpsql.audit.worlds import KIND_COLUMNS, KINDS, SIZES, kinds, kinds_of, kinds_policy, tame_kinds
 from dpsql.errors import EngineError
 
 TABLES = ("visits", "orders", "people", "members")

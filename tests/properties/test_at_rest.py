@@ -9,15 +9,15 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from attack.worlds import Row, joins, joins_of, joins_policy
 from property_prepared import prepared
 
 from dpsql.audit.compare import compare, compare_equal, rules_of
 from dpsql.audit.grammar.query import Query
+from dpsql.audit.neighbour_search import examine
 from dpsql.audit.pairs import prepare, vectors
-from dpsql.audit.search import examine
 from dpsql.audit.traces import ReleaseTrace
 from dpsql.audit.world import World
-from dpsql.audit.worlds import Row, joins, joins_of, joins_policy
 from dpsql.engines.duckdb.prepare import _Writer
 from dpsql.engines.sql.grid_columns import STEPS
 from dpsql.session import Connection

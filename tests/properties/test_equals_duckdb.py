@@ -19,7 +19,7 @@ from dpsql.audit.grammar.relations import Source
 from dpsql.audit.grammar.scope import Scope, tables_of
 from dpsql.audit.grammar.writer import Writer
 from dpsql.audit.traces import exact_answer
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.errors import Error
 from dpsql.expressions.types import Type
 from dpsql.flow.draft import Prepared

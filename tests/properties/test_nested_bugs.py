@@ -14,7 +14,7 @@ from property_world import Database
 
 from dpsql.answers import reuse
 from dpsql.bounds.domain import interval
-from dpsql.budget.allocate import charge_of
+from dpsql.budget.pricing import charge_of
 from dpsql.engines import base
 from dpsql.errors import InternalError
 from dpsql.flow import releasing

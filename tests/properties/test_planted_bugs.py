@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attack.neighbours import run_block
 from property_price import price_violations, shown_bias, variance_violations
 from property_tight import CASES, Case, run_cases, unit_rows
 from property_world import Row, make_policy, opened, traced, without_unowned
@@ -26,8 +27,7 @@ from dpsql.answers import noise_stage
 from dpsql.answers.noise_stage import Released
 from dpsql.audit.compare import compare_equal
 from dpsql.audit.grammar.query import Query
-from dpsql.audit.search import run_block
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.sealed import Exact
 from dpsql.engines.sql import emit, relations
@@ -40,7 +40,7 @@ from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.claim import Claim
 from dpsql.sensitivity.weight import Term
 
-allocate: Any = import_module("dpsql.budget.allocate")
+allocate: Any = import_module("dpsql.budget.pricing")
 bound: Any = import_module("dpsql.sensitivity.bound")
 per_unit: Any = import_module("dpsql.plan.builder.private_select")
 canonical: Any = import_module("dpsql.plan.canonical")

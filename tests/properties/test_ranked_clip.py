@@ -18,7 +18,7 @@ import dpsql
 from dpsql.audit.compare import compare
 from dpsql.audit.grammar.query import Query
 from dpsql.audit.pairs import paid, vectors
-from dpsql.budget.allocate import price_release
+from dpsql.budget.pricing import price_release
 from dpsql.engines.sql import histogram
 from dpsql.flow.draft import Prepared
 from dpsql.sensitivity.bound import settle

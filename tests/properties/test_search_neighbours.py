@@ -10,7 +10,7 @@ import pytest
 from unlocked import integers
 
 import dpsql
-from dpsql.policy.auto import Subject
+from dpsql.policy.searched_subjects import Subject
 
 POLICY = {
     "dataset": "d",

@@ -13,7 +13,7 @@ import pytest
 from property_vectors import Group, Row
 
 import dpsql
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.engines.sealed import Integers
 from dpsql.engines.sql import vector_clip
 from dpsql.engines.sql.dialect import Dialect

@@ -27,9 +27,9 @@ from dpsql.answers.noise_stage import RELEASE, NoisyTable, Released, add_noise, 
 from dpsql.answers.serialize import serialize
 from dpsql.audit import traces
 from dpsql.budget import Caps, Cost, Ledger, Request, Reservation, Spent, open_ledger, pure_charge
-from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
-from dpsql.budget.reservation import PERMIT, RESERVE, TracePermit
+from dpsql.budget.ledger.reservation import PERMIT, RESERVE, TracePermit
+from dpsql.budget.pricing import Priced
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.sealed import OPEN, Exact, Integers
 from dpsql.errors import InternalError, PolicyError
@@ -38,7 +38,7 @@ from dpsql.session import Connection
 
 ROOT = Path(dpsql.__file__).parent
 SALT = b"salt"
-RIGHTS = {OPEN: "dpsql.engines.sealed", RESERVE: "dpsql.budget.reservation", PERMIT: "dpsql.budget.reservation",
+RIGHTS = {OPEN: "dpsql.engines.sealed", RESERVE: "dpsql.budget.ledger.reservation", PERMIT: "dpsql.budget.ledger.reservation",
           RELEASE: "dpsql.answers.noise_stage"}  # fmt: skip
 COUNT, SUM = "SELECT k, count(*) FROM t GROUP BY k", "SELECT sum(x) FROM t"
 NESTED = "SELECT count(*) FROM t WHERE x > (SELECT avg(x) FROM t)"
@@ -80,7 +80,7 @@ def test_who_has_which_right() -> None:
     assert OPEN.holders == {"dpsql.answers.noise_stage", "dpsql.audit.traces", "dpsql.engines.isolated.worker"}
     assert OPEN.holders & RELEASE.holders == {"dpsql.answers.noise_stage"}
     assert {name.rsplit(".", 1)[0] for name in RELEASE.holders} == {"dpsql.answers"}
-    assert RESERVE.holders == {"dpsql.budget.ledger", "dpsql.engines.isolated.worker"}
+    assert RESERVE.holders == {"dpsql.budget.ledger.chained_ledger", "dpsql.engines.isolated.worker"}
     assert PERMIT.holders == {"dpsql.session", "dpsql.engines.isolated.worker"}
 
 
@@ -189,7 +189,9 @@ def test_a_reader_that_is_not_the_noise_stage_is_stopped(db: dpsql.Connection, m
     assert look == ["Exact(sealed)"]
 
 
-@pytest.mark.parametrize("warrant", [None, 3, True, object(), Token("make a reservation", "dpsql.budget.ledger")])
+@pytest.mark.parametrize(
+    "warrant", [None, 3, True, object(), Token("make a reservation", "dpsql.budget.ledger.chained_ledger")]
+)
 def test_there_are_no_exact_values_without_a_warrant(warrant: Any) -> None:
     with pytest.raises(InternalError, match="without a reservation"):
         Exact(Integers((), (), None), warrant)

@@ -38,7 +38,7 @@ from dpsql.audit.blackbox.observe import (
     through_session,
 )
 from dpsql.audit.blackbox.promise import Limit, promised
-from dpsql.audit.settings import Door
+from dpsql.audit.outcome import Door
 from dpsql.audit.world import Unit, World
 
 LEVEL = 0.01
@@ -51,7 +51,7 @@ ENOUGH = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class BlackBoxCase:
     """A question to a world with and without a unit. The price stands in the SQL, as a hint."""
 
     name: str
@@ -70,7 +70,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class EventTest:
     """An event that was chosen before, and its counts on fresh runs; `p` counts once for each possible round."""
 
     case: str
@@ -96,9 +96,9 @@ class Verdict:
 class Audited:
     """The tests of one case, how long its runs took, and how many were answered on the side with fewer answers."""
 
-    case: Case
+    case: BlackBoxCase
     runs: int
-    tests: tuple[Verdict, ...]
+    tests: tuple[EventTest, ...]
     seconds: float
     answered: int = 0
 
@@ -108,7 +108,7 @@ class Audited:
 
 
 def audit(
-    case: Case, runs: int, told: Callable[[int], None], door: Door | None = None, level: float = LEVEL / 2
+    case: BlackBoxCase, runs: int, told: Callable[[int], None], door: Door | None = None, level: float = LEVEL / 2
 ) -> Audited:
     """Ask both neighbours in rounds, `runs` times at most, through a door or in this process, until it is clear.
 
@@ -136,7 +136,7 @@ def rounds(runs: int) -> list[int]:
     return totals
 
 
-def settled(tests: Sequence[Verdict], level: float) -> bool:
+def settled(tests: Sequence[EventTest], level: float) -> bool:
     """Is a test flagged? Or does nothing hint at a breach, and would `ENOUGH` of the right noise have been flagged?
 
     With too little noise, an event that was badly chosen may show no more than the right noise shows by a good one. So
@@ -147,7 +147,9 @@ def settled(tests: Sequence[Verdict], level: float) -> bool:
 
 
 @contextmanager
-def _opened(case: Case, door: Door | None) -> Iterator[tuple[Seen, Callable[[int, Callable[[int], None]], None]]]:
+def _opened(
+    case: BlackBoxCase, door: Door | None
+) -> Iterator[tuple[Seen, Callable[[int, Callable[[int], None]], None]]]:
     """What was promised and seen so far, and a function that asks both sides until each has a number of answers."""
     with ExitStack() as stack:
         with_unit, without = (_observer(each, door, stack) for each in (case.world, case.world.without(case.unit)))
@@ -181,7 +183,7 @@ def _renewed(world: World, stack: ExitStack) -> Observe:
     return asked
 
 
-def judged(case: str, answers: Seen) -> tuple[Verdict, ...]:
+def judged(case: str, answers: Seen) -> tuple[EventTest, ...]:
     """Learn on a quarter of the runs, pick the events on the next, test them on the other half: the last round."""
     seen = [[seen_in(each, answers.noisy) for each in side] for side in answers.sides]
     runs = min(map(len, seen))
@@ -196,18 +198,18 @@ def judged(case: str, answers: Seen) -> tuple[Verdict, ...]:
     return tuple(_test(case, event, parts[2]) for event in events if event is not None)
 
 
-def _test(case: str, event: Event, fresh: tuple[object, object]) -> Verdict:
+def _test(case: str, event: Event, fresh: tuple[object, object]) -> EventTest:
     hits = [event.happened(side) for side in fresh]  # type: ignore[arg-type]
     likelier, other = hits if event.with_unit else hits[::-1]
     counts = Counts(int(np.sum(likelier)), len(likelier), int(np.sum(other)), len(other))
     direction = "with the unit" if event.with_unit else "without the unit"
     p = p_value(counts, event.limit, event.q)
-    return Verdict(case, event.name, direction, event.limit, counts, event.q, p)
+    return EventTest(case, event.name, direction, event.limit, counts, event.q, p)
 
 
-def refuted(tests: Sequence[Verdict], level: float = LEVEL) -> list[Verdict]:
+def refuted(tests: Sequence[EventTest], level: float = LEVEL) -> list[EventTest]:
     """Holm: the smallest p-value against level/m, the next against level/(m − 1), … until one is too large."""
-    found: list[Verdict] = []
+    found: list[EventTest] = []
     for place, test in enumerate(sorted(tests, key=lambda test: test.p)):
         if test.p > level / (len(tests) - place):
             break

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from dpsql.audit.database import load
-from dpsql.audit.settings import Ask
+from dpsql.audit.outcome import Ask
 from dpsql.audit.traces import same_integers
 from dpsql.audit.world import World
 from dpsql.errors import Error, InternalError

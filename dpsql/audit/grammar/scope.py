@@ -10,7 +10,7 @@ from dpsql.audit.database import Stored, text_of
 from dpsql.audit.values import values_of
 from dpsql.audit.world import World
 from dpsql.expressions.types import Kind, Type, from_engine
-from dpsql.policy.model import Column, ForeignKey
+from dpsql.policy.model import DeclaredColumn, ForeignKey
 
 KINDS = ("numbers", "finite", "texts", "flags", "moments", "free", "levels")
 
@@ -121,7 +121,7 @@ def _known(world: World, name: str, stored: Stored) -> Known:
     declared = world.policy.tables[name]
     listed = declared.columns
     columns = {c: t for c, t in stored.columns.items() if listed is None or c in listed}
-    specs = {c: (listed[c] if listed is not None else Column()) for c in columns}
+    specs = {c: (listed[c] if listed is not None else DeclaredColumn()) for c in columns}
     scope = Scope(literals={})
     unit = None if declared.unit_column is None else quoted(list(stored.columns)[stored.place(declared.unit_column)])
     if declared.private:
@@ -135,7 +135,7 @@ def _known(world: World, name: str, stored: Stored) -> Known:
     return Known(quoted(name), scope, declared.public, declared.by_row, link)
 
 
-def _column(name: str, type_: str, spec: Column, stored: Stored, column: str, *, public: bool) -> Scope:
+def _column(name: str, type_: str, spec: DeclaredColumn, stored: Stored, column: str, *, public: bool) -> Scope:
     known = from_engine(type_)
     if known is None:
         return Scope()
@@ -154,11 +154,11 @@ def _column(name: str, type_: str, spec: Column, stored: Stored, column: str, *,
     return Scope(numbers=(name, name), levels=(name,) if few else (), literals=literals)
 
 
-def _span(spec: Column) -> float:
+def _span(spec: DeclaredColumn) -> float:
     return float(spec.max) - float(spec.min)  # type: ignore[arg-type]
 
 
-def _some(type_: str, spec: Column, seen: list[object]) -> list[object]:
+def _some(type_: str, spec: DeclaredColumn, seen: list[object]) -> list[object]:
     made = values_of(type_, spec)
     inside = list(made.inside)
     return [*seen, *inside[:: max(1, len(inside) // 5)], *made.edges]

@@ -1,0 +1,1 @@
+"""DuckDB as an engine: database files, folders of files, and data frames."""

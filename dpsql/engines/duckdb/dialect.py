@@ -13,7 +13,7 @@ from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.expression_rules import Rule
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import SPELLINGS, Kind, Type, from_engine
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 HASHES = 2**64 - 1
 COPY = "dpsql_prepared"

@@ -14,8 +14,8 @@ from uuid import uuid4
 import duckdb
 import numpy as np
 
-from dpsql.budget.allocate import Priced
-from dpsql.budget.reservation import Warrant
+from dpsql.budget.ledger.reservation import Warrant
+from dpsql.budget.pricing import Priced
 from dpsql.cancellation import interruptible
 from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.duckdb.copies import content_while
@@ -34,7 +34,7 @@ from dpsql.expressions.types import Kind, from_engine
 from dpsql.plan.nodes.released_scan import Content
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
-from dpsql.policy.reader import DuckDBReader, Reader
+from dpsql.policy.database_catalog import DatabaseReader, DuckDBReader
 from dpsql.steward_log import failed
 from dpsql.timer import run_after
 
@@ -155,7 +155,7 @@ class DuckDBEngine(Engine):
     def public(self) -> PublicReader:
         return self._public
 
-    def reader(self) -> Reader:
+    def reader(self) -> DatabaseReader:
         return DuckDBReader(self._connection)
 
     @property

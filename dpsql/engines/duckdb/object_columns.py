@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from dpsql.errors import InterfaceError
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 _UNTYPED = ("object", "category")
 _LARGEST = 10**40

@@ -26,7 +26,7 @@ from dpsql.engines.duckdb.register_tables import place, place_files, require_dty
 from dpsql.engines.duckdb.table_files import Files, is_path, label_of, list_files
 from dpsql.errors import InterfaceError
 from dpsql.policy import Policy
-from dpsql.policy.text_types import column_types, stated_types
+from dpsql.policy.column_types import column_types, stated_types
 from dpsql.steward_log import failed
 
 LOCKED: dict[str, str | bool | int | float | list[str]] = {

@@ -31,7 +31,7 @@ import duckdb
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.table_files import NOTHING, Files, remember
 from dpsql.errors import InterfaceError, InternalError
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 _WHOLE = frozenset({
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.budget.durable import sync_file
+from dpsql.budget.ledger.durable_files import sync_file
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.copies import content_of, stamp_of
 from dpsql.engines.duckdb.dialect import COPY, DUCKDB

@@ -26,7 +26,7 @@ from dpsql.engines.duckdb.parquet import create_view, hive_sql, partitions_sql, 
 from dpsql.engines.duckdb.table_files import NOTHING, Files, remember
 from dpsql.errors import InterfaceError
 from dpsql.expressions.types import Kind, from_engine
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 _DECODED: dict[object, None] = {}
 """Files whose text this process has read already, by their stamps."""

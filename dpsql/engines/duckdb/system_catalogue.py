@@ -27,7 +27,7 @@ from sqlglot.errors import SqlglotError
 from dpsql.engines.sql.public_tables import Ask, Keys
 from dpsql.errors import InterfaceError
 from dpsql.expressions.types import SPELLINGS
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 _STORAGE = "SELECT type FROM duckdb_databases() WHERE database_name = current_database()"
 

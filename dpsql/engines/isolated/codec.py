@@ -21,7 +21,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.engines.base import PublicRows
 from dpsql.engines.sealed import Integers
 from dpsql.engines.sql import relations as _every_relation  # noqa: F401  (so that each has its place in `kinds`)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.bounds.domain import Domain
-from dpsql.budget.allocate import Priced
-from dpsql.budget.reservation import Reservation, Warrant
+from dpsql.budget.ledger.reservation import Reservation, Warrant
+from dpsql.budget.pricing import Priced
 from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.table_files import list_files

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from dpsql.budget.reservation import PERMIT, RESERVE, Reservation, TracePermit, Warrant
+from dpsql.budget.ledger.reservation import PERMIT, RESERVE, Reservation, TracePermit, Warrant
 from dpsql.cancellation import ClientTask
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine

@@ -1,0 +1,1 @@
+"""PostgreSQL as an engine: one read-only snapshot for each query (extra `postgres`, psycopg 3)."""

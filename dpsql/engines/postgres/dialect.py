@@ -11,7 +11,7 @@ from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.expression_rules import Rule
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import Kind, Type, from_engine
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 UNLIMITED = "DECIMAL(1000,500)"
 """How a `numeric` without precision is described: too wide for an exact type, so it is computed with as DOUBLE."""

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from dpsql.budget.allocate import Priced
-from dpsql.budget.reservation import Warrant
+from dpsql.budget.ledger.reservation import Warrant
+from dpsql.budget.pricing import Priced
 from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.postgres.dialect import LABELS, UNLIMITED, Postgres
 from dpsql.engines.postgres.released_tables import with_released

@@ -13,9 +13,8 @@ from dpsql.engines.postgres.server_session import Session
 from dpsql.engines.postgres.syntax import quoted, type_name
 from dpsql.engines.postgres.system_catalogue import DescribedTable
 from dpsql.expressions.types import SPELLINGS
-from dpsql.policy.catalog import Relation
-from dpsql.policy.names import Names, fold
-from dpsql.policy.reader import Reader, Unreadable
+from dpsql.policy.database_catalog import CatalogRelation, DatabaseReader, UnreadableDatabase
+from dpsql.policy.identifiers import Names, fold
 
 _NAMES = {
     UNLIMITED: "numeric",
@@ -27,7 +26,7 @@ _NAMES = {
 }
 
 
-class PostgresReader(Reader):
+class PostgresReader(DatabaseReader):
     """The tables that were described, and sessions in which to read them."""
 
     def __init__(
@@ -35,7 +34,7 @@ class PostgresReader(Reader):
     ) -> None:
         self._tables, self._snapshot = tables, snapshot
 
-    def catalog(self) -> Names[Relation]:
+    def catalog(self) -> Names[CatalogRelation]:
         return Names({name: table.relation(name) for name, table in self._tables.items()})
 
     def rows(self, sql: str, parameters: Sequence[str] = ()) -> list[tuple[Any, ...]]:
@@ -43,7 +42,7 @@ class PostgresReader(Reader):
             with self._snapshot() as session:
                 return session.execute(sql.replace("%", "%%").replace("?", "%s").encode(), parameters).fetchall()
         except psycopg.Error as problem:
-            raise Unreadable(str(problem)) from None
+            raise UnreadableDatabase(str(problem)) from None
 
     def table(self, name: str) -> str:
         found = self._tables.get(fold(name))

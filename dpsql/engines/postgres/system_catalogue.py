@@ -43,8 +43,8 @@ from dpsql.engines.postgres.dialect import LABELS, UNLIMITED
 from dpsql.engines.postgres.syntax import quoted
 from dpsql.expressions.types import SPELLINGS
 from dpsql.plan.ownership import one_to_one
-from dpsql.policy.catalog import Link, Relation
-from dpsql.policy.names import Names, fold
+from dpsql.policy.database_catalog import CatalogRelation, Link
+from dpsql.policy.identifiers import Names, fold
 
 _TYPES = {
     "int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT", "float4": "FLOAT", "float8": "DOUBLE", "bool": "BOOLEAN",
@@ -122,11 +122,11 @@ class DescribedTable:
     oid: int
     identity: tuple[object, ...]
 
-    def relation(self, name: str) -> Relation:
+    def relation(self, name: str) -> CatalogRelation:
         """The table as `dpsql check` and `dpsql init` see it."""
         keys = sorted(tuple(sorted(key)) for key in self.keys)
         links = [Link(column, table, key) for column, table, key in sorted(self.links)]
-        return Relation(name, "", False, Names(dict(self.columns)), tuple(keys), self.primary, tuple(links))
+        return CatalogRelation(name, "", False, Names(dict(self.columns)), tuple(keys), self.primary, tuple(links))
 
 
 def describe(cursor: Any, schemas: list[str], tables: Sequence[int] | None = None) -> dict[str, DescribedTable]:

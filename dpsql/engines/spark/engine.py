@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from dpsql.budget.allocate import Priced
-from dpsql.budget.reservation import Warrant
+from dpsql.budget.ledger.reservation import Warrant
+from dpsql.budget.pricing import Priced
 from dpsql.cancellation import interruptible
 from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.sealed import Exact

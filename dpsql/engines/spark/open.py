@@ -24,8 +24,8 @@ from dpsql.engines.spark.type_names import spark_type, stored_type
 from dpsql.errors import InterfaceError
 from dpsql.expressions.types import SPELLINGS, Kind, from_engine
 from dpsql.policy import Policy
-from dpsql.policy.names import fold
-from dpsql.policy.text_types import stated_types
+from dpsql.policy.column_types import stated_types
+from dpsql.policy.identifiers import fold
 from dpsql.steward_log import failed
 
 if TYPE_CHECKING:

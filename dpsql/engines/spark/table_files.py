@@ -27,8 +27,8 @@ from uuid import uuid4
 from dpsql.engines.spark.type_names import spark_type
 from dpsql.errors import InterfaceError
 from dpsql.policy import Policy
-from dpsql.policy.names import fold
-from dpsql.policy.text_types import column_types
+from dpsql.policy.column_types import column_types
+from dpsql.policy.identifiers import fold
 from dpsql.steward_log import failed
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from dpsql.budget.allocate import Priced
+from dpsql.budget.pricing import Priced
 from dpsql.engines.sql import vector_clip
 from dpsql.engines.sql.clamp import clamped, pieces
 from dpsql.engines.sql.dialect import Dialect, Site

@@ -13,7 +13,7 @@ from dpsql.engines.sql.relations import relation_sql
 from dpsql.expressions.expression import Expression, Value, columns_of
 from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.plan.nodes.relation import Field, PublicScan, Relation
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 LISTED = 64
 """Up to so many texts of a column are listed; numbers and dates have their ends, which conditions narrow faster."""

@@ -26,7 +26,7 @@ from dpsql.plan.nodes.unary import Filter, Project, UnitGroup
 from dpsql.plan.nodes.union import UnionAll, owner_types
 from dpsql.plan.nodes.windows import Windowed
 from dpsql.plan.normal_form import conjuncts
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 UNIT = "_unit"
 JOIN = "j"

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpsql.budget.allocate import Priced
-from dpsql.budget.reservation import Warrant
+from dpsql.budget.ledger.reservation import Warrant
+from dpsql.budget.pricing import Priced
 from dpsql.engines.sealed import Exact, Integers, Weights
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.emit import emit

@@ -42,7 +42,7 @@ def create(
 @app.command()
 def verify(ledger: File) -> None:
     """Verify every page, every link of the hash chain, every stored release and the head."""
-    from dpsql.budget.rescue import verify as run
+    from dpsql.budget.ledger.maintenance import verify as run
 
     with waiting("verifying"):
         found = run(ledger)
@@ -85,7 +85,7 @@ def export(
 ) -> None:
     """Export every entry as a line of JSON, without released tables, exact values or the salt."""
     from dpsql.budget.ledger import open_ledger
-    from dpsql.budget.line import export as exported
+    from dpsql.budget.ledger.log_entry import export_entry as exported
 
     with open_ledger(ledger, None, create=False) as opened:
         text = "".join(json.dumps(exported(row)) + "\n" for row in opened.rows())
@@ -99,7 +99,7 @@ def export(
 @app.command()
 def backup(ledger: File, to: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]) -> None:
     """Copy the ledger into one new file. It may be in use."""
-    from dpsql.budget.rescue import backup as run
+    from dpsql.budget.ledger.maintenance import backup as run
 
     with waiting("copying"):
         mark = run(ledger, to)
@@ -128,7 +128,7 @@ def restore(
     ] = None,
 ) -> None:
     """Merge a backup, or a copy that was found, into the ledger. Whatever either of them has spent stays spent."""
-    from dpsql.budget.rescue import restore as run
+    from dpsql.budget.ledger.maintenance import restore as run
 
     with waiting("restoring"):
         done = run(ledger, source, _steward(by), accept_loss=accept_loss, lost=_share(lost))
@@ -154,7 +154,7 @@ def restore(
 @app.command()
 def migrate(ledger: File, by: By = None) -> None:
     """Migrate a ledger of an older version to this version."""
-    from dpsql.budget.migrate import migrate as run
+    from dpsql.budget.ledger.maintenance import migrate as run
 
     done = run(ledger, _steward(by))
     if done is None:
@@ -174,10 +174,10 @@ def raise_cap(
     """Apply the caps of the policy, for the dataset and every analyst. Each change is recorded with your name."""
     from dpsql.budget import Caps
     from dpsql.budget.ledger import open_ledger
-    from dpsql.policy import ledger_place, load_policy
+    from dpsql.policy import ledger_location, load_policy
 
     name, loaded = _steward(by), load_policy(policy)
-    place = ledger_place(loaded, policy, ledger)
+    place = ledger_location(loaded, policy, ledger)
     assert place is not None
     with open_ledger(place, loaded.dataset, create=False) as opened:
         for who, purpose in loaded.accounts():
@@ -231,9 +231,9 @@ def _many(number: int, what: str) -> str:
 
 def _name(ledger: str) -> str:
     """Where it is, for people: an address without its password."""
-    from dpsql.budget.places import place_of
+    from dpsql.budget.ledger.locations import location_of
 
-    return place_of(ledger).name
+    return location_of(ledger).name
 
 
 def _steward(by: str | None) -> str:

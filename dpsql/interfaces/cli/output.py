@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dpsql.answers.result import Result
     from dpsql.budget.status import BudgetStatus
-    from dpsql.policy import Finding
+    from dpsql.policy import PolicyFinding
 
 CONFIDENCE = 0.95
 Ends = list[tuple[float, float]]
@@ -185,7 +185,7 @@ def budget_json(status: BudgetStatus) -> str:
     )
 
 
-def findings_table(findings: Sequence[Finding]) -> Table:
+def findings_table(findings: Sequence[PolicyFinding]) -> Table:
     """What `dpsql check` found, problems marked."""
     table = new_table()
     for title in ("", "table", "fact", "finding"):

@@ -21,7 +21,7 @@ from dpsql.errors import Error, InterfaceError
 from dpsql.interfaces.cli.output import answer_table, budget_table, cell, footer, new_table
 from dpsql.interfaces.cli.terminal import complain, printable, screen, waiting
 from dpsql.interfaces.visible_tables import TableInfo, visible_tables
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.text_limits import MAX_LENGTH, limit_text
 
 if TYPE_CHECKING:

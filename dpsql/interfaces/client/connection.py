@@ -22,7 +22,7 @@ from dpsql.answers.explain import Explanation
 from dpsql.answers.finish import AnswerTable
 from dpsql.answers.result import Clipped, Result
 from dpsql.budget import Cost
-from dpsql.budget.status import Account, BudgetStatus, Purchase
+from dpsql.budget.status import AccountStatus, BudgetStatus, Purchase
 from dpsql.errors import Error, InterfaceError, Pep249Errors
 from dpsql.interfaces.client.json_codec import TOLD, pack, read, unpack, with_ranks
 from dpsql.interfaces.client.transport import ServerStream
@@ -238,11 +238,11 @@ def _checked(options: QueryKeywords) -> dict[str, Any]:
     return {**options}
 
 
-def _account(said: dict[str, Any] | None) -> Account | None:
+def _account(said: dict[str, Any] | None) -> AccountStatus | None:
     if said is None:
         return None
     costs = {name: Cost(**said[name]) for name in ("caps", "whole", "spent", "remaining")}
-    return Account(**(said | costs | {"renews": unpack(said["renews"])}))
+    return AccountStatus(**(said | costs | {"renews": unpack(said["renews"])}))
 
 
 def connect_to(

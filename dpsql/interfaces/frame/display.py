@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.budget.show_html import account_bar
+from dpsql.budget.status import account_bar
 from dpsql.html import element, page, text
 from dpsql.interfaces.frame.frame_view import Mode
 from dpsql.interfaces.frame.protection import NAMELESS

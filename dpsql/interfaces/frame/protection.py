@@ -22,9 +22,9 @@ from typing import Any, Generic, TypeVar
 
 from dpsql.bounds.domain import Domain
 from dpsql.budget import Ledger, open_ledger
-from dpsql.budget.file_place import FilePlace
-from dpsql.budget.places import place_of
-from dpsql.budget.storage import Place
+from dpsql.budget.ledger.backend import LedgerLocation
+from dpsql.budget.ledger.locations import location_of
+from dpsql.budget.ledger.sqlite_backend import FileLocation
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.object_columns import is_pandas, object_columns
 from dpsql.errors import Error, InterfaceError, PolicyError
@@ -80,13 +80,13 @@ def ledger_for(table: object, name: str | None, path: str | os.PathLike[str] | N
     if path is None or str(path) == ":memory:":
         return _ledgers.of(table, name), name or NAMELESS
     named = path if isinstance(path, str) else Path(path)
-    dataset = name or _named_by(place_of(named))
+    dataset = name or _named_by(location_of(named))
     return open_ledger(named, dataset), dataset
 
 
-def _named_by(place: Place) -> str:
+def _named_by(place: LedgerLocation) -> str:
     """A file's own name is that of its account; at an address there may be many."""
-    if not isinstance(place, FilePlace):
+    if not isinstance(place, FileLocation):
         raise InterfaceError(f"whose account at {place.name}?", hint="give name=, as the account was created")
     return Path(place.name).stem
 

@@ -23,7 +23,7 @@ from dpsql.interfaces.server.listener import Connect, Server, checked, folder_of
 from dpsql.interfaces.server.monitoring import failed, note
 from dpsql.interfaces.server.server_limits import ServerLimits
 from dpsql.interfaces.server.users import User, read_users
-from dpsql.policy import ledger_place, load_policy
+from dpsql.policy import ledger_location, load_policy
 from dpsql.session import connect
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class ServerFiles:
         policy, users = load_policy(self.policy), read_users(self.users)
         if dataset not in (None, policy.dataset):
             raise InterfaceError(f"the policy is another dataset's now: {policy.dataset}", hint="restart the server")
-        ledger = ledger_place(policy, self.policy, self.ledger)
+        ledger = ledger_location(policy, self.policy, self.ledger)
 
         def way(analyst: str, purpose: str | None) -> Connection:
             return connect(

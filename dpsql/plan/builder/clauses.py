@@ -13,7 +13,7 @@ from dpsql.plan.builder.group_by import has_aggregate
 from dpsql.plan.builder.grouping_sets import GroupKeys, group_by, plain_keys
 from dpsql.plan.builder.name_scope import Scope
 from dpsql.plan.nodes.relation import Item
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse
 
 

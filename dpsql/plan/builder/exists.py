@@ -23,7 +23,7 @@ from dpsql.plan.builder.with_clause import with_names
 from dpsql.plan.nodes.relation import Field, JoinSide, Relation, unused_name
 from dpsql.plan.nodes.semi_joins import exists_column, exists_filter
 from dpsql.plan.normal_form import conjunction, normal
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse
 
 

@@ -25,7 +25,7 @@ from dpsql.plan.nodes.semi_joins import exists_filter
 from dpsql.plan.nodes.unary import filtered, projected
 from dpsql.plan.normal_form import conjunction, conjuncts, normal
 from dpsql.plan.plan import Output
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse, span_of
 
 # Joins ---------------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from dpsql.plan.builder.response_counts import response_count
 from dpsql.plan.builder.selection_aggregates import argument_of, chooses, is_choosing, separated, to_choice
 from dpsql.plan.nodes.relation import Aggregate
 from dpsql.plan.plan import Bar
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import name_of, refuse
 from dpsql.sql.text_limits import MOST_AGGREGATES, too_many_aggregates
 

@@ -3,7 +3,7 @@
 **Theorem.** A query over S grouping sets is S releases over the same rows. **Proof.** It is by definition the UNION ALL
 of the SELECT grouped by each set, with NULL for the keys that the set lacks. Every set is bounded, priced and charged
 like any other release (a unit is in all of them), and the union is taken over released tables.
-**Requires** one charge that covers the releases of all sets together (`dpsql.budget.allocate`), and GROUPING() as a
+**Requires** one charge that covers the releases of all sets together (`dpsql.budget.pricing`), and GROUPING() as a
 constant of each set.
 **Checked by** `tests/properties/test_grouping_sets.py`, with the planted bug "a coarser set without its charge".
 """

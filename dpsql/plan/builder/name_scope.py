@@ -12,7 +12,7 @@ from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.from_syntax import convert
 from dpsql.plan.catalog import suggest
 from dpsql.plan.nodes.relation import Relation
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse
 
 

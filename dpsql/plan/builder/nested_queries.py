@@ -19,7 +19,7 @@ from dpsql.plan.nodes.relation import Field
 from dpsql.plan.nodes.released_scan import ReleasedScan
 from dpsql.plan.ownership import one_to_one
 from dpsql.plan.plan import Family, NestedQuery, Output, Plan, Release
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse
 
 Describe = Callable[[Plan], tuple[str, ...]]

@@ -20,7 +20,7 @@ from dpsql.plan.builder.where_clause import chosen_rows
 from dpsql.plan.nodes.relation import Aggregate, Relation
 from dpsql.plan.nodes.unary import projected
 from dpsql.plan.plan import Output, Release
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse
 
 

@@ -47,7 +47,7 @@ from dpsql.plan.nodes.unary import Filter, Project, UnitGroup, filtered, project
 from dpsql.plan.nodes.windows import Windowed
 from dpsql.plan.plan import Bar, Release
 from dpsql.plan.public_data import PublicData
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse
 
 

@@ -24,7 +24,7 @@ from dpsql.plan.builder.with_clause import with_names
 from dpsql.plan.catalog import Catalog
 from dpsql.plan.finishing import check_finishing
 from dpsql.plan.plan import Family, Plan, Release
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse
 
 

@@ -38,7 +38,7 @@ from dpsql.plan.nodes.joins import inner_join, outer_join
 from dpsql.plan.nodes.lookups import Unique, is_key
 from dpsql.plan.nodes.relation import Relation, side_of
 from dpsql.plan.normal_form import conjunction, normal
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse, span_of
 
 

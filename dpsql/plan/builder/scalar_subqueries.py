@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dpsql.plan.builder.clauses import conjuncts_of, unaliased
 from dpsql.plan.builder.group_by import has_aggregate, is_aggregate
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse
 
 VALUE = "value"

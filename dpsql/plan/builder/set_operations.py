@@ -26,7 +26,7 @@ from dpsql.plan.nodes.unary import projected, unit_grouped
 from dpsql.plan.nodes.union import one_id_space, shared_rows, union_all
 from dpsql.plan.nodes.windows import WindowCall, windowed
 from dpsql.plan.normal_form import conjunction, normal
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse
 
 _KNOWN = {"this", "expression", "distinct", "by_name", "order", "with_"}

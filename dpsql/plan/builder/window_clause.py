@@ -17,7 +17,7 @@ from dpsql.plan.builder.group_by import to_aggregate
 from dpsql.plan.builder.name_scope import Scope, computed, outermost
 from dpsql.plan.nodes.relation import Relation, unused_name
 from dpsql.plan.nodes.windows import WHOLE, Frame, Ordering, WindowCall, windowed
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import name_of, refuse
 
 MOST_NUMBER = 1_000_000

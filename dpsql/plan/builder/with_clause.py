@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dpsql.plan.builder.from_clause import with_column_names
 from dpsql.plan.builder.subplan import OpenQuery, Planner, Subplan
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse
 
 

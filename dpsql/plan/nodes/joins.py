@@ -15,7 +15,7 @@ from dpsql.expressions.typing import call, common
 from dpsql.plan.nodes.lookups import Unique, combined_keys, equated, equations, fits_once, is_key, looked_up
 from dpsql.plan.nodes.relation import UNIT, Field, JoinSide, Relation, UniqueKeys, require, same_owner, side_of
 from dpsql.plan.normal_form import conjunction, conjuncts
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 # Nodes ---------------------------------------------------------------------------------------------------------------
 

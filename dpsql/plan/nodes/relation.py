@@ -20,7 +20,7 @@ from dpsql.errors import InternalError, UnboundedColumn
 from dpsql.expressions.expression import Column, Expression, Value, columns_of
 from dpsql.expressions.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer
 from dpsql.mechanisms import RandomizedResponse
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse
 
 UNIT = "unit"

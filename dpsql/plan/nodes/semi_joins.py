@@ -11,7 +11,7 @@ from dpsql.expressions.expression import Expression, columns_of
 from dpsql.expressions.types import BOOLEAN
 from dpsql.plan.nodes.joins import distinct_names, narrowed_fields, share_owner
 from dpsql.plan.nodes.relation import Field, JoinSide, Relation, UniqueKeys, require, side_of
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dpsql.plan.nodes.relation import (
     same_owner,
     scans_in,
 )
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.expressions.types import DOUBLE, integer
 from dpsql.expressions.typing import common
 from dpsql.plan.nodes.relation import Aggregate, Field, Relation, UniqueKeys, aggregate_type, require
-from dpsql.policy.names import fold
+from dpsql.policy.identifiers import fold
 
 RANKED = ("rank", "dense_rank", "percent_rank", "cume_dist")
 """They number peers, rows that are equal in ORDER BY, and so need no order among them."""

@@ -17,14 +17,15 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from dpsql.budget import Caps, Charge, Cost, Request
-from dpsql.budget.account import About
 from dpsql.budget.accountant import Spent
-from dpsql.budget.book import Book
-from dpsql.budget.chain import Row
-from dpsql.budget.head import Mark
-from dpsql.budget.ledger import ChainedLedger, _first
-from dpsql.budget.rescue import Copy, merge_into
-from dpsql.budget.storage import Payloads, Place, Storage, Whole
+from dpsql.budget.ledger import ChainedLedger
+from dpsql.budget.ledger.account_state import AccountState
+from dpsql.budget.ledger.backend import LedgerLocation, LedgerStorage, Payloads, WholeLedger
+from dpsql.budget.ledger.hash_chain import Entry
+from dpsql.budget.ledger.interface import ReleaseDetails
+from dpsql.budget.ledger.locations import first_entry
+from dpsql.budget.ledger.maintenance import LedgerCopy, merge_into
+from dpsql.budget.ledger.rollback_guard import ChainEnd
 from dpsql.errors import LedgerError
 
 UNIT = 10**40
@@ -34,7 +35,7 @@ ANALYSTS = ("ana", "bob", "cat")
 STEWARD = "the steward"
 
 
-class ListStorage(Storage):
+class ListStorage(LedgerStorage):
     """The entries of a place, as the ledger reads and writes them."""
 
     def __init__(self, place: ListPlace) -> None:
@@ -44,11 +45,11 @@ class ListStorage(Storage):
 
     def accept(self) -> None: ...
 
-    def marked(self) -> Mark:
-        return self._place.head or Mark()
+    def marked(self) -> ChainEnd:
+        return self._place.head or ChainEnd()
 
-    def settle(self, mark: Mark, previous: bytes) -> None:
-        self._place.head = mark.after(self._place.head or Mark())
+    def settle(self, mark: ChainEnd, previous: bytes) -> None:
+        self._place.head = mark.after(self._place.head or ChainEnd())
 
     def reading(self) -> nullcontext[None]:
         return nullcontext()
@@ -60,7 +61,7 @@ class ListStorage(Storage):
     def writing(self) -> Iterator[None]:
         yield
 
-    def entries(self, start: int) -> Iterator[Row]:
+    def entries(self, start: int) -> Iterator[Entry]:
         return iter(self._place.rows[max(0, start - 1) :])
 
     def ends_at(self, number: int) -> bool:
@@ -75,7 +76,7 @@ class ListStorage(Storage):
     def payloads(self) -> Payloads:
         return sorted(self._place.payloads.items())
 
-    def append(self, entry: Row, payload: bytes | None = None) -> None:
+    def append(self, entry: Entry, payload: bytes | None = None) -> None:
         self._place.rows.append(entry)
         if payload is not None:
             self._place.payloads[entry[0]] = payload
@@ -87,28 +88,28 @@ class ListStorage(Storage):
 
 
 @dataclass
-class ListPlace(Place):
+class ListPlace(LedgerLocation):
     """A file and its head, each of which can be lost; and which charges they know of, by the test's own count."""
 
     name: str
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Entry] = field(default_factory=list)
     payloads: dict[int, bytes] = field(default_factory=dict)
-    head: Mark | None = None
+    head: ChainEnd | None = None
     file_knows: frozenset[int] = frozenset()
     head_knows: frozenset[int] = frozenset()
 
-    def create(self, first: Row) -> None:
+    def create(self, first: Entry) -> None:
         raise NotImplementedError
 
-    def open(self, dataset: str | None, first: Callable[[], Row] | None) -> Storage:
+    def open(self, dataset: str | None, first: Callable[[], Entry] | None) -> LedgerStorage:
         if not self.rows:
             raise LedgerError("missing")
         return ListStorage(self)
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> ChainEnd | None:
         return self.head
 
-    def replace(self, dataset: str, made: Callable[[], Whole]) -> str | None:
+    def replace(self, dataset: str, made: Callable[[], WholeLedger]) -> str | None:
         rows, payloads = made()
         self.rows, self.payloads = list(rows), dict(payloads)
         return None
@@ -131,7 +132,7 @@ class History:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.pure_only = self.chance.random() < 0.3
-        first = ListPlace("0", [_first("shop")])
+        first = ListPlace("0", [first_entry("shop")])
         self.places, self.shelf, self.events = [first], list[ListPlace](), list[Event]()
         self.checked: Counter[str] = Counter()
         self._settle(first)
@@ -174,7 +175,7 @@ class History:
         request = Request(analyst, charge, Cost(1.0, 0.0, 0.0), caps, None, "q", (mark,))
         entry = ledger.reserve(request).entry
         if self.chance.random() < 0.7:
-            ledger.store(entry, mark, b"%d" % len(self.events), About(b"", {}, charge))
+            ledger.store(entry, mark, b"%d" % len(self.events), ReleaseDetails(b"", {}, charge))
         self._know(place, len(self.events))
         self.events.append(Event(who, charge))
 
@@ -256,7 +257,7 @@ class History:
             self.check(place, survivors)
 
     def _restore(self, place: ListPlace, source: ListPlace) -> None:
-        copy = Copy("copy", (list(source.rows), sorted(source.payloads.items())), source.head)
+        copy = LedgerCopy("copy", (list(source.rows), sorted(source.payloads.items())), source.head)
         told = place.head is not None
         knows = place.file_knows | place.head_knows | source.file_knows | source.head_knows
         try:
@@ -266,10 +267,10 @@ class History:
             merge_into(place, copy, "ste", lost=Fraction(0))
             self.checked["accepted"] += 1
         place.head = None
-        book = Book()
+        book = AccountState()
         for row in place.rows:
             book.extend([row])
-            place.head = book.mark().after(place.head or Mark())
+            place.head = book.mark().after(place.head or ChainEnd())
         place.file_knows = place.head_knows = knows
         with ChainedLedger(ListStorage(place), "shop") as ledger:
             assert ledger.kept() == sorted(place.payloads.items())
@@ -278,7 +279,7 @@ class History:
 
     def check(self, place: ListPlace, knows: frozenset[int]) -> None:
         """Booked is at least what is known, for the dataset and each analyst; and no more, where no gap stands in."""
-        book = Book()
+        book = AccountState()
         book.extend(place.rows)
         exact = not book.open_gaps()
         charged = [e.charge for number, e in enumerate(self.events) if number in knows and "<" not in e.who]

@@ -29,7 +29,7 @@ from dpsql.budget import (
     spent_as,
     zcdp_charge,
 )
-from dpsql.budget.accountant import Limits, _affordable, _laplace_affordable, _shaved
+from dpsql.budget.accountant import FilterLimits, _affordable, _laplace_affordable, _shaved
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.exact import exact, float_down, float_up, units_down
 from dpsql.mechanisms.price import pure_rho
@@ -227,13 +227,13 @@ def test_less_than_a_billionth_is_nothing() -> None:
 
 def test_an_account_begins_with_nothing_spent_and_caps_with_no_delta_and_no_window() -> None:
     assert Caps(1) == Caps(1, 0, None) and Spent() == Spent(0, 0, 0)
-    assert limits(Caps(1)) == Limits(units_down(exact(1)), None, 0)
-    assert limits(CAPS) == Limits(units_down(exact(3)), units_down(rho_for(3, 5e-7)), units_down(exact(5e-7)))
+    assert limits(Caps(1)) == FilterLimits(units_down(exact(1)), None, 0)
+    assert limits(CAPS) == FilterLimits(units_down(exact(3)), units_down(rho_for(3, 5e-7)), units_down(exact(5e-7)))
 
 
 @pytest.mark.parametrize("rho", [3, None])
 def test_a_filter_holds_up_to_its_limit_and_no_further(rho: int | None) -> None:
-    limit = Limits(5, rho, 2)
+    limit = FilterLimits(5, rho, 2)
     pure = {(e, limit.pure_holds(Spent(99, 99, e))) for e in (None, 0, 4, 5, 6)}
     assert pure == {(None, False), (0, True), (4, True), (5, True), (6, False)}
     holding = {(r, d) for r in range(6) for d in range(5) for e in (None, 9) if limit.zcdp_holds(Spent(r, d, e))}

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from dpsql.budget import UNIT, Caps, Charge, Cost, Spent, admits, limits, pure_charge, rho_for, zcdp_charge
-from dpsql.budget.admission import Account, admit
+from dpsql.budget.accountant import Account, admit
 from dpsql.errors import BudgetExceeded
 
 CAPS = Caps(3, 1e-6)

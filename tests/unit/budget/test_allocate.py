@@ -10,7 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.budget import FREE, epsilon_for, rho_for
-from dpsql.budget.allocate import (
+from dpsql.budget.pricing import (
     GAUSSIAN_STEPS,
     LAPLACE_STEPS,
     UNIT_STEPS,

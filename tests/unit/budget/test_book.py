@@ -9,25 +9,34 @@ from typing import Any
 import pytest
 
 from dpsql.budget import Caps, Charge, Spent
-from dpsql.budget.book import EVERYONE, Book, Days, Sums, exactly, write_caps, write_charge, write_sums
-from dpsql.budget.chain import ROOT, Row, following
+from dpsql.budget.ledger.account_state import (
+    EVERYONE,
+    AccountState,
+    DailySums,
+    RunningSums,
+    exactly,
+    write_caps,
+    write_charge,
+    write_sums,
+)
+from dpsql.budget.ledger.hash_chain import ROOT, Entry, next_entry
 from dpsql.errors import LedgerError
 
 SALT = "5a" * 32
 ONE, TWO, IMPURE = Charge(1, 0, 10), Charge(2, 0, 20), Charge(4, 7)
 
 
-def chain(*entries: tuple[str, list[Any], str], body: dict[str, Any] | None = None) -> list[Row]:
+def chain(*entries: tuple[str, list[Any], str], body: dict[str, Any] | None = None) -> list[Entry]:
     """Rows of kind, gist and day, after the first entry."""
-    rows = [following(ROOT, 0, "account", ["shop", SALT], {"at": "2026-01-01T00:00:00+00:00"})]
+    rows = [next_entry(ROOT, 0, "account", ["shop", SALT], {"at": "2026-01-01T00:00:00+00:00"})]
     for kind, gist, day in entries:
         told = {"at": f"{day}T12:00:00+00:00", **(body or {})}
-        rows.append(following(rows[-1][4], len(rows), kind, gist, told))
+        rows.append(next_entry(rows[-1][4], len(rows), kind, gist, told))
     return rows
 
 
-def book_of(*entries: tuple[str, list[Any], str], body: dict[str, Any] | None = None) -> Book:
-    book = Book()
+def book_of(*entries: tuple[str, list[Any], str], body: dict[str, Any] | None = None) -> AccountState:
+    book = AccountState()
     book.extend(chain(*entries, body=body))
     return book
 
@@ -37,9 +46,9 @@ def charge(whose: tuple[str | None, str | None], cost: Charge, day: str = "2026-
 
 
 def test_a_new_book_holds_nothing() -> None:
-    book = Book()
+    book = AccountState()
     assert (book.number, book.head, book.previous, book.at) == (0, ROOT, ROOT, None)
-    assert book.spent(EVERYONE) == book.spent(("ana", None)) == Spent() == Sums().spent()
+    assert book.spent(EVERYONE) == book.spent(("ana", None)) == Spent() == RunningSums().spent()
     assert book.latest(EVERYONE) is None
 
 
@@ -52,7 +61,7 @@ def test_the_first_entry_names_the_dataset_and_its_salt_and_no_later_one_does() 
 
 
 def test_entries_are_taken_in_once_and_the_two_last_hashes_are_known() -> None:
-    rows, book = chain(charge(("ana", None), ONE), charge(("bob", None), TWO)), Book()
+    rows, book = chain(charge(("ana", None), ONE), charge(("bob", None), TWO)), AccountState()
     book.extend(rows[:1])
     assert (book.number, book.previous, book.head) == (1, ROOT, rows[0][4])
     book.extend(rows[1:])
@@ -69,7 +78,7 @@ def test_an_entry_that_was_changed_stops_the_book_at_the_one_before(place: int) 
     changes: tuple[Any, ...] = (7, "version", '["ana",1,0,9]', '{"at":"2026-03-02"}', b"\0" * 32)
     changed = list(rows[2])
     changed[place] = changes[place]
-    book = Book()
+    book = AccountState()
     with pytest.raises(LedgerError, match="entry 3 is missing or was changed"):
         book.extend([*rows[:2], tuple(changed)])  # type: ignore[list-item]
     assert (book.number, book.head, book.previous) == (2, rows[1][4], rows[0][4])
@@ -79,7 +88,7 @@ def test_an_entry_that_was_changed_stops_the_book_at_the_one_before(place: int) 
 def test_an_entry_left_out_is_missed() -> None:
     rows = chain(charge(("ana", None), ONE), charge(("ana", None), ONE))
     with pytest.raises(LedgerError, match="entry 2 is missing"):
-        Book().extend([rows[0], rows[2]])
+        AccountState().extend([rows[0], rows[2]])
 
 
 def test_a_charge_counts_for_its_analyst_its_purpose_and_everyone() -> None:
@@ -99,7 +108,7 @@ def test_a_charge_counts_for_its_analyst_its_purpose_and_everyone() -> None:
 
 def test_one_impure_charge_ends_purity_whenever_it_comes() -> None:
     for charges in ((IMPURE, ONE), (ONE, IMPURE)):
-        sums = Sums()
+        sums = RunningSums()
         for each in charges:
             sums.add(each.rho, each.delta, each.epsilon)
         assert sums.spent() == Spent(5, 7, None)
@@ -121,7 +130,7 @@ def test_an_account_spends_on_days_and_a_window_counts_from_its_first_day_on() -
 
 
 def test_only_days_of_the_calendar_are_days() -> None:
-    days = Days()
+    days = DailySums()
     days["2026-03-01"].add(1, 2, 3)
     assert days["2026-03-01"].spent() == Spent(1, 2, 3)
     with pytest.raises(ValueError, match=r"month|isoformat"):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
 
-from dpsql.budget import clock
+from dpsql.budget.ledger import hash_chain
 from dpsql.errors import LedgerError
 
 LAST = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -27,13 +27,13 @@ MOMENT = timedelta(milliseconds=1)
 def test_an_entry_is_never_before_the_one_that_it_follows(
     now: datetime, stamped: datetime | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clock, "now", lambda: now)
-    assert clock.stamp(None) == now
+    monkeypatch.setattr(hash_chain, "now", lambda: now)
+    assert hash_chain.entry_time(None) == now
     if stamped is not None:
-        assert clock.stamp(LAST) == stamped
+        assert hash_chain.entry_time(LAST) == stamped
     else:
         with pytest.raises(LedgerError, match="nothing was charged"):
-            clock.stamp(LAST)
+            hash_chain.entry_time(LAST)
 
 
 @pytest.mark.parametrize(("micro", "milli"), [(0, 0), (999, 0), (1_000, 1_000), (987_654, 987_000), (999_999, 999_000)])
@@ -45,6 +45,6 @@ def test_the_time_of_an_entry_is_in_utc_and_cut_to_the_millisecond(
         def now(cls, tz: tzinfo | None = None) -> Clock:
             return cls(2026, 3, 1, 12, microsecond=micro, tzinfo=tz)
 
-    monkeypatch.setattr(clock, "datetime", Clock)
-    assert clock.now() == LAST.replace(microsecond=milli)
-    assert clock.now().tzinfo is UTC
+    monkeypatch.setattr(hash_chain, "datetime", Clock)
+    assert hash_chain.now() == LAST.replace(microsecond=milli)
+    assert hash_chain.now().tzinfo is UTC

@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.budget import durable
-from dpsql.budget.durable import draft_beside, filesystem_of, link_new, place_new, refuse_network, sync_data, sync_file
+from dpsql.budget.ledger import durable_files
+from dpsql.budget.ledger.durable_files import (
+    draft_beside,
+    filesystem_of,
+    link_new,
+    place_new,
+    refuse_network,
+    sync_data,
+    sync_file,
+)
 from dpsql.errors import LedgerError
 
 MOUNTS = """\
@@ -26,7 +34,7 @@ MOUNTS = """\
 def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "mountinfo"
     file.write_text(MOUNTS)
-    monkeypatch.setattr(durable, "_MOUNTS", file)
+    monkeypatch.setattr(durable_files, "_MOUNTS", file)
     return file
 
 
@@ -140,7 +148,7 @@ def test_the_name_of_a_new_file_is_on_disk_also_for_the_loser_of_a_race(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(durable, "sync_file", synced.append)
+    monkeypatch.setattr(durable_files, "sync_file", synced.append)
     target = tmp_path / "x.head"
     for _ in range(2):
         link_new(draft_beside(target), target)
@@ -170,6 +178,6 @@ def test_who_clears_drafts_away_neither_undoes_a_file_nor_hides_an_error(
 
     monkeypatch.setattr(os, "link", link_and_clear)
     assert place_new(target, b"x") and target.read_bytes() == b"x"
-    monkeypatch.setattr(durable, "sync_file", clear_and_fail)
+    monkeypatch.setattr(durable_files, "sync_file", clear_and_fail)
     with pytest.raises(KeyError):
         place_new(target, b"y")

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from dpsql.budget import FREE, Charge, Cost, epsilon_for, pure_charge, pure_rho, rho_for, zcdp_charge
-from dpsql.budget.allocate import (
+from dpsql.budget.pricing import (
     Funds,
     Portion,
     Priced,

@@ -11,11 +11,11 @@ import pytest
 from postgres_server import a_place
 
 from dpsql.budget import (
-    About,
     Caps,
     Charge,
     Cost,
     Ledger,
+    ReleaseDetails,
     Request,
     Spent,
     open_ledger,
@@ -194,7 +194,7 @@ def test_a_replayed_release_leaves_less_for_the_replayers_own_queries(ledger: Le
 def test_a_replay_of_one_release_counts_its_own_part_once(ledger: Ledger) -> None:
     entry = ledger.reserve(ask("ana", 0.4, fingerprints=(b"one", b"two"))).entry
     for name in (b"one", b"two"):
-        ledger.store(entry, name, name, About(b"family", {"made": name.decode()}, TENTH))
+        ledger.store(entry, name, name, ReleaseDetails(b"family", {"made": name.decode()}, TENTH))
     one, two = ledger.find(b"one"), ledger.find(b"two")
     assert one is not None and two is not None and one.charge == TENTH
     assert ledger.replayed(entry, "bob", Caps(0.2, 0), one.number)

@@ -10,22 +10,11 @@ from pathlib import Path
 import pytest
 from postgres_server import a_place
 
-from dpsql.budget import (
-    Caps,
-    ChainedLedger,
-    Cost,
-    ErrorBar,
-    Request,
-    Spent,
-    clock,
-    ledger,
-    open_ledger,
-    pure_charge,
-    store,
-)
-from dpsql.budget.chain import ROOT, following
-from dpsql.budget.head import Head
-from dpsql.budget.rescue import end_of
+from dpsql.budget import Caps, ChainedLedger, Cost, ErrorBar, Request, Spent, open_ledger, pure_charge
+from dpsql.budget.ledger import chained_ledger, hash_chain, sqlite_file
+from dpsql.budget.ledger.account_state import end_of_chain
+from dpsql.budget.ledger.hash_chain import ROOT, next_entry
+from dpsql.budget.ledger.rollback_guard import RollbackGuard
 from dpsql.errors import BudgetExceeded, LedgerError
 
 TENTH = pure_charge(0.1)
@@ -37,8 +26,8 @@ SetClock = Callable[[str], None]
 def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
     def to(text: str) -> None:
         moment = datetime.fromisoformat(text).replace(tzinfo=UTC)
-        monkeypatch.setattr(clock, "now", lambda: moment)
-        monkeypatch.setattr(ledger, "now", lambda: moment)
+        monkeypatch.setattr(hash_chain, "now", lambda: moment)
+        monkeypatch.setattr(chained_ledger, "now", lambda: moment)
 
     to("2026-11-30T23:59:00")
     return to
@@ -260,16 +249,16 @@ def test_entries_without_purpose_window_or_error_are_written_as_before(book: Cha
 def test_a_ledger_of_before_opens_with_its_sums(tmp_path: Path) -> None:
     at = {"at": "2026-01-02T00:00:00+00:00"}
     gist = [TENTH.rho, TENTH.delta, TENTH.epsilon]
-    rows = [following(ROOT, 0, "account", ["shop", "00" * 32], at)]
+    rows = [next_entry(ROOT, 0, "account", ["shop", "00" * 32], at)]
     for kind, told, body in (
         ("caps", ["ana", "1/2", "0"], {**at, "by": "the policy"}),
         ("charge", ["ana", *gist], {**at, "cost": ["0.1", "0.0", "0.0"], "fingerprints": [], "sql": "SELECT 1"}),
         ("replay", ["bob", 3], at),
     ):
-        rows.append(following(rows[-1][4], len(rows), kind, told, body))
+        rows.append(next_entry(rows[-1][4], len(rows), kind, told, body))
     path = tmp_path / "old.ledger"
-    store.create(str(path), rows)
-    Head(str(path)).create(end_of(str(path), rows))
+    sqlite_file.create(str(path), rows)
+    RollbackGuard(str(path)).create(end_of_chain(str(path), rows))
     with open_ledger(path, "shop") as opened:
         assert opened.spent("ana") == opened.spent("bob") == opened.spent(None) == sums(1)
         assert opened.in_force("ana", Caps(1, 0)) == Caps(0.5, 0)
@@ -278,12 +267,12 @@ def test_a_ledger_of_before_opens_with_its_sums(tmp_path: Path) -> None:
 
 
 def test_an_entry_without_a_day_is_refused(tmp_path: Path) -> None:
-    rows = [following(ROOT, 0, "account", ["shop", "00" * 32], {"at": "2026-01-02T00:00:00+00:00"})]
+    rows = [next_entry(ROOT, 0, "account", ["shop", "00" * 32], {"at": "2026-01-02T00:00:00+00:00"})]
     body = {"sql": "SELECT 1", "at": "2026-01-02T00:00:00+00:00", "cost": ["0.1", "0.0", "0.0"], "fingerprints": []}
-    rows.append(following(rows[-1][4], 1, "charge", ["ana", TENTH.rho, TENTH.delta, TENTH.epsilon], body))
+    rows.append(next_entry(rows[-1][4], 1, "charge", ["ana", TENTH.rho, TENTH.delta, TENTH.epsilon], body))
     path = tmp_path / "odd.ledger"
-    store.create(str(path), rows)
-    Head(str(path)).create()
+    sqlite_file.create(str(path), rows)
+    RollbackGuard(str(path)).create()
     with pytest.raises(LedgerError, match="refused"):
         open_ledger(path, "shop")
 

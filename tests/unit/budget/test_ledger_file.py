@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.budget import Caps, Cost, Ledger, Request, Spent, open_ledger, pure_charge, storage, store
-from dpsql.budget.chain import ROOT, following
+from dpsql.budget import Caps, Cost, Ledger, Request, Spent, open_ledger, pure_charge
+from dpsql.budget.ledger import backend, sqlite_file
+from dpsql.budget.ledger.hash_chain import ROOT, next_entry
 from dpsql.errors import BudgetExceeded, LedgerError
 
 CAPS = Caps(1, 0)
@@ -96,7 +97,7 @@ def test_creation_syncs_the_directory(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_commits_are_synced(path: Path) -> None:
-    db = store.connect(str(path))
+    db = sqlite_file.connect(str(path))
     assert db.execute("PRAGMA synchronous").fetchone() == (2,)
     assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     db.close()
@@ -166,9 +167,9 @@ def test_a_tail_lost_under_an_open_ledger_is_noticed(path: Path) -> None:
 
 
 def test_an_unknown_kind_is_refused_not_skipped(path: Path) -> None:
-    db = store.connect(str(path))
-    *_, (number, _, _, _, head) = store.entries(db, 1)
-    store.insert(db, following(head, number, "refund", [], {"at": ""}))
+    db = sqlite_file.connect(str(path))
+    *_, (number, _, _, _, head) = sqlite_file.entries(db, 1)
+    sqlite_file.insert(db, next_entry(head, number, "refund", [], {"at": ""}))
     db.close()
     with pytest.raises(LedgerError, match="kind"):
         open_ledger(path, "shop")
@@ -211,7 +212,7 @@ def test_a_missing_ledger_is_created_only_when_allowed(tmp_path: Path) -> None:
 
 def test_the_loser_of_a_race_to_create_leaves_the_winners_ledger_alone(path: Path) -> None:
     before = path.read_bytes()
-    store.create(str(path), [following(ROOT, 0, "account", ["shop", ""], {"at": ""})])
+    sqlite_file.create(str(path), [next_entry(ROOT, 0, "account", ["shop", ""], {"at": ""})])
     assert path.read_bytes() == before
     assert sorted(item.name for item in path.parent.iterdir()) == ["shop.ledger", "shop.ledger.head"]
 
@@ -229,7 +230,7 @@ def test_a_newer_version_is_refused(path: Path) -> None:
 
 
 def test_a_held_lock_is_a_clear_error_and_nothing_is_charged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "PATIENCE", 0.1)
+    monkeypatch.setattr(backend, "PATIENCE", 0.1)
     other = sqlite3.connect(path, isolation_level=None)
     with open_ledger(path, "shop") as ledger:
         before = ledger.spent(None)
@@ -244,9 +245,9 @@ def test_a_held_lock_is_a_clear_error_and_nothing_is_charged(path: Path, monkeyp
 
 def test_a_commit_is_on_disk_when_it_returns_and_no_schema_is_trusted(tmp_path: Path) -> None:
     with open_ledger(tmp_path / "shop.ledger", "shop"):
-        db = store.connect(str(tmp_path / "shop.ledger"))
+        db = sqlite_file.connect(str(tmp_path / "shop.ledger"))
         names = ("synchronous", "fullfsync", "checkpoint_fullfsync", "wal_autocheckpoint", "trusted_schema")
-        assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names] == [2, 1, 1, store.LOG, 0]
+        assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names] == [2, 1, 1, sqlite_file.LOG, 0]
         db.close()
 
 

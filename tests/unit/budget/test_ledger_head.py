@@ -19,9 +19,10 @@ from types import ModuleType
 
 import pytest
 
-from dpsql.budget import Caps, Cost, Request, Spent, clock, durable, open_ledger, pure_charge, storage, store
-from dpsql.budget.chain import ROOT, following
-from dpsql.budget.head import Head, Mark, _try_lock
+from dpsql.budget import Caps, Cost, Request, Spent, open_ledger, pure_charge
+from dpsql.budget.ledger import backend, durable_files, hash_chain, sqlite_file
+from dpsql.budget.ledger.hash_chain import ROOT, next_entry
+from dpsql.budget.ledger.rollback_guard import ChainEnd, RollbackGuard, _try_lock
 from dpsql.errors import LedgerError
 
 UNITS = pure_charge(0.1).epsilon or 0
@@ -109,17 +110,17 @@ def test_a_crash_between_the_two_places_is_charged_and_mended(path: Path) -> Non
     with open_ledger(path, "shop") as ledger:
         assert ledger.spent(None).epsilon == 2 * UNITS
         assert ledger.reserve(ask()).entry == 5
-    assert Head(str(path)).read().number == 5
+    assert RollbackGuard(str(path)).read().number == 5
 
 
 def test_a_creation_that_was_cut_short_is_finished(tmp_path: Path) -> None:
-    Head(str(tmp_path / "shop.ledger")).create()
+    RollbackGuard(str(tmp_path / "shop.ledger")).create()
     with open_ledger(tmp_path / "shop.ledger", "shop") as ledger:
         ledger.reserve(ask())
 
 
 def test_a_torn_head_falls_back_to_the_other_slot(path: Path) -> None:
-    head = Head(str(path))
+    head = RollbackGuard(str(path))
     mark = head.read()
     raw = bytearray(head.path.read_bytes())
     newest = raw.find(b'"number": 3') // 4096 * 4096
@@ -133,10 +134,12 @@ def test_a_torn_head_falls_back_to_the_other_slot(path: Path) -> None:
 
 def test_a_writer_without_the_lock_is_noticed_by_the_next(path: Path) -> None:
     with open_ledger(path, "shop") as ledger:
-        db = store.connect(str(path))
+        db = sqlite_file.connect(str(path))
         for _ in range(2):
-            *_, (number, _, _, _, end) = store.entries(db, 1)
-            store.insert(db, following(end, number, "fact", ["t", "unique", "v"], {"at": "2026-01-01T00:00:00+00:00"}))
+            *_, (number, _, _, _, end) = sqlite_file.entries(db, 1)
+            sqlite_file.insert(
+                db, next_entry(end, number, "fact", ["t", "unique", "v"], {"at": "2026-01-01T00:00:00+00:00"})
+            )
         db.close()
         with pytest.raises(LedgerError, match="without its lock"):
             ledger.reserve(ask())
@@ -145,9 +148,9 @@ def test_a_writer_without_the_lock_is_noticed_by_the_next(path: Path) -> None:
 def test_two_writers_who_both_followed_one_entry_are_noticed(path: Path) -> None:
     """As if no lock held: the head is already at another entry of the same number."""
     with open_ledger(path, "shop") as ledger:
-        head = Head(str(path))
+        head = RollbackGuard(str(path))
         with head.locked(1):
-            head.write(Mark(4, b"\1" * 32))
+            head.write(ChainEnd(4, b"\1" * 32))
         with pytest.raises(LedgerError, match="is refused"):
             ledger.reserve(ask())
 
@@ -163,8 +166,8 @@ def test_a_file_exchanged_while_it_is_open_takes_no_charge(path: Path) -> None:
 
 
 def test_a_held_head_is_busy_not_stuck(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "PATIENCE", 0.05)
-    with open_ledger(path, "shop") as ledger, Head(str(path)).locked(1):
+    monkeypatch.setattr(backend, "PATIENCE", 0.05)
+    with open_ledger(path, "shop") as ledger, RollbackGuard(str(path)).locked(1):
         assert ledger.spent(None).epsilon == UNITS
         with pytest.raises(LedgerError, match=r"busy.*nothing was charged"):
             ledger.reserve(ask())
@@ -173,14 +176,14 @@ def test_a_held_head_is_busy_not_stuck(path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_clock_set_back_is_refused_until_the_steward_accepts_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = datetime.now(UTC).replace(microsecond=0)
     with open_ledger(path, "shop") as ledger:
-        monkeypatch.setattr(clock, "now", lambda: real - timedelta(seconds=30))
+        monkeypatch.setattr(hash_chain, "now", lambda: real - timedelta(seconds=30))
         ledger.reserve(ask())
-        monkeypatch.setattr(clock, "now", lambda: real - timedelta(hours=2))
+        monkeypatch.setattr(hash_chain, "now", lambda: real - timedelta(hours=2))
         with pytest.raises(LedgerError, match=r"the clock says .* nothing was charged"):
             ledger.reserve(ask())
         times = [line.at for line in ledger.log()]
         assert times == sorted(times)
-        monkeypatch.setattr("dpsql.budget.ledger.now", clock.now)
+        monkeypatch.setattr("dpsql.budget.ledger.chained_ledger.now", hash_chain.now)
         ledger.accept_clock("ste")
         ledger.reserve(ask())
         assert list(ledger.log())[-2].text == "clock; by ste"
@@ -198,11 +201,11 @@ MOUNTS = """\
 def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS.format(kind=kind))
-    monkeypatch.setattr(durable, "_MOUNTS", mounts)
+    monkeypatch.setattr(durable_files, "_MOUNTS", mounts)
     with pytest.raises(LedgerError, match=f"on a {kind} file system"):
         open_ledger("/mnt/office/shop.ledger", "shop")
-    durable.refuse_network("/mnt/office/local disk/shop.ledger")
-    durable.refuse_network("/mnt/officer/shop.ledger")
+    durable_files.refuse_network("/mnt/office/local disk/shop.ledger")
+    durable_files.refuse_network("/mnt/officer/shop.ledger")
 
 
 @pytest.fixture
@@ -238,7 +241,7 @@ def test_a_directory_that_cannot_be_written_is_a_clear_error(path: Path) -> None
 
 
 def test_a_database_locked_by_a_stranger_is_busy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "PATIENCE", 0.05)
+    monkeypatch.setattr(backend, "PATIENCE", 0.05)
     stranger = sqlite3.connect(path, isolation_level=None)
     with open_ledger(path, "shop") as ledger:
         stranger.execute("BEGIN IMMEDIATE")
@@ -261,37 +264,39 @@ def test_each_mark_goes_to_the_older_slot_and_a_restore_to_both_all_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
     """Whatever turn it is: the newest mark survives a torn write of the other slot, and a restore leaves no old one."""
-    calls, sync = list[str](), durable.sync_data
-    monkeypatch.setattr("dpsql.budget.head.sync_data", lambda handle: (calls.append("sync"), sync(handle)))
-    head = Head(str(tmp_path / "shop.ledger"))
-    head.create(Mark(1, b"\1" * 32))
+    calls, sync = list[str](), durable_files.sync_data
+    monkeypatch.setattr(
+        "dpsql.budget.ledger.rollback_guard.sync_data", lambda handle: (calls.append("sync"), sync(handle))
+    )
+    head = RollbackGuard(str(tmp_path / "shop.ledger"))
+    head.create(ChainEnd(1, b"\1" * 32))
     with head.locked(1):
         for number in range(turns):
             before = _slots(head)
-            head.write(Mark(number + 2, b"\2" * 32))
+            head.write(ChainEnd(number + 2, b"\2" * 32))
             assert head.read().number == number + 2
             assert [one == two for one, two in zip(before, _slots(head), strict=True)] == [
                 number % 2 == 1,
                 number % 2 == 0,
             ]
-        head.rewrite(Mark(99, b"\3" * 32))
+        head.rewrite(ChainEnd(99, b"\3" * 32))
     assert calls == ["sync"] * (turns + 2)
     for slot in _slots(head):
         head.path.write_bytes(slot.ljust(2 * 4096))
-        assert head.read() == Mark(99, b"\3" * 32)
+        assert head.read() == ChainEnd(99, b"\3" * 32)
 
 
-def _slots(head: Head) -> list[bytes]:
+def _slots(head: RollbackGuard) -> list[bytes]:
     raw = head.path.read_bytes()
     assert len(raw) == 2 * 4096
     return [raw[:4096], raw[4096:]]
 
 
 def test_a_head_that_is_free_in_time_is_waited_for_and_a_missing_one_is_refused(path: Path) -> None:
-    head, held = Head(str(path)), threading.Event()
+    head, held = RollbackGuard(str(path)), threading.Event()
 
     def hold() -> None:
-        with Head(str(path)).locked(1):
+        with RollbackGuard(str(path)).locked(1):
             held.set()
             time.sleep(0.05)
 
@@ -301,23 +306,23 @@ def test_a_head_that_is_free_in_time_is_waited_for_and_a_missing_one_is_refused(
     with head.locked(10):
         assert head.read().number == 3
     holder.join()
-    with pytest.raises(LedgerError, match="missing"), Head(str(path.with_name("other"))).locked(1):
+    with pytest.raises(LedgerError, match="missing"), RollbackGuard(str(path.with_name("other"))).locked(1):
         pass
 
 
 def test_a_mark_is_written_only_under_the_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the system has no flag that closes a file with the process image."""
-    head, files = Head(str(path)), len(list(Path("/proc/self/fd").iterdir()))
+    head, files = RollbackGuard(str(path)), len(list(Path("/proc/self/fd").iterdir()))
     monkeypatch.delattr(os, "O_CLOEXEC")
     for number in (4, 5):
         with pytest.raises(OSError, match="Bad file descriptor"):
-            head.write(Mark(9))
+            head.write(ChainEnd(9))
         with head.locked(1):
-            head.write(Mark(number))
-        assert head.read() == Mark(number)
+            head.write(ChainEnd(number))
+        assert head.read() == ChainEnd(number)
         assert len(list(Path("/proc/self/fd").iterdir())) == files
     with pytest.raises(OSError, match="Bad file descriptor"):
-        head.rewrite(Mark(9))
+        head.rewrite(ChainEnd(9))
 
 
 def test_on_windows_one_byte_behind_the_marks_is_locked_without_waiting(
@@ -348,24 +353,24 @@ def test_on_windows_one_byte_behind_the_marks_is_locked_without_waiting(
 
 
 def test_a_new_head_has_its_mark_in_both_slots_and_is_not_made_twice(tmp_path: Path) -> None:
-    head = Head(str(tmp_path / "shop.ledger"))
+    head = RollbackGuard(str(tmp_path / "shop.ledger"))
     assert not head.exists()
     head.create()
-    assert head.exists() and head.read() == Mark(0, ROOT, Spent())
+    assert head.exists() and head.read() == ChainEnd(0, ROOT, Spent())
     for slot in _slots(head):
         text, digest = slot.rstrip(b"\n").split(b"\n")
         assert json.loads(text)["number"] == 0 and digest.strip() == hashlib.sha256(text).hexdigest().encode()
-    head.create(Mark(7, b"\1" * 32, Spent(1, 2, None)))
-    assert head.read() == Mark()
-    other = Head(str(tmp_path / "other.ledger"))
-    other.create(Mark(7, b"\1" * 32, Spent(1, 2, None)))
-    assert other.read() == Mark(7, b"\1" * 32, Spent(1, 2, None))
+    head.create(ChainEnd(7, b"\1" * 32, Spent(1, 2, None)))
+    assert head.read() == ChainEnd()
+    other = RollbackGuard(str(tmp_path / "other.ledger"))
+    other.create(ChainEnd(7, b"\1" * 32, Spent(1, 2, None)))
+    assert other.read() == ChainEnd(7, b"\1" * 32, Spent(1, 2, None))
 
 
 def test_a_restore_mends_a_head_of_which_nothing_is_left(tmp_path: Path) -> None:
-    head = Head(str(tmp_path / "shop.ledger"))
+    head = RollbackGuard(str(tmp_path / "shop.ledger"))
     head.path.write_bytes(b"x" * 2 * 4096)
     with head.locked(1):
-        head.rewrite(Mark(5, b"\1" * 32))
-    assert head.read() == Mark(5, b"\1" * 32)
+        head.rewrite(ChainEnd(5, b"\1" * 32))
+    assert head.read() == ChainEnd(5, b"\1" * 32)
     assert sorted(json.loads(slot.partition(b"\n")[0])["turn"] for slot in _slots(head)) == [1, 2]

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 from ledger_histories import run as run_histories
 
-from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, rescue, zcdp_charge
+from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, zcdp_charge
 from dpsql.budget.accountant import Spent
-from dpsql.budget.head import SLOT, TRAIL, Head, Mark
-from dpsql.budget.merge import _growth, merge
-from dpsql.budget.rescue import backup, restore, verify
+from dpsql.budget.ledger import maintenance
+from dpsql.budget.ledger.maintenance import backup, restore, verify
+from dpsql.budget.ledger.merge_branches import _growth, merge
+from dpsql.budget.ledger.rollback_guard import SLOT, TRAIL, ChainEnd, RollbackGuard
 from dpsql.errors import BudgetExceeded, LedgerError
 
 ONE = pure_charge(1).epsilon or 0
@@ -287,12 +288,12 @@ def test_two_restores_at_once_without_a_head_forget_nothing(
     merged = merge
 
     def late(*whole: Any) -> Any:
-        monkeypatch.setattr(rescue, "merge", merged)
+        monkeypatch.setattr(maintenance, "merge", merged)
         restore(path, copy, "first", accept_loss=True)
         spend(path, 4, "bob")
         return merged(*whole)
 
-    monkeypatch.setattr(rescue, "merge", late)
+    monkeypatch.setattr(maintenance, "merge", late)
     restore(path, copy, "second", accept_loss=True)
     assert (booked(path), booked(path, "bob")) == (5, 4)
     assert verify(path).releases == 1
@@ -313,12 +314,12 @@ def test_a_noisy_table_that_rotted_in_the_only_copy_is_left_out_and_its_charge_c
 
 
 def test_a_head_keeps_a_trail_that_gets_thinner_and_fits(tmp_path: Path) -> None:
-    head, big = Head(str(tmp_path / "x")), 10**44
+    head, big = RollbackGuard(str(tmp_path / "x")), 10**44
     head.create()
     with head.locked(1):
         for number in range(1, 400):
             sums = Spent(big + number, big + number, big + number)
-            head.write(Mark(number, number.to_bytes(2) * 16, sums, sums))
+            head.write(ChainEnd(number, number.to_bytes(2) * 16, sums, sums))
     mark = head.read()
     numbers = [each.number for each in mark.trail]
     assert len(numbers) <= TRAIL and numbers[-1] == 398 and numbers == sorted(numbers)
@@ -340,7 +341,7 @@ def test_a_head_of_an_older_dpsql_hides_nothing_that_analysts_were_shown(path: P
         ledger.reserve(Request(None, pure_charge(5), Cost(5, 0.0, 0.0), CAPS, None, "SELECT 1", (b"s",)))
     copy.unlink()
     backup(path, copy)
-    _write_as_an_older_dpsql_did(Head(str(path)))
+    _write_as_an_older_dpsql_did(RollbackGuard(str(path)))
     spend(path, 4, "bob")
     path.unlink()
     restore(path, copy, "ste")
@@ -348,7 +349,7 @@ def test_a_head_of_an_older_dpsql_hides_nothing_that_analysts_were_shown(path: P
     assert (booked(path, "bob") or 0) >= 4
 
 
-def _write_as_an_older_dpsql_did(head: Head) -> None:
+def _write_as_an_older_dpsql_did(head: RollbackGuard) -> None:
     mark, slots = head.read(), b""
     for turn in (2, 3):
         told = {"turn": turn, "number": mark.number, "hash": mark.hash.hex(), "spent": [*astuple(mark.spent)]}

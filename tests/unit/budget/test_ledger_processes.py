@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from postgres_server import a_place
 
-from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, storage
+from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge
+from dpsql.budget.ledger import backend
 from dpsql.errors import BudgetExceeded
 
 CAPS = Caps(3, 0)
@@ -20,7 +21,7 @@ SPAWN = multiprocessing.get_context("spawn")
 def charge_fifty(job: tuple[str, int]) -> list[int]:
     """Fifty charges of 0.01; the numbers of those that were admitted."""
     path, worker = job
-    storage.PATIENCE = 600.0  # what is tested is who wins, not how soon
+    backend.PATIENCE = 600.0  # what is tested is who wins, not how soon
     request = Request(f"w{worker}", pure_charge(0.01), Cost(0.01, 0.0, 0.0), CAPS, None, "SELECT 1", ())
     entries = []
     with open_ledger(path, "shop") as ledger:

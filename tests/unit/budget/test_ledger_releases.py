@@ -11,23 +11,20 @@ from pathlib import Path
 import pytest
 
 from dpsql.budget import (
-    About,
     Caps,
     ChainedLedger,
     Cost,
+    ReleaseDetails,
     Request,
     Spent,
-    clock,
-    ledger,
     open_ledger,
     pure_charge,
-    store,
     zcdp_charge,
 )
-from dpsql.budget.book import exactly
-from dpsql.budget.chain import ROOT, following
-from dpsql.budget.head import Head, Mark
-from dpsql.budget.ledger import create_ledger, named
+from dpsql.budget.ledger import chained_ledger, create_ledger, hash_chain, named, sqlite_file
+from dpsql.budget.ledger.account_state import exactly
+from dpsql.budget.ledger.hash_chain import ROOT, next_entry
+from dpsql.budget.ledger.rollback_guard import ChainEnd, RollbackGuard
 from dpsql.errors import BudgetExceeded, LedgerError
 
 TENTH = pure_charge(0.1)
@@ -38,8 +35,8 @@ SetClock = Callable[[datetime], None]
 @pytest.fixture
 def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
     def to(moment: datetime) -> None:
-        monkeypatch.setattr(clock, "now", lambda: moment)
-        monkeypatch.setattr(ledger, "now", lambda: moment)
+        monkeypatch.setattr(hash_chain, "now", lambda: moment)
+        monkeypatch.setattr(chained_ledger, "now", lambda: moment)
 
     to(NOON)
     return to
@@ -61,8 +58,8 @@ def ask(
     return Request(analyst, TENTH, Cost(0.1, 0.0, 0.0), caps, own, "SELECT 1", names or (b"f",), purpose)
 
 
-def made(name: str = "x", paid: bytes | None = None) -> About:
-    return About(b"family", {"made": name}, TENTH, paid)
+def made(name: str = "x", paid: bytes | None = None) -> ReleaseDetails:
+    return ReleaseDetails(b"family", {"made": name}, TENTH, paid)
 
 
 def test_a_release_that_reads_another_is_kept_by_the_name_that_was_paid_and_once(shop: ChainedLedger) -> None:
@@ -318,7 +315,7 @@ def test_a_ledger_that_is_refused_lets_go_of_its_files(tmp_path: Path) -> None:
 
 def test_the_second_place_is_up_to_date_when_a_charge_returns_and_mended_before_the_next(tmp_path: Path) -> None:
     path = tmp_path / "shop.ledger"
-    head = Head(str(path))
+    head = RollbackGuard(str(path))
     with open_ledger(path, "shop") as opened:
         for _ in range(3):
             entry = opened.reserve(ask()).entry
@@ -341,9 +338,9 @@ def test_a_ledger_whose_head_names_another_entry_is_refused_also_while_it_is_ope
     path = tmp_path / "shop.ledger"
     with open_ledger(path, "shop") as opened:
         opened.reserve(ask())
-        head = Head(str(path))
+        head = RollbackGuard(str(path))
         with head.locked(1):
-            head.rewrite(Mark(number, b"\1" * 32))
+            head.rewrite(ChainEnd(number, b"\1" * 32))
         for act in (lambda: opened.spent(None), lambda: opened.reserve(ask()).entry, lambda: open_ledger(path, "shop")):
             with pytest.raises(LedgerError, match=words):
                 act()
@@ -351,15 +348,15 @@ def test_a_ledger_whose_head_names_another_entry_is_refused_also_while_it_is_ope
 
 def test_a_chain_that_is_flawless_but_means_nothing_is_refused(tmp_path: Path) -> None:
     """Each hash is right, but a charge without its numbers, or a head of a ledger that has no entry."""
-    first = following(ROOT, 0, "account", ["shop", "00" * 32], {"at": NOON.isoformat()})
+    first = next_entry(ROOT, 0, "account", ["shop", "00" * 32], {"at": NOON.isoformat()})
     for kind, gist in (("charge", ["ana", 1]), ("caps", [None, "no number", "0"]), ("fact", ["t"])):
         path = tmp_path / f"{kind}.ledger"
-        store.create(str(path), [first, following(first[4], 1, kind, gist, {"at": NOON.isoformat()})])
-        Head(str(path)).create()
+        sqlite_file.create(str(path), [first, next_entry(first[4], 1, kind, gist, {"at": NOON.isoformat()})])
+        RollbackGuard(str(path)).create()
         with pytest.raises(LedgerError, match="it is not a dpsql ledger, or it is damaged"):
             open_ledger(path, "shop")
-    store.create(str(tmp_path / "empty.ledger"), [])
-    Head(str(tmp_path / "empty.ledger")).create()
+    sqlite_file.create(str(tmp_path / "empty.ledger"), [])
+    RollbackGuard(str(tmp_path / "empty.ledger")).create()
     with pytest.raises(LedgerError, match="its last entries are missing"):
         open_ledger(tmp_path / "empty.ledger", "shop")
 

@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dpsql.budget import Caps, Cost, Request, handle, open_ledger, pure_charge
-from dpsql.budget.rescue import load_copy
+from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge
+from dpsql.budget.ledger import sqlite_file
+from dpsql.budget.ledger.maintenance import load_copy
 
 REQUEST = Request("ana", pure_charge(0.5), Cost(0.5, 0.0, 0.0), Caps(100, 0), None, "SELECT 1", ())
 LOOK = "import sys; from dpsql.budget import open_ledger\nwith open_ledger(sys.argv[1], 'shop') as l: print(l.spent(None).epsilon)"
@@ -61,8 +62,8 @@ def test_a_ledger_that_is_read_as_a_copy_stays_locked(tmp_path: Path) -> None:
 
 def test_every_descriptor_is_closed_in_the_end(tmp_path: Path) -> None:
     path = tmp_path / "shop.ledger"
-    before = len(list(Path("/dev/fd").iterdir())), dict(handle._open)
+    before = len(list(Path("/dev/fd").iterdir())), dict(sqlite_file._open)
     for _ in range(5):
         with open_ledger(path, "shop"), open_ledger(path, "shop"):
             pass
-    assert (len(list(Path("/dev/fd").iterdir())), dict(handle._open)) == before
+    assert (len(list(Path("/dev/fd").iterdir())), dict(sqlite_file._open)) == before

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.budget import Caps, Cost, Request, open_ledger, pure_charge, zcdp_charge
-from dpsql.budget.migrate import migrate
-from dpsql.budget.rescue import backup, restore, verify
+from dpsql.budget.ledger.maintenance import backup, migrate, restore, verify
 from dpsql.errors import BudgetExceeded, LedgerError
 
 UNITS = pure_charge(0.1).epsilon or 0

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dpsql.budget.account import ErrorBar, LogEntry
-from dpsql.budget.chain import ROOT, following
-from dpsql.budget.event import Cost
-from dpsql.budget.line import export, read_cost, read_error, read_line, write_error
+from dpsql.budget.costs import Cost
+from dpsql.budget.ledger.hash_chain import ROOT, next_entry
+from dpsql.budget.ledger.interface import ErrorBar, LogEntry
+from dpsql.budget.ledger.log_entry import export_entry, read_cost, read_error, read_log_entry, write_error
 
 AT = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 BODY: dict[str, Any] = {
@@ -24,7 +24,7 @@ PAID = {"at": AT.isoformat(), "cost": ["0.5", "1e-08", "0.01"], "sql": "SELECT 1
 
 
 def line(kind: str, gist: list[Any], body: dict[str, Any] = BODY) -> LogEntry:
-    return read_line(following(ROOT, 6, kind, gist, body))
+    return read_log_entry(next_entry(ROOT, 6, kind, gist, body))
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_a_charge_says_who_asked_what_for_which_purpose_at_what_cost(who: str | 
 
 def test_an_export_has_the_whole_entry_with_its_hash_but_not_the_salt() -> None:
     for kind, gist, shown in (("account", ["shop", "5a" * 32], ["shop"]), ("fact", ["t", "u", "7"], ["t", "u", "7"])):
-        row = following(ROOT, 6, kind, gist, BODY)
-        assert export(row) == {"number": 7, "kind": kind, "gist": shown, **BODY, "hash": row[4].hex()}
+        row = next_entry(ROOT, 6, kind, gist, BODY)
+        assert export_entry(row) == {"number": 7, "kind": kind, "gist": shown, **BODY, "hash": row[4].hex()}
 
 
 def test_a_cost_and_an_error_are_read_back_as_they_were_written() -> None:

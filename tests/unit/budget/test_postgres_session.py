@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from dpsql.budget.postgres import session as module
-from dpsql.budget.postgres.session import Session
+from dpsql.budget.ledger.postgres import transactions as module
+from dpsql.budget.ledger.postgres.transactions import LedgerSession
 from dpsql.errors import LedgerError
 
 
@@ -98,8 +98,8 @@ def wrong(db: Connection, _text: str) -> None:
     raise psycopg.ProgrammingError("no such table")
 
 
-def session_with(server: Server) -> Session:
-    return Session(server, "main")  # type: ignore[arg-type]
+def session_with(server: Server) -> LedgerSession:
+    return LedgerSession(server, "main")  # type: ignore[arg-type]
 
 
 def test_what_an_idle_connection_that_is_lost_was_asked_is_asked_of_a_new_one() -> None:
@@ -165,7 +165,7 @@ def test_the_server_is_asked_until_it_answers_or_patience_ends(monkeypatch: pyte
     clock = count(0, 10)
     monkeypatch.setattr(module.time, "monotonic", lambda: float(next(clock)))
     monkeypatch.setattr(module.time, "sleep", lambda _seconds: None)
-    monkeypatch.setattr(module.storage, "PATIENCE", 25.0)
+    monkeypatch.setattr(module.backend, "PATIENCE", 25.0)
     patient = Server(fine, gone, gone, gone)
     patient.arrived = True
     with session_with(patient).writing():

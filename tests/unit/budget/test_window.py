@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.budget import Caps
-from dpsql.budget.window import EVERY, begins, renews, stricter
+from dpsql.budget.calendar_windows import CALENDAR_WINDOWS, next_window_start, stricter_window, window_start
 from dpsql.errors import ProgrammingError
-from dpsql.policy.scalars import WINDOWS
+from dpsql.policy.policy_values import WINDOWS
 
 DAYS = st.dates(date(2000, 1, 1), date(2100, 1, 1))
 
 
 def test_the_policy_and_the_ledger_know_the_same_windows() -> None:
-    assert EVERY == WINDOWS
+    assert WINDOWS == CALENDAR_WINDOWS
 
 
 @pytest.mark.parametrize(
@@ -32,25 +32,27 @@ def test_the_policy_and_the_ledger_know_the_same_windows() -> None:
 )
 def test_the_window_of_a_wednesday_in_november(every: str, first: date, after: date) -> None:
     day = date(2026, 11, 18)
-    assert (begins(day, every), renews(day, every)) == (first, after)
+    assert (window_start(day, every), next_window_start(day, every)) == (first, after)
 
 
-@given(DAYS, st.sampled_from(EVERY))
+@given(DAYS, st.sampled_from(WINDOWS))
 def test_windows_follow_each_other_without_gap_or_overlap(day: date, every: str) -> None:
-    first, after = begins(day, every), renews(day, every)
+    first, after = window_start(day, every), next_window_start(day, every)
     assert first <= day < after
-    assert begins(first, every) == begins(after - timedelta(days=1), every) == first
-    assert begins(after, every) == after
+    assert window_start(first, every) == window_start(after - timedelta(days=1), every) == first
+    assert window_start(after, every) == after
 
 
-@given(DAYS, st.sampled_from([None, *EVERY]), st.sampled_from([None, *EVERY]))
+@given(DAYS, st.sampled_from([None, *WINDOWS]), st.sampled_from([None, *WINDOWS]))
 def test_the_stricter_window_holds_both(day: date, one: str | None, other: str | None) -> None:
-    both = stricter(one, other)
-    assert both == stricter(other, one)
-    assert stricter(one, one) == one
+    both = stricter_window(one, other)
+    assert both == stricter_window(other, one)
+    assert stricter_window(one, one) == one
     for each in (one, other):
         if both is not None and each is not None:
-            assert begins(day, both) <= begins(day, each) and renews(day, each) <= renews(day, both)
+            assert window_start(day, both) <= window_start(day, each) and next_window_start(
+                day, each
+            ) <= next_window_start(day, both)
     if both is None and one is not None and other is not None:
         assert "week" in (one, other)
 
@@ -58,4 +60,4 @@ def test_the_stricter_window_holds_both(day: date, one: str | None, other: str |
 def test_other_windows_are_refused() -> None:
     with pytest.raises(ProgrammingError, match="no window 'fortnight'"):
         Caps(1, 0, "fortnight")
-    assert [Caps(1, 0, every).every for every in (None, *EVERY)] == [None, *EVERY]
+    assert [Caps(1, 0, every).every for every in (None, *WINDOWS)] == [None, *WINDOWS]

@@ -27,7 +27,7 @@ from dpsql.errors import EngineError, InterfaceError
 from dpsql.interfaces import steward_tasks
 from dpsql.interfaces.cli.main import app
 from dpsql.policy import load_policy
-from dpsql.policy.text_types import column_types
+from dpsql.policy.column_types import column_types
 
 COUNT = "SELECT year, count(*) AS n, sum(amount) AS s FROM orders GROUP BY year"
 

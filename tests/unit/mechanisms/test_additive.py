@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.mechanisms import DiscreteGaussian, Gaussian, Laplace, gaussian_delta, histogram
-from dpsql.mechanisms.additive import FINE, fine_grid, least
-from dpsql.mechanisms.gaussian_mechanism import _enough
 from dpsql.mechanisms.laplace import LIMIT
 from dpsql.mechanisms.noise import check_scale, finest
+from dpsql.mechanisms.textbook.additive import FINE, fine_grid, least
+from dpsql.mechanisms.textbook.gaussian_mechanism import _enough
 
 GRIDS = st.sampled_from([Fraction(1), Fraction(1, 3), Fraction(7, 64), Fraction(5)])
 VALUES = st.lists(st.fractions(-50, 50, max_denominator=40), min_size=1, max_size=5)

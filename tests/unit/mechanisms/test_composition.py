@@ -29,8 +29,8 @@ from dpsql.mechanisms import (
     together,
     zcdp_curve,
 )
-from dpsql.mechanisms.rdp import ORDERS
 from dpsql.mechanisms.sampler import LIMIT
+from dpsql.mechanisms.textbook.rdp import ORDERS
 
 COUNTS = [0, -1, 1.0, 2.5, True, "2", None]
 
@@ -197,6 +197,6 @@ def test_records_are_published_by_coins_of_the_exact_probability(
         asked.append((num, den, size))
         return np.array([True, False, True])
 
-    monkeypatch.setattr("dpsql.mechanisms.name_and_shame.bernoulli", coins)
+    monkeypatch.setattr("dpsql.mechanisms.textbook.name_and_shame.bernoulli", coins)
     assert NameAndShame(delta).release(["a", "b", "c"]) == ["a", None, "c"]
     assert asked == [(drawn.numerator, drawn.denominator, 3)]

@@ -12,7 +12,7 @@ import pytest
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import Gaussian, ShiftedLaw, gaussian_delta, hockey_stick, textbook_sigma
 from dpsql.mechanisms.gaussian import LIMIT, DiscreteGaussian
-from dpsql.mechanisms.gaussian_mechanism import _enough, _meets, _noise, _root_up
+from dpsql.mechanisms.textbook.gaussian_mechanism import _enough, _meets, _noise, _root_up
 
 
 def _phi(x: Decimal) -> Decimal:

@@ -36,7 +36,7 @@ from dpsql.mechanisms import (
     together,
     zcdp_curve,
 )
-from dpsql.mechanisms.rdp import ORDERS
+from dpsql.mechanisms.textbook.rdp import ORDERS
 
 
 def repeated_response(epsilon: float, k: int, truth: bool) -> FiniteLaw:

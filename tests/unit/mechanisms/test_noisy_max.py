@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from dpsql.errors import InternalError, ProgrammingError, UnsupportedQuery
-from dpsql.mechanisms import Exponential, ExponentialLaw, Laplace, NoisyMax, exponential, noisy_max
-from dpsql.mechanisms.exponential_mechanism import score_grid, scored
+from dpsql.mechanisms import Exponential, ExponentialLaw, Laplace, NoisyMax, exponential
 from dpsql.mechanisms.sampler import LIMIT
+from dpsql.mechanisms.textbook import noisy_max
+from dpsql.mechanisms.textbook.exponential_mechanism import score_grid, scored
 
 QUIET = 10**5
 """At this ε no noise of whole steps is anything but nothing, and no worse candidate is chosen."""

@@ -13,7 +13,7 @@ import pytest
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import FiniteLaw, SmoothMedian, delta_between, local_sensitivity
 from dpsql.mechanisms.laplace import LIMIT
-from dpsql.mechanisms.smooth_median import _PARTS, local_sensitivity_at
+from dpsql.mechanisms.textbook.smooth_median import _PARTS, local_sensitivity_at
 
 UNIVERSE = (0, 3, 4, 8)
 DATABASES = [np.array(rows, dtype=np.int64) for rows in combinations_with_replacement(UNIVERSE, 5)]

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms import SmoothMedian, smooth_median
-from dpsql.mechanisms.smooth_median import _PARTS, CELLS, local_sensitivity_at
+from dpsql.mechanisms import SmoothMedian
+from dpsql.mechanisms.textbook import smooth_median
+from dpsql.mechanisms.textbook.smooth_median import _PARTS, CELLS, local_sensitivity_at
 
 TOP = 6
 LADDERS = [(1.0, 1e-3), (0.7, 0.05), (4.0, 0.5)]

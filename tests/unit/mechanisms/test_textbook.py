@@ -293,7 +293,9 @@ def test_name_and_shame() -> None:
     assert somebody_is_shamed(MILLION, 1e-9) == pytest.approx(1e-3, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["laplace_mechanism", "gaussian_mechanism", "name_and_shame", "price"])
+@pytest.mark.parametrize(
+    "name", ["textbook.laplace_mechanism", "textbook.gaussian_mechanism", "textbook.name_and_shame", "price"]
+)
 def test_the_examples_in_the_docstrings_run(name: str) -> None:
     tried = doctest.testmod(importlib.import_module(f"dpsql.mechanisms.{name}"))
     assert tried.attempted > 0

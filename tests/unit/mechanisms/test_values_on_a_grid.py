@@ -12,8 +12,8 @@ import pytest
 
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import Gaussian, Laplace, histogram
-from dpsql.mechanisms.additive import FINE, coordinates, fine_grid, least, missed_by_each, rational, stored
-from dpsql.mechanisms.laplace_mechanism import laplace_noise
+from dpsql.mechanisms.textbook.additive import FINE, coordinates, fine_grid, least, missed_by_each, rational, stored
+from dpsql.mechanisms.textbook.laplace_mechanism import laplace_noise
 
 QUIET = 10**5
 """At this ε the noise of whole steps is never anything but nothing."""

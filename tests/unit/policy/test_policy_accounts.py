@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from dpsql.errors import PolicyError
-from dpsql.policy import Caps, Policy, check_facts, load_policy, parse_policy
+from dpsql.policy import DeclaredCaps, Policy, check_facts, load_policy, parse_policy
 
 TABLES: dict[str, Any] = {
     "orders": {"unit": "customer_id", "columns": {"amount": {"min": 0, "max": 5}, "status": {"values": ["paid"]}}},
@@ -64,10 +64,10 @@ def test_wrong_grants_are_named(tables: object, said: str) -> None:
 
 def test_purposes_have_caps_inside_the_analysts() -> None:
     shop = policy(epsilon=3, every="quarter", purposes={"report": {"epsilon": 1, "every": "year"}, "research": None})
-    assert shop.caps("ana") == Caps(Decimal(3), Decimal("1e-6"), "quarter")
-    assert shop.caps("ana", "report") == Caps(Decimal(1), Decimal("1e-6"), "year")
+    assert shop.caps("ana") == DeclaredCaps(Decimal(3), Decimal("1e-6"), "quarter")
+    assert shop.caps("ana", "report") == DeclaredCaps(Decimal(1), Decimal("1e-6"), "year")
     assert shop.caps("ana", "research") == shop.caps("ana")
-    assert shop.caps() == shop.caps("bob") == Caps(Decimal(10), Decimal("1e-6"), None)
+    assert shop.caps() == shop.caps("bob") == DeclaredCaps(Decimal(10), Decimal("1e-6"), None)
     assert shop.accounts() == [(None, None), ("ana", None), ("ana", "report"), ("ana", "research"), ("bob", None)]
 
 

@@ -9,7 +9,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from dpsql.policy import Finding, check_facts, constraint_facts, load_policy
+from dpsql.policy import PolicyFinding, check_facts, constraint_facts, load_policy
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield opened
 
 
-def findings(connection: duckdb.DuckDBPyConnection, **tables: Any) -> dict[tuple[str, str], Finding]:
+def findings(connection: duckdb.DuckDBPyConnection, **tables: Any) -> dict[tuple[str, str], PolicyFinding]:
     found = check_facts(connection, policy_of(tables))
     assert len({(each.table, each.fact) for each in found}) == len(found)
     return {(each.table, each.fact): each for each in found}

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpsql.policy import Finding, check_facts, constraint_facts, load_policy
+from dpsql.policy import PolicyFinding, check_facts, constraint_facts, load_policy
 from dpsql.policy.check import _windows
 
 
@@ -223,4 +223,4 @@ def test_every_account_that_starts_afresh_is_reminded_of() -> None:
     assert told["ana for research"] == f"epsilon 2 starts afresh every year: {words}"
     assert "bob" not in told
     assert check_facts(duckdb.connect(), policy_of({"t": {"unit": "row"}}, analysts=analysts))[1:] == said
-    assert isinstance(said[0], Finding)
+    assert isinstance(said[0], PolicyFinding)

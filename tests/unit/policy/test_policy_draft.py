@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from dpsql.errors import PolicyError
-from dpsql.policy import Draft, ForeignKey, Policy, draft_policy, load_policy, parse_policy, write_draft
-from dpsql.policy.owners import singular
+from dpsql.policy import ForeignKey, Policy, PolicyDraft, draft_policy, load_policy, parse_policy, write_draft
+from dpsql.policy.unit_detection import singular
 
 SHOP = """
 CREATE TABLE customers(id INTEGER PRIMARY KEY, name VARCHAR, age INTEGER, tier ENUM('goldish', 'silverish'));
@@ -49,7 +49,7 @@ SEEN = [
 SEEN += ["60001", "Babelfish", "50001", "98765"]
 
 
-def draft(sql: str, dataset: str = "shop") -> Draft:
+def draft(sql: str, dataset: str = "shop") -> PolicyDraft:
     with duckdb.connect() as connection:
         connection.execute(sql)
         return draft_policy(connection, dataset)
@@ -60,12 +60,12 @@ def units(sql: str) -> dict[str, str | ForeignKey | None]:
 
 
 @pytest.fixture(scope="module")
-def shop() -> Draft:
+def shop() -> PolicyDraft:
     return draft(SHOP)
 
 
 @pytest.fixture(scope="module")
-def policy(shop: Draft) -> Policy:
+def policy(shop: PolicyDraft) -> Policy:
     return parse_policy(shop.policy)
 
 
@@ -94,13 +94,13 @@ def test_no_table_is_drafted_as_public(policy: Policy) -> None:
     ],
 )
 def test_a_doubtful_table_does_not_exist_until_the_steward_decides(
-    shop: Draft, policy: Policy, table: str, reason: str
+    shop: PolicyDraft, policy: Policy, table: str, reason: str
 ) -> None:
     assert table not in policy.tables
     assert f"  # {table}:   # LEFT OUT: {reason}" in shop.policy
 
 
-def test_a_commented_table_is_valid_once_decided(shop: Draft) -> None:
+def test_a_commented_table_is_valid_once_decided(shop: PolicyDraft) -> None:
     block = shop.policy[shop.policy.index("  # products:") :].split("\n\n")[0]
     lines = [line.replace("  # ", "  ", 1) for line in block.replace("unit: ?", "public: true").splitlines()]
     decided = "\n".join(lines)
@@ -109,7 +109,7 @@ def test_a_commented_table_is_valid_once_decided(shop: Draft) -> None:
     assert list(policy.tables["products"].columns or ()) == ["id", "title"]
 
 
-def test_columns_exist_without_bounds(shop: Draft, policy: Policy) -> None:
+def test_columns_exist_without_bounds(shop: PolicyDraft, policy: Policy) -> None:
     assert list(policy.tables["orders"].columns or ()) == ["id", "customer_id", "amount", "placed"]
     for table in policy.tables.values():
         for column in (table.columns or {}).values():
@@ -121,29 +121,29 @@ def test_columns_exist_without_bounds(shop: Draft, policy: Policy) -> None:
     assert "# 'tags': left out, VARCHAR[] is not supported" in shop.policy
 
 
-def test_every_numeric_column_has_its_placeholder(shop: Draft) -> None:
+def test_every_numeric_column_has_its_placeholder(shop: PolicyDraft) -> None:
     for column in ("age", "amount", "quantity", "pay"):
         assert len(re.findall(rf"{column}: {{}}   # .*: or {{min: \?, max: \?}}", shop.policy)) == 1
 
 
-def test_a_column_stands_once_and_the_unit_asks_for_no_bounds(shop: Draft) -> None:
+def test_a_column_stands_once_and_the_unit_asks_for_no_bounds(shop: PolicyDraft) -> None:
     orders = shop.policy[shop.policy.index("  orders:") :].split("\n\n")[0]
     assert len(re.findall(r"^[ #]*amount:", orders, re.M)) == 1
     assert re.search(r"^      customer_id: {}   # \w+$", orders, re.M)
 
 
-def test_the_draft_holds_no_observed_value(shop: Draft) -> None:
+def test_the_draft_holds_no_observed_value(shop: PolicyDraft) -> None:
     assert [value for value in SEEN if value in shop.policy] == []
     assert [value for value in SEEN if value not in shop.observed and value != "zebra"] == []
 
 
-def test_the_draft_does_not_depend_on_the_rows(shop: Draft) -> None:
+def test_the_draft_does_not_depend_on_the_rows(shop: PolicyDraft) -> None:
     empty = "\n".join(line for line in SHOP.splitlines() if not line.startswith("INSERT"))
     assert draft(empty).policy == shop.policy
     assert draft(empty).observed != shop.observed
 
 
-def test_the_observed_file_warns_and_can_be_read(shop: Draft) -> None:
+def test_the_observed_file_warns_and_can_be_read(shop: PolicyDraft) -> None:
     assert shop.observed.startswith("# FOR THE STEWARD ONLY")
     seen = yaml.safe_load(shop.observed)["observed"]
     assert seen["customers"]["rows"] == 2
@@ -219,7 +219,7 @@ def test_dataset_names_are_quoted_where_yaml_would_misread_them() -> None:
         assert parse_policy(draft("CREATE TABLE users(id INT)", name).policy).dataset == name
 
 
-def test_write_draft_keeps_the_observed_file_to_the_steward(shop: Draft, tmp_path: Path) -> None:
+def test_write_draft_keeps_the_observed_file_to_the_steward(shop: PolicyDraft, tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         policy, observed = write_draft(shop, tmp_path / "policy.yaml")
@@ -231,7 +231,9 @@ def test_write_draft_keeps_the_observed_file_to_the_steward(shop: Draft, tmp_pat
     assert observed.read_text(encoding="utf-8") == shop.observed
 
 
-def test_the_observed_file_is_created_private(shop: Draft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_observed_file_is_created_private(
+    shop: PolicyDraft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The mode is right in the very call that creates the file, and that call cannot open an existing one."""
     calls: list[tuple[str, int, int]] = []
     real = os.open
@@ -249,7 +251,7 @@ def test_the_observed_file_is_created_private(shop: Draft, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("taken", ["policy.yaml", "policy.observed.yaml"])
-def test_an_existing_file_is_never_replaced(shop: Draft, tmp_path: Path, taken: str) -> None:
+def test_an_existing_file_is_never_replaced(shop: PolicyDraft, tmp_path: Path, taken: str) -> None:
     (tmp_path / taken).write_text("mine", encoding="utf-8")
     with pytest.raises(PolicyError, match="exists already") as caught:
         write_draft(shop, tmp_path / "policy.yaml")
@@ -259,7 +261,7 @@ def test_an_existing_file_is_never_replaced(shop: Draft, tmp_path: Path, taken: 
     assert (tmp_path / taken).read_text(encoding="utf-8") == "mine"
 
 
-def test_a_dangling_link_is_not_followed(shop: Draft, tmp_path: Path) -> None:
+def test_a_dangling_link_is_not_followed(shop: PolicyDraft, tmp_path: Path) -> None:
     target = tmp_path / "elsewhere.yaml"
     (tmp_path / "policy.observed.yaml").symlink_to(target)
     with pytest.raises(PolicyError, match="exists already"):
@@ -268,7 +270,7 @@ def test_a_dangling_link_is_not_followed(shop: Draft, tmp_path: Path) -> None:
 
 
 def test_a_lost_race_leaves_no_observed_file_behind(
-    shop: Draft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: PolicyDraft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "policy.yaml").write_text("mine", encoding="utf-8")
     monkeypatch.setattr(os.path, "lexists", lambda _: False)
@@ -277,7 +279,7 @@ def test_a_lost_race_leaves_no_observed_file_behind(
     assert [each.name for each in tmp_path.iterdir()] == ["policy.yaml"]
 
 
-def test_a_path_that_cannot_be_written(shop: Draft, tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written(shop: PolicyDraft, tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="cannot be written"):
         write_draft(shop, tmp_path / "no" / "policy.yaml")
 

@@ -12,7 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from dpsql.errors import PolicyError
-from dpsql.policy import Caps, Column, ForeignKey, Names, Policy, load_policy, parse_policy, to_decimal
+from dpsql.policy import DeclaredCaps, DeclaredColumn, ForeignKey, Names, Policy, load_policy, parse_policy, to_decimal
+from dpsql.policy.prepared_copies import recipe
 
 SHOP = """\
 dataset: shop
@@ -62,10 +63,10 @@ def test_every_key_of_the_example_is_read(shop: Policy) -> None:
     assert orders.unit == ForeignKey(column="customer_id", references="customers.id")
     assert orders.unit_column == "customer_id"
     assert orders.columns is not None
-    assert orders.columns["placed"] == Column(min=date(2020, 1, 1), max=date(2026, 12, 31))
+    assert orders.columns["placed"] == DeclaredColumn(min=date(2020, 1, 1), max=date(2026, 12, 31))
     assert orders.columns["status"].values == ("paid", "open")
     assert orders.columns["status"].nulls is False
-    assert orders.columns["note"] == orders.columns["x"] == Column()
+    assert orders.columns["note"] == orders.columns["x"] == DeclaredColumn()
     assert shop.tables["visits"].by_row
     assert shop.tables["visits"].unit_column is None
     assert shop.tables["stores"].public
@@ -115,8 +116,8 @@ def test_tables_for_an_analyst(shop: Policy) -> None:
 
 
 def test_caps_nest(shop: Policy) -> None:
-    assert shop.caps() == shop.caps("bob") == Caps(Decimal(10), Decimal("1e-6"))
-    assert shop.caps("ana") == Caps(Decimal(3), Decimal("1e-6"))
+    assert shop.caps() == shop.caps("bob") == DeclaredCaps(Decimal(10), Decimal("1e-6"))
+    assert shop.caps("ana") == DeclaredCaps(Decimal(3), Decimal("1e-6"))
 
 
 @pytest.mark.parametrize("stranger", ["eve", "ANA", ""])
@@ -216,3 +217,11 @@ def test_a_policy_without_tables_is_empty_not_wrong() -> None:
 
 def minimal(**changes: object) -> dict[str, object]:
     return {"dataset": "d", "budget": {"epsilon": 1}, "tables": {"t": {"unit": "u"}}, **changes}
+
+
+def test_the_recipe_of_a_prepared_copy_is_that_of_existing_ledgers() -> None:
+    """A digest that changed would make every copy that was prepared before worthless."""
+    columns = {"amount": {"min": 0, "max": 500}, "status": {"values": ["paid", "open"]}, "tip": {}}
+    orders = {"unit": "customer", "max_rows_per_unit": 3, "prepare": "weigh", "columns": columns}
+    policy = load_policy({"dataset": "shop", "budget": {"epsilon": 1}, "tables": {"orders": orders}})
+    assert recipe(policy, "orders") == "ec319df38dee05f8e7bb63aab96b071b"

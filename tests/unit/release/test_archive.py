@@ -16,10 +16,10 @@ from dpsql.answers.reuse import OF_MORE, OF_MORE_GROUPS, Archive
 from dpsql.answers.serialize import serialize
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.budget import Cost, Ledger, open_ledger
-from dpsql.budget import ledger as clock
-from dpsql.budget.account import Request
 from dpsql.budget.accountant import Caps
-from dpsql.budget.allocate import Portion, Priced, charge_of, price_release
+from dpsql.budget.ledger import chained_ledger as clock
+from dpsql.budget.ledger.interface import Request
+from dpsql.budget.pricing import Portion, Priced, charge_of, price_release
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BIGINT, BOOLEAN, TEXT

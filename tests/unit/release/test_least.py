@@ -14,7 +14,7 @@ import pytest
 import dpsql
 from dpsql.answers.accuracy import Goal, cheapest, least, read_goals
 from dpsql.answers.analytic_bars import half_width
-from dpsql.budget.allocate import Bill, Funds, Portions, allocate, charge_of, fund, spend
+from dpsql.budget.pricing import Bill, Funds, Portions, allocate, charge_of, fund, spend
 from dpsql.flow.draft import Prepared
 from dpsql.options import Accuracy
 from dpsql.plan.plan import Plan

@@ -26,7 +26,7 @@ from dpsql.answers.chosen_values import (
 from dpsql.answers.noise_stage import Drawn, add_noise, box, drawn_ahead, public_table, resampled
 from dpsql.answers.tree_quantiles import quantile_ends
 from dpsql.bounds.domain import Domain, finite, interval
-from dpsql.budget.allocate import Chosen, Noised, Portion, Priced
+from dpsql.budget.pricing import Noised, Portion, Priced, PricedChoice
 from dpsql.engines.sealed import Exact, Weights
 from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column
@@ -85,7 +85,7 @@ def priced(
         Portion(law),
         None if made.selection is None else noised(made.selection.claim),
         None if made.selection is None else threshold,
-        tuple(Chosen(c, ExponentialLaw(Fraction(1, 4)), 1) for c in made.choices),
+        tuple(PricedChoice(c, ExponentialLaw(Fraction(1, 4)), 1) for c in made.choices),
         tuple(noised(t.claim) for t in made.trees),
     )
 

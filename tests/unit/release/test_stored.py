@@ -14,8 +14,8 @@ from unlocked import run
 import dpsql
 from dpsql.answers.noise_stage import add_noise
 from dpsql.answers.serialize import deserialize, serialize
-from dpsql.budget.allocate import Priced
 from dpsql.budget.fingerprint import fingerprint
+from dpsql.budget.pricing import Priced
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw
 
 POLICY: dict[str, Any] = {

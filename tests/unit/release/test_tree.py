@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from dpsql.answers.tree_quantiles import _deviations, cumulated, quantile_cells, quantile_ends, reach
-from dpsql.budget.allocate import Noised
+from dpsql.budget.pricing import Noised
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpsql.sensitivity.tree import BRANCHES, Tree, counted, errs_less, height_of
 

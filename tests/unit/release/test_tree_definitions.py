@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from dpsql.answers.tree_quantiles import _deviations, cumulated, quantile_cells, quantile_ends, rank_width
-from dpsql.budget.allocate import Noised
+from dpsql.budget.pricing import Noised
 from dpsql.mechanisms import DiscreteGaussian
 from dpsql.sensitivity.tree import BRANCHES, Tree
 

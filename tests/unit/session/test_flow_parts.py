@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from dpsql.budget import FREE, Caps, Cost, Ledger, Spent, open_ledger, pure_charge
-from dpsql.budget.allocate import allocate
+from dpsql.budget.pricing import allocate
 from dpsql.errors import InterfaceError, InternalError, LedgerError, ParseError, PolicyError, UnsupportedQuery
 from dpsql.flow.about import UNEXPECTED, about
 from dpsql.flow.accounts import REPLAYED, Accounts

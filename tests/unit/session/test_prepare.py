@@ -21,7 +21,7 @@ from dpsql.plan.catalog import Refused
 from dpsql.plan.copies import copies_of
 from dpsql.plan.nodes.relation import Copy
 from dpsql.policy import load_policy
-from dpsql.policy.prepared import Made, recipe
+from dpsql.policy.prepared_copies import PreparedCopy, recipe
 
 SUM = "SELECT kind, sum(amount) AS s FROM orders GROUP BY kind"
 ROWS = 10
@@ -252,7 +252,7 @@ def test_in_portions_the_copy_is_the_same(tmp_path: Path, monkeypatch: pytest.Mo
 def test_facts_decide_and_nothing_else() -> None:
     """The planted break "stale copy accepted": each part of a fact alone refuses."""
     declared = load_policy(policy())
-    good = Made(recipe(declared, "orders"), "content", "1:2:3:4")
+    good = PreparedCopy(recipe(declared, "orders"), "content", "1:2:3:4")
     facts = {("orders", good.fact)}
 
     def content() -> str:
@@ -260,7 +260,7 @@ def test_facts_decide_and_nothing_else() -> None:
 
     assert copies_of(declared, facts, "1:2:3:4", content) == {"orders": Copy(ROWS, True)}
     assert copies_of(declared, facts, "9:9:9:9", lambda: "content") == {"orders": Copy(ROWS, True)}
-    twice = facts | {("orders", Made(good.recipe, "an earlier one", "0:0:0:0").fact)}
+    twice = facts | {("orders", PreparedCopy(good.recipe, "an earlier one", "0:0:0:0").fact)}
     assert copies_of(declared, twice, "1:2:3:4", content) == {"orders": Copy(ROWS, True)}
     assert copies_of(declared, twice, "9:9:9:9", lambda: "content") == {"orders": Copy(ROWS, True)}
     for found, stamp in ((facts, ""), (facts, "9:9:9:9"), (set(), "1:2:3:4"), ({("other", good.fact)}, "1:2:3:4")):

@@ -99,8 +99,8 @@ def test_what_is_asked_otherwise_is_another_question(database: Path) -> None:
 def test_another_version_is_asked_anew(database: Path) -> None:
     with connect(database) as db:
         db.query(SQL)
-        with open_ledger(database.with_suffix(".ledger"), "d") as ledger:
-            ledger.bump("second", "the steward")
+        with open_ledger(database.with_suffix(".ledger"), "d") as opened:
+            opened.bump("second", "the steward")
         assert not db.query(SQL).replayed
 
 
@@ -112,10 +112,10 @@ def test_replay_can_be_switched_off_and_answers_grow_old(database: Path, monkeyp
         assert db.query(SQL, epsilon=0.3).replayed
         from datetime import timedelta
 
-        from dpsql.budget import ledger
+        from dpsql.budget.ledger import chained_ledger
 
-        later = ledger.now() + timedelta(hours=2)
-        monkeypatch.setattr(ledger, "now", lambda: later)
+        later = chained_ledger.now() + timedelta(hours=2)
+        monkeypatch.setattr(chained_ledger, "now", lambda: later)
         assert not db.query(SQL, epsilon=0.3).replayed
 
 

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.budget import clock, ledger
+from dpsql.budget.ledger import chained_ledger, hash_chain
 
 COLUMNS = {"x": {"min": 0, "max": 10}, "k": {"values": ["a", "b"]}}
 COUNT, SUM = "SELECT k, count(*) FROM t GROUP BY k", "SELECT k, sum(x) FROM t GROUP BY k"
@@ -87,11 +87,11 @@ def test_an_analyst_is_never_counted_more_than_what_was_asked(database: Path) ->
 def test_an_answer_is_given_again_for_as_long_as_the_policy_says(
     database: Path, monkeypatch: pytest.MonkeyPatch, kept: str, replayed: bool
 ) -> None:
-    day_after = clock.now() + timedelta(days=1)
+    day_after = hash_chain.now() + timedelta(days=1)
     with connect(database) as db:
         db.query("SELECT k, count(*), sum(x) FROM t GROUP BY k")
-    monkeypatch.setattr(clock, "now", lambda: day_after)
-    monkeypatch.setattr(ledger, "now", lambda: day_after)
+    monkeypatch.setattr(hash_chain, "now", lambda: day_after)
+    monkeypatch.setattr(chained_ledger, "now", lambda: day_after)
     with connect(database, replay={"keep": kept}) as db:
         assert db.query("SELECT k, sum(x) FROM t GROUP BY k").replayed is replayed
         assert db.query("SELECT k, count(*), sum(x) FROM t GROUP BY k").replayed is replayed
@@ -102,13 +102,13 @@ def test_an_answer_is_given_again_for_as_long_as_the_policy_says(
 
 
 def test_a_clock_that_was_set_back_revives_nothing(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = clock.now()
+    start = hash_chain.now()
     with connect(database) as db:
         db.query(COUNT)
-        for module in (clock, ledger):
+        for module in (hash_chain, chained_ledger):
             monkeypatch.setattr(module, "now", lambda: start + timedelta(days=3))
         db.query(SUM)
-    for module in (clock, ledger):
+    for module in (hash_chain, chained_ledger):
         monkeypatch.setattr(module, "now", lambda: start)
     with connect(database, replay={"keep": "1 day"}) as db, pytest.raises(dpsql.LedgerError, match="clock"):
         db.query(COUNT)

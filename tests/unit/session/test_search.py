@@ -17,7 +17,7 @@ from dpsql.expressions.types import DOUBLE
 from dpsql.interfaces.steward_tasks import found
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpsql.plan.search import OFFSET, largest_of, least_of
-from dpsql.policy.auto import Found, Subject
+from dpsql.policy.searched_subjects import FoundBounds, Subject
 
 VISITS = {
     "unit": "person",
@@ -70,10 +70,10 @@ def test_the_ends_hold_all_but_a_few_units(database: Path, silent: None) -> None
     with dpsql.connect(database, policy=POLICY, ledger=":memory:", steward=True) as db:
         got = {subject: db.search(subject) for subject in db.policy.searched()}
     told = {subject: made[0] for subject, made in got.items() if made is not None}
-    assert told[Subject("visits")] == Found(None, 5)  # four rows each, in a bucket of half an octave
-    assert told[Subject("visits", "fee")] == Found(0, Decimal("90.6"))
-    assert told[Subject("visits", "change")] == Found(Decimal("-45.3"), Decimal("5.66"))
-    assert told[Subject("visits", "day")] == Found(date(2021, 1, 1), date(2023, 12, 31))
+    assert told[Subject("visits")] == FoundBounds(None, 5)  # four rows each, in a bucket of half an octave
+    assert told[Subject("visits", "fee")] == FoundBounds(0, Decimal("90.6"))
+    assert told[Subject("visits", "change")] == FoundBounds(Decimal("-45.3"), Decimal("5.66"))
+    assert told[Subject("visits", "day")] == FoundBounds(date(2021, 1, 1), date(2023, 12, 31))
     assert told[Subject("visits", "rare")] is None
 
 

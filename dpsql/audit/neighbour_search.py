@@ -1,0 +1,224 @@
+"""Search for a query and a unit that moves its exact totals further than claimed.
+
+The search runs in blocks: a small world, some random queries over it and some of its neighbours. A block depends on
+nothing but its number and the seed, so blocks can run in any order, on any machine, and can be repeated.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlglot import exp, parse_one
+
+from dpsql.audit.compare import compare, compare_equal, rules_of
+from dpsql.audit.file_writers import writers_of, written_again
+from dpsql.audit.grammar.query import Query
+from dpsql.audit.grammar.writer import Writer
+from dpsql.audit.neighbourhood import neighbours_of, part_of, settled
+from dpsql.audit.outcome import AuditFinding
+from dpsql.audit.pairs import (
+    ANSWERED,
+    MOVED,
+    ORDER,
+    SEEN,
+    Case,
+    answered,
+    differences,
+    forget_searches,
+    paid,
+    prepare,
+    refused,
+    vectors,
+    visible,
+)
+from dpsql.audit.shrink import finding_of
+from dpsql.audit.tally import Tally
+from dpsql.audit.traces import ReleaseTrace
+from dpsql.audit.world import Unit, World
+from dpsql.errors import EngineError, Error, InternalError
+from dpsql.expressions.functions.table import find
+from dpsql.flow.draft import Prepared
+from dpsql.session import Connection
+
+NEIGHBOURS, QUERIES, SEARCHED = 6, 40, 2
+LOOKED_AT = 0.15
+"""The share of queries whose plan, text and answer are compared as well."""
+
+
+class Draws(Protocol):
+    """What draws queries."""
+
+    def any(self) -> Query:
+        """The next one."""
+
+
+Drawing = Callable[[World, random.Random], Draws]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """A world that is open, with neighbours by the units that they lack, and one that dpsql must not tell from it."""
+
+    world: World
+    whole: Connection
+    neighbours: tuple[tuple[tuple[Unit, ...], Connection], ...]
+    same: Connection
+
+
+def run_block(seed: int, number: int, own: Sequence[World], queries: int = QUERIES) -> Tally:
+    """One block over parts of the steward's own worlds."""
+    rng = random.Random(f"{seed} {number}")
+    return examine_world(written_again(part_of(rng.choice(own), rng), rng), rng, queries)
+
+
+def examine_world(world: World, rng: random.Random, queries: int, draws: Drawing = Writer.over) -> Tally:
+    """Compare the policy's private searches, then queries; count the pairs for the writers of the files, if any."""
+    tally = examine_searches(world, rng) if world.policy.searched() else Tally()
+    if not tally.findings:
+        world = settled(world, rng)
+        tally = tally.plus(examine(world, rng, queries, writer=draws(world, rng)))
+    return tally.counted_for(writers_of(world))
+
+
+def examine(
+    world: World, rng: random.Random, queries: int = QUERIES, neighbours: int = NEIGHBOURS, writer: Draws | None = None
+) -> Tally:
+    """Random queries over one world and its neighbours; the first finding ends it."""
+    tally = Tally()
+    writer = writer or Writer.over(world, rng)
+    with ExitStack() as stack:
+        where = _opened(world, rng, neighbours, stack)
+        for _ in range(queries if where.neighbours else 0):
+            taken = _taken(writer, where, tally)
+            if taken is None or tally.findings:
+                break
+            _compare(taken[0], taken[1], where, tally, rng)
+    return tally
+
+
+def examine_searches(world: World, rng: random.Random) -> Tally:
+    """The private searches for bounds that the policy leaves open: they are releases like any other."""
+    tally = Tally()
+    with ExitStack() as stack:
+        where = _opened(world, rng, SEARCHED, stack)
+        for subject in world.policy.searched():
+            prepared = Prepared(str(subject), *where.whole.searches.search(subject), ())
+            whole, _ = vectors(where.whole, prepared)
+            for gone, database in where.neighbours:
+                made = compare(whole, vectors(database, prepared)[0])
+                tally.add(rules_of(whole), ["private search"], made)
+                said = f"a search for {subject}, without {gone}: "
+                tally.findings += [AuditFinding(said + each, world.script()) for each in made.violations]
+    return tally
+
+
+def _opened(world: World, rng: random.Random, many: int, stack: ExitStack) -> Neighbourhood:
+    def enter(each: World) -> Connection:
+        return stack.enter_context(each.open(steward=True))
+
+    near = tuple((gone, enter(each)) for gone, each in neighbours_of(world, rng, many))
+    return Neighbourhood(world, enter(world), near, enter(world.without_unowned().reordered(rng)))
+
+
+def _taken(writer: Draws, where: Neighbourhood, tally: Tally) -> tuple[Query, Prepared] | None:
+    """A query that dpsql takes; None if it fails on one otherwise than by refusing it, or refuses all."""
+    for _ in range(200):
+        query = writer.any()
+        try:
+            prepared = prepare(where.whole, query)
+            for priced in prepared.bill.releases:
+                where.whole._engine.emit(priced, None)
+        except (InternalError, EngineError) as failure:
+            tally.findings.append(AuditFinding(f"planning failed: {failure.message}", query.sql))
+            return None
+        except Error:
+            tally.counted["queries refused"] += 1
+            continue
+        tally.counted["queries"] += 1
+        return query, prepared
+    return None
+
+
+def _compare(query: Query, prepared: Prepared, where: Neighbourhood, tally: Tally, rng: random.Random) -> None:
+    whole, inner = vectors(where.whole, prepared)
+    constructs = constructs_of(query.sql) | shapes_of(whole or [])
+    rules, price = rules_of(whole), paid(query)
+    for gone, database in where.neighbours:
+        made = compare(whole, vectors(database, prepared, inner)[0], price)
+        tally.add(rules, constructs, made)
+        if made.violations:
+            tally.findings.append(finding_of(Case(MOVED, query, where.world, gone), made.violations[0]))
+            return
+    if found := compare_equal(whole, vectors(where.same, prepared, inner)[0]):
+        tally.findings.append(finding_of(Case(ORDER, query, where.world, ()), found[0]))
+        return
+    if rng.random() < LOOKED_AT and where.neighbours:
+        _look(query, where, *rng.choice(where.neighbours), tally)
+
+
+def _look(query: Query, where: Neighbourhood, gone: tuple[Unit, ...], database: Connection, tally: Tally) -> None:
+    for each in (where.whole, database):
+        forget_searches(each, f"look {tally.counted['looks']}")
+    tally.counted["looks"] += 1
+    for kind, look in ((SEEN, visible), (ANSWERED, answered)):
+        one, two = look(where.whole, query), look(database, query)
+        tally.counted["pairs refused" if refused(one) else f"pairs {kind}"] += 1
+        if found := differences(one, two):
+            tally.findings.append(finding_of(Case(kind, query, where.world, gone), found[0]))
+            return
+
+
+# constructs -----------------------------------------------------------------------------------------------------------
+
+CLAUSES: dict[type[exp.Expr], str] = {
+    exp.CTE: "WITH", exp.Exists: "EXISTS", exp.Case: "CASE", exp.Rollup: "ROLLUP", exp.Cube: "CUBE",
+    exp.GroupingSets: "GROUPING SETS", exp.Having: "HAVING", exp.Qualify: "QUALIFY", exp.Order: "ORDER BY",
+    exp.Limit: "LIMIT", exp.Filter: "FILTER", exp.Between: "BETWEEN", exp.Like: "LIKE", exp.Cast: "CAST",
+    exp.Where: "WHERE", exp.Or: "OR", exp.Interval: "INTERVAL", exp.IgnoreNulls: "IGNORE NULLS",
+    exp.WithinGroup: "WITHIN GROUP",
+}  # fmt: skip
+
+
+def constructs_of(sql: str) -> frozenset[str]:
+    """Names of clauses, joins, sets, windows, aggregates and functions."""
+    return frozenset(name for node in parse_one(sql, dialect="duckdb").walk() for name in _named(node))
+
+
+def shapes_of(releases: list[ReleaseTrace]) -> frozenset[str]:
+    """What the planner made of it: rules, private keys, trees, choices, and the noise."""
+    statistics = [statistic for release in releases for statistic in release.statistics]
+    kinds = {f"{s.mechanism} noise" for s in statistics if s.mechanism != "exponential"}
+    kinds |= {"private keys" for s in statistics if s.name == "selection"}
+    return frozenset(kinds | ({"several releases"} if len(releases) > 1 else set()))
+
+
+def _named(node: exp.Expr) -> Iterator[str]:
+    if type(node) in CLAUSES:
+        yield CLAUSES[type(node)]
+    elif isinstance(node, exp.Join):
+        words = [str(node.args.get(part) or "") for part in ("method", "side", "kind")]
+        yield " ".join([*(word for word in words if word), "JOIN"]) + (" USING" if node.args.get("using") else "")
+    elif isinstance(node, exp.SetOperation):
+        yield type(node).__name__.upper() + ("" if node.args.get("distinct") else " ALL")
+    elif isinstance(node, exp.Window):
+        yield f"{_word(node.this)} OVER"
+    elif isinstance(node, exp.In):
+        yield "IN (subquery)" if node.args.get("query") else "IN (list)"
+    elif isinstance(node, exp.Select) and node.args.get("distinct"):
+        yield "SELECT DISTINCT"
+    elif isinstance(node, exp.Subquery):
+        yield "derived table" if isinstance(node.parent, exp.From | exp.Join) else "scalar subquery"
+    elif isinstance(node, exp.AggFunc):
+        yield f"{_word(node)}(DISTINCT)" if isinstance(node.this, exp.Distinct) else _word(node)
+    elif isinstance(node, exp.Func | exp.Binary | exp.Unary) and (found := find(node)) is not None:
+        yield f"{found[0].name}()"
+
+
+def _word(node: exp.Expr) -> str:
+    """An aggregate's own name."""
+    inner = node.this if isinstance(node, exp.IgnoreNulls | exp.Filter | exp.WithinGroup) else node
+    return inner.sql_name().lower() if isinstance(inner, exp.Func) else type(inner).__name__.lower()

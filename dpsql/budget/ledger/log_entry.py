@@ -1,0 +1,82 @@
+"""An entry as a line of the log, and as a line of an export: who, what, when, at what cost; no value, no salt."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from dpsql.budget.costs import Cost
+from dpsql.budget.ledger.hash_chain import Entry
+from dpsql.budget.ledger.interface import ErrorBar, LogEntry
+
+
+def read_log_entry(entry: Entry) -> LogEntry:
+    """One line of the steward's log."""
+    number, kind, gist, body = entry[0], entry[1], json.loads(entry[2]), json.loads(entry[3])
+    cost = read_cost(body) if "cost" in body else None
+    who = gist[0] if kind in ("charge", "replay") else None
+    at, last = datetime.fromisoformat(body["at"]), {"charge": 4, "replay": 3}.get(kind, len(gist))
+    return LogEntry(number, at, kind, who, _text(kind, gist, body), cost, gist[last] if len(gist) > last else None)
+
+
+def read_cost(body: dict[str, Any]) -> Cost:
+    """The cost that people saw."""
+    return Cost(*map(float, body["cost"]))
+
+
+def write_error(error: ErrorBar | None) -> dict[str, Any]:
+    """How far off the first statistic was to be, for the body of a charge."""
+    return {} if error is None else {"error": [error.of, repr(error.half), error.noise]}
+
+
+def read_error(body: dict[str, Any]) -> ErrorBar | None:
+    """The same, read back; older entries do not have it."""
+    if "error" not in body:
+        return None
+    of, half, noise = body["error"]
+    return ErrorBar(of, float(half), noise)
+
+
+def export_entry(entry: Entry) -> dict[str, Any]:
+    """The whole entry but the secret salt. The chain's hash is there, so exports can be compared."""
+    number, kind, gist, body, digest = entry
+    told = json.loads(gist)
+    shown = told[:1] if kind == "account" else told
+    return {"number": number, "kind": kind, "gist": shown, **json.loads(body), "hash": digest.hex()}
+
+
+def _text(kind: str, gist: list[Any], body: dict[str, Any]) -> str:
+    match kind:
+        case "charge":
+            return str(body["sql"])
+        case "fact":
+            return f"{gist[0]}: {gist[1]} (data version {gist[2]})"
+        case "account":
+            return f"account of dataset '{gist[0]}'"
+        case "release":
+            return f"release of entry {gist[0]}"
+        case "replay":
+            return f"replay of entry {gist[1]}" + (
+                f", release {gist[2]}" if len(gist) > 2 and gist[2] is not None else ""
+            )
+        case "caps":
+            return f"{_caps(*gist)}; by {body['by']}"
+        case "restore":
+            return f"restored from {body['source']}; {body['told']}; by {body['by']}"
+        case "version":
+            return f"data version {gist[0]}; by {body['by']}"
+        case "migrate":
+            return f"migrated from version {body['version']}; by {body['by']}"
+        case _:
+            return f"{kind}; by {body['by']}"
+
+
+def _caps(who: str | None, epsilon: str, delta: str, purpose: str | None = None, every: str | None = None) -> str:
+    whose = f"{who or 'the dataset'}{f' for {purpose}' if purpose else ''}"
+    return f"caps of {whose}: ε = {_short(epsilon)}, δ = {_short(delta)}{f', every {every}' if every else ''}"
+
+
+def _short(number: str) -> str:
+    top, _, bottom = number.partition("/")
+    return f"{int(top) / int(bottom or 1):g}"

@@ -1,0 +1,402 @@
+"""Share the price of a query among its statistics: a mechanism, a grid and a scale for each, and the charge.
+
+Every share of the query (a statistic, a pair of statistics with a joint bound, a choice, a tree, a selection of keys)
+gets an equal part of ρ (Gaussian) or ε (Laplace), unless an accuracy asks for other portions. Everything here is a
+function of the query, the policy and the asked price or portions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt, prod, sqrt
+
+from dpsql.budget.costs import FREE, Charge, Cost, pure_charge, zcdp_charge
+from dpsql.errors import UnsupportedQuery
+from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw, Noise, threshold
+from dpsql.mechanisms.convert import epsilon_for, rho_for
+from dpsql.mechanisms.exact import UNIT, exact, float_down, float_up
+from dpsql.mechanisms.price import laplace_rho
+from dpsql.sensitivity.bound import MAX_RELEASED, Bounded, settle
+from dpsql.sensitivity.choice import Choice
+from dpsql.sensitivity.claim import Claim
+from dpsql.sensitivity.clip import Vector, chosen_clip
+from dpsql.sensitivity.tree import BRANCHES
+
+LAPLACE_STEPS = 2**36
+GAUSSIAN_STEPS = 2**22
+ROOT_BITS = 60
+UNIT_STEPS = 2**32
+"""The most steps that one unit may add, however fine the noise: totals stay below 2**62 for a billion units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noised:
+    """How one statistic is released: floor to a grid 2**shift times as coarse, then add `noise`, scaled to `claim`."""
+
+    noise: Noise
+    shift: int
+    claim: Claim
+    joint: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class PricedChoice:
+    """How one choice is made: `law` over scores whose moves by one unit differ by at most `spread`.
+
+    That is for all groups together, or for the root of the sum of squares over so many `groups`.
+    """
+
+    choice: Choice
+    law: ExponentialLaw
+    spread: int
+    groups: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """What a query gives to one release: ε or ρ for each of its shares, choices and trees, and last for its selection.
+
+    `whole` is the price of the query, `tail` the δ of a threshold; `exact` where no less accurate answer will do.
+    """
+
+    mechanism: str
+    whole: Fraction = Fraction(0)
+    parts: tuple[Fraction, ...] = ()
+    tail: Fraction = Fraction(0)
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A release with its noise; `threshold` is in the integers of the selection."""
+
+    bounded: Bounded
+    noised: tuple[Noised, ...]
+    portion: Portion
+    selection: Noised | None = None
+    threshold: int | None = None
+    chosen: tuple[PricedChoice, ...] = ()
+    trees: tuple[Noised, ...] = ()
+
+    @property
+    def tail(self) -> Fraction:
+        """The δ that the threshold takes."""
+        return Fraction(0) if self.selection is None else self.portion.tail
+
+    @property
+    def price(self) -> Fraction:
+        """The ε or ρ of all shares together, before scales are rounded up."""
+        return sum(self.portion.parts, Fraction(0))
+
+    @property
+    def free(self) -> bool:
+        """Nothing private is shown: public keys, no statistic, no choice, no tree."""
+        return not (self.noised or self.selection or self.chosen or self.trees)
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """The whole query, priced."""
+
+    mechanism: str
+    epsilon: Fraction
+    delta: Fraction
+    releases: tuple[Priced, ...]
+
+    @property
+    def cost(self) -> Cost:
+        """What the query costs if none of it was released before."""
+        return cost_of(self, self.releases)
+
+
+def choose_mechanism(asked: str, delta: Fraction) -> str:
+    """`auto` is Gaussian, which has the least error for a price in zCDP, wherever a δ is allowed."""
+    if asked == "gaussian" and delta == 0:
+        raise UnsupportedQuery(
+            "Gaussian noise needs delta > 0, and this budget has none", hint='use mechanism="laplace"'
+        )
+    return ("gaussian" if delta > 0 else "laplace") if asked == "auto" else asked
+
+
+Portions = tuple[tuple[Fraction, ...], ...]
+"""For each release the price of each of its shares, and last that of its selection of keys, if it has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Funds:
+    """What (ε, δ) buys: a price in ρ, or ε under Laplace noise; δ for thresholds, and δ for the conversion of ρ."""
+
+    mechanism: str
+    price: Fraction
+    slack: Fraction
+    conversion: Fraction
+
+    def epsilon(self, price: Fraction) -> Fraction:
+        """The ε that a price amounts to."""
+        return price if self.mechanism == "laplace" else exact(epsilon_for(price, self.conversion))
+
+    def plus(self, one: Cost, two: Cost) -> Cost:
+        """Two charges out of these funds as one cost: ε under Laplace noise and ρ elsewhere add up."""
+        if FREE in (one, two):
+            return two if one == FREE else one
+        rho = float_up(exact(one.rho) + exact(two.rho))
+        if self.mechanism == "laplace":
+            return Cost(one.epsilon + two.epsilon, one.delta + two.delta, rho)
+        return Cost(epsilon_for(rho, self.conversion), float(self.conversion + self.slack), rho)
+
+
+def fund(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str) -> Funds:
+    """Thresholds take their part of δ first: all of it under Laplace noise (which needs none), half under Gaussian."""
+    selections = any(r.selection is not None for r in releases)
+    if selections and delta == 0:
+        raise UnsupportedQuery(
+            "the groups of this query are not known in advance: showing them needs delta > 0, and this query has none",
+            hint="group by columns with declared values, booleans, or bounded whole numbers and dates; or ask with a "
+            "delta, if the budget has one",
+        )
+    slack = (delta if mechanism == "laplace" else delta / 2) if selections else Fraction(0)
+    if mechanism == "laplace":
+        return Funds(mechanism, epsilon, slack, Fraction(0))
+    return Funds(mechanism, rho_for(epsilon, delta - slack), slack, delta - slack)
+
+
+def allocate(
+    releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str, part: Fraction = Fraction(1)
+) -> Bill:
+    """Split (ε, δ), or a part of that price, equally over all shares of all releases."""
+    funds = fund(releases, epsilon, delta, mechanism)
+    price = funds.price * part
+    cost = epsilon if part == 1 else funds.epsilon(price)
+    return Bill(mechanism, cost, delta, _priced(releases, equally(releases, price), funds, exact=False))
+
+
+def spend(releases: Sequence[Bounded], portions: Portions, funds: Funds) -> Bill:
+    """The query with these portions, whatever they add up to; thresholds take the δ of the funds."""
+    epsilon = funds.epsilon(sum((p for each in portions for p in each), Fraction(0)))
+    priced = _priced(releases, portions, funds, exact=True)
+    return Bill(funds.mechanism, epsilon, funds.conversion + funds.slack, priced)
+
+
+def equally(releases: Sequence[Bounded], price: Fraction) -> Portions:
+    """The same part of a price for every share; for each statistic of a vector, which is one share, another."""
+    each = price / max(1, sum(sum(_weights(release)) for release in releases))
+    return tuple(tuple(each * weight for weight in _weights(release)) for release in releases)
+
+
+def _weights(release: Bounded) -> list[int]:
+    shares = [len(share) if release.vector is not None else 1 for share, _ in release.shares]
+    return shares + [1] * (parts_of(release) - len(shares))
+
+
+def parts_of(release: Bounded) -> int:
+    """How many portions a release takes: one for each share, choice and tree, and one for a selection of keys."""
+    return len(release.shares) + len(release.choices) + len(release.trees) + (release.selection is not None)
+
+
+def _priced(releases: Sequence[Bounded], portions: Portions, funds: Funds, *, exact: bool) -> tuple[Priced, ...]:
+    selections = sum(1 for r in releases if r.selection is not None)
+    tail = funds.slack / selections if selections else Fraction(0)
+    whole = sum((part for each in portions for part in each), Fraction(0))
+    made = [Portion(funds.mechanism, whole, each, tail, exact) for each in portions]
+    return tuple(price_release(r, portion) for r, portion in zip(releases, made, strict=True))
+
+
+def price_release(release: Bounded, portion: Portion) -> Priced:
+    """The noise of one release, by its portion and its bounds alone: a release that was made can be priced again.
+
+    A vector that has no clip yet gets the one with the least error at this price, by what was found of its norms.
+    """
+    shares = [share for share, _ in release.shares]
+    for each in release.clipped:
+        if each.clip is None and each.vector.ranked is not None:
+            release = settle(release, chosen_clip(each.vector, each.found, _rank_noise(release, each.vector, portion)))
+        elif each.clip is None:
+            deviation = _unit_noise(portion.parts[shares.index(each.vector.members)], portion.mechanism)
+            release = settle(release, chosen_clip(each.vector, each.found, deviation))
+    noised = _noise_of(release, portion.parts, portion.mechanism)
+    chosen = _chosen(release, portion.parts[len(release.shares) :], portion.mechanism)
+    trees = _trees(release, portion.parts[len(release.shares) + len(release.choices) :], portion.mechanism)
+    if release.selection is None:
+        return Priced(release, noised, portion, chosen=chosen, trees=trees)
+    claim = release.selection.claim
+    noise = _noise(claim, portion.parts[-1], portion.mechanism)
+    cut = threshold(noise, release.selection.weights, float_down(portion.tail))
+    return Priced(release, noised, portion, Noised(noise, 0, claim, claim), cut, chosen, trees)
+
+
+def _chosen(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> tuple[PricedChoice, ...]:
+    """The law of each choice: ε-DP for a portion ε, or for ρ the ε whose price ε²/8 in zCDP that is."""
+    made = []
+    for choice, each in zip(release.choices, portions, strict=False):
+        epsilon = each if mechanism == "laplace" else _root(8 * each)
+        histogram = release.histograms[choice.histogram]
+        spread = choice.spread(histogram.most)
+        groups = _reach(release) if histogram.clipped == "l2" else 1
+        made.append(PricedChoice(choice, ExponentialLaw.for_epsilon(spread, epsilon), spread, groups))
+    return tuple(made)
+
+
+def _reach(release: Bounded) -> int:
+    """In how many groups a unit may be."""
+    if all(key.attribute for key in release.keys):
+        return 1
+    return MAX_RELEASED if not release.public else prod(len(key.values or ()) for key in release.keys)
+
+
+def _rank_noise(release: Bounded, vector: Vector, portion: Portion) -> float:
+    """The standard deviation of the rank of a choice, or from a tree, where the clip is 1: the largest of them.
+
+    The rank that is chosen is off by about a Laplace variable with the scale of the choice's law.
+    """
+    of = [place for place, each in enumerate(release.histograms) if each.ranked == vector.ranked]
+    parts = iter(portion.parts[len(release.shares) :])
+    noises = [0.0]
+    for choice, each in zip(release.choices, parts, strict=False):
+        if choice.histogram in of:
+            epsilon = float(each) if portion.mechanism == "laplace" else sqrt(8 * float(each))
+            noises.append(sqrt(2) * choice.spread(1) / (choice.parts * epsilon))
+    for tree, each in zip(release.trees, portion.parts[len(release.shares) + len(release.choices) :], strict=False):
+        if tree.histogram in of:
+            nodes = tree.height * (BRANCHES - 1 / BRANCHES) / 6
+            levels = tree.height if portion.mechanism == "laplace" else sqrt(tree.height)
+            noises.append(_unit_noise(each, portion.mechanism) * levels * sqrt(nodes))
+    return max(noises)
+
+
+def _trees(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> tuple[Noised, ...]:
+    """The noise of every node of each tree, scaled to the joint claim of all of its levels."""
+    made = []
+    for tree, each in zip(release.trees, portions, strict=False):
+        noise, shift = _scale(tree.claim, each, mechanism)
+        made.append(Noised(noise, shift, tree.claim.coarser(shift), tree.claim.coarser(shift)))
+    return tuple(made)
+
+
+def _root(square: Fraction) -> Fraction:
+    """The square root, rounded down."""
+    return Fraction(isqrt(int(square * 4**ROOT_BITS)), 2**ROOT_BITS)
+
+
+def _root_up(square: int) -> int:
+    """The square root, rounded up."""
+    return isqrt(square - 1) + 1
+
+
+def _noise_of(release: Bounded, portions: tuple[Fraction, ...], mechanism: str) -> tuple[Noised, ...]:
+    """The noise of each statistic, scaled to the claim and the portion of its share."""
+    noised: dict[int, Noised] = {}
+    for (share, joint), each in zip(release.shares, portions[: len(release.shares)], strict=True):
+        noise, shift = _scale(joint, each, mechanism)
+        for index in share:
+            noised[index] = Noised(noise, shift, release.statistics[index].claim.coarser(shift), joint.coarser(shift))
+    return tuple(noised[i] for i in range(len(release.statistics)))
+
+
+def _scale(claim: Claim, each: Fraction, mechanism: str) -> tuple[Noise, int]:
+    """The finest grid on which the sampler's integers fit, and the noise there.
+
+    **Theorem (noise grid).** With this noise the floored totals cost at most `each` (in ε, or in ρ), and neither the
+    sampler nor a total of a billion units leaves 64 bits.
+    **Proof.** The grid follows from claim and price, both public. On it a unit moves the floored totals by at most
+    `claim.coarser(shift)` (`dpsql.sensitivity.claim`), which is what the noise is scaled to, with a scale that is
+    rounded up. The loop ends only with a scale below the sampler's limit, and with at most UNIT_STEPS steps of a unit.
+    **Requires** the exact floor by this very `shift` in the emitted SQL (`dpsql.engines.sql.emit`), and a charge by the
+    scale that is drawn (`charge_of`).
+    **Checked by** `tests/unit/budget/test_allocate.py`, `tests/unit/sensitivity/test_claims_in_steps.py`, and the
+    planted bugs "the floor to a grid costs nothing" and "noise for the claim of a grid that is not used".
+    """
+    limit = LAPLACE_STEPS if mechanism == "laplace" else GAUSSIAN_STEPS
+    shift = max(0, _steps(claim, each, mechanism).bit_length() - limit.bit_length() - 1)
+    while _steps(claim.coarser(shift), each, mechanism) >= limit or claim.coarser(shift).l1 > UNIT_STEPS:
+        shift += 1
+        if claim.l1 >> shift == 0:
+            raise UnsupportedQuery("at this price the noise is too large to draw", hint="ask for a larger epsilon")
+    return _noise(claim.coarser(shift), each, mechanism), shift
+
+
+def _unit_noise(each: Fraction, mechanism: str) -> float:
+    """The standard deviation of the noise where the clip is 1."""
+    return sqrt(2) / float(each) if mechanism == "laplace" else 1 / sqrt(2 * float(each))
+
+
+def _steps(claim: Claim, each: Fraction, mechanism: str) -> int:
+    """The scale in whole steps, rounded up."""
+    if mechanism == "laplace":
+        return -(-claim.l1 // each)
+    return isqrt(int(claim.l2**2 / (2 * each))) + 1
+
+
+def _noise(claim: Claim, each: Fraction, mechanism: str) -> Noise:
+    if mechanism == "laplace":
+        return DiscreteLaplace.for_epsilon(claim.l1, each)
+    return DiscreteGaussian.for_rho(claim.l2, each)
+
+
+def charge_of(priced: Sequence[Priced]) -> Charge | None:
+    """What these releases cost the ledger: the sums over their shares, each by its own rounded scale."""
+    losses = _losses(priced)
+    if not losses:
+        return None
+    slack, pure = sum((p.tail for p in priced), Fraction(0)), _pure(losses)
+    if slack == 0 and pure is not None:
+        return pure_charge(pure, _rho(losses))
+    return zcdp_charge(_rho(losses), slack)
+
+
+def cost_of(bill: Bill, priced: Sequence[Priced]) -> Cost:
+    """The same for people: the asked (ε, δ) for the whole query, or that of the part which is not replayed.
+
+    ρ is that of the charge, in its whole units, rounded up; a part never has a larger ε than the whole.
+    """
+    losses, charge = _losses(priced), charge_of(priced)
+    if charge is None:
+        return FREE
+    rho, pure = float_up(charge.rho * UNIT), _pure(losses)
+    slack = sum((p.tail for p in priced), Fraction(0))
+    whole = len(losses) == len(_losses(bill.releases))
+    if bill.mechanism == "laplace" and pure is not None:
+        return Cost(float(bill.epsilon if whole else pure), float(slack), rho)
+    part = epsilon_for(rho, bill.delta / 2)
+    if whole or part > bill.epsilon:
+        return Cost(float(bill.epsilon), float(bill.delta), rho)
+    return Cost(part, float(bill.delta / 2 + slack), rho)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """What one share costs: ρ, and ε where its noise is pure."""
+
+    rho: Fraction
+    epsilon: Fraction | None
+
+
+def _losses(priced: Sequence[Priced]) -> list[_Loss]:
+    """Each share's noise with the joint claim that it covers, each tree's, each choice's, and each selection's."""
+    noises = [p.noised[share[0]] for p in priced for share, _ in p.bounded.shares]
+    noises += [noised for p in priced for noised in p.trees]
+    noises += [p.selection for p in priced if p.selection is not None]
+    chosen = [_choice_loss(each) for p in priced for each in p.chosen]
+    return [*(_loss(noised.noise, noised.joint) for noised in noises), *chosen]
+
+
+def _choice_loss(chosen: PricedChoice) -> _Loss:
+    """All groups together cost the ρ of one choice, but as much more ε as the spreads add up to."""
+    return _Loss(chosen.law.rho(chosen.spread), chosen.law.epsilon(chosen.spread * _root_up(chosen.groups)))
+
+
+def _loss(noise: Noise, claim: Claim) -> _Loss:
+    if isinstance(noise, DiscreteGaussian):
+        return _Loss(noise.rho(claim.l2), None)
+    return _Loss(laplace_rho(claim.l1, noise.scale), Fraction(claim.l1) / noise.scale)
+
+
+def _rho(losses: Sequence[_Loss]) -> Fraction:
+    return sum((loss.rho for loss in losses), Fraction(0))
+
+
+def _pure(losses: Sequence[_Loss]) -> Fraction | None:
+    """The ε of all of them together; None if one of them is not pure."""
+    known = [loss.epsilon for loss in losses if loss.epsilon is not None]
+    return sum(known, Fraction(0)) if len(known) == len(losses) else None
