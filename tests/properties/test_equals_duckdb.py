@@ -13,11 +13,10 @@ import duckdb
 import pytest
 from property_world import KINDS, SIZES, Database, Row, make_policy, opened, tame_world, world_of
 
-from dpsql.audit.grammar.expressions import Expressions
-from dpsql.audit.grammar.query import Query
-from dpsql.audit.grammar.relations import Source
-from dpsql.audit.grammar.scope import Scope, tables_of
-from dpsql.audit.grammar.writer import Writer
+from dpsql.audit.grammar.column_scope import Scope, tables_of
+from dpsql.audit.grammar.from_sources import Source
+from dpsql.audit.grammar.query_writer import Query, Writer
+from dpsql.audit.grammar.scalar_expressions import Expressions
 from dpsql.audit.traces import exact_answer
 from dpsql.budget.pricing import Priced
 from dpsql.errors import Error
