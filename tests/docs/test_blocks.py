@@ -153,7 +153,8 @@ def test_every_command_has_its_place_in_the_reference() -> None:
 def test_the_block_about_sqlalchemy_runs(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    need("sqlalchemy")
+    registry = pytest.importorskip("sqlalchemy.dialects").registry
+    registry.register("dpsql", "dpsql.interfaces.sqlalchemy_dialect", "DpsqlDialect")
     [block] = [each for each in blocks(ROOT / "docs" / "python.md") if "create_engine" in each.text]
     shutil.copytree(shop, tmp_path / "shop")
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,7 @@
 """What an upgrade of DuckDB or sqlglot could break, and why pyproject.toml bounds them from above.
 
 Each fact is one that dpsql relies on and that a release note may not mention. Before a bound is raised: install the new
-version, run this file, and then `pytest --all` and `dpsql audit`, which attack what follows from these facts.
+version, run this file, and then `pytest --all` and `python tests/attack/run.py`, which attack what follows.
 """
 
 from __future__ import annotations
