@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import partial
 from shlex import quote
 
-from dpsql.answers.analytic_bars import half_width
+from dpsql.answers.analytic_bars import foreseen_cut, half_width
 from dpsql.budget.pricing import Bill, Funds, Portion, Portions, parts_of, price_release, spend
 from dpsql.errors import BudgetExceeded, InterfaceError, UnsupportedQuery
 from dpsql.options import Accuracy, Target, Within
@@ -108,7 +108,8 @@ def cheapest(releases: Sequence[Bounded], plan: Plan, goals: Sequence[Goal], fun
     **Theorem.** Every goal is met, and no share with a goal could have less, up to the last of five digits.
     **Proof.** The half width of a goal falls with the price of each share that it sees and depends on no other.
     First each share gets the most that one of its goals needs; then each in turn the least that keeps all of its
-    goals met while the others stay, and later cuts elsewhere only make that least larger, or leave it.
+    goals met while the others stay, and later cuts elsewhere only make that least larger, or leave it. What the clip
+    of a vector is expected to cut off is added to the half width, and does not depend on the price: clips are settled.
     **Requires** half widths that follow from query, policy and price alone: nothing that was released is read here.
     **Checked by** tests/unit/release/test_least.py.
     """
@@ -191,7 +192,7 @@ def _width(bounded: Bounded, need: _Need, portions: tuple[Fraction, ...], funds:
     priced = price_release(replace(bounded, selection=None), Portion(funds.mechanism, parts=portions))
     width = half_width(priced, need.aggregate, need.within.confidence)
     assert width is not None
-    return width
+    return width + foreseen_cut(priced, need.aggregate)
 
 
 def _filled(releases: Sequence[Bounded], prices: dict[Place, Fraction]) -> Portions:

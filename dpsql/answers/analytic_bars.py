@@ -201,6 +201,25 @@ def _cut_by(released: NoisyTable, clip: Clip | None, values: int | None) -> Iter
         yield place, cut / steps[place]
 
 
+def foreseen_cut(priced: Priced, index: int) -> float:
+    """How much further the bars of a count or sum are expected to reach for what the clip cuts off.
+
+    The cut is estimated from the search alone, before anything is released: each cell is taken to bear the same part.
+    """
+    form = aggregate_form(priced, index)
+    if isinstance(form, Quotient):
+        return 0.0
+    cut = 0.0
+    for each in priced.bounded.clipped:
+        if each.clip is not None and each.clip.choice is not None and each.clip.members:
+            choice = each.clip.choice
+            mean = max(choice.cut, choice.cut_upper) * each.clip.bound / choice.clip / each.vector.cells
+            weights = (form.weights.get(place, 0.0) * step(priced, place) for place in each.clip.members)
+            shifts = (2.0 ** priced.noised[place].shift for place in each.clip.members)
+            cut += sum(mean * abs(weight) / shift for weight, shift in zip(weights, shifts, strict=True))
+    return cut
+
+
 def drawn_with_cut(released: NoisyTable, draws: Sequence[Noisy], times: int) -> tuple[Noisy, ...]:
     """Draws of noise around released values, each with some part of the cut put back: the same part in all cells."""
     cuts = cut_off(released)

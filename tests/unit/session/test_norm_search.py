@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
+import pandas as pd
 import pytest
 
 import dpsql
@@ -95,3 +97,16 @@ def test_a_product_beyond_all_doubles_has_no_usual_value(tmp_path: Path) -> None
         product = f"({product} * {product})"
     with connect(tmp_path, "ana") as db:
         assert db.query(f"SELECT avg(least(greatest({product}, 0), 10)), count(*) FROM t").fetchall()
+
+
+def test_an_accuracy_allows_for_what_the_clip_cuts_off() -> None:
+    """A quarter of the rows are of a few heavy units: the bar of an answer within ± 6,000 is no wider than that."""
+    random_numbers = np.random.default_rng(7)
+    rows = np.minimum((random_numbers.pareto(1.8, 20_000) * 1.5 + 1).astype(int), 300)
+    frame = pd.DataFrame({"customer": np.repeat(np.arange(20_000), rows)})
+    policy = {"dataset": "heavy", "budget": {"epsilon": 8, "delta": 1e-6}, "tables": {"orders": {"unit": "customer", "columns": {}}}}
+    with dpsql.connect({"orders": frame}, policy=policy, ledger=":memory:") as db:
+        answer = db.query("SELECT count(*) AS n FROM orders", accuracy=6_000)
+        bar = answer.intervals(0.95)
+        [[n]] = answer.fetchall()
+        assert max(n - bar.n_low[0], bar.n_high[0] - n) <= 6_000
