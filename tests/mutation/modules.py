@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 _PACKAGES = (
     "mechanisms", "mechanisms/textbook", "sensitivity", "bounds", "engines/sql", "engines/duckdb", "engines/postgres", "engines/spark",
 )  # fmt: skip
-_BUDGET = "account accountant admission allocate book chain clock durable event head ledger line store window"
+_BUDGET = ("ledger/interface ledger/chained_ledger accountant pricing ledger/account_state ledger/hash_chain ledger/durable_files "
+           "costs ledger/rollback_guard ledger/log_entry ledger/sqlite_file calendar_windows")  # fmt: skip
 _PLAN = ("ownership canonical nodes/relation nodes/unary nodes/lookups nodes/joins nodes/semi_joins nodes/union "
          "nodes/windows builder/exists builder/set_operations builder/grouping_sets")  # fmt: skip
 _ANSWERS = "noise_stage reuse cache execute chosen_values tree_quantiles"
@@ -41,4 +42,4 @@ def stating_theorems() -> list[str]:
 
 def written_in_sql(module: str) -> bool:
     """Does this module write SQL, so that its texts are code?"""
-    return module.startswith(("dpsql/engines/", "dpsql/budget/postgres/"))
+    return module.startswith(("dpsql/engines/", "dpsql/budget/ledger/postgres/"))

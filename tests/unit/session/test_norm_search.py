@@ -104,7 +104,11 @@ def test_an_accuracy_allows_for_what_the_clip_cuts_off() -> None:
     random_numbers = np.random.default_rng(7)
     rows = np.minimum((random_numbers.pareto(1.8, 20_000) * 1.5 + 1).astype(int), 300)
     frame = pd.DataFrame({"customer": np.repeat(np.arange(20_000), rows)})
-    policy = {"dataset": "heavy", "budget": {"epsilon": 8, "delta": 1e-6}, "tables": {"orders": {"unit": "customer", "columns": {}}}}
+    policy = {
+        "dataset": "heavy",
+        "budget": {"epsilon": 8, "delta": 1e-6},
+        "tables": {"orders": {"unit": "customer", "columns": {}}},
+    }
     with dpsql.connect({"orders": frame}, policy=policy, ledger=":memory:") as db:
         answer = db.query("SELECT count(*) AS n FROM orders", accuracy=6_000)
         bar = answer.intervals(0.95)
