@@ -102,15 +102,15 @@ def remember_integers(db: Connection) -> None:
             found = texts[id(release)] = (release, salt, write(release, salt))
         return found[2]
 
-    def computed(release: Any, salt: bytes, written: Any, warrant: Any, contents: Any, seconds: Any) -> Any:
+    def computed(release: Any, salt: bytes, warrant: Any, contents: Any, seconds: Any) -> Any:
         if contents:
-            return compute(release, salt, written, warrant, contents, seconds)
-        text = "\n".join([type(warrant).__name__, *written])
+            return compute(release, salt, warrant, contents, seconds)
+        text = "\n".join([type(warrant).__name__, *statements(release, salt)])
         asked[text] = asked.get(text, 0) + 1
         if text not in known:
-            known[text] = compute(release, salt, written, warrant, contents, seconds)
+            known[text] = compute(release, salt, warrant, contents, seconds)
         elif asked[text] % RECHECKED == 0:
-            again = compute(release, salt, written, warrant, contents, seconds)
+            again = compute(release, salt, warrant, contents, seconds)
             if not same_integers(again, known[text]):
                 raise Changed("the same rows gave other integers")
         return known[text]
