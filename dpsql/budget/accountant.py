@@ -1,4 +1,4 @@
-"""Admission: two filters side by side for each account."""
+"""The privacy accountant: two filters for each account (pure epsilon and zCDP), and the admission of requests."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _shaved(epsilon: float, fits: Callable[[float], bool]) -> float:
     return next((each for each in smaller if each > 1e-9 and fits(each)), 0.0)
 
 
-# admission
+# admission of requests, and refusals that say what is left
 
 
 class Account(NamedTuple):

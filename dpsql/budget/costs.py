@@ -1,4 +1,4 @@
-"""What a query costs: the integers that the filters add up, and the numbers that people see."""
+"""Costs: the integer charges that the accountant adds up, and the epsilon, delta and rho that people see."""
 
 from __future__ import annotations
 

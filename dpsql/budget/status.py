@@ -1,4 +1,4 @@
-"""What is shown of a budget: caps, spent and left in the same terms, and what the rest would still buy."""
+"""The status of a budget: caps, spent and remaining in the same units, and what the remainder can still buy."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _left(standing: Standing) -> Cost:
     return remaining(standing.caps, standing.spent, 0)
 
 
-# as HTML
+# HTML for notebooks
 
 
 def budget_html(status: BudgetStatus) -> str:

@@ -1,4 +1,4 @@
-"""The account in memory: what the verified entries add up to."""
+"""The state of an account in memory: the totals and tables that its verified entries add up to."""
 
 from __future__ import annotations
 
@@ -333,7 +333,7 @@ def write_caps(whose: Whose, caps: Caps) -> list[str | None]:
     return [who, str(exact(caps.epsilon)), str(exact(caps.delta)), *more]
 
 
-# a whole ledger
+# a complete ledger, given as its entries
 
 
 def read_ledger(name: str, rows: list[Entry]) -> AccountState:
