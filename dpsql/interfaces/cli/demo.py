@@ -106,7 +106,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         keep.mkdir(parents=True)
     except OSError as problem:
         raise InterfaceError(
-            f"{keep} cannot be made: {problem.strerror}", hint="name a folder that does not exist yet"
+            f"{keep} cannot be created: {problem.strerror}", hint="name a folder that does not exist yet"
         ) from None
     yield keep
 
