@@ -1,4 +1,4 @@
-"""What is shown of a budget: caps, spent and left in the same terms, and what the rest would still buy."""
+"""The status of a budget: caps, spent and remaining in the same units, and what the remainder can still buy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dpsql.budget.accountant import Spent, more_like, remaining, spent_as
 from dpsql.budget.costs import Cost
 from dpsql.budget.ledger.interface import LastCharge, Standing
 from dpsql.html import bar, element, listed, page, text
-from dpsql.mechanisms.convert import rho_for
-from dpsql.mechanisms.exact import UNIT, Number, digits_down, digits_up, exact, float_down
+from dpsql.mechanisms.exact_numbers import UNIT, Number, digits_down, digits_up, exact, float_down
+from dpsql.mechanisms.zcdp_conversion import rho_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class BudgetStatus:
     def _next(self) -> str:
         laplace = f"epsilon {digits_down(self.largest_laplace):.4g} or less"
         if 0 < max(self.largest, self.largest_laplace) < DUST * self.dataset.caps.epsilon:
-            return "nothing is left but what rounding leaves"
+            return "nothing is left except a rounding remainder"
         if self.largest == 0:
             return f"one more query needs mechanism laplace: {laplace}" if self.largest_laplace else "nothing is left"
         more = f", with mechanism laplace {laplace}" if self.largest_laplace > self.largest else ""
@@ -193,7 +193,7 @@ def _left(standing: Standing) -> Cost:
     return remaining(standing.caps, standing.spent, 0)
 
 
-# as HTML
+# HTML for notebooks
 
 
 def budget_html(status: BudgetStatus) -> str:

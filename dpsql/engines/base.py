@@ -93,9 +93,13 @@ class Engine(ABC):
         """The same as one text."""
         return _text(self.statements(release, salt))
 
+    def run_statements(self, release: Priced, salt: bytes | None) -> list[str]:
+        """The statements that are run for a release; they give the integers of `statements`, perhaps in fewer scans."""
+        return self.statements(release, salt)
+
     def shown(self, release: Priced) -> str:
-        """The SQL of one release laid out for people, with a placeholder for the salt."""
-        return ";\n".join(map(lay_out, self.statements(release, None)))
+        """The SQL that is run for one release, laid out for people, with a placeholder for the salt."""
+        return ";\n".join(map(lay_out, self.run_statements(release, None)))
 
     def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
         """What this engine does not read of their tables, in words that follow from the query and the policy."""
@@ -128,30 +132,28 @@ class Engine(ABC):
         tables (`dpsql.answers.nested_results`), and engines that read rows for releases in `_compute` only.
         **Checked by** `tests/unit/test_locks.py`, and the planted bug "an engine runs without a reservation".
         """
-        written, known = self.statements(release, salt), contents or {}
-        use(warrant, lambda reservation: self._mark(release, written, reservation))
+        known = contents or {}
+        use(warrant, lambda reservation: self._mark(release, salt, reservation))
         if any(released_in(release.bounded.release.source)):
             release = _filled(release, known)
-            written = self.statements(release, salt)
-        return self._compute(release, salt, written, warrant, {each.digest: each for each in known.values()}, seconds)
+        return self._compute(release, salt, warrant, {each.digest: each for each in known.values()}, seconds)
 
-    def _mark(self, release: Priced, written: Sequence[str], reservation: Reservation) -> bytes:
+    def _mark(self, release: Priced, salt: bytes, reservation: Reservation) -> bytes:
         """The mark of a release that runs here, on the version of the data that was reserved if that is this one."""
         if not f"{reservation.version} ".startswith(f"{self.version()} "):
             raise InternalError("the reservation is for another version of the data")
-        return fingerprint(release, _text(written), reservation.version, reservation.dataset)
+        return fingerprint(release, _text(self.statements(release, salt)), reservation.version, reservation.dataset)
 
     @abstractmethod
     def _compute(
         self,
         release: Priced,
         salt: bytes,
-        written: Sequence[str],
         warrant: Warrant,
         contents: Mapping[str, Content],
         seconds: float | None,
     ) -> Exact:
-        """Run the statements of a release that may be run, over contents by digest, and seal the integers."""
+        """Run a release that may be run, over contents by digest, and seal the integers."""
 
     @abstractmethod
     def read_public(self, table: str, columns: Sequence[str]) -> PublicRows:

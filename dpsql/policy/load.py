@@ -1,4 +1,4 @@
-"""From the steward's file to a Policy, or to one error that lists every mistake."""
+"""Loads a policy file, or raises one error that lists every mistake."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _validate(document: Document, name: str) -> Policy:
     if not isinstance(data, Mapping):
         if not mistakes:
             fix = "begin with `dataset: <name>`, then `budget:` and `tables:`"
-            mistakes.append(Mistake((), "a policy is a mapping of keys, and this is none", fix))
+            mistakes.append(Mistake((), "a policy must be a mapping of keys", fix))
         raise _error(mistakes, document, name)
     try:
         policy = Policy.model_validate(data)
@@ -207,7 +207,7 @@ def _place(mistake: Mistake, document: Document) -> str:
     return key if line is None else f"line {line}: {key}"
 
 
-# ledger
+# where the ledger of a policy is
 
 
 def ledger_location(

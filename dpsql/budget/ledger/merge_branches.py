@@ -41,8 +41,8 @@ from dpsql.budget.ledger.backend import WholeLedger
 from dpsql.budget.ledger.hash_chain import Entry, next_entry
 from dpsql.budget.ledger.rollback_guard import HASH, ChainEnd
 from dpsql.errors import LedgerError
-from dpsql.mechanisms.exact import UNIT, units_up
-from dpsql.mechanisms.price import pure_rho
+from dpsql.mechanisms.exact_numbers import UNIT, units_up
+from dpsql.mechanisms.rho_price import pure_rho
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def stated_gap(rows: Sequence[Entry], share: Fraction) -> Missing:
     All of it closes the account: with δ* > 0 the loss counts as impure, and with δ* = 0 ρ is that of any ε-DP event.
     """
     if share < 0:
-        raise LedgerError("a loss cannot give anything back", hint="state a share of the budget, 0% or more")
+        raise LedgerError("a loss cannot be negative", hint="state a share of the budget, 0% or more")
     caps = _book(rows).caps.get(EVERYONE)
     if caps is None:
         raise LedgerError(

@@ -28,7 +28,7 @@ from dpsql.engines.duckdb.table_files import Files
 from dpsql.engines.sealed import Exact
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public_tables import PublicReader
-from dpsql.engines.sql.release_statements import exact, statements, text_notes
+from dpsql.engines.sql.release_statements import exact, shared_statements, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError, InternalError
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.plan.nodes.released_scan import Content
@@ -166,6 +166,11 @@ class DuckDBEngine(Engine):
     def statements(self, release: Priced, salt: bytes | None) -> list[str]:
         return statements(release, self._site, salt)
 
+    def run_statements(self, release: Priced, salt: bytes | None) -> list[str]:
+        """Rows are kept between the histograms of a release unless the policy limits memory and allows no disk."""
+        keep = self._limits.memory is None or self._limits.spill is not None
+        return shared_statements(release, self._site, salt, keep=keep)
+
     def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
         return text_notes(releases, self._site)
 
@@ -173,7 +178,6 @@ class DuckDBEngine(Engine):
         self,
         release: Priced,
         salt: bytes,
-        written: Sequence[str],
         warrant: Warrant,
         contents: Mapping[str, Content],
         seconds: float | None,
@@ -185,7 +189,7 @@ class DuckDBEngine(Engine):
                 placed(cursor, release.bounded.release.source, contents),
                 stopped_after(seconds, cursor),
             ):
-                return exact(release, partial(_ask, cursor), written, warrant)
+                return exact(release, partial(_ask, cursor), self.run_statements(release, salt), warrant)
         except Exception as problem:
             failed("a release failed", problem)
         raise EngineError

@@ -92,7 +92,6 @@ class IsolatedEngine(Engine):
         self,
         release: Priced,
         salt: bytes,
-        written: Sequence[str],
         warrant: Warrant,
         contents: Mapping[str, Content],
         seconds: float | None,
@@ -101,7 +100,7 @@ class IsolatedEngine(Engine):
         plain = replace(release, bounded=replace(release.bounded, release=replace(release.bounded.release, bars=())))
         shown = None
         if isinstance(warrant, Reservation):
-            shown = warrant.entry, warrant.dataset, warrant.version, self._mark(release, written, warrant)
+            shown = warrant.entry, warrant.dataset, warrant.version, self._mark(release, salt, warrant)
         read = {scan.table: contents[scan.digest or ""] for scan in released_in(release.bounded.release.source)}
         content = self._process.ask("run", plain, salt, shown, read, seconds, seconds=seconds)
         assert isinstance(content, Integers)

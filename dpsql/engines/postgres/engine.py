@@ -23,7 +23,7 @@ from dpsql.engines.postgres.system_catalogue import DescribedTable, describe
 from dpsql.engines.sealed import Exact
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public_tables import Keys, PublicReader
-from dpsql.engines.sql.release_statements import exact, statements, text_notes
+from dpsql.engines.sql.release_statements import exact, shared_statements, statements, text_notes
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.expressions.types import SPELLINGS
 from dpsql.plan.nodes.relation import JoinSide, PublicScan, Relation, Scan
@@ -103,6 +103,9 @@ class PostgresEngine(Engine):
     def statements(self, release: Priced, salt: bytes | None) -> list[str]:
         return statements(release, self._site, salt)
 
+    def run_statements(self, release: Priced, salt: bytes | None) -> list[str]:
+        return shared_statements(release, self._site, salt, keep=True)
+
     def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
         return text_notes(releases, self._site)
 
@@ -122,7 +125,6 @@ class PostgresEngine(Engine):
         self,
         release: Priced,
         salt: bytes,
-        written: Sequence[str],
         warrant: Warrant,
         contents: Mapping[str, Content],
         seconds: float | None,
@@ -132,7 +134,7 @@ class PostgresEngine(Engine):
         try:
             with self._snapshot(reads, seconds) as session, stopped_after(seconds, session):
                 before = with_released(source, contents, self._site.dialect)
-                made = exact(release, partial(_ask, session, before), written, warrant)
+                made = exact(release, partial(_ask, session, before), self.run_statements(release, salt), warrant)
                 self._check(reads)
             return made
         except Exception as problem:

@@ -100,7 +100,6 @@ class SparkEngine(Engine):
         self,
         release: Priced,
         salt: bytes,
-        written: Sequence[str],
         warrant: Warrant,
         contents: Mapping[str, Content],
         seconds: float | None,
@@ -114,7 +113,7 @@ class SparkEngine(Engine):
                 placed(session, release.bounded.release.source, contents),
                 stopped_after(seconds, session),
             ):
-                return exact(release, partial(ask, session), written, warrant)
+                return exact(release, partial(ask, session), self.run_statements(release, salt), warrant)
         except Exception as problem:
             failed("a release failed", problem)
         raise EngineError

@@ -1,11 +1,12 @@
-"""The histogram of a choice as one query: keys (or their code `g`), the cell, and its weight `h`, integers only.
+"""The histograms of a release in SQL: for each group and cell that has any weight, the weight `h`.
 
-A cell without weight has no row: who reads the result takes it for zero, so its shape is no output.
+A group is its keys, or their code `g` where the keys are public. A cell without weight has no row and counts as zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dpsql.bounds.domain import value_at
 from dpsql.engines.sql.clamp import clamped
@@ -14,6 +15,7 @@ from dpsql.engines.sql.emit import LIMIT, ONE, read_by
 from dpsql.engines.sql.from_item import From
 from dpsql.engines.sql.key_codes import INLINE, Coded, code_keys, lookup
 from dpsql.engines.sql.relations import relation_sql
+from dpsql.engines.sql.sql_types import whole
 from dpsql.engines.sql.vector_clip import ROUNDED_UP
 from dpsql.expressions.expression import columns_of
 from dpsql.expressions.types import Kind
@@ -27,19 +29,65 @@ _ROOT_BITS = 20
 
 def emit_histogram(bounded: Bounded, histogram: Histogram, site: Site) -> str:
     """The SQL of one histogram of a release."""
-    grid = histogram.grid
-    needed = frozenset().union(*map(columns_of, [grid.expression, *(k.expression for k in bounded.keys)]))
+    source, keys = _base(bounded, [histogram.grid], site)
+    return _weights(bounded, histogram, keys, _rows(bounded, histogram.grid, source, keys))
+
+
+def emit_histograms(bounded: Bounded, site: Site, *, keep: bool) -> str:
+    """The SQL of all histograms of a release over one scan of its rows; column `i` numbers them (`branches`).
+
+    The rows are kept for all of them with their cells, or where they would take too much memory read again.
+
+    **Theorem.** Its rows with the number of a histogram are those of `emit_histogram`.
+    **Proof.** `s` has the rows of the release, each with its unit, its keys and its cell in every grid: which rows
+    these are does not depend on the columns that are read of them. A cell of a long list is looked up in a table that
+    has each value once, so a LEFT JOIN repeats no row and leaves NULL where `emit_histogram` has no row. Each part
+    reads the rows whose own cell is not NULL, by the expression that `emit_histogram` uses. Histograms that share a
+    part have the same expression: where a unit has one row, its least and its greatest value are the value of that row.
+    **Requires** an engine that evaluates `s` alike each time: its rows are a function of the data, in no order.
+    **Checked by** `tests/unit/engines/test_shared_scans.py`.
+    """
+    parts = branches(bounded)
+    grids = list(dict.fromkeys(bounded.histograms[parts.index(number)].grid for number in range(max(parts) + 1)))
+    source, keys = _base(bounded, grids, site)
+    owner, written = [] if _unowned(bounded) else ["u"], []
+    for number in range(max(parts) + 1):
+        histogram = bounded.histograms[parts.index(number)]
+        cell = f"x{grids.index(histogram.grid)}"
+        rows = f"SELECT {', '.join([*owner, *keys.names, f'{cell} AS cell'])} FROM s WHERE {cell} IS NOT NULL"
+        if max(parts) == 0:
+            rows = _rows(bounded, histogram.grid, source, keys)
+        written.append(f"SELECT {number} AS i, b.* FROM ({_weights(bounded, histogram, keys, rows)}) AS b")
+    scanned = (
+        f"WITH s AS {site.dialect.kept if keep else site.dialect.recomputed}({_cells(bounded, grids, source, keys)}) "
+    )
+    return f"{scanned if max(parts) else ''}{' UNION ALL '.join(written)}"
+
+
+def branches(bounded: Bounded) -> tuple[int, ...]:
+    """For each histogram the number of its part in `emit_histograms`; equal ones have one part."""
+    same = [replace(h, kept="rows") if _unowned(bounded) else h for h in bounded.histograms]
+    different = list(dict.fromkeys(same))
+    return tuple(different.index(each) for each in same)
+
+
+def _base(bounded: Bounded, grids: Sequence[Grid], site: Site) -> tuple[From, Coded]:
+    """The rows of the release, and their keys."""
+    expressions = [*(grid.expression for grid in grids), *(k.expression for k in bounded.keys)]
+    needed = frozenset().union(*map(columns_of, expressions))
     source = relation_sql(read_by(bounded), needed, site, owned=bounded.rule != "at_rest")
-    keys = code_keys(bounded, source)
-    rows = _rows(bounded, grid, source, keys)
+    return source, code_keys(bounded, source)
+
+
+def _weights(bounded: Bounded, histogram: Histogram, keys: Coded, rows: str) -> str:
+    """The weights by group and cell, from rows that have a unit, keys and a cell."""
     if histogram.kept == "rows" or _unowned(bounded):
-        names = keys.names
-        totals = keys.mapped(_by_rows(site.dialect, histogram, rows, names), ["h"], ["cell"])
+        totals = keys.mapped(_by_rows(keys.dialect, histogram, rows, keys.names), ["h"], ["cell"])
     else:
         rows, names = keys.in_rows(rows, ["u", "cell"])
-        totals = _by_units(site.dialect, histogram, rows, names)
+        totals = _by_units(keys.dialect, histogram, rows, names)
     shown = ("g",) if keys.code is not None else keys.names
-    weight = site.dialect.cast(f"least(h, {LIMIT})", "BIGINT")
+    weight = keys.dialect.cast(f"least(h, {LIMIT})", "BIGINT")
     return f"SELECT {', '.join([*shown, 'cell'])}, {weight} AS h FROM ({totals}) AS t"
 
 
@@ -55,11 +103,34 @@ def _rows(bounded: Bounded, grid: Grid, source: From, keys: Coded) -> str:
     value = source.render(grid.expression)
     listed = ", ".join([*owner, *keys.listed, f"{_cell(source.dialect, grid, value)} AS cell"])
     rows = f"SELECT {listed} FROM {source.source}{source.conditions}"
-    if grid.values is None or len(grid.values) <= INLINE:
+    if not _looked_up(grid):
         return f"SELECT * FROM ({rows}) AS c WHERE cell IS NOT NULL"
-    found = lookup(source.dialect, grid.values, grid.expression.type)
     listed = ", ".join([*(["u"] if owner else []), *keys.names, "d.i AS cell"])
-    return f"SELECT {listed} FROM ({rows}) AS r JOIN {found} AS d ON r.cell = d.v"
+    return f"SELECT {listed} FROM ({rows}) AS r JOIN {_lookup(source.dialect, grid)} AS d ON r.cell = d.v"
+
+
+def _cells(bounded: Bounded, grids: Sequence[Grid], source: From, keys: Coded) -> str:
+    """Each row: its unit, its keys, and its cell `x0`, `x1`, … in each grid, NULL where it has no value."""
+    owner, dialect = [] if _unowned(bounded) else [f"{source.unit} AS u"], source.dialect
+    cells = [_cell(dialect, grid, source.render(grid.expression)) for grid in grids]
+    narrow = [c if _looked_up(g) else dialect.cast(c, whole(g.cells)) for c, g in zip(cells, grids, strict=True)]
+    listed = [*owner, *keys.listed, *(f"{cell} AS x{number}" for number, cell in enumerate(narrow))]
+    rows = f"SELECT {', '.join(listed)} FROM {source.source}{source.conditions}"
+    found = {number: grid for number, grid in enumerate(grids) if _looked_up(grid)}
+    if not found:
+        return rows
+    joins = "".join(f" LEFT JOIN {_lookup(dialect, g)} AS d{n} ON r.x{n} = d{n}.v" for n, g in found.items())
+    shown = [f"d{number}.i AS x{number}" if number in found else f"x{number}" for number in range(len(grids))]
+    return f"SELECT {', '.join([*(['u'] if owner else []), *keys.names, *shown])} FROM ({rows}) AS r{joins}"
+
+
+def _looked_up(grid: Grid) -> bool:
+    """Is the cell of a value found in a table of values?"""
+    return grid.values is not None and len(grid.values) > INLINE
+
+
+def _lookup(dialect: Dialect, grid: Grid) -> str:
+    return lookup(dialect, grid.values or (), grid.expression.type)
 
 
 def _cell(dialect: Dialect, grid: Grid, value: str) -> str:

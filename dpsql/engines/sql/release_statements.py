@@ -1,4 +1,8 @@
-"""The statements of a release, and their results as exact integers."""
+"""The statements of a release, and their results as exact integers.
+
+A release is *named* by one statement for its totals and one for each histogram (`statements`): its mark is made of
+these. It is *run* by fewer where several histograms can be read in one scan (`shared_statements`).
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,14 @@ from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.budget.ledger.reservation import Warrant
 from dpsql.budget.pricing import Priced
 from dpsql.engines.sealed import Exact, Integers, Weights
-from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.emit import emit
-from dpsql.engines.sql.histogram import emit_histogram
+from dpsql.engines.sql.histogram import branches, emit_histogram, emit_histograms
 from dpsql.errors import UnsupportedQuery
 from dpsql.sensitivity.bound import Bounded
 
@@ -45,6 +50,34 @@ def statements(release: Priced, site: Site, salt: bytes | None) -> list[str]:
     return [text for text, _ in _shared(release, site, "<secret salt>" if salt is None else salt.hex())]
 
 
+def shared_statements(release: Priced, site: Site, salt: bytes | None, *, keep: bool) -> list[str]:
+    """The statements that are run: as `statements`, but all histograms in one, if there are several.
+
+    With `keep` the engine keeps the rows of that one, with their cells, until all histograms are made. Where the texts
+    of a row need a share (`dpsql.engines.sql.dialect`), there would be more of them in one row, hence other shares:
+    such histograms stay apart.
+
+    **Theorem.** The exact integers are those of `statements`.
+    **Proof.** By the theorem of `emit_histograms` each histogram has the same rows, unless texts are cut to another
+    length: they are cut in neither.
+    **Requires** the conditions of `emit_histograms`.
+    **Checked by** `tests/unit/engines/test_shared_scans.py`.
+    """
+    bounded, placeholder = release.bounded, "<secret salt>" if salt is None else salt.hex()
+    apart = list(_shared(release, site, placeholder))
+    dialect = site.dialect.counting()
+    if len(bounded.histograms) > 1 and all(share is None for _, share in apart):
+        together = emit_histograms(bounded, replace(site, dialect=dialect), keep=keep)
+        if not _crowded(dialect):
+            return [*(text for text, _ in apart[: -len(bounded.histograms)]), together]
+    return [text for text, _ in apart]
+
+
+def _crowded(dialect: Dialect) -> bool:
+    """Do the rows of the statement that was written carry more texts than they may, at full length?"""
+    return dialect.carried is not None and dialect.texts * dialect.longest > dialect.carried
+
+
 def text_notes(releases: Sequence[Priced], site: Site) -> tuple[str, ...]:
     """Which texts are too long to be read, where that may be more than an oddity."""
     shares = [share for r in releases if not r.free for _, share in _shared(r, site, "") if share is not None]
@@ -61,7 +94,7 @@ def _shared(release: Priced, site: Site, salt: str) -> Iterator[tuple[str, int |
     for write in asked:
         dialect, share = site.dialect.counting(), None
         made = write(site=replace(site, dialect=dialect))
-        if dialect.carried is not None and dialect.texts * dialect.longest > dialect.carried:
+        if dialect.carried is not None and _crowded(dialect):
             share = dialect.carried // dialect.texts
             if share < LEAST:
                 raise UnsupportedQuery(
@@ -72,18 +105,23 @@ def _shared(release: Priced, site: Site, salt: str) -> Iterator[tuple[str, int |
 
 
 def exact(release: Priced, run: Run, written: Sequence[str], warrant: Warrant) -> Exact:
-    """The results of these statements as integers, sealed."""
-    bounded = release.bounded
-    split = len(written) - len(bounded.histograms)
-    totals = run(written[0]) if split else None
+    """The results of these statements as integers, sealed. Equal statements are run once."""
+    bounded, [totals, *histograms] = release.bounded, [None, *written]
+    if release.noised or release.selection is not None:
+        totals, *histograms = written
+    fetched = None if totals is None else run(totals)
     if bounded.public:
-        made = _public(bounded, totals)
+        made = _public(bounded, fetched)
     else:
-        assert totals is not None
-        made = _private(release, totals)
+        assert fetched is not None
+        made = _private(release, fetched)
     places = {_identity(key): i for i, key in enumerate(made.keys)} if bounded.histograms else {}
-    histograms = [_weights(bounded, run(text), places) for text in written[split:]]
-    return Exact(replace(made, histograms=tuple(histograms)), warrant)
+    if len(histograms) < len(bounded.histograms):
+        found = _together(bounded, run(histograms[0]), places)
+    else:
+        ran = {text: _weights(bounded, run(text), places) for text in dict.fromkeys(histograms)}
+        found = tuple(ran[text] for text in histograms)
+    return Exact(replace(made, histograms=found), warrant)
 
 
 def _public(bounded: Bounded, fetched: Fetched | None) -> Integers:
@@ -103,17 +141,39 @@ def _public(bounded: Bounded, fetched: Fetched | None) -> Integers:
 
 
 def _weights(bounded: Bounded, fetched: Fetched, places: Mapping[tuple[str, ...], int]) -> Weights:
-    """A histogram, sorted by group and cell; private keys that are no candidates are left out."""
+    """The result of the statement of one histogram."""
+    return _sorted(_cells(bounded, fetched, places, ()))
+
+
+def _together(bounded: Bounded, fetched: Fetched, places: Mapping[tuple[str, ...], int]) -> tuple[Weights, ...]:
+    """The result of the statement of all histograms, taken apart again."""
+    cells, parts = _cells(bounded, fetched, places, ("i",)), branches(bounded)
+    made = [_sorted(cells[cells[:, 0] == number, 1:]) for number in range(max(parts) + 1)]
+    return tuple(made[part] for part in parts)
+
+
+def _cells(
+    bounded: Bounded, fetched: Fetched, places: Mapping[tuple[str, ...], int], first: tuple[str, ...]
+) -> NDArray[np.int64]:
+    """Rows of the first columns, the number of the group, the cell and its weight.
+
+    Private keys that are no candidates are left out.
+    """
+    width = len(first)
     if bounded.public:
         columns = fetched.fetchnumpy()
-        cells, weights = (np.asarray(columns[name], dtype=np.int64) for name in ("cell", "h"))
-        groups = np.asarray(columns["g"], dtype=np.int64) if bounded.keys else np.zeros(len(cells), dtype=np.int64)
-    else:
-        rows = [(places.get(_identity(row[:-2])), *row[-2:]) for row in fetched.fetchall()]
-        found = np.array([row for row in rows if row[0] is not None], dtype=np.int64).reshape(-1, 3)
-        groups, cells, weights = found[:, 0], found[:, 1], found[:, 2]
-    order = np.lexsort((cells, groups))
-    return Weights(groups[order], cells[order], weights[order])
+        names = [*first, *(["g"] if bounded.keys else []), "cell", "h"]
+        found = np.stack([np.asarray(columns[name], dtype=np.int64) for name in names], axis=1)
+        return found if bounded.keys else np.insert(found, width, 0, axis=1)
+    rows = [(*row[:width], places.get(_identity(row[width:-2])), *row[-2:]) for row in fetched.fetchall()]
+    return np.array([row for row in rows if row[width] is not None], dtype=np.int64).reshape(-1, width + 3)
+
+
+def _sorted(cells: NDArray[np.int64]) -> Weights:
+    """A histogram by group and cell."""
+    groups, numbers, weights = cells.T
+    order = np.lexsort((numbers, groups))
+    return Weights(groups[order], numbers[order], weights[order])
 
 
 def _identity(key: Sequence[Any]) -> tuple[str, ...]:

@@ -185,14 +185,14 @@ def test_what_was_found_can_be_stored_in_the_policy(database: Path, silent: None
         lines = list(found(db, search=True))
     assert "tables.visits.max_rows_per_unit: 5" in lines
     assert "tables.visits.columns.fee: {min: 0, max: 90.6}" in lines
-    assert "# tables.visits.columns.rare: too few units to tell" in lines
+    assert "# tables.visits.columns.rare: too few units to find bounds" in lines
 
 
 @pytest.mark.parametrize(
     ("column", "words"),
     [
         ({"bounds": "auto", "min": 0}, "declared here too"),
-        ({"bounds": "wide"}, "no way to find bounds"),
+        ({"bounds": "wide"}, "not a way to find bounds"),
     ],
 )
 def test_a_policy_that_contradicts_itself_is_refused(column: dict[str, Any], words: str) -> None:

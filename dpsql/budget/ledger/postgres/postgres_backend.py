@@ -1,4 +1,4 @@
-"""The entries of one account in PostgreSQL."""
+"""The PostgreSQL backend: the accounts of datasets as tables on a shared server."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def damaged(name: str, what: str) -> LedgerError:
     )
 
 
-# location
+# the address of a server as a ledger location
 
 
 class PostgresLocation(LedgerLocation):
@@ -162,7 +162,7 @@ class PostgresLocation(LedgerLocation):
         with closing(LedgerSession(self._address, dataset)) as session, session.writing():
             _make_schema(session)
             if _there(session):
-                raise LedgerError(f"{self.name} has an account of '{dataset}' already", hint="it goes on as it is")
+                raise LedgerError(f"{self.name} already has an account of '{dataset}'", hint="it stays as it is")
             session.tell(INSERT, dataset, *first, session.id)
 
     def open(self, dataset: str | None, first: Callable[[], Entry] | None) -> LedgerStorage:
