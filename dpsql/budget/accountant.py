@@ -13,8 +13,7 @@ from typing import NamedTuple
 from dpsql.budget.calendar_windows import check_window
 from dpsql.budget.costs import FREE, Charge, Cost
 from dpsql.errors import BudgetExceeded
-from dpsql.mechanisms.convert import epsilon_for, rho_for
-from dpsql.mechanisms.exact import (
+from dpsql.mechanisms.exact_numbers import (
     UNIT,
     Number,
     digits_down,
@@ -25,7 +24,8 @@ from dpsql.mechanisms.exact import (
     probability,
     units_down,
 )
-from dpsql.mechanisms.price import pure_rho
+from dpsql.mechanisms.rho_price import pure_rho
+from dpsql.mechanisms.zcdp_conversion import epsilon_for, rho_for
 
 
 @dataclass(frozen=True, slots=True)

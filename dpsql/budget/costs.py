@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.exact import Number, exact, positive, probability, units_up
-from dpsql.mechanisms.price import pure_rho
+from dpsql.mechanisms.exact_numbers import Number, exact, positive, probability, units_up
+from dpsql.mechanisms.rho_price import pure_rho
 
 
 @dataclass(frozen=True, slots=True)

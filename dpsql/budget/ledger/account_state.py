@@ -17,7 +17,7 @@ from dpsql.budget.ledger.hash_chain import ROOT, Entry, entry_hash
 from dpsql.budget.ledger.rollback_guard import ChainEnd
 from dpsql.budget.ledger.sqlite_file import damaged
 from dpsql.errors import LedgerError
-from dpsql.mechanisms.exact import exact
+from dpsql.mechanisms.exact_numbers import exact
 
 Whose = tuple[str | None, str | None]
 """An account: an analyst's (ana, None), that of one of their purposes (ana, research), or everyone's (None, None)."""
