@@ -12,14 +12,14 @@ TOTALITY = "totality"
 LANGUAGE = "language"
 KINDS = {
     PRIVACY: "the answer would show what one person's rows are, or could not be bounded for one person",
-    TOTALITY: "some stored value could make the query fail, grow or change, and the failure would tell something",
+    TOTALITY: "some stored value could make the query fail, grow or change, and the failure would reveal something",
     LANGUAGE: "the text does not say what is meant, or names what is not there",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reason: its code, what it is about, why it stands, and what to write instead."""
+    """A reason: its code, its title, why it exists, and what to write instead."""
 
     code: str
     title: str
@@ -34,11 +34,11 @@ _ALL = (
             "A row belongs to a person. Only aggregates leave, with noise.",
             "SELECT * FROM orders", "SELECT count(*) FROM orders"),
     Refusal("unit-key", "A group for each person is a list of persons", PRIVACY,
-            "A key that names the unit has one person in each group, so nothing hides anybody.",
+            "A key that names the unit has one person in each group, so no one is hidden.",
             "SELECT customer_id, count(*) FROM orders GROUP BY customer_id",
             "SELECT status, count(*) FROM orders GROUP BY status"),
     Refusal("bounds", "A sum needs bounds", PRIVACY,
-            "Noise must cover what one person can add; without bounds that is anything.",
+            "Noise must cover what one person can add; without bounds that is unlimited.",
             "SELECT sum(weight) FROM orders",
             "SELECT sum(weight) FROM orders WHERE weight BETWEEN 0 AND 100"),
     Refusal("aggregate", "Not every aggregate has a private form", PRIVACY,
@@ -49,7 +49,7 @@ _ALL = (
             "SELECT count(*) FROM (SELECT * FROM orders LIMIT 10)",
             "SELECT count(*) FROM (SELECT * FROM orders WHERE amount > 10)"),
     Refusal("window", "A window below the aggregate stays within a person", PRIVACY,
-            "Else a row's value would depend on other people's rows.",
+            "Otherwise a row's value would depend on other people's rows.",
             "SELECT count(*) FROM (SELECT amount, row_number() OVER (ORDER BY amount) AS r FROM orders) WHERE r = 1",
             "SELECT count(*) FROM (SELECT amount, row_number() OVER (PARTITION BY customer_id ORDER BY amount) AS r "
             "FROM orders) WHERE r = 1"),
@@ -61,22 +61,22 @@ _ALL = (
             "A row that is made of two people's rows cannot be counted for one of them.",
             "SELECT count(*) FROM orders o JOIN customers c ON o.amount = c.income",
             "SELECT count(*) FROM orders o JOIN customers c ON o.customer_id = c.id"),
-    Refusal("subquery", "A subquery in an expression stands for one value", TOTALITY,
-            "With several rows it would fail, or take one of them by chance.",
+    Refusal("subquery", "A subquery in an expression must return one value", TOTALITY,
+            "With several rows it would fail, or pick one of them at random.",
             "SELECT count(*) FROM orders WHERE amount > (SELECT area FROM stores)",
             "SELECT count(*) FROM orders WHERE amount > (SELECT max(area) FROM stores)"),
-    Refusal("volatile", "The clock and chance have no place here", TOTALITY,
+    Refusal("volatile", "Functions of the clock or of chance are not allowed", TOTALITY,
             "The same query must mean the same each time: it is stored, replayed and compared.",
             "SELECT count(*) FROM orders WHERE random() < 0.5", "SELECT count(*) FROM orders WHERE amount < 50"),
     Refusal("function", "A function below the aggregate must be on the list", TOTALITY,
             "Each one listed is known to give an answer for every stored value, and its bounds are known.",
             "SELECT count(*) FROM orders WHERE soundex(note) = 'x'",
             "SELECT count(*) FROM orders WHERE jaro_winkler_similarity(note, 'x') > 0.9"),
-    Refusal("above", "Above the aggregate, too, only listed functions run", TOTALITY,
+    Refusal("above", "Above the aggregate, too, only listed functions are allowed", TOTALITY,
             "The finishing SQL runs on the server: no files, settings or catalogues.",
             "SELECT count(*), current_setting('threads') FROM orders", "SELECT count(*) + 1 FROM orders"),
     Refusal("table-function", "FROM takes tables of the policy", TOTALITY,
-            "Files, catalogues and table functions would be read past the policy.",
+            "Files, catalogues and table functions would bypass the policy.",
             "SELECT count(*) FROM read_csv('other.csv')", "SELECT count(*) FROM orders"),
     Refusal("size", "A query has a limited size", TOTALITY,
             "A short text must not occupy the planner or the engine for long.",
@@ -84,13 +84,13 @@ _ALL = (
             "customer_id)",
             "SELECT status, count(*) FROM orders GROUP BY CUBE (status)"),
     Refusal("clause", "This clause is not supported", LANGUAGE,
-            "It has no private meaning, or none was written yet.",
+            "It has no private form, or none is implemented yet.",
             "SELECT count(*) FROM orders TABLESAMPLE 10%", "SELECT count(*) FROM orders"),
     Refusal("statement", "Only queries are answered", LANGUAGE,
             "dpsql reads; it never writes, and settings belong to the steward.",
             "DROP TABLE orders", "SELECT count(*) FROM orders"),
     Refusal("name", "A table or column that does not exist for you", LANGUAGE,
-            "What the policy does not name is not there; a name that fits twice must say which.",
+            "What the policy does not name does not exist; an ambiguous name must be qualified.",
             "SELECT count(amuont) FROM orders", "SELECT count(amount) FROM orders"),
     Refusal("group-key", "A column beside an aggregate is a group key", LANGUAGE,
             "Otherwise it would have many values for one row of the answer.",
@@ -103,10 +103,10 @@ _ALL = (
             "Without noise there is no error, and an error bar has none of its own.",
             "SELECT count(*), dp_error(5) FROM orders", "SELECT count(*), dp_error(count(*)) FROM orders"),
     Refusal("randomized", "RR_COUNT reads answers that were randomised at the source", LANGUAGE,
-            "Its arithmetic takes back what the source did to the answers; of other columns it would make nonsense.",
+            "It corrects for the randomisation at the source; on other columns the result would be meaningless.",
             "SELECT rr_count(status) FROM orders", "SELECT count(*) FILTER (WHERE status = 'paid') FROM orders"),
-    Refusal("dialect", "What PostgreSQL means by this is not certain", LANGUAGE,
-            "Where two dialects differ the query gets the meaning of the one it is written in, or none.",
+    Refusal("dialect", "The meaning of this in PostgreSQL is not certain", LANGUAGE,
+            "Where two dialects differ, the query is read as in its own dialect, or refused.",
             "SELECT /*+ dialect(postgres) */ sum(round(amount)) FROM orders",
             "SELECT /*+ dialect(postgres) */ sum(round(amount, 0)) FROM orders"),
 )  # fmt: skip

@@ -30,7 +30,7 @@ def at_midnight(moment: date) -> datetime:
 
 
 def truncated(moment: datetime, unit: str) -> datetime:
-    """The start of the period that holds the moment."""
+    """The start of the period that contains the timestamp."""
     day = datetime(moment.year, moment.month, moment.day)
     match unit:
         case "year":
@@ -51,7 +51,7 @@ def truncated(moment: datetime, unit: str) -> datetime:
 
 
 def shifted(moment: datetime, months: int, days: int, micros: int) -> datetime:
-    """The moment plus an interval: months first, the day cut to the month's length."""
+    """The timestamp plus an interval: months first, with the day cut to the month's length."""
     count = moment.year * 12 + moment.month - 1 + months
     year, month = divmod(count, 12)
     day = min(moment.day, monthrange(year, month + 1)[1])
@@ -59,7 +59,9 @@ def shifted(moment: datetime, months: int, days: int, micros: int) -> datetime:
 
 
 def bucket(moment: datetime, months: int, days: int, micros: int) -> datetime:
-    """The start of the bucket that holds the moment; DuckDB counts months from 2000-01-01, days from a Monday then."""
+    """The start of the bucket that contains the timestamp; DuckDB counts months from 2000-01-01, days from a Monday
+    then.
+    """
     if months:
         start = ((moment.year - 2000) * 12 + moment.month - 1) // months * months
         return datetime(2000 + start // 12, start % 12 + 1, 1)

@@ -27,7 +27,7 @@ def widened(domain: Domain, source: Type, target: Type) -> Domain:
 
 
 def _moved(end: Number | None, target: Type) -> Number | None:
-    """An end of another type: only exact numbers become floats, and only dates moments."""
+    """An endpoint in another type: exact numbers become floats, and dates become timestamps."""
     if end is None:
         return None
     if target.kind is Kind.DOUBLE:

@@ -1,4 +1,4 @@
-"""Dates and timestamps. All functions of one moment here rise with it, so the ends tell the interval.
+"""Dates and timestamps. All functions of one timestamp here are increasing, so the endpoints give the interval.
 
 A moment without bounds may be ±infinity or beyond the calendar: the result can then be NULL.
 """
@@ -27,7 +27,7 @@ MOST_DAYS = 9_999_999
 
 
 def _at(end: Number | None, type_: Type) -> datetime | None:
-    """An end as a moment of the calendar."""
+    """An endpoint as a calendar timestamp."""
     moment = None if end is None else value_at(end, type_)
     return calendar.at_midnight(moment) if isinstance(moment, date) else None
 
@@ -113,7 +113,7 @@ _INDEX: dict[str, Callable[[datetime], int]] = {
 
 
 def _diff(call: Call, args: tuple[Domain, ...]) -> Domain:
-    """The number of boundaries between two moments: a difference of running numbers; of weeks, the whole ones."""
+    """The number of boundaries between two timestamps: a difference of running numbers; for weeks, whole weeks."""
     unit = str(call.option)
     (el, eu), (sl, su) = (_mapped(_INDEX[unit], d, a.type) for d, a in zip(args, call.args, strict=True))
     low, high = (_weeks(end) if unit == "week" else end for end in (el - su, eu - sl))
@@ -121,7 +121,7 @@ def _diff(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 
 def _whole_units(call: Call, args: tuple[Domain, ...]) -> Domain:
-    """As many as there are boundaries between the moments, or fewer: nearer to zero."""
+    """The number of boundaries between the timestamps, or one fewer: nearer to zero."""
     made = _diff(call, args)
     low, high = ends(made, call.type)
     return span(min(low, 0), max(high, 0), call.type, args, null=made.nullable)

@@ -149,7 +149,7 @@ def _within(x: Number, low: Number | None, high: Number | None) -> bool:
 
 
 def of_type(type_: Type) -> Domain:
-    """What the type alone says: only booleans are finite, and only small integers get a useful range."""
+    """The domain of the type alone: only booleans are finite, and only small integers get a useful range."""
     if type_.kind is Kind.BOOLEAN:
         return finite((False, True), type_, nullable=True, origin=("type boolean",))
     if type_.kind in (Kind.INTEGER, Kind.DECIMAL) and type_.upper - type_.lower < 2**16:

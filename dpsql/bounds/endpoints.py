@@ -19,7 +19,7 @@ _WIDE = Context(prec=150)
 
 
 def ends(domain: Domain, type_: Type) -> tuple[End, End]:
-    """Both ends on the axis of `type_`'s kind, ±inf where unbounded: exact numbers beyond `LARGEST` are no ends."""
+    """Both endpoints on the axis of `type_`'s kind, ±inf where unbounded or where exact numbers exceed `LARGEST`."""
     low = -math.inf if domain.lower is None else _end(domain.lower, type_)
     high = math.inf if domain.upper is None else _end(domain.upper, type_)
     if type_.kind is Kind.DOUBLE:

@@ -15,7 +15,7 @@ from dpsql.expressions.types import TEXT, Kind
 
 
 def rule_of(op: str) -> Rule | None:
-    """The rule that the table gives for an operation; None if it has none, or says that it stands elsewhere."""
+    """The rule that the table of functions declares for an operation; None if it declares none."""
     function = FUNCTIONS.get(op)
     match function.bounds if function is not None else None:
         case Anything() | Image() | Listed() | Monotone():

@@ -53,7 +53,7 @@ def infer(expression: Expression, known: RowDomains) -> Domain:
 
 
 def _constant(node: Literal) -> Domain:
-    """A constant beyond the range of floats is an infinity, which has no place in an interval."""
+    """A constant beyond the range of floats is infinite, which an interval cannot represent."""
     if node.value is None:
         return ONLY_NULL
     try:

@@ -1,4 +1,4 @@
-"""What a predicate says about a row, in three-valued logic.
+"""What a predicate implies for a row, in three-valued logic.
 
 A condition that holds is TRUE. One that did not hold is FALSE *or NULL*, so it says nothing against NULL, and nothing
 at all where its other side may have been NULL.
@@ -99,7 +99,9 @@ def _null(node: Expression) -> bool:
 def _compared(
     known: RowDomains, op: str, one: Expression, two: Expression, or_null: bool, infer: Infer
 ) -> Iterator[tuple[Expression, Domain]]:
-    """What `one op two` says of `one`. A date beside a timestamp is NULL where it has no timestamp."""
+    """What `one op two` implies for `one`. A date compared with a timestamp is NULL where no timestamp represents
+    it.
+    """
     other = infer(two, known)
     unread = one.type.temporal and one.type != two.type
     if isinstance(one, Literal) or other.empty or (or_null and (other.nullable or unread)):
@@ -123,7 +125,7 @@ def _matched(
 def _tried(known: RowDomains, condition: Expression, truth: Truth, infer: Infer, origin: str) -> RowDomains:
     """Put NULL, and each of finitely many values, for each column; keep those with which the condition can be so.
 
-    Two columns that were compared have told each other their ends already, and their lists if they are equal.
+    Two compared columns have already exchanged their bounds, and their lists of values if they are equal.
     """
     match condition:
         case Call(op="eq" | "ne" | "lt" | "le" | "gt" | "ge", args=(Column(), Column())):

@@ -1,4 +1,4 @@
-"""What is known of one row: the domain of each column, and of each expression that a predicate spoke about."""
+"""What is known of one row: the domain of each column, and of each expression that a predicate restricts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RowDomains:
         return RowDomains(self.columns, {**self.refinements, expression: now})
 
     def sharpen(self, expression: Expression, domain: Domain) -> Domain:
-        """What was inferred for an expression, with what predicates said of it."""
+        """The inferred domain of an expression, intersected with what predicates imply."""
         said = self.refinements.get(expression)
         return domain if said is None else intersect(domain, said)
 
@@ -46,7 +46,7 @@ class RowDomains:
 def either(before: RowDomains, one: RowDomains, two: RowDomains) -> RowDomains:
     """What holds for a row of which one of two things became known; values stay in the order they had before.
 
-    An expression of which only one of them speaks is forgotten.
+    An expression that only one of them restricts is dropped.
     """
     if one.impossible or two.impossible:
         return two if one.impossible else one

@@ -1,4 +1,4 @@
-"""Calendar windows (UTC) with which an analyst's own account may start afresh.
+"""Calendar windows (UTC) with which an analyst's own account may reset.
 
 A window is a weaker promise than a cap: what is learnt over many windows adds up, and only the dataset's cap, which
 never starts afresh, bounds it.
@@ -25,7 +25,7 @@ _INSIDE = {
 def check_window(every: str | None) -> str | None:
     """The window, if it is one."""
     if every is not None and every not in CALENDAR_WINDOWS:
-        raise ProgrammingError(f"there is no window {every!r}", hint=f"use one of {', '.join(CALENDAR_WINDOWS)}")
+        raise ProgrammingError(f"unknown window {every!r}", hint=f"use one of {', '.join(CALENDAR_WINDOWS)}")
     return every
 
 

@@ -121,7 +121,7 @@ class BudgetStatus:
     def _next(self) -> str:
         laplace = f"epsilon {digits_down(self.largest_laplace):.4g} or less"
         if 0 < max(self.largest, self.largest_laplace) < DUST * self.dataset.caps.epsilon:
-            return "nothing is left but what rounding leaves"
+            return "nothing is left except a rounding remainder"
         if self.largest == 0:
             return f"one more query needs mechanism laplace: {laplace}" if self.largest_laplace else "nothing is left"
         more = f", with mechanism laplace {laplace}" if self.largest_laplace > self.largest else ""

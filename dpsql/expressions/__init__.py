@@ -1,1 +1,1 @@
-"""Typed expressions over one row: the allow-list of what may stand below an aggregate."""
+"""Typed expressions over one row: the allow-list of what may be computed below an aggregate."""

@@ -26,7 +26,7 @@ Value = None | bool | int | float | Decimal | str | date | datetime
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A typed expression. `span` is where it stands in the SQL; it takes no part in equality."""
+    """A typed expression. `span` is its position in the SQL; it is ignored by equality."""
 
     type: Type
     span: Span | None = field(default=None, compare=False, kw_only=True)
@@ -112,7 +112,7 @@ def columns_of(expression: Expression) -> frozenset[str]:
 
 
 def substitute(expression: Expression, columns: Mapping[str, Expression]) -> Expression:
-    """The expression with columns replaced by what they stand for."""
+    """The expression with columns replaced by their definitions."""
     match expression:
         case Column():
             return columns.get(expression.name, expression)

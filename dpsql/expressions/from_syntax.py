@@ -1,4 +1,4 @@
-"""Syntax tree to expression: the allow-list of what may stand below an aggregate.
+"""Syntax tree to expression: the allow-list of what may be computed below an aggregate.
 
 What has no entry here is refused, so every expression is deterministic, has bounds rules and a total form.
 """
@@ -31,7 +31,7 @@ class Resolver(Protocol):
     """Finds the column that a name means here."""
 
     def column(self, node: exp.Column) -> Expression:
-        """The expression that the name stands for; raises ParseError if there is none."""
+        """The expression that the name refers to; raises ParseError if there is none."""
 
 
 MOST_PARTS = 20_000
@@ -93,9 +93,9 @@ def written_out(node: exp.Expr, meant: exp.Expr) -> None:
 
 
 def written_too_large(node: exp.Expr | None) -> Error:
-    """The refusal of a query whose names stand for too much."""
+    """The refusal of a query that is too large after its names are expanded."""
     return refuse(
-        "the query is too large once its aliases, CASEs and BETWEENs are written out",
+        "the query is too large once its aliases, CASEs and BETWEENs are expanded",
         node,
         hint="compute repeated parts once, in a subquery, and ask for fewer values and aggregates at a time",
         reason="size",
@@ -172,13 +172,13 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
     name = f"the function {name_of(node)}" if isinstance(node, exp.Func) else name_of(node)
     if isinstance(node, exp.Placeholder | exp.Parameter):
         return refuse(  # type: ignore[return-value]
-            "a parameter has no place here", node, hint="write the value itself: WHERE amount > 100", reason="clause"
+            "a parameter is not allowed here", node, hint="write the value itself: WHERE amount > 100", reason="clause"
         )
     if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
         return refuse(  # type: ignore[return-value]
-            "a subquery cannot stand inside an expression over private rows",
+            "a subquery is not supported inside an expression over private rows",
             node,
-            hint="EXISTS, IN and a subquery that stands for a value go into WHERE, SELECT, GROUP BY or an aggregate",
+            hint="use EXISTS, IN and scalar subqueries in WHERE, SELECT, GROUP BY or an aggregate",
             reason="subquery",
         )
     if isinstance(node, exp.Window):
@@ -190,14 +190,14 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
         )
     if isinstance(node, exp.AggFunc):
         return refuse(
-            f"the aggregate {name_of(node)} cannot stand here",
+            f"the aggregate {name_of(node)} is not allowed here",
             node,  # type: ignore[return-value]
-            hint="aggregates belong into SELECT, HAVING or ORDER BY; filter groups with HAVING",
+            hint="use aggregates in SELECT, HAVING or ORDER BY; filter groups with HAVING",
             reason="aggregate",
         )
     if isinstance(node, _VOLATILE) or (isinstance(node, exp.Anonymous) and node.name.lower() in ("now", "random")):
         return refuse(
-            f"{name} gives another value each time", node, hint="write the value as a constant", reason="volatile"
+            f"{name} returns a different value each time", node, hint="write the value as a constant", reason="volatile"
         )  # type: ignore[return-value]
     instead = _INSTEAD.get(name_of(node).lower())
     return refuse(  # type: ignore[return-value]
@@ -205,7 +205,7 @@ def _unknown(node: exp.Expr) -> UnsupportedQuery | ParseError:
         node,
         hint=f"write {instead}"
         if instead is not None
-        else "`dpsql functions` lists what may stand below an aggregate; above it nearly all of DuckDB's may",
+        else "`dpsql functions` lists what is allowed below an aggregate; above it nearly all functions of DuckDB are",
         reason="function",
     )
 
@@ -224,7 +224,7 @@ def _function(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
 
 
 def _argument(part: exp.Expr, convert: Convert, function: Function, place: int) -> Expression:
-    """An operand; a word such as MONTH stands for its text, and an interval for its three numbers."""
+    """An operand; a keyword such as MONTH becomes its text, and an interval its three numbers."""
     if isinstance(part, exp.Var):
         return literal(part.name)
     if isinstance(part, exp.Interval) and place < len(function.takes) and Kind.INTERVAL in function.takes[place].kinds:
@@ -305,7 +305,10 @@ def _in(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     if node.args.get("query") is not None or not node.expressions:
         hint = "IN with a subquery stands in WHERE, alone or joined by AND: WHERE … AND x IN (SELECT …)"
         raise refuse(
-            "IN with a subquery cannot stand inside an expression over private rows", node, hint=hint, reason="subquery"
+            "IN with a subquery is not supported inside an expression over private rows",
+            node,
+            hint=hint,
+            reason="subquery",
         )
     _, sides = common([convert(node.this), *map(convert, node.expressions)])
     if not all(isinstance(side, Literal) for side in sides[1:]):
@@ -331,7 +334,7 @@ def _escape(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
     """… LIKE … ESCAPE …"""
     inner = node.this
     if not isinstance(inner, exp.Like | exp.ILike) or not _read(inner):
-        raise Mismatch("ESCAPE stands after LIKE or ILIKE")
+        raise Mismatch("ESCAPE must follow LIKE or ILIKE")
     name = f"{'not_' if inner.args.get('negate') else ''}{inner.key}_escape"
     return FUNCTIONS[name].made([convert(part) for part in (inner.this, inner.expression, node.expression)])
 

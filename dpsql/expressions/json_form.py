@@ -15,7 +15,7 @@ _KINDS: dict[str, type] = {"d": date, "t": datetime, "n": Decimal}
 
 
 def write(expression: Expression) -> list[Any]:
-    """Expressions that are written alike are equal, whatever their places in the SQL."""
+    """Two expressions with equal JSON are equal, regardless of their positions in the SQL."""
     type_ = [expression.type.kind.value, expression.type.lower, expression.type.upper, expression.type.scale]
     match expression:
         case Column():
@@ -48,7 +48,7 @@ def order(expression: Expression) -> str:
 
 
 def write_value(value: Value) -> object:
-    """A constant; dates, timestamps and decimals, which JSON has not, get a tag."""
+    """A constant; dates, timestamps and decimals, which JSON lacks, get a tag."""
     for tag, kind in _KINDS.items():
         if type(value) is kind:
             return {tag: str(value)}

@@ -26,7 +26,7 @@ from dpsql.expressions.types import (
 
 
 class Mismatch(Exception):
-    """Operands that do not fit; the text says why, in the analyst's terms."""
+    """Operands of the wrong types; the message says why, in the analyst's terms."""
 
 
 def literal(value: Value) -> Literal:
@@ -89,7 +89,7 @@ def quotients(dividend: tuple[int, int], divisor: tuple[int, int]) -> tuple[int,
 
 
 def common(expressions: Sequence[Expression]) -> tuple[Type, tuple[Expression, ...]]:
-    """One type for branches or sides of a comparison. Text constants beside dates are read as dates."""
+    """One type for branches or sides of a comparison; text constants compared with dates are read as dates."""
     types = [e.type for e in expressions if e.type != NULL]
     if not types:
         return NULL, tuple(expressions)

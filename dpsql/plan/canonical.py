@@ -130,7 +130,7 @@ def write_aggregate(aggregate: Aggregate) -> list[Any]:
 
 
 def _relation(relation: Relation, read: Sequence[Expression]) -> tuple[Relation, Names]:
-    """The canonical relation, and what each column of the old one is there. `read`: what is asked of its columns."""
+    """The canonical relation, and its expression for each old column. `read` are the expressions over it."""
     match relation:
         case Filter(source=Relation() as source, condition=Expression() as condition):
             below, names = _relation(source, [*read, condition])

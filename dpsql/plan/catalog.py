@@ -266,7 +266,7 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
 
 
 def _spelt(keys: Collection[frozenset[str]], columns: Collection[str]) -> frozenset[frozenset[str]]:
-    """The keys in the spelling of a table's columns; one of columns that are not all there says nothing."""
+    """The keys in the spelling of a table's columns; a key with a missing column is dropped."""
     names = {fold(column): column for column in columns}
     return frozenset(frozenset(names[c] for c in key) for key in keys if key <= names.keys())
 

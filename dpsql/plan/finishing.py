@@ -60,7 +60,7 @@ def check_finishing(query: exp.Expr, tables: Collection[str]) -> None:
     for node in query.walk():
         if is_bar(node):
             raise refuse(
-                f"{node.name.upper()} stands beside the aggregate that it is about, in the same SELECT",
+                f"{node.name.upper()} must be in the same SELECT as its aggregate",
                 node,
                 hint=f"write SELECT count(*) AS n, {node.name.upper()}(count(*)) AS bar FROM … and read bar out here",
                 reason="error-bar",
@@ -90,7 +90,7 @@ def check_finishing(query: exp.Expr, tables: Collection[str]) -> None:
             raise refuse(f"{node.key.upper()} takes a number", node, hint="write LIMIT 10", reason="above")
         if isinstance(node, exp.Div) and node.args.get("typed"):
             raise refuse(
-                "PostgreSQL divides whole numbers without a remainder, and whether these are whole is not evident",
+                "PostgreSQL truncates integer division, and it is not evident whether these are integers",
                 node,
                 hint="write x::numeric / y, or x::bigint / y::bigint",
                 reason="dialect",

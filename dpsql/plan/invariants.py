@@ -265,7 +265,7 @@ def _compare(relation: Relation, found: Facts) -> None:
 
 
 def _scan(scan: Scan, catalog: Catalog) -> Facts:
-    """What the catalogue says of the table; the scan reads it by the same path, and relies on no other key."""
+    """The facts of the catalogue; the scan must read the table by the same path and rely on no other key."""
     table = catalog.find(scan.table)
     require(isinstance(table, PrivateTable), "a private table that the catalogue does not have")
     assert isinstance(table, PrivateTable)
@@ -285,7 +285,7 @@ def _scan(scan: Scan, catalog: Catalog) -> Facts:
 
 
 def _public(scan: PublicScan, catalog: Catalog) -> Facts:
-    """Rows without owner, and the keys that the catalogue has; what else names one row is asked for (`has_key`)."""
+    """Rows without owner, and the keys of the catalogue; other keys are checked on demand (`has_key`)."""
     table = catalog.find(scan.table)
     require(isinstance(table, PublicTable), "a table read as public")
     assert isinstance(table, PublicTable)

@@ -87,7 +87,7 @@ def _in_order(expressions: Iterable[Expression]) -> list[Expression]:
 
 
 def _turned(call: Call) -> Call:
-    """A constant stands on the right; else the sides are in order, a comparison then being `<` or `<=`."""
+    """Puts a constant on the right, and otherwise orders the sides, so that a comparison is `<` or `<=`."""
     one, two = call.args
     constants = isinstance(one, Literal), isinstance(two, Literal)
     if constants[0] != constants[1]:

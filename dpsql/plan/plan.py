@@ -1,4 +1,4 @@
-"""What the planner hands on: releases over private relations, and the finishing SQL over what they release."""
+"""The result of planning: releases over private relations, and the finishing SQL over the released tables."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ class Bar:
 class Release:
     """An aggregate SELECT over a private relation: group keys and aggregates, each named once.
 
-    `groups_per_unit` is in how many groups a unit counts where keys are private; where the policy itself declares it
-    (`groups_capped`), also where they are public.
-    `listed` has, by name, the values of keys that read public tables only. With `rates`, the query shows its aggregates
-    only divided by one another.
+    `groups_per_unit` limits the groups in which a unit counts where keys are private, and also where they are public
+    if the policy declares it (`groups_capped`). `listed` has the values of keys that read public tables only, by name.
+    With `rates`, the query shows its aggregates only divided by one another.
     In the finishing SQL it is the table `name` with the columns `_k0, _k1, …` and `_a0, _a1, …`; its error bars, which
     are computed from those, are the columns `_b0, _b1, …`.
     """
@@ -80,8 +79,8 @@ class Family:
 class Output:
     """A column of the answer.
 
-    `direct` is set where it is one aggregate of one release, unchanged; `formula` where it is an expression over one
-    row of one release. `chosen` tells that it is a value which is chosen, such as a median, or computed from one.
+    `direct` is set if it is one aggregate of one release, unchanged; `formula` if it is an expression over one row of
+    one release. `chosen`: it is a selected value, such as a median, or computed from one.
     """
 
     name: str
@@ -95,8 +94,8 @@ class Output:
 class Plan:
     """The whole query. `row` is the release or family whose row number the finishing SQL carries as its last column.
 
-    `nested` are the queries whose answers its releases read. A release reads only those whose own releases stand before
-    it, so that they can be made in this order. `notes` say what the answer is not, where the text alone decides it.
+    `nested` are the queries whose answers its releases read. A release reads only those whose own releases come before
+    it, so that they can be released in this order. `notes` are remarks on the answer that follow from the text alone.
     """
 
     releases: tuple[Release, ...]

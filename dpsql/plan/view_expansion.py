@@ -37,7 +37,7 @@ def with_visible_views(catalog: Catalog, declared: Mapping[str, str]) -> Catalog
 
 
 def planned(sql: str, catalog: Catalog) -> exp.Query | Error:
-    """The query of a view, closed: its tables are the policy's, whatever names a query around it gives to others."""
+    """The self-contained query of a view: its tables are those of the policy, not names of an outer query."""
     try:
         tree = put_views(parse_query(sql), catalog)
         view_columns(tree, catalog)
@@ -51,7 +51,7 @@ def planned(sql: str, catalog: Catalog) -> exp.Query | Error:
 
 
 def view_columns(tree: exp.Query, catalog: Catalog) -> list[tuple[str, str | None]]:
-    """The columns of a view, with their types where they are known before it is asked."""
+    """The columns of a view, with their types where planning determines them."""
     with one_query():
         return columns_of_query(tree.copy(), catalog)
 
@@ -80,7 +80,7 @@ def _put(table: exp.Table, tree: exp.Query) -> None:
 
 
 def _stored(query: exp.Expr) -> list[exp.Table]:
-    """The tables in FROM that are no CTE of a query around them."""
+    """The tables in FROM that are not CTEs of an outer query."""
     found = []
     for table in query.find_all(exp.Table):
         home = fold(table.db) in ("", HOME, "public") and not table.catalog

@@ -24,6 +24,7 @@ from dpsql.policy.policy_values import Bound, Value, to_decimal
 if TYPE_CHECKING:
     from dpsql.policy.check import PolicyFinding, check_facts, constraint_facts
     from dpsql.policy.draft import PolicyDraft, draft_policy, write_draft
+    from dpsql.policy.json_schema import policy_schema
 
 __all__ = [
     "AnalystBudget",
@@ -48,6 +49,7 @@ __all__ = [
     "ledger_location",
     "load_policy",
     "parse_policy",
+    "policy_schema",
     "to_decimal",
     "write_draft",
 ]
@@ -58,6 +60,7 @@ _STEWARD = {
     "check_facts": "check",
     "constraint_facts": "check",
     "draft_policy": "draft",
+    "policy_schema": "json_schema",
     "write_draft": "draft",
 }
 

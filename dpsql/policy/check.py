@@ -66,7 +66,7 @@ def check_facts(source: DatabaseReader | duckdb.DuckDBPyConnection, policy: Poli
 def _windows(policy: Policy) -> list[PolicyFinding]:
     """A reminder for every account that starts afresh: it promises less than it seems to."""
     text = (
-        "epsilon {} starts afresh every {}: what the analyst learns over many windows adds up, and only the dataset's"
+        "epsilon {} resets every {}: what the analyst learns over many windows adds up, and only the dataset's"
         " cap of epsilon {} bounds it"
     )
     found = []
@@ -146,7 +146,7 @@ class _Checker:
         yield from errors
         if errors:
             return
-        yield PolicyFinding(name, "table", True, "verified", "the table and its columns are there, with usable types")
+        yield PolicyFinding(name, "table", True, "verified", "the table and its columns exist, with usable types")
         yield from self.hidden(name, table)
         if isinstance(table.unit, ForeignKey):
             yield self.foreign_key(name, table.unit)
@@ -205,7 +205,7 @@ class _Checker:
         twice = self.repeated(self.reader.table(link.table), quote(link.key))
         orphans = self.orphans(name, link)
         if twice or orphans:
-            text = f"{twice:,} keys of {link.references} stand twice; {orphans:,} rows have no parent"
+            text = f"{twice:,} keys of {link.references} occur more than once; {orphans:,} rows have no parent"
             return PolicyFinding(name, link.fact, False, "violated", text)
         text = f"each {link.column} has exactly one {link.references}"
         return PolicyFinding(name, link.fact, True, "verified", text)
@@ -240,7 +240,7 @@ class _Checker:
         else:
             yield self.over_cap(name, owners)
         lost = self.count(f"SELECT count(*) FROM {owners} WHERE owner IS NULL")
-        text = f"{lost:,} rows have no owner and do not count" if lost else "every row has an owner"
+        text = f"{lost:,} rows have no owner and are ignored" if lost else "every row has an owner"
         yield _information(name, "owner", text)
 
     def owners(self, name: str) -> str:
@@ -258,7 +258,7 @@ class _Checker:
     def unique(self, name: str, owners: str) -> PolicyFinding:
         twice, fact = self.repeated(owners, "owner"), self.policy.unique_fact(name)
         if twice:
-            text = f"{twice:,} units have more than one row: delete `unique: true` or mend the data"
+            text = f"{twice:,} units have more than one row: delete `unique: true` or fix the data"
             return PolicyFinding(name, fact, False, "violated", text)
         return PolicyFinding(name, fact, True, "verified", "each unit has at most one row")
 
@@ -270,7 +270,7 @@ class _Checker:
             return _error(name, fact, f"there is no column {missing[0]}")
         twice = self.repeated(self.reader.table(name), *map(quote, key))
         if twice:
-            text = f"{twice:,} values of ({listed}) stand more than once: delete the key from `unique` or mend the data"
+            text = f"{twice:,} values of ({listed}) occur more than once: delete the key from `unique` or fix the data"
             return PolicyFinding(name, fact, False, "violated", text)
         return PolicyFinding(name, fact, True, "verified", f"({listed}) names at most one row")
 
@@ -279,13 +279,13 @@ class _Checker:
         if cap == UNSEARCHED:
             return _information(name, "max_rows_per_unit", "left to a private search: `dpsql bounds` shows it")
         if self.policy.searches and not self.policy.capped(name):
-            text = "none is declared: private searches find how much one unit may add to each query"
+            text = "not declared: private searches find how much one unit may add to each query"
             return _information(name, "max_rows_per_unit", text)
         over = self.count(
             f"SELECT count(*) FROM (SELECT owner FROM {owners} WHERE owner IS NOT NULL "
             f"GROUP BY owner HAVING count(*) > {cap}) AS c"
         )
-        text = f"{over:,} units have more than {cap:,} rows and are weighed down to {cap:,}"
+        text = f"{over:,} units have more than {cap:,} rows and are down-weighted to {cap:,}"
         text = text if over else f"no unit has more than {cap:,} rows"
         return _information(name, "max_rows_per_unit", text)
 

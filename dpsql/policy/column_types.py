@@ -112,7 +112,7 @@ def misfits(column: DeclaredColumn, data_type: str) -> Iterator[str]:
     for name in ("min", "max"):
         bound = getattr(column, name)
         if bound is not None and (kind(bound) or "number") not in _BOUNDS.get(sort, set()):
-            yield f"{name} = {show(bound)} does not suit {data_type}: {_bound_advice(sort)}"
+            yield f"{name} = {show(bound)} does not match type {data_type}: {_bound_advice(sort)}"
         elif bound is not None and not _fits(bound, data_type):
             yield f"{name} = {show(bound)} is not a value of {data_type}: declare one that is"
     for value in column.values or ():

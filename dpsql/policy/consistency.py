@@ -116,7 +116,7 @@ def _key_mistakes(table: DeclaredTable) -> Iterator[Mistake]:
         if column not in named:
             guess = nearest(column, named)
             fix = f"did you mean {guess}?" if guess else f"add `{column}: {{}}` to the columns of the table"
-            yield Mistake(("unique",), f"the key names a column {column}, and the table does not", fix)
+            yield Mistake(("unique",), f"the key uses column {column}, which the table does not declare", fix)
 
 
 def _prepare_mistakes(table: DeclaredTable) -> Iterator[Mistake]:
@@ -126,7 +126,7 @@ def _prepare_mistakes(table: DeclaredTable) -> Iterator[Mistake]:
         yield Mistake(("prepare",), "a table with one row per unit has nothing to bound", fix)
     elif table.prepare is not None and not isinstance(table.max_rows_per_unit, int):
         fix = "add `max_rows_per_unit: <number>` to the table"
-        yield Mistake(("prepare",), "a copy is made for a number of rows, and the table declares none", fix)
+        yield Mistake(("prepare",), "`prepare` needs max_rows_per_unit, and the table declares none", fix)
 
 
 def policy_mistakes(
@@ -176,7 +176,7 @@ def _public_mistakes(table: DeclaredTable) -> Iterator[Mistake]:
         )
     for key in ("unique", "max_rows_per_unit", "max_groups_per_unit"):
         if getattr(table, key) and not (key == "unique" and table.keys):
-            yield Mistake((key,), f"{key} speaks of units, and a public table has none", f"delete `{key}`")
+            yield Mistake((key,), f"{key} applies to units, and a public table has none", f"delete `{key}`")
 
 
 def _row_mistakes(table: DeclaredTable) -> Iterator[Mistake]:
@@ -184,7 +184,7 @@ def _row_mistakes(table: DeclaredTable) -> Iterator[Mistake]:
         if getattr(table, key) and not (key == "unique" and table.keys):
             yield Mistake(
                 (key,),
-                f"with `unit: row` each row is a unit of its own, so {key} says nothing",
+                f"with `unit: row` each row is a unit of its own, so {key} has no effect",
                 f"delete `{key}`, or name the unit column",
             )
     if table.columns is not None and "row" in table.columns:

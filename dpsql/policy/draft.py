@@ -99,7 +99,7 @@ def _create(path: Path, text: str, mode: int) -> None:
 
 def _exists(path: Path) -> PolicyError:
     return PolicyError(
-        f"{path} exists already, and a draft replaces nothing", hint="move it away, or name another path"
+        f"{path} exists already, and a draft never replaces a file", hint="move it away, or name another path"
     )
 
 

@@ -87,7 +87,7 @@ def _validate(document: Document, name: str) -> Policy:
     if not isinstance(data, Mapping):
         if not mistakes:
             fix = "begin with `dataset: <name>`, then `budget:` and `tables:`"
-            mistakes.append(Mistake((), "a policy is a mapping of keys, and this is none", fix))
+            mistakes.append(Mistake((), "a policy must be a mapping of keys", fix))
         raise _error(mistakes, document, name)
     try:
         policy = Policy.model_validate(data)

@@ -89,7 +89,7 @@ def _read_unit(value: object) -> str | ForeignKey | None:
         [(column, references)] = value.items()
         return ForeignKey(column=read_name(column), references=_read_reference(references))
     raise wrong(
-        f"{show(value)} names no unit",
+        f"{show(value)} is not a unit",
         "write the unit column, `row`, or a path such as {customer_id: customers.id}",
     )
 
@@ -151,7 +151,7 @@ def _read_unique(value: object) -> bool | tuple[tuple[str, ...], ...]:
     keys: Any = value if several else [value]
     if not keys or not all(isinstance(key, list | tuple) and key for key in keys):
         raise wrong(
-            f"{show(value)} is no key",
+            f"{show(value)} is not a key",
             "write true (each unit has one row), the columns of a key, as in [part, supplier], or several keys, as in"
             " [[part, supplier], [id]]",
         )
@@ -165,14 +165,14 @@ def _read_unique(value: object) -> bool | tuple[tuple[str, ...], ...]:
 def _read_auto(value: object) -> object:
     """`auto`: found by a private search."""
     if value not in (None, "auto"):
-        raise wrong(f"{show(value)} is no way to find bounds", "write `bounds: auto`, or min and max")
+        raise wrong(f"{show(value)} is not a way to find bounds", "write `bounds: auto`, or min and max")
     return value
 
 
 def _read_minmax(value: object) -> object:
     """`policy`: MIN and MAX are answered with the declared bounds."""
     if value not in (None, "policy"):
-        raise wrong(f"{show(value)} does not say who answers MIN and MAX", "write `minmax: policy`, or delete it")
+        raise wrong(f"{show(value)} is not a value of `minmax`", "write `minmax: policy`, or delete it")
     return value
 
 
@@ -180,7 +180,7 @@ def _read_prepare(value: object) -> object:
     """What becomes of the rows that a unit has beyond its bound, in a copy that is bounded at rest."""
     if value not in (None, "weigh", "keep"):
         raise wrong(
-            f"{show(value)} is no way to prepare a table",
+            f"{show(value)} is not a way to prepare a table",
             "write `prepare: weigh` (units with too many rows are weighed in each query, as without a copy), or"
             " `prepare: keep` (they keep max_rows_per_unit of their rows)",
         )
@@ -609,9 +609,9 @@ class Policy(_Model):
             return
         if not listed:
             raise PolicyError(
-                f"the policy of {self.dataset} lists no purpose {show(purpose)}", hint="connect without a purpose"
+                f"the policy of {self.dataset} has no purpose {show(purpose)}", hint="connect without a purpose"
             )
-        said = "a purpose has to be named" if purpose is None else f"there is no purpose {show(purpose)}"
+        said = "a purpose is required" if purpose is None else f"there is no purpose {show(purpose)}"
         raise PolicyError(f"{said} for this analyst", hint=f"name one of: {', '.join(listed)}")
 
     def _account(self, analyst: str | None) -> AnalystBudget:

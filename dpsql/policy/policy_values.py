@@ -61,8 +61,8 @@ def read_every(value: object) -> str | None:
     if value is None or value in WINDOWS:
         return None if value is None else str(value)
     guess = nearest(value, WINDOWS) if isinstance(value, str) else None
-    fix = f"did you mean {guess}?" if guess else f"write one of {', '.join(WINDOWS)}; left out, a cap is for ever"
-    raise wrong(f"{show(value)} is not a window of the calendar", fix)
+    fix = f"did you mean {guess}?" if guess else f"write one of {', '.join(WINDOWS)}; without it a cap never resets"
+    raise wrong(f"{show(value)} is not a calendar window", fix)
 
 
 def read_count(value: object) -> int:
@@ -221,7 +221,7 @@ def _wrong_items(values: Sequence[object]) -> list[Mistake]:
             mistakes.append(
                 Mistake(
                     (position,),
-                    f"{show(value)} cannot be listed: values are texts, whole numbers, booleans or dates",
+                    f"{show(value)} cannot be listed: values are text, integers, booleans or dates",
                     "declare min and max for a column of fractional numbers; put texts in quotes",
                 )
             )
@@ -316,7 +316,7 @@ def read_place(value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip():
-        raise wrong(f"{show(value)} is no place of a ledger", "write a file name, or postgresql://user@host/database")
+        raise wrong(f"{show(value)} is not a ledger location", "write a file name, or postgresql://user@host/database")
     if SERVER_ADDRESS.match(value) and _SECRET.search(value):
         raise wrong(
             "the address of the ledger holds a password",

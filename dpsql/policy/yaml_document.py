@@ -1,4 +1,8 @@
-"""YAML with line numbers, read so that names stay names and numbers stay exact."""
+"""Reads YAML with line numbers. Keys stay text, and numbers stay exact.
+
+PyYAML parses the text into nodes; the values are made here. A YAML 1.2 library such as ruamel.yaml would need the same
+code: its own rules turn 1e-6 into a float and `no` into text without a warning, and its errors have other texts.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +76,9 @@ class _Reader:
     def read(self, node: yaml.Node, path: Path) -> Any:
         self.document.lines.setdefault(path, node.start_mark.line + 1)
         if any(node is each for each in self.open):
-            return self.wrong(path, "an alias stands inside what it repeats", "write the part out instead")
+            return self.wrong(
+                path, "an alias refers to the mapping or list that contains it", "write the part out instead"
+            )
         self.open.append(node)
         try:
             return self.convert(node, path)
@@ -98,7 +104,7 @@ class _Reader:
             inner = (*path, key.value)
             if key.value in seen:
                 first = seen[key.value]
-                reason = f"the key stands twice, on lines {first} and {line}"
+                reason = f"the key appears twice, on lines {first} and {line}"
                 self.wrong(inner, reason, "keep one of the two")
                 continue
             seen[key.value] = line

@@ -1,4 +1,4 @@
-"""Text to syntax tree: one read-only query, or an error that says what to write instead."""
+"""Text in: one read-only query as a syntax tree, or an error that says what to write instead."""
 
 from dpsql.sql.hints import SETTINGS, known_dialect, read_hints, read_setting
 from dpsql.sql.parameters import Parameters, meaning

@@ -41,12 +41,12 @@ def read_setting(sql: str, now: QueryOptions) -> QueryOptions | None:
     if found := _RESET.fullmatch(sql):
         return QueryOptions() if found[1] else _reset(now, found[2], sql)
     if _MEANT.match(sql):
-        raise ParseError("this is not a setting that can be read", hint=f"settings: {SETTINGS}")
+        raise ParseError("this setting could not be parsed", hint=f"settings: {SETTINGS}")
     return None
 
 
 def read_hints(sql: str) -> QueryOptions:
-    """What the comments `/*+ … */` of a query ask for, wherever they stand; one that cannot be read is refused."""
+    """The options in the comments `/*+ … */` of a query, anywhere in it; a malformed hint is refused."""
     asked = QueryOptions()
     for hint in _hints(sql):
         span = _span(sql, hint)
@@ -55,7 +55,7 @@ def read_hints(sql: str) -> QueryOptions:
             found = _HINT.match(rest)
             if found is None:
                 raise ParseError(
-                    "this hint cannot be read", sql=sql, span=span, hint="write /*+ epsilon(0.2) delta(1e-8) */"
+                    "this hint could not be parsed", sql=sql, span=span, hint="write /*+ epsilon(0.2) delta(1e-8) */"
                 )
             one = _taken(found[1], found[2], sql, span)
             if one.over(asked) != asked.over(one):
@@ -65,7 +65,7 @@ def read_hints(sql: str) -> QueryOptions:
 
 
 def _hints(sql: str) -> list[str]:
-    """The comments that begin with a plus, as the tokenizer finds them: text in quotes is no comment."""
+    """The comments that begin with a plus, as found by the tokenizer, so that quoted text is not one."""
     if "/*+" not in sql:
         return []
     try:
@@ -95,7 +95,9 @@ def _reset(now: QueryOptions, name: str, sql: str) -> QueryOptions:
 def _taken(name: str, value: str, sql: str, span: Span | None = None) -> QueryOptions:
     known = _known(name, sql, span)
     if len(value) > MAX_DIGITS:
-        raise ParseError(f"the value of {known} has more than {MAX_DIGITS} signs", span=span, hint="write a short one")
+        raise ParseError(
+            f"the value of {known} has more than {MAX_DIGITS} characters", span=span, hint="write a short one"
+        )
     if known == "mechanism":
         if value.lower() not in _MECHANISMS:
             raise ParseError(f"there is no mechanism {value}", sql=sql, span=span, hint="use laplace, gaussian or auto")

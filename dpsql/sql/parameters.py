@@ -235,7 +235,7 @@ def _exact(value: int | Decimal) -> str:
 
 
 def _number(text: str) -> Parts:
-    """A negative number stands in brackets, as the operand that it is."""
+    """A negative number is put in brackets, so that it remains one operand."""
     if not text.startswith("-"):
         return ((TokenType.NUMBER, text),)
     negative = ((TokenType.DASH, "-"), (TokenType.NUMBER, text[1:]))
@@ -245,7 +245,7 @@ def _number(text: str) -> Parts:
 def _moment(value: date) -> Parts:
     """A date or a timestamp; one with a time zone in UTC, in which dpsql reads all of them."""
     if value != value:
-        raise ParseError("NaT is no date", hint=NULL)
+        raise ParseError("NaT is not a date", hint=NULL)
     if not isinstance(value, datetime):
         return ((TokenType.DATE, "DATE"), (TokenType.STRING, date.isoformat(value)))
     if getattr(value, "nanosecond", 0):

@@ -17,7 +17,7 @@ from dpsql.sql.text_limits import limit_parts, limit_text, limit_tokens
 
 DIALECTS = ("duckdb", "postgres")
 UNREADABLE = (SqlglotError, RecursionError, ValueError, KeyError, IndexError, TypeError, AttributeError)
-"""What the parser and its generator raise on text that is no SQL."""
+"""The exceptions of the parser and its generator on text that is not SQL."""
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 RR_COUNT = "rr_count"
@@ -27,7 +27,7 @@ RR_COUNT = "rr_count"
 def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "duckdb") -> exp.Query:
     """The syntax tree of one read-only query, with the parameters' values as literals in it.
 
-    It is a tree of DuckDB's SQL, whatever the dialect that the text is written in.
+    The tree is in DuckDB's dialect, whichever dialect the text is written in.
     """
     limit_text(sql)
     statements = _statements(sql, parameters, dialect)
@@ -35,7 +35,7 @@ def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "
         raise ParseError("there is no query", hint="write a SELECT, for example: SELECT count(*) FROM …")
     if len(statements) > 1:
         raise refuse(
-            "one query at a time, please",
+            "only one query at a time is allowed",
             statements[1],
             hint="send each SELECT on its own",
             kind=ParseError,
@@ -78,11 +78,12 @@ def _check_written(statement: exp.Expr) -> None:
     try:
         statement.sql("duckdb")
     except UNREADABLE as problem:
-        raise ParseError("this is not SQL that can be read", hint="does each function have its arguments?") from problem
+        hint = "check that each function has all its arguments"
+        raise ParseError("this SQL could not be parsed", hint=hint) from problem
 
 
 def _check_sides(statement: exp.Expr) -> None:
-    """The parser also takes the bare name of a table for a side of a set operation, if it stands in brackets."""
+    """Refuse a table name in brackets as a side of a set operation, which the parser accepts."""
     for operation in statement.find_all(exp.SetOperation):
         for side in (operation.this, operation.expression):
             if not isinstance(side, exp.Query):
@@ -106,13 +107,13 @@ def _statements(sql: str, parameters: Parameters | None, dialect: str) -> list[e
     except SyntaxProblem as problem:
         detail = problem.errors[0] if problem.errors else {}
         raise ParseError(
-            f"this is not SQL that can be read: {_reason(str(detail.get('description') or 'syntax error'))}",
+            f"this SQL could not be parsed: {_reason(str(detail.get('description') or 'syntax error'))}",
             sql=sql,
             span=_span(sql, detail),
             hint=_elsewhere(sql, parameters, dialect) or "check the spelling and the brackets near the mark",
         ) from None
     except UNREADABLE as problem:
-        raise ParseError("this is not SQL that can be read", hint="check quotes, brackets and nesting") from problem
+        raise ParseError("this SQL could not be parsed", hint="check quotes, brackets and nesting") from problem
 
 
 def _read(sql: str, parameters: Parameters | None, name: str) -> list[exp.Expr]:

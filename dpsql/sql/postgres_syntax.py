@@ -62,7 +62,7 @@ def _aliases(query: exp.Expr) -> Aliases:
 
 
 def _kind(node: exp.Expr | None, aliases: Aliases) -> str | None:
-    """`whole` or `real`, where that is evident from the text in PostgreSQL; else None."""
+    """`whole` or `real` if the text alone determines it in PostgreSQL, otherwise None."""
     match node:
         case exp.Literal():
             return None if node.is_string else "real" if not node.name.isdigit() else "whole"
@@ -93,7 +93,7 @@ def _kind(node: exp.Expr | None, aliases: Aliases) -> str | None:
 
 
 def _type_name(cast: exp.Cast) -> str:
-    """The type that is cast to; a name that is no type here says nothing."""
+    """The target type of a cast; empty for an unknown type name."""
     return cast.to.this.name if isinstance(cast.to.this, exp.DataType.Type) else ""
 
 
@@ -103,7 +103,7 @@ def _mixed(parts: list[exp.Expr], aliases: Aliases) -> str | None:
 
 
 def _limit(node: exp.Expr) -> None:
-    """LIMIT ALL is no limit; FETCH FIRST n ROWS ONLY is LIMIT n."""
+    """LIMIT ALL is dropped; FETCH FIRST n ROWS ONLY becomes LIMIT n."""
     if isinstance(node, exp.Limit) and node.expression.name.upper() in ("ALL", "NULL"):
         node.pop()
     if isinstance(node, exp.Fetch):
@@ -154,11 +154,11 @@ def _cast(node: exp.Expr, aliases: Aliases) -> exp.Expr | None:
     if name == "FLOAT":
         raise _no("real has the precision of 32 bits", node, "x::double precision")
     if name in ("INTERVAL", "TIME", "TIMETZ"):
-        raise _no(f"{name.lower()} is no type here", node, "date_part, date_trunc or + INTERVAL '1 day'")
+        raise _no(f"{name.lower()} is not a supported type", node, "date_part, date_trunc or + INTERVAL '1 day'")
     if name in _WHOLE and isinstance(node.this, exp.Cast) and node.this.meta.get("numeric"):
         node.set("this", exp.Round(this=node.this))
     if name in ("VARCHAR", "TEXT") and _kind(node.this, aliases) == "real":
-        raise _no("PostgreSQL writes such numbers in digits of its own", node, "x::numeric(18, 2) :: text, or no cast")
+        raise _no("PostgreSQL formats such numbers differently", node, "x::numeric(18, 2) :: text, or no cast")
     return None
 
 
@@ -174,7 +174,7 @@ def _like(node: exp.Expr, _: Aliases) -> exp.Expr | None:
 def _pattern(node: exp.Expr) -> str:
     pattern = node.expression
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
-        raise _no("a pattern is a constant text", node, "x ~ '^abc'")
+        raise _no("a pattern must be a constant", node, "x ~ '^abc'")
     if re.search(r"\\[a-zA-Z]", re.sub(r"\\[dDwWsStnrf]", "", pattern.name.replace("\\\\", ""))):
         raise _no("this escape means something else there", pattern, r"\d, \w, \s or a set such as [0-9]")
     return pattern.name
@@ -208,7 +208,7 @@ def _replaced(node: exp.Expr, _: Aliases) -> exp.Expr | None:
     """PostgreSQL takes the longest match, DuckDB the first: the same where only the last part is repeated."""
     flags = node.args.get("modifiers")
     if not _SIMPLE.fullmatch(_pattern(node)) or "\\" in node.text("replacement"):
-        raise _no("which part of a text this pattern replaces differs", node, "a set or a word, such as '[^0-9]+'")
+        raise _no("this pattern may replace another part of the text there", node, "a set or a word, such as '[^0-9]+'")
     if flags is not None and not set(flags.name) <= {"g", "i"}:
         raise _no("regexp_replace takes the flags g and i", node, "regexp_replace(x, '[0-9]+', '', 'g')")
     return None
@@ -227,7 +227,7 @@ def _part(node: exp.Expr, _: Aliases) -> exp.Expr | None:
 def _substring(node: exp.Expr, _: Aliases) -> exp.Expr | None:
     start = node.args.get("start")
     if not isinstance(start, exp.Literal) or start.is_string or int(start.name) < 1:
-        raise _no("SUBSTRING takes a constant position from 1 on", node, "SUBSTRING(x FROM 1 FOR 3)")
+        raise _no("SUBSTRING needs a constant position of at least 1", node, "SUBSTRING(x FROM 1 FOR 3)")
     return None
 
 
@@ -268,7 +268,7 @@ def _text(node: exp.Expr, _: Aliases) -> exp.Expr | None:
 
 
 def _table(node: exp.Expr, _: Aliases) -> exp.Expr | None:
-    """The schema that PostgreSQL looks in by itself."""
+    """Drop the schema `public`, which PostgreSQL searches by default."""
     if node.text("db").lower() == "public" and not node.text("catalog"):
         node.set("db", None)
     return None
@@ -303,13 +303,15 @@ def _format(node: exp.Expr, written: exp.Expr) -> str:
         place = found.end()
     if not text or place < len(text):
         raise _no(
-            "this format is not taken", node, "one with YYYY, MM, DD, HH24, MI, SS, Mon, Dy, FMMonth, FMDay, IYYY or IW"
+            "this format is not supported",
+            node,
+            "one with YYYY, MM, DD, HH24, MI, SS, Mon, Dy, FMMonth, FMDay, IYYY or IW",
         )
     return made
 
 
 def _translated(node: exp.Expr, _: Aliases) -> exp.Expr | None:
-    raise _no("this name of a function stands in quotes", node, "to_char(x, 'YYYY-MM')")
+    raise _no("the name of this function must not be quoted", node, "to_char(x, 'YYYY-MM')")
 
 
 def _call(node: exp.Expr, _: Aliases) -> exp.Expr | None:
@@ -320,7 +322,7 @@ def _call(node: exp.Expr, _: Aliases) -> exp.Expr | None:
     if name in ("to_date", "to_timestamp") and len(args) == 2:
         if name == "to_date" and args[1].name == "YYYY-MM-DD":
             return exp.Cast(this=args[0], to=exp.DataType.build("date"))
-        raise _no(f"{name.upper()} with a format reads more loosely there", node, "x::date or x::timestamp")
+        raise _no(f"{name.upper()} with a format is more lenient there", node, "x::date or x::timestamp")
     if name == "to_timestamp" and len(args) == 1:
         return exp.UnixToTime(this=args[0])
     if name == "to_hex" and len(args) == 1:

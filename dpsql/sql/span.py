@@ -1,4 +1,4 @@
-"""Where a node of the syntax tree stands in the analyst's text, and refusals that point there."""
+"""The span of a syntax node in the analyst's text, and errors that point to it."""
 
 from __future__ import annotations
 

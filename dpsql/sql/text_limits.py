@@ -1,4 +1,4 @@
-"""How large a query may be: parsing and planning take bounded time, memory and stack, whatever is sent."""
+"""How large a query may be: parsing and planning take bounded time, memory and stack on any input."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def limit_text(sql: str) -> None:
         deepest = max(deepest, depth)
     words = sql.upper()
     if deepest > MAX_DEPTH or words.count("CASE") > 400 or words.count("NOT ") > 2_000:
-        raise ParseError(f"{TOO_DEEP}: at most {MAX_DEPTH} levels are read")
+        raise ParseError(f"{TOO_DEEP}: at most {MAX_DEPTH} levels are allowed")
 
 
 def limit_tokens(tokens: Sequence[Token]) -> None:
@@ -48,7 +48,7 @@ def limit_tokens(tokens: Sequence[Token]) -> None:
     _limit_length(sum(map(len, texts)))
     _is_text("".join(texts))
     if len(texts) > MAX_TOKENS:
-        raise ParseError(f"the query has {len(texts):,} words and signs; at most {MAX_TOKENS:,} are read")
+        raise ParseError(f"the query has {len(texts):,} tokens; at most {MAX_TOKENS:,} are read")
 
 
 def limit_parts(statement: exp.Expr) -> None:
@@ -86,11 +86,12 @@ def _with_filter(node: exp.Expr) -> exp.Expr:
 
 
 def _is_text(text: str) -> None:
-    """Half of a surrogate pair is no character: no database takes it."""
+    """Half of a surrogate pair is not a character, and no database accepts it."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ParseError("the query has half a character in it, which is no text", hint="check its encoding") from None
+        message = "the query contains half a character, so it is not valid Unicode"
+        raise ParseError(message, hint="check its encoding") from None
 
 
 def _limit_length(length: int) -> None:

@@ -206,7 +206,7 @@ def test_a_long_line_is_not_wrapped_so_the_caret_stays_in_place(town: Path, monk
     ("arguments", "part"),
     [
         (["query", "{db}", "SELECT * FROM people", "--analyst", "ana"], "would list rows"),
-        (["query", "{db}", "SELECT count(* FROM people", "--analyst", "ana"], "not SQL"),
+        (["query", "{db}", "SELECT count(* FROM people", "--analyst", "ana"], "could not be parsed"),
         (["query", "{db}", "SELECT count(*) FROM peopl", "--analyst", "ana"], "did you mean people?"),
         (["query", "{db}", "SELECT count(*) FROM people", "--analyst", "bob"], "no table people"),
         (["query", "{db}", "SELECT count(*) FROM people", "--analyst", "eve"], "no analyst"),

@@ -63,7 +63,7 @@ def test_a_window_is_put_in_force_by_the_steward_and_named_as_weaker(shop: Path)
     assert "ana: ε = 1, δ = 1e-06, afresh every month: recorded" in raised
     assert "ana for report: ε = 0.5, δ = 1e-06, afresh every month: recorded" in raised
     assert "only the dataset's cap bounds it" in run(*mine)
-    assert "starts afresh every month" in run("check", shop)
+    assert "resets every month" in run("check", shop)
     assert "every month; by ste" in run("ledger", "log", shop.parent / "shop.ledger")
 
 

@@ -107,7 +107,7 @@ def test_every_command_of_the_steward(postgres: Server, url: str, tmp_path: Path
     assert "closed to this role" in run("ledger", "restore", url, "--from", copy, "--by", "ste", code=1)
     assert "the ledger that was there before" in run("ledger", "restore", postgres.url(), "--from", copy, "--by", "ste")
     assert "is no file" in run("ledger", "migrate", url, "--by", "ste", code=1)
-    assert "has an account of 'shop' already" in run("ledger", "create", postgres.url(), "--dataset", "shop", code=1)
+    assert "already has an account of 'shop'" in run("ledger", "create", postgres.url(), "--dataset", "shop", code=1)
     assert "made, for the dataset 'bank'" in run("ledger", "create", postgres.url(), "--dataset", "bank")
     assert "2 accounts" in run("ledger", "verify", url, code=1)
     run("ledger", "verify", f"{url}?dataset=shop")

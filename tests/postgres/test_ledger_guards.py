@@ -147,7 +147,7 @@ def test_tables_without_their_guards_are_refused(postgres: Server, url: str, sta
 def test_entries_that_vanish_under_an_open_ledger_are_noticed(postgres: Server, url: str) -> None:
     with open_ledger(url, "shop") as ledger:
         behind(postgres, "DELETE FROM dpsql_ledger.payload; DELETE FROM dpsql_ledger.entry WHERE number = 4")
-        with pytest.raises(LedgerError, match="are gone"):
+        with pytest.raises(LedgerError, match="are missing"):
             ledger.reserve(ask())
 
 
@@ -168,7 +168,7 @@ def test_a_witness_refuses_a_server_that_was_set_back(postgres: Server, url: str
     with open_ledger(url, "shop") as elsewhere:
         for _ in range(4):
             elsewhere.reserve(ask())
-    refused(seen, "exchanged")
+    refused(seen, "replaced")
     postgres.run("DROP SCHEMA dpsql_ledger CASCADE")
     refused(seen, "it is missing, but a file on this machine says that it had 8 entries")
     with pytest.raises(LedgerError, match="had 8 entries"):
@@ -246,7 +246,7 @@ def test_a_read_only_copy_is_refused(postgres: Server, url: str) -> None:
     try:
         postgres.start()
         assert postgres.run("SELECT pg_is_in_recovery()") == [(True,)]
-        refused(url, "read-only copy")
+        refused(url, "read-only replica")
     finally:
         postgres.stop()
         sign.unlink()
@@ -364,5 +364,5 @@ def test_an_address_keeps_what_is_libpqs_and_takes_what_is_dpsqls() -> None:
 
 
 def test_an_address_is_no_path() -> None:
-    with pytest.raises(LedgerError, match="a text, not a path"):
+    with pytest.raises(LedgerError, match="must be a string, not a path"):
         open_ledger(Path("postgresql://host/db"), "shop")

@@ -223,7 +223,7 @@ class ChainedLedger(Ledger):
         """See `Ledger`."""
         named(by)
         if who is None and caps.every is not None:
-            raise LedgerError("the dataset's cap never starts afresh", hint="give `every` to analysts only")
+            raise LedgerError("the dataset's cap never resets", hint="give `every` to analysts only")
         with self._writing():
             if self._book.caps.get((who, purpose)) == exactly(caps):
                 return False
@@ -330,13 +330,13 @@ class ChainedLedger(Ledger):
 
     def _refuse_fork(self) -> None:
         if os.getpid() != self._process:
-            raise LedgerError("a ledger does not survive a fork", hint="open it again in the new process")
+            raise LedgerError("a ledger cannot be used after a fork", hint="open it again in the new process")
 
     def _catch_up(self) -> None:
         """Take in what was appended since; the last entry known must still be there, unchanged."""
         rows = self._storage.entries(self._book.number)
         if self._book.number and self._book.head not in next(rows, ()):
-            raise self._storage.damaged("entries that were there before are gone")
+            raise self._storage.damaged("entries that existed before are missing")
         try:
             self._book.extend(rows)
         except LedgerError as error:
@@ -358,7 +358,7 @@ class ChainedLedger(Ledger):
                 f"it ends at entry {self._book.number}, but its head says {mark.number}: it is an older copy"
             )
         if mark.number and self._storage.hash_of(mark.number) != mark.hash:
-            raise self._storage.damaged(f"entry {mark.number} is not the one that its head says: it was exchanged")
+            raise self._storage.damaged(f"entry {mark.number} is not the one that its head says: it was replaced")
         self._confirmed = mark
 
     def _settle(self) -> None:
@@ -456,5 +456,5 @@ def _asked(request: Request) -> dict[Whose, Caps]:
 def named(by: str) -> str:
     """An act of the steward names who did it."""
     if not by.strip():
-        raise LedgerError("this command records the name of the steward", hint="give --by NAME, or set DPSQL_STEWARD")
+        raise LedgerError("this command records the steward's name", hint="give --by NAME, or set DPSQL_STEWARD")
     return by

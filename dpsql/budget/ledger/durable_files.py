@@ -22,7 +22,7 @@ def refuse_network(path: str) -> None:
     kind = filesystem_of(path)
     if kind in _NETWORK or (kind.startswith("fuse.") and kind != "fuse.fuse-overlayfs"):
         raise LedgerError(
-            f"the ledger {path} lies on a {kind} file system, where locks and syncs cannot be relied on",
+            f"the ledger {path} is on a {kind} file system, where locks and syncs cannot be relied on",
             hint="keep it on a local disk of the machine that answers, and let the others connect to that machine;"
             " `dpsql ledger backup` writes a copy to any place",
         )

@@ -60,7 +60,7 @@ def entry_time(last: datetime | None) -> datetime:
         raise LedgerError(
             f"the clock says {time:%Y-%m-%d %H:%M:%S} UTC, but the last entry was written at {last:%Y-%m-%d %H:%M:%S}"
             " UTC; nothing was charged",
-            hint="set the clock right; if it was ahead before and is right now, the steward runs"
+            hint="correct the clock. If it was ahead before and is correct now, the steward runs"
             " `dpsql ledger accept-clock LEDGER --by NAME`",
         )
     return max(time, last)

@@ -24,7 +24,9 @@ def location_of(named: str | Path) -> LedgerLocation:
     if not _ADDRESS.match(text):
         return FileLocation(named)
     if isinstance(named, Path):
-        raise LedgerError("the address of a ledger is a text, not a path", hint='give ledger="postgresql://…" as it is')
+        raise LedgerError(
+            "the address of a ledger must be a string, not a path", hint='give ledger="postgresql://…" as it is'
+        )
     from dpsql.budget.ledger.postgres.postgres_backend import PostgresLocation
 
     return PostgresLocation(text)

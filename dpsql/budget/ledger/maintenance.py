@@ -168,7 +168,7 @@ def _readable(place: LedgerLocation, dataset: str) -> WholeLedger:
         if rows and book.dataset != dataset:
             raise LedgerError(
                 f"the ledger {place.name} is the account of '{book.dataset}', the copy is that of '{dataset}'",
-                hint="name the ledger that the copy is of",
+                hint="name the ledger that was copied",
             )
         with suppress(LedgerError), backend.reading():
             return rows, backend.payloads()
@@ -191,9 +191,11 @@ def _related(here: list[Entry], copy: list[Entry]) -> bool:
 
 
 def _unknown(anew: bool) -> LedgerError:
-    here = "the ledger and the copy have no entry in common: it was begun anew, and does not tell what was spent before"
+    here = (
+        "the ledger and the copy have no entry in common: it was created anew and does not record what was spent before"
+    )
     return LedgerError(
-        here if anew else "neither the ledger nor its head tells what was spent, so a restore may forget some of it",
+        here if anew else "neither the ledger nor its head records what was spent, so a restore may lose some of it",
         hint="find the .head file or a newer copy. Otherwise state by name how much of the budget may have been spent"
         " since the copy: `--lost 20%` (100% is the worst case and closes the account), or `--accept-loss` to count"
         " nothing for it; what is found later is added by another restore",

@@ -106,7 +106,7 @@ def stated_gap(rows: Sequence[Entry], share: Fraction) -> Missing:
     All of it closes the account: with δ* > 0 the loss counts as impure, and with δ* = 0 ρ is that of any ε-DP event.
     """
     if share < 0:
-        raise LedgerError("a loss cannot give anything back", hint="state a share of the budget, 0% or more")
+        raise LedgerError("a loss cannot be negative", hint="state a share of the budget, 0% or more")
     caps = _book(rows).caps.get(EVERYONE)
     if caps is None:
         raise LedgerError(

@@ -136,7 +136,7 @@ class RollbackGuard:
         marks = [mark for slot in (raw[:SLOT], raw[SLOT : 2 * SLOT]) if (mark := _read(slot)) is not None]
         if not marks:
             raise LedgerError(
-                f"the ledger is refused: {self.path}, which says where it ends, is damaged", hint=restore_hint()
+                f"the ledger is refused: {self.path}, which records where it ends, is damaged", hint=restore_hint()
             )
         return max(marks, key=lambda each: each[0])
 
@@ -152,7 +152,7 @@ def restore_hint() -> str:
 
 def _missing(path: Path) -> LedgerError:
     return LedgerError(
-        f"the ledger is refused: {path}, which says where it ends, is missing",
+        f"the ledger is refused: {path}, which records where it ends, is missing",
         hint=f"if the ledger was moved, move {path.name} with it; otherwise {restore_hint()}",
     )
 

@@ -115,7 +115,7 @@ class SqliteStorage(LedgerStorage):
         except FileNotFoundError:
             same = False
         if not same:
-            raise self.damaged("the file was deleted or exchanged while it was open")
+            raise self.damaged("the file was deleted or replaced while it was open")
 
     def entries(self, start: int) -> Iterator[Entry]:
         """See `Storage`."""
@@ -162,7 +162,7 @@ class MemoryLocation(LedgerLocation):
 
     def create(self, first: Entry) -> None:
         """See `Place`."""
-        raise LedgerError("a ledger in memory is there as soon as it is opened", hint="name a file")
+        raise LedgerError("a ledger in memory is created when it is opened", hint="name a file")
 
     def open(self, dataset: str | None, first: Callable[[], Entry] | None) -> LedgerStorage:
         """See `Place`."""
@@ -178,7 +178,7 @@ class MemoryLocation(LedgerLocation):
 
     def replace(self, dataset: str, made: Callable[[], WholeLedger]) -> str | None:
         """See `Place`."""
-        raise LedgerError("a ledger in memory is not restored", hint="name a file")
+        raise LedgerError("a ledger in memory cannot be restored", hint="name a file")
 
 
 class FileLocation(LedgerLocation):
@@ -194,7 +194,7 @@ class FileLocation(LedgerLocation):
         with explained(self.name):
             refuse_network(self.name)
             if os.path.lexists(self.name):
-                raise LedgerError(f"there is something at {self.name} already", hint="name a new file")
+                raise LedgerError(f"something already exists at {self.name}", hint="name a new file")
             self._create(lambda: first)
 
     def open(self, dataset: str | None, first: Callable[[], Entry] | None) -> LedgerStorage:

@@ -1,1 +1,1 @@
-"""The scalar functions that may stand below an aggregate: one table, one line for each."""
+"""The scalar functions allowed below an aggregate: one table, one line for each."""

@@ -50,7 +50,7 @@ _ALL = Anything()
 
 
 def part(name: str, moment: Expression) -> Expression:
-    """A part of a moment, by its name."""
+    """A part of a date or timestamp, by its name."""
     name = _ALIASES.get(name.upper(), name.upper())
     if name in ("EPOCH", "JULIAN"):
         return call(name.lower(), DOUBLE, require(moment, *MOMENT.kinds, what=f"EXTRACT({name} …)"))
@@ -139,7 +139,7 @@ def _formatted(moment: date, spelled: str) -> str:
 
 
 def _strftime(args: tuple[Expression, ...]) -> Expression:
-    """DuckDB takes the moment and the format in either order."""
+    """DuckDB takes the timestamp and the format in either order."""
     one, two = args
     if one.type.kind is Kind.TEXT:
         one, two = two, one
@@ -152,7 +152,7 @@ def _strptime(args: tuple[Expression, ...]) -> Expression:
 
 
 def _epoch_ms(args: tuple[Expression, ...]) -> Expression:
-    """The milliseconds of a moment; of a whole number the moment."""
+    """The milliseconds of a timestamp; for an integer, the timestamp."""
     (it,) = args
     if it.type.kind is Kind.INTEGER:
         return call("make_timestamp_ms", TIMESTAMP, WHOLE.check(it, "EPOCH_MS"))

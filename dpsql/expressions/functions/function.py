@@ -1,4 +1,4 @@
-"""One function that may stand below an aggregate: what it takes and gives, its bounds, and SQL that cannot raise."""
+"""A function allowed below an aggregate: its parameters, its result, its bounds, and SQL that cannot raise."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def constant(accepts: Accepts) -> Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """Bounds: whatever the type can hold."""
+    """Bounds: those of the type."""
 
 
 @dataclass(frozen=True, slots=True)

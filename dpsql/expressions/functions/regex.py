@@ -19,7 +19,7 @@ _SPECIAL = set("*+?{}()|[]\\^$.")
 
 
 class Rejected(Exception):
-    """A pattern outside the grammar; the text says where."""
+    """A pattern outside the grammar; the message says where."""
 
 
 @dataclass(slots=True)

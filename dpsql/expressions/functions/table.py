@@ -35,7 +35,7 @@ def _nodes(function: Function) -> tuple[type[exp.Expr], ...]:
 PARSED: dict[type[exp.Expr], Function] = {node: f for f in FUNCTIONS.values() for node in _nodes(f)}
 HARMLESS = {"safe", "coalesce", "typed", "ignore_nulls", "null_if_pos_overflow", "single_replace", "date_part_boundary",
             "charset"}  # fmt: skip
-"""What the parser notes beside the arguments, and DuckDB's own functions do anyway."""
+"""Flags that the parser adds to the arguments and that are DuckDB's default behaviour."""
 
 
 def find(node: exp.Expr) -> tuple[Function, list[exp.Expr]] | None:
@@ -77,4 +77,4 @@ def _sha(node: exp.Expr) -> tuple[str, list[exp.Expr | None]]:
 _ODD: dict[type[exp.Expr], Callable[[exp.Expr], tuple[str, list[exp.Expr | None]]]] = {
     exp.SHA2: _sha, exp.Trim: _trim, exp.Pad: _pad, exp.UnixToTime: _from_unix,
 }  # fmt: skip
-"""Classes that stand for several functions, told apart by what the parser notes beside the arguments."""
+"""Syntax classes that represent several functions, distinguished by flags that the parser adds to the arguments."""

@@ -28,12 +28,12 @@ def from_items(node: exp.Select) -> list[exp.Expr]:
 
 
 def joins_of(node: exp.Expr) -> list[exp.Expr]:
-    """The joins that are written beside an item, or after the first one of a SELECT."""
+    """The joins attached to an item, or after the first item of a SELECT."""
     return list(node.args.get("joins") or ())
 
 
 def bracketed(item: exp.Expr) -> exp.Expr | None:
-    """What stands inside brackets that hold a join and not a query; None if there are none."""
+    """The content of brackets around a join (not a query); None if there are none."""
     inner = item
     while isinstance(inner, exp.Subquery) and not inner.args.get("alias"):
         inner = inner.this
@@ -91,7 +91,7 @@ def _outermost(root: exp.Expr) -> list[exp.Expr]:
 
 
 def no_more(node: exp.Subquery) -> None:
-    """Refuse what stands after the closing bracket of a query, and would be overlooked."""
+    """Refuse clauses after the closing bracket of a query, which would be ignored."""
     for name, part in node.args.items():
         if part and name not in ("this", "alias", "with_"):
             word = name.strip("_").upper()
@@ -109,7 +109,7 @@ def no_limit(node: exp.Select, *parts: str) -> None:
         if node.args.get(part) is not None:
             clause = node.args[part]
             raise refuse(
-                f"{part.upper()} on private rows would choose rows of some people by those of others",
+                f"{part.upper()} on private rows would select some people's rows depending on those of others",
                 clause if isinstance(clause, exp.Expr) else node,
                 hint=f"put {part.upper()} on the outermost query, above the aggregate",
                 reason="choice-of-rows",
@@ -125,7 +125,7 @@ def no_limit(node: exp.Select, *parts: str) -> None:
 
 
 def no_histogram(node: exp.Select) -> None:
-    """Refuse HISTOGRAM, whose map has the values as keys, and say what gives the same numbers as rows."""
+    """Refuse HISTOGRAM, whose result has private values as map keys, and suggest a GROUP BY."""
     for call in node.find_all(exp.Anonymous):
         if call.name.lower() == "histogram" and call.expressions:
             it = call.expressions[0].sql("duckdb")

@@ -24,7 +24,7 @@ _OTHER_ROWS = ("where", "group", "having", "qualify", "windows", "joins", "disti
 
 
 def answered_by_policy(node: exp.Select, sources: list[FromItem]) -> tuple[str, ...]:
-    """Put declared bounds in the place of MIN and MAX; the notes that say so, one for each column."""
+    """Replace MIN and MAX by declared bounds; returns a note for each column."""
     if len(sources) != 1 or any(node.args.get(part) for part in _OTHER_ROWS):
         return ()
     [(_, name, made)] = sources

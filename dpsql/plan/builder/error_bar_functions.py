@@ -1,4 +1,4 @@
-"""DP_LOW, DP_HIGH and DP_ERROR: the error bar of an expression, as columns beside it."""
+"""DP_LOW, DP_HIGH and DP_ERROR: the error bar of an expression, as a column of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bar_of(node: exp.Expr, rewrite: Callable[[exp.Expr], exp.Expr]) -> Bar:
     name, operands = node.name.upper(), node.expressions
     if not 1 <= len(operands) <= 2:
         raise refuse(
-            f"{name} takes an aggregate and, if you like, a confidence",
+            f"{name} takes an aggregate and optionally a confidence",
             node,
             kind=ParseError,
             hint=f"write {name}(count(*)) or {name}(count(*), 0.9)",
@@ -68,7 +68,7 @@ def _check(name: str, node: exp.Expr, made: exp.Expr) -> None:
         )
     if not any(column.startswith("_a") for column in columns):
         raise refuse(
-            f"there is no noise in this, so no error bar: {name} takes an aggregate",
+            f"this has no noise and so no error bar: {name} takes an aggregate",
             node,
             kind=ParseError,
             hint=f"write {name}(count(*)), {name}(avg(x)) or {name}(sum(x) / count(*))",

@@ -64,7 +64,7 @@ def _mark(
 
 
 def _tests(member: Membership, scope: Scope, inner: JoinSide, element: Expression) -> list[list[Expression]]:
-    """What EXISTS has to find besides; NOT IN is a NOT EXISTS for each thing that speaks against it."""
+    """The further conditions of EXISTS; NOT IN is one NOT EXISTS for each way in which IN is not FALSE."""
     if member.operand is None:
         return [[]]
     try:
@@ -91,7 +91,7 @@ def _inner(
     part = apart(relation, outer)
     if member.operand is not None and len(relation.fields) != 1:
         raise refuse(
-            "a subquery of IN has one column",
+            "a subquery of IN must have one column",
             member.node,
             kind=ParseError,
             hint="select one column",
@@ -130,7 +130,7 @@ def _correlated(
         items = expanded(query, both.inner)
         if len(items) != 1:
             raise refuse(
-                "a subquery of IN has one column",
+                "a subquery of IN must have one column",
                 member.node,
                 kind=ParseError,
                 hint="select one column",
@@ -142,10 +142,10 @@ def _correlated(
 
 
 def condition_of(node: exp.Expr, scope: Resolver) -> Expression:
-    """What a row has to fulfil."""
+    """A condition on a row."""
     made = convert(node, scope)
     if made.type != BOOLEAN:
-        raise refuse("WHERE takes a condition", node, kind=ParseError, hint="compare: WHERE x > 0", reason="types")
+        raise refuse("WHERE must be a condition", node, kind=ParseError, hint="compare: WHERE x > 0", reason="types")
     return made
 
 
@@ -197,7 +197,7 @@ def membership(node: exp.Expr) -> Membership | None:
 def in_conditions(
     operand: Expression, element: Expression, fields: Mapping[str, Field], *, negated: bool
 ) -> list[Expression]:
-    """On which rows of the subquery IN holds; each of those that speak against NOT IN, as a NULL on either side does.
+    """The conditions under which a row of the subquery makes IN true or, for NOT IN, TRUE or NULL.
 
     Columns that determine the owner are never NULL in rows that have one; a declared or inferred domain tells of
     others. (A wrong declaration changes the answer as a wrong bound does, and never whose rows are read.)
@@ -215,7 +215,7 @@ def _nullable(field: Field) -> bool:
 
 
 def memberships(root: exp.Expr) -> list[Membership]:
-    """EXISTS and IN with a subquery, wherever they stand in an expression; each without its NOT."""
+    """All EXISTS and IN with a subquery in an expression, without their NOT."""
     found = [membership(node) for node in root.walk(prune=_is_membership) if _is_membership(node)]
     return [member for member in found if member is not None]
 
@@ -261,7 +261,7 @@ def _keys(node: exp.Select, group: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def instead(names: Sequence[str], member: Membership) -> exp.Expr:
-    """What takes the place of EXISTS or IN: IN is NULL if it found nothing and a NULL stands on either side."""
+    """The replacement of EXISTS or IN: IN is NULL if nothing matches and there is a NULL on either side."""
     found, *unknown = (computed(name, member.node) for name in names)
     if not unknown:
         return found

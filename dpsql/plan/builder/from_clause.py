@@ -33,7 +33,7 @@ from dpsql.sql.span import refuse, span_of
 
 @dataclass(frozen=True, slots=True)
 class FromSource:
-    """An item of FROM: where it stands, what it is called, and its rows."""
+    """An item of FROM: its span, its name and its rows."""
 
     span: Span | None
     name: str
@@ -78,7 +78,7 @@ class JoinedFrom:
 
 
 def read_from(node: exp.Select, sources: Sequence[FromSource], unique: Unique) -> JoinedFrom:
-    """The items of FROM, joined as the clause says; `sources` are those of `from_items`."""
+    """The items of FROM, joined; `sources` are in the order of `from_items`."""
     leaves = iter(_leaves(_named(sources) if len(sources) > 1 else sources))
     return _sequence(_item(node.args["from_"].this, leaves, unique), joins_of(node), leaves, unique)
 
@@ -107,7 +107,7 @@ def _sequence(first: JoinedFrom, joins: Sequence[exp.Expr], leaves: Iterator[Joi
 
 
 def _named(sources: Sequence[FromSource]) -> list[FromSource]:
-    """Subqueries without a name have one all the same, as in DuckDB, by which their columns can be told apart."""
+    """Give unnamed subqueries a name, as DuckDB does, so that their columns can be qualified."""
     made: list[FromSource] = []
     for source in sources:
         number = 1 + sum(other.name.startswith("unnamed_subquery") for other in made)
@@ -116,7 +116,7 @@ def _named(sources: Sequence[FromSource]) -> list[FromSource]:
 
 
 def _leaves(sources: Sequence[FromSource]) -> list[JoinedFrom]:
-    """Each item by itself, its fields under names that are unique in the whole clause."""
+    """Each item on its own, with field names that are unique in the whole clause."""
     seen: dict[str, int] = {}
     for source in sources:
         for field in source.relation.fields:
@@ -124,7 +124,7 @@ def _leaves(sources: Sequence[FromSource]) -> list[JoinedFrom]:
         if sum(fold(source.name) == fold(other.name) for other in sources if source.name) > 1:
             hint = "give one of them another name: FROM orders AS a, orders AS b"
             raise refuse(
-                f"the name {source.name} stands twice in FROM", source.span, kind=ParseError, hint=hint, reason="name"
+                f"the name {source.name} appears twice in FROM", source.span, kind=ParseError, hint=hint, reason="name"
             )
     taken = {name for name, times in seen.items() if times == 1}
     leaves = []
@@ -195,7 +195,7 @@ def _on(join: exp.Expr, scope: Scope) -> list[Expression]:
     made = convert(join.args["on"], scope)
     if made.type != BOOLEAN:
         raise refuse(
-            "ON takes a condition", join.args["on"], kind=ParseError, hint="compare: ON a.key = b.key", reason="types"
+            "ON must be a condition", join.args["on"], kind=ParseError, hint="compare: ON a.key = b.key", reason="types"
         )
     return [made]
 
@@ -266,7 +266,7 @@ def _outer(
 
 
 def read_sources(planner: Planner, node: exp.Select, ctes: Mapping[str, Subplan]) -> list[FromItem]:
-    """The items of FROM in their order."""
+    """The items of FROM, in order."""
     return [(span_of(s), *_source(planner, s, ctes)) for s in from_items(node)]
 
 
@@ -299,7 +299,7 @@ def _source(planner: Planner, node: exp.Expr, ctes: Mapping[str, Subplan]) -> tu
         return node.alias or "", made
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise refuse(
-            "table functions, files and lists cannot stand in FROM",
+            "table functions, files and lists cannot be used in FROM",
             node,
             hint=planner.catalog.nearest(node.name),
             reason="table-function",

@@ -1,4 +1,4 @@
-"""GROUP BY: its keys, its aggregates, and the rewriting of what stands above them.
+"""GROUP BY: its keys, its aggregates, and the rewriting of the expressions above them.
 
 A grouped SELECT reads only keys and aggregates. Everything else in its SELECT list, HAVING, QUALIFY and ORDER BY is
 arithmetic on those, so each key becomes a column `<key>i` and each aggregate a column `<aggregate>i` of a new table.
@@ -51,7 +51,7 @@ def _is_window(node: exp.Expr) -> bool:
 
 
 def has_aggregate(node: exp.Expr) -> bool:
-    """Does an aggregate of this SELECT (not of one inside it) stand here?"""
+    """Does the expression contain an aggregate of this SELECT (not of a subquery)?"""
     return any(is_aggregate(part) for part in node.walk(prune=lambda n: isinstance(n, _QUERY) and n is not node))
 
 
@@ -146,7 +146,7 @@ def _filtered(argument: Expression, where: Expression) -> Expression:
 
 
 def _place(item: T, items: list[T]) -> int:
-    """Where the item stands in the list, at the end if it is new."""
+    """The position of the item in the list; a new one is appended."""
     if item not in items:
         items.append(item)
     if len(items) > MOST_AGGREGATES:
@@ -156,7 +156,7 @@ def _place(item: T, items: list[T]) -> int:
 
 @dataclass(slots=True)
 class Grouping:
-    """Collects the aggregates of one grouped SELECT while it rewrites what stands above them."""
+    """Collects the aggregates of one grouped SELECT while it rewrites the expressions above them."""
 
     scope: Scope
     keys: GroupKeys
@@ -227,7 +227,7 @@ class Grouping:
         numbers = [int(c.name[2:]) for c in bar.expression.find_all(exp.Column) if c.name.startswith("_a")]
         if any(chooses(self.aggregates[number]) for number in numbers):
             raise refuse(
-                "a value that is chosen has no error bar: how far off its rank may be stands in the notes",
+                "a quantile, MIN, MAX or MODE has no error bar: the notes say how far off its rank may be",
                 node,
                 hint="ask for the value itself, and see explain",
                 reason="error-bar",
@@ -235,7 +235,7 @@ class Grouping:
         return bar
 
     def _meant(self, node: exp.Expr) -> exp.Expr:
-        """What GROUPING asks about: a SELECT alias stands for its expression unless a column has that name."""
+        """The argument of GROUPING: a SELECT alias means its expression unless a column has that name."""
         if not isinstance(node, exp.Column) or node.table or self.scope.find(node) is not None:
             return node
         return self.scope.aliases.get(fold(node.name), node)

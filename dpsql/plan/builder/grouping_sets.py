@@ -72,7 +72,7 @@ def group_by(group: exp.Group, key: Callable[[exp.Expr], Expression]) -> GroupKe
 
 
 def _sets(item: exp.Expr, key: Callable[[exp.Expr], Expression]) -> list[tuple[Expression, ...]]:
-    """The sets that one item of GROUP BY stands for."""
+    """The grouping sets of one item of GROUP BY."""
     match item:
         case exp.GroupingSets():
             return [each for part in item.expressions for each in _sets(part, key)]
@@ -108,7 +108,7 @@ def made_family(name: str, releases: Sequence[str], keys: GroupKeys) -> Family:
 
 
 def union_of(family: Family, columns: Sequence[str]) -> exp.Subquery:
-    """The union in SQL: `_set` tells the set of a row, and `_row` is its number and its set in one."""
+    """The union in SQL: `_set` is the number of the grouping set, `_row` combines it with the row number."""
     many, selects = len(family.members), []
     for place, member in enumerate(family.members):
         row = exp.Add(this=exp.Mul(this=exp.column("_row"), expression=_number(many)), expression=_number(place))

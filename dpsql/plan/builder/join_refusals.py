@@ -57,7 +57,7 @@ def check_outer(
     """What an outer join keeps must have an owner, and two private sides one."""
     if left.private != right.private and (side == "FULL" or right.private):
         raise refuse(
-            f"this {side} JOIN would keep rows of a public table that belong to nobody",
+            f"this {side} JOIN would keep rows of a public table, which have no owner",
             node,
             hint="use INNER JOIN: groups of a public key are shown anyway, also when they are empty",
             reason="join",
@@ -99,7 +99,7 @@ def _row_units(parts: Sequence[JoinSide], tables: Sequence[FromTable], node: exp
 
 def _multiplied(node: exp.Expr | Span | None) -> Error:
     return refuse(
-        "this join could multiply rows that are units of their own: it is not known that each has at most one match",
+        "this join could multiply rows that are units of their own: each must be known to have at most one match",
         node,
         hint="join on a column that is unique in the public table (a PRIMARY KEY or UNIQUE constraint says so, or in a "
         "database file the rows themselves)",
@@ -133,7 +133,7 @@ def _equal(one: str, two: str, where: str) -> str:
 
 
 def _between(ones: Sequence[Field], twos: Sequence[Field], tables: Sequence[FromTable]) -> str:
-    """What to do where no equality of two columns would say that the owners are equal."""
+    """The hint where no equality of two columns would prove that the owners are equal."""
     for field in (*ones, *twos):
         if field.owner is not None and field.owner != UNIT and not field.owner.startswith(HIDDEN):
             table = field.owner.rpartition(".")[0]

@@ -1,4 +1,5 @@
-"""SUM(x + 1), SUM(2 * x), AVG(x - 3): arithmetic on the sum and the count of one x, where several of them are asked.
+"""SUM(x + 1), SUM(2 * x), AVG(x - 3): arithmetic on the sum and the count of one x, where several of them are
+requested.
 
 SUM(a·x + b) is a·SUM(x) + b·COUNT(x), and AVG(a·x + b) is a·AVG(x) + b, for constants a and b: a row without x adds
 nothing to either side, and clamping a·x + b to what the bounds of x leave of it is clamping x. So any number of them
@@ -25,7 +26,7 @@ _CLAUSES = ("expressions", "having", "qualify", "order")
 
 
 @dataclass(frozen=True, slots=True)
-class LinearForm:
+class LinearAggregate:
     """`factor`·base + `offset`, over the rows where `where` holds."""
 
     base: exp.Expr
@@ -64,13 +65,13 @@ def over_base(node: exp.Expr, bases: frozenset[tuple[str, str]]) -> exp.Expr | N
     return exp.Paren(this=exp.Add(this=scaled, expression=offset))
 
 
-def form_of(node: exp.Expr) -> LinearForm | None:
-    """The form of a SUM or AVG; None if it is no such aggregate."""
+def form_of(node: exp.Expr) -> LinearAggregate | None:
+    """The linear form of a SUM or AVG; None for anything else."""
     where, call = (node.expression.this, node.this) if isinstance(node, exp.Filter) else (None, node)
     if not isinstance(call, exp.Sum | exp.Avg) or isinstance(call.this, exp.Distinct) or call.expressions:
         return None
     base, factor, offset = _split(call.this)
-    return LinearForm(base, where, factor, offset) if factor and base.find(exp.Column) is not None else None
+    return LinearAggregate(base, where, factor, offset) if factor and base.find(exp.Column) is not None else None
 
 
 def _aggregates(node: exp.Select) -> Iterator[exp.Expr]:
@@ -119,7 +120,7 @@ def _constant(node: exp.Expr) -> Fraction | None:
     return None
 
 
-def _exact(form: LinearForm, scope: Scope) -> bool:
+def _exact(form: LinearAggregate, scope: Scope) -> bool:
     """Whole numbers with whole constants, and doubles: sums of other types would get another type."""
     try:
         kind = convert(form.base, scope).type.kind

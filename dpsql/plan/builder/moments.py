@@ -31,7 +31,7 @@ PAIRS: dict[type[exp.Expr], str] = {
     exp.RegrSxx: "regr_sxx", exp.RegrSxy: "regr_sxy", exp.RegrSyy: "regr_syy",
 }  # fmt: skip
 WIDEST = 10**150
-"""Bounds whose products are doubles still."""
+"""Bounds whose products still fit into doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _variable(argument: exp.Expr, where: exp.Expr | None, call: exp.Expr, scope:
         raise unbounded(name_of(call).lower(), made)
     if domain.lower < -WIDEST or domain.upper > WIDEST:
         raise refuse(
-            f"the bounds of {made} are too wide for {name_of(call)}: its square is no number any more", call,
+            f"the bounds of {made} are too wide for {name_of(call)}: its square would overflow", call,
             hint="clamp it: least(greatest(x, 0), 1000)", reason="aggregate",
         )  # fmt: skip
     usual = usual_of(made, scope.relation)

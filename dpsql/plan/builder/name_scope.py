@@ -20,7 +20,7 @@ from dpsql.sql.span import refuse
 class FromColumn:
     """A column of a table in FROM: the field that holds it, and the one that its bare name means.
 
-    They differ where USING merged two columns; None if another table's column stands for both.
+    They differ where USING merged two columns; `bare` is None if another table's column represents both.
     """
 
     column: str
@@ -38,7 +38,7 @@ class FromTable:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The tables of FROM over the fields of one relation; SELECT aliases stand in where no column has that name."""
+    """The tables of FROM over the fields of one relation; a SELECT alias applies where no column has that name."""
 
     relation: Relation
     tables: tuple[FromTable, ...]
@@ -86,7 +86,7 @@ class Scope:
         return next((self._field(name) for _, name in found if name is not None), None)
 
     def listed(self, table: str) -> Iterable[exp.Expr]:
-        """The columns that `*`, or with a name `table.*`, stands for."""
+        """The columns of `*`, or with a name of `table.*`."""
         for named in self.tables:
             if table and not _same(named.name, table):
                 continue
@@ -118,7 +118,7 @@ def _same(one: str, two: str) -> bool:
 
 
 def named(name: str, relation: Relation) -> FromTable:
-    """A relation that stands alone in FROM."""
+    """A relation that is alone in FROM."""
     return FromTable(name, tuple(FromColumn(f.name, f.name, f.name) for f in relation.fields))
 
 
@@ -129,7 +129,7 @@ def scope_of(relation: Relation, name: str, aliases: Mapping[str, exp.Expr] | No
 
 @dataclass(frozen=True, slots=True)
 class Correlated:
-    """A subquery's own names first, then those of the query around it; `names` tells its fields from the others."""
+    """The names of a subquery first, then those of the outer query; `names` are its fields as the join calls them."""
 
     inner: Scope
     outer: Scope
@@ -164,13 +164,13 @@ def computed(field: str, instead_of: exp.Expr) -> exp.Column:
 
 
 def computed_field(node: exp.Expr) -> str | None:
-    """The computed field that a column stands for, None for an ordinary name."""
+    """The computed field that a column refers to; None for an ordinary name."""
     mark = node.meta.get(_MARK)
     return mark.field if isinstance(mark, Computed) else None
 
 
 def outermost(root: exp.Expr, kind: type[exp.Expr] | tuple[type[exp.Expr], ...]) -> list[exp.Expr]:
-    """The nodes of a kind that stand in no other of them, and in no subquery."""
+    """The outermost nodes of a kind, not counting those in subqueries."""
     found = []
     for node in root.walk(prune=lambda n: isinstance(n, kind) or (isinstance(n, exp.Query) and n is not root)):
         if isinstance(node, kind):

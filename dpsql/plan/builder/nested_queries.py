@@ -117,7 +117,7 @@ def _known(output: Output, name: str, node: exp.Expr | Span | None) -> Type:
 
 
 def closed(query: exp.Expr, around: Mapping[str, exp.CTE]) -> exp.Query:
-    """The query with the CTEs around it that it reads, so that it can stand alone; `around` has them in their order."""
+    """The query with the outer CTEs that it reads, so that it is self-contained; `around` lists them in order."""
     needed = list(_needed(query, around))[::-1]
     copied = query.copy()
     if isinstance(copied, exp.Table):

@@ -55,7 +55,7 @@ def open_select(
 
 
 def _joined_columns(node: exp.Select, sources: Sequence[FromItem]) -> list[Output]:
-    """What `*` stands for: a column of USING once, and none of a side that only chooses rows."""
+    """The columns of `*`: a column of USING once, and none of the right side of a semi or anti join."""
     shown: list[Output] = []
     for (_, _, made), join in zip(sources, [None, *(node.args.get("joins") or ())], strict=False):
         if not isinstance(made, OpenQuery) or (join is not None and join.kind in ("SEMI", "ANTI")):
@@ -158,7 +158,7 @@ def only_rates(finishing: exp.Expr, release: Release) -> bool:
 
 
 def _divided(column: exp.Column) -> bool:
-    """Does it stand on one side of a division that has an aggregate of the same release on the other?"""
+    """Is it on one side of a division with an aggregate of the same release on the other?"""
     node: exp.Expr = column
     while isinstance(node.parent, exp.Paren | exp.Cast | exp.Nullif | exp.Mul | exp.Add | exp.Sub | exp.Neg):
         node = node.parent
@@ -169,7 +169,7 @@ def _divided(column: exp.Column) -> bool:
 
 
 def key_places(items: Sequence[exp.Expr], keys: int) -> tuple[int, ...] | None:
-    """Where the keys of a release stand in its SELECT list, all of them: together they name one of its rows."""
+    """The positions of all keys of a release in its SELECT list: together they identify a row."""
     shown = [unaliased(item) for item in items]
     places = {item.name: place for place, item in enumerate(shown) if isinstance(item, exp.Column)}
     names = [f"_k{i}" for i in range(keys)]
@@ -177,7 +177,7 @@ def key_places(items: Sequence[exp.Expr], keys: int) -> tuple[int, ...] | None:
 
 
 def grouped_places(node: exp.Select, columns: Collection[str]) -> tuple[int, ...] | None:
-    """Where the keys of a GROUP BY over public and released rows stand in the SELECT list, if all of them do.
+    """The positions of the keys of a GROUP BY over public and released rows in the SELECT list, if all are there.
 
     `columns` are those of FROM, folded: a name among them means that column, whatever the list calls by it.
     """
@@ -191,7 +191,7 @@ def grouped_places(node: exp.Select, columns: Collection[str]) -> tuple[int, ...
 
 
 def _place(key: exp.Expr, items: Sequence[exp.Expr], columns: Collection[str]) -> int | None:
-    """Where one key of a GROUP BY stands in the list, as DuckDB reads it."""
+    """The position of one key of a GROUP BY in the list, resolved as in DuckDB."""
     if isinstance(key, exp.Literal):
         return int(key.name) - 1 if key.name.isdigit() else None
     inner, text = [unaliased(item) for item in items], key.sql("duckdb")

@@ -168,7 +168,7 @@ def after_windows(node: exp.Select, scope: Scope) -> Scope:
 
 
 def aliases_of(node: exp.Select) -> dict[str, exp.Expr]:
-    """The names that the list of a SELECT gives, and what they stand for."""
+    """The aliases of the SELECT list and their expressions."""
     return {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
 
 
@@ -261,7 +261,7 @@ def _asked(
 
 
 def public_values(relation: Relation, key: Expression, public: PublicData, most: int) -> Domain | None:
-    """What public tables say of a key; None if it reads anything else, or has too many values."""
+    """The values of a key that reads public tables only; None if it reads anything else or has too many values."""
     match relation:
         case Filter(source=Relation() as source):
             return public_values(source, key, public, most)
@@ -308,7 +308,7 @@ def _looked_for(relation: Exists, key: Expression, public: PublicData, most: int
 def _public_part(relation: Inner, key: Expression) -> Relation | None:
     """The public parts that the key reads, with those that equalities link to them, and the conditions on these.
 
-    Rows of the whole join are rows of this one, with more beside them, so no value is missing.
+    Every row of the whole join contains a row of this one, so no value is missing.
     """
     names = columns_of(key)
     chosen = [part for part in relation.parts if names & set(part.names)]
@@ -334,5 +334,5 @@ def _linked(relation: Inner, chosen: list[JoinSide]) -> JoinSide | None:
 
 
 def public_unknown(table: str, columns: frozenset[str]) -> bool:
-    """Nothing here hangs on uniqueness."""
+    """Uniqueness does not matter here."""
     return False

@@ -1,4 +1,4 @@
-"""Syntax tree to plan: which SELECTs are private relations, which are releases, and what is left to finish."""
+"""Syntax tree to plan: which SELECTs are private relations, which are releases, and what remains to finish."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from dpsql.sql.span import refuse
 
 
 def build(query: exp.Query, catalog: Catalog, describe: Describe = not_described) -> Plan:
-    """The plan of a parsed query; refuses whatever is not known to be private.
+    """The plan of a parsed query; refuses everything that is not known to be private.
 
-    `describe` tells the types of a nested query's columns; it knows its text only, and no row.
+    `describe` gives the column types of a nested query from its text; it reads no rows.
     """
     if is_probe(query):
         return _probed(with_rows(query), catalog, describe)
@@ -66,14 +66,14 @@ def columns_of_query(query: exp.Query, catalog: Catalog) -> list[tuple[str, str 
 
 
 def _names(query: exp.Expr) -> frozenset[str] | None:
-    """All names that the query uses, folded; None if a star stands for more."""
+    """All names that the query uses, folded; None if `*` may refer to others."""
     if any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star)):
         return None
     return frozenset(fold(name.name) for name in query.find_all(exp.Identifier))
 
 
 def _reserved(query: exp.Query) -> None:
-    """A name like `_r0` is a released table's, `_v0` that of a value; the analyst's own would stand before it."""
+    """Refuse CTEs and aliases named like released tables (`_r0`) or lookups (`_v0`), which they would shadow."""
     for node in query.find_all(exp.CTE, exp.TableAlias):
         if fold(node.alias_or_name).startswith(("_r", "_s", "_v", "_d")) and node.alias_or_name[2:].isdigit():
             raise refuse(

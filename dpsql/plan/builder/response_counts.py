@@ -58,7 +58,8 @@ def _randomized(call: exp.Expr, scope: Scope, choosing: frozenset[str]) -> tuple
     narrowed = field.domain.values is not None and set(field.domain.values) != set(field.response.values)
     if narrowed or field.name in choosing:
         raise refuse(
-            f"the rows are chosen by the randomised answer {field.name} itself: who lied can no longer be counted",
+            f"the rows are filtered or grouped by the randomised answer {field.name} itself, "
+            "so its randomisation cannot be corrected for",
             call,
             hint=f"leave {field.name} out of WHERE, FILTER and GROUP BY, and write RR_COUNT({field.name}, <value>)",
             reason="randomized",

@@ -46,7 +46,7 @@ from dpsql.sql.span import refuse, span_of
 class ScalarLookup:
     """A subquery that is looked up as `table`; `on` are the outer sides of its `k0, k1, …` (none: it is one row).
 
-    `text` is what it is called where people read it.
+    `text` is its name in messages and explanations.
     """
 
     table: str
@@ -59,7 +59,7 @@ class ScalarLookup:
 def find_values(
     planner: Planner, node: exp.Select, sources: Sequence[FromItem], ctes: Mapping[str, Subplan], taken: int = 0
 ) -> list[ScalarLookup]:
-    """The values that the rows of a SELECT look up; in the tree a column stands for each, once for equal texts."""
+    """The scalar subqueries that rows of a SELECT look up; a column replaces each in the tree, equal texts once."""
     found: dict[str, tuple[ScalarLookup, exp.Expr]] = {}
     for scalar in scalars_below(node):
         text = scalar.sql("duckdb")
@@ -84,7 +84,7 @@ def _value(
         unique = frozenset(f"k{i}" for i in range(len(outer)))
         if not has_aggregate(query.expressions[0]) and not is_key(relation, unique, planner.catalog.public.unique):
             raise refuse(
-                "this subquery may give several rows for one row around it",
+                "this correlated subquery may return several rows for one outer row",
                 span,
                 hint="aggregate in it, for example max(…), or compare with a column that is unique in its table",
                 reason="subquery",
@@ -95,7 +95,7 @@ def _value(
 
 
 def _one_value(made: Subplan, query: exp.Expr) -> OpenQuery:
-    """A query that stands for a value, as one of exactly one row: NULL where it has none."""
+    """A scalar subquery as a query of exactly one row: NULL where it has none."""
     if isinstance(made, PrivateRows):
         raise refuse(
             f"this subquery would list rows of {made.name}, which are private",
@@ -105,7 +105,7 @@ def _one_value(made: Subplan, query: exp.Expr) -> OpenQuery:
         )
     if len(made.columns) != 1:
         raise refuse(
-            "a subquery that stands for a value has one column",
+            "a scalar subquery must have one column",
             query,
             kind=ParseError,
             hint="select one",
@@ -113,7 +113,7 @@ def _one_value(made: Subplan, query: exp.Expr) -> OpenQuery:
         )
     if made.key != ():
         raise refuse(
-            "a subquery that stands for a value may give several rows here",
+            "a scalar subquery must return one row, but this one may return several",
             query,
             hint="aggregate without GROUP BY: (SELECT avg(x) FROM …), or take one row: ORDER BY … LIMIT 1",
             reason="subquery",
@@ -149,7 +149,7 @@ def correlated(
 
 
 def _owner(column: exp.Column, items: Sequence[tuple[str, frozenset[str]]]) -> int | None:
-    """Which of some FROM items a column belongs to, the first if several could be meant."""
+    """The FROM item that a column belongs to; the first if it is ambiguous."""
     table, name = fold(column.table), fold(column.name)
     return next((i for i, (alias, columns) in enumerate(items) if name in columns and table in ("", fold(alias))), None)
 
@@ -261,7 +261,7 @@ def join_above(
         return True
     if isinstance(value, exp.Paren):
         raise refuse(
-            "a COUNT in a subquery that hangs on the row around it cannot stand here",
+            "a correlated subquery with COUNT is not supported here",
             scalar,
             hint="list the columns of SELECT, and write JOIN in place of a comma",
             reason="subquery",

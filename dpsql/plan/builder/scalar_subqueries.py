@@ -1,4 +1,4 @@
-"""Subqueries that stand for one value in an expression over private rows: where they stand, and what they become.
+"""Scalar subqueries in expressions over private rows: where they occur, and how they are correlated.
 
 Such a subquery is looked up: without correlation it is a table of one row; correlated by equalities it is grouped by
 the inner sides of these, and each row finds its group by the outer sides (decorrelation). What is looked up may belong
@@ -50,7 +50,7 @@ def _scalars(root: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def is_scalar(node: exp.Expr) -> bool:
-    """Is it a query that stands for a value, and not for rows, as in EXISTS, IN and ANY?"""
+    """Is it a scalar subquery, rather than one of EXISTS, IN or ANY?"""
     parent = node.parent
     if not isinstance(node, exp.Query) or isinstance(parent, exp.Exists | exp.Any | exp.All):
         return False
@@ -88,7 +88,7 @@ def takes_one_row(query: exp.Expr) -> bool:
 
 
 def repeats_rows(query: exp.Query) -> bool:
-    """UNNEST in its SELECT list? Then a row, and its key, may stand there several times."""
+    """Does its SELECT list contain UNNEST? Then a row and its key may be repeated."""
     return any(
         isinstance(node, exp.Explode | exp.UDTF) for item in query.selects for node in item.walk(prune=_is_query)
     )
@@ -96,7 +96,7 @@ def repeats_rows(query: exp.Query) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """The equalities by which a subquery hangs on the row around it, and what else its WHERE says."""
+    """The equalities that correlate a subquery, and its remaining conditions."""
 
     inner: tuple[exp.Expr, ...]
     outer: tuple[exp.Expr, ...]
@@ -104,7 +104,7 @@ class Correlation:
 
 
 def correlation_of(query: exp.Select, owns: Owns) -> Correlation:
-    """The correlation of a subquery; refuses any that is no equality of an inner and an outer expression."""
+    """The correlation of a subquery; refuses anything but equalities of an inner and an outer expression."""
     where = query.args.get("where")
     inner, outer, own = [], [], []
     for condition in [] if where is None else conjuncts_of(where.this):
@@ -115,7 +115,7 @@ def correlation_of(query: exp.Select, owns: Owns) -> Correlation:
         kinds = [_kind(side, owns) for side in sides]
         if sorted(kinds) != ["inner", "outer"]:
             raise refuse(
-                "this subquery hangs on the row around it by something else than an equality",
+                "a subquery may be correlated by equalities only",
                 condition,
                 hint="correlate it by equalities: WHERE inner_column = outer_column AND …, with the rest over its own "
                 "columns",
@@ -148,7 +148,7 @@ def grouped(query: exp.Select, found: Correlation, listed: Sequence[exp.Expr]) -
     if extra is not None or len(query.expressions) != 1:
         word = "several columns" if extra is None else extra.replace("_", " ").upper()
         raise refuse(
-            f"a subquery that hangs on the row around it stands for one value, and this one has {word}",
+            f"a correlated subquery must return one value, but this one has {word}",
             query,
             hint="write (SELECT one_aggregate FROM … WHERE inner_column = outer_column)",
             reason="subquery",
@@ -164,7 +164,7 @@ def grouped(query: exp.Select, found: Correlation, listed: Sequence[exp.Expr]) -
 
 
 def value_of(table: str, query: exp.Select, prefix: str = "") -> exp.Expr:
-    """What stands in place of a correlated subquery: NULL where nothing was found, but a COUNT is 0 there."""
+    """The replacement of a correlated subquery: NULL where no row matches, but 0 for COUNT."""
     value = exp.column(prefix + VALUE, table=table, quoted=True)
     item = unaliased(query.expressions[0])
     if not any(isinstance(n, exp.Count | exp.CountIf) for n in item.walk(prune=_is_query)):

@@ -1,4 +1,4 @@
-"""Queries that have no rows whatever the data are: a client asks them to learn the columns, and they cost nothing.
+"""Queries that have no rows on any data: clients send them to learn the columns, and they cost nothing.
 
 **Theorem.** The answer to a probe is a function of the query's text, the policy and the stored types. **Proof.** `LIMIT
 0` and a WHERE that is false by its constants leave no row on any data (a SELECT that aggregates without GROUP BY has
@@ -40,7 +40,7 @@ def is_probe(query: exp.Expr) -> bool:
 
 
 def with_rows(query: exp.Query) -> exp.Query:
-    """The query as it stands, but for `LIMIT 0`, which no private rows may have."""
+    """The query without its `LIMIT 0`, which is not allowed on private rows."""
     copied = query.copy()
     inner: exp.Expr = copied
     while isinstance(inner, exp.Subquery):

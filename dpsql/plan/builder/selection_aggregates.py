@@ -40,7 +40,7 @@ def chosen_type(aggregate: Aggregate) -> Type:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A call taken apart: its function, its argument, and where the quantiles stand."""
+    """The parts of a call: its function, its argument and its quantiles."""
 
     function: str
     argument: exp.Expr | None
@@ -129,7 +129,7 @@ def _within(node: exp.WithinGroup) -> _Read:
     call, ordered = node.this, node.expression.expressions if isinstance(node.expression, exp.Order) else []
     if len(ordered) != 1 or not (type(call) in _QUANTILES or isinstance(call, exp.Mode)):
         raise refuse(
-            "WITHIN GROUP takes one value, and a function that chooses from its order",
+            "WITHIN GROUP needs a quantile or MODE over one ordered value",
             node,
             hint="write percentile_cont(0.5) WITHIN GROUP (ORDER BY x)",
             reason="aggregate",
@@ -150,7 +150,7 @@ def _place(node: exp.Expr | None, call: exp.Expr) -> Fraction:
         at = None
     if at is None or isinstance(node, exp.Neg) or not 0 <= at <= 1 or at.denominator > MOST_PARTS:
         raise refuse(
-            "a quantile is a number between 0 and 1, with at most four digits",
+            "a quantile must be a number between 0 and 1 with at most four digits",
             node or call,
             kind=ParseError,
             hint="write quantile_cont(x, 0.25), or a list: quantile_cont(x, [0.25, 0.5, 0.75])",
@@ -166,7 +166,7 @@ def no_grid(aggregate: Aggregate) -> Error:
     if it.type.numeric:
         hint = f"clamp it in the query to bounds of your own, such as least(greatest({it}, 0), 1000), or ask the"
         return refuse(
-            f"{name} of {it} chooses a value between known bounds, and there are none",
+            f"{name} of {it} needs bounds, and none are known",
             it.span,
             kind=UnboundedColumn,
             hint=f"{hint} steward to declare min and max for the column in the policy",
@@ -174,7 +174,7 @@ def no_grid(aggregate: Aggregate) -> Error:
         )
     what = "min and max" if it.type.temporal else "values"
     return refuse(
-        f"{name} of {it} chooses one of the values that the policy declares, and it declares none",
+        f"{name} of {it} needs a column whose values the policy declares",
         it.span,
         kind=UnboundedColumn,
         hint=f"ask the steward to declare {what} for the column in the policy, or GROUP BY it and count",
@@ -186,7 +186,7 @@ def no_single_values(aggregate: Aggregate) -> Error:
     """The refusal of a MODE over a continuum."""
     assert aggregate.argument is not None
     return refuse(
-        f"MODE of {aggregate.argument} needs single values to choose from, not a range of them",
+        f"MODE of {aggregate.argument} needs a list of possible values, not a range",
         aggregate.argument.span,
         hint=f"round it to whole numbers in narrow bounds: mode(CAST(round({aggregate.argument}) AS INTEGER))",
         reason="bounds",

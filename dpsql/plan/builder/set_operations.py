@@ -71,7 +71,7 @@ def distinct_rows(source: Relation) -> Relation:
 
 
 def _numbered(source: Relation) -> Relation:
-    """Equal rows of one owner, told apart by a number."""
+    """Equal rows of one owner, distinguished by a number."""
     columns: tuple[Expression, ...] = tuple(Column(f.type, name=f.name) for f in source.fields)
     name = unused_name("_number", {fold(f.name) for f in source.fields})
     return windowed(source, [(name, WindowCall("row_number", partition=columns))])
@@ -89,7 +89,7 @@ def _matching(left: Relation, right: Relation, *, negated: bool) -> Relation:
 
 
 def owns(one: Field, two: Field) -> bool:
-    """Do equal values in these columns tell that two rows have one owner?"""
+    """Do equal values in these columns prove that two rows have one owner?"""
     return same_owner(one, two) and not (one.padded or two.padded)
 
 
@@ -114,7 +114,7 @@ def _check(node: exp.SetOperation) -> None:
     for part, value in node.args.items():
         if value and part in ("limit", "offset"):
             raise refuse(
-                f"{part.upper()} on private rows would choose rows of some people by those of others",
+                f"{part.upper()} on private rows would select some people's rows depending on those of others",
                 value if isinstance(value, exp.Expr) else node,
                 hint=f"put {part.upper()} on the outermost query, above the aggregate",
                 reason="choice-of-rows",
@@ -169,7 +169,8 @@ def _check_owner(node: exp.SetOperation, pairs: Sequence[tuple[Field, Field]]) -
 def without_owner(node: exp.Expr, what: str, unit: str | None = None) -> Error:
     """The refusal of what compares whole rows of different people."""
     return refuse(
-        f"{what} of private rows needs the unit among the columns: else rows of different people would count as one",
+        f"{what} of private rows needs the unit among the columns: "
+        "otherwise rows of different people would count as one",
         node,
         hint=f"select {unit} too"
         if unit is not None
@@ -189,7 +190,7 @@ def without_people(node: exp.SetOperation, tree: exp.Expr, *, public: bool) -> E
             reason="clause",
         )
     return refuse(
-        f"{_name(node)} of private rows with public ones is not supported: the public rows belong to nobody",
+        f"{_name(node)} of private rows with public ones is not supported: public rows have no owner",
         tree,
         hint=f"{_AGGREGATE}; or join the public table",
         reason="clause",
@@ -197,7 +198,7 @@ def without_people(node: exp.SetOperation, tree: exp.Expr, *, public: bool) -> E
 
 
 def _by_name(left: Relation, right: Relation) -> tuple[Relation, Relation]:
-    """Both sides with the columns of either, in the left side's order first; what a side has not is NULL."""
+    """Both sides with the columns of either, the left side's first; a missing column is NULL."""
     names = {fold(f.name): f.name for f in (*right.fields, *left.fields)}
     order = list(dict.fromkeys(fold(f.name) for f in (*left.fields, *right.fields)))
     made = []

@@ -31,7 +31,7 @@ def size_of(relation: Relation) -> int:
 
 @dataclass(slots=True)
 class CteSize:
-    """What the CTEs of one query stand for, every use counted: a CTE that reads another twice doubles it.
+    """The expanded size of the CTEs of one query, counting every use: a CTE that reads another twice doubles it.
 
     **Theorem.** A plan has at most `MOST_USED` relations besides those that the text itself writes out. **Proof.** Only
     a use of a CTE repeats relations, and each use is counted here, as a tree, before it is built upon. **Requires**
@@ -49,7 +49,7 @@ class CteSize:
 
 
 def widest(relation: Relation, read: Sequence[Expression]) -> int:
-    """The parts of the largest expression over a relation, or in it, once columns stand for what they are made of.
+    """The size of the largest expression over or in a relation after its columns are replaced by their definitions.
 
     An engine that moves a condition below a projection writes it out so, and a chain of projections that each name a
     column twice would keep it busy without end. No limit of time stops an engine that still plans.
@@ -87,8 +87,8 @@ def _size(expression: Expression, sizes: Mapping[str, int]) -> int:
 def too_large(node: exp.Expr | Span | None) -> Error:
     """The refusal of a query whose CTEs multiply."""
     return refuse(
-        "the query is too large once its CTEs are written out",
+        "the query is too large once its CTEs are expanded",
         node,
-        hint="each use of a CTE is computed anew: use it fewer times",
+        hint="each use of a CTE is computed again: use it fewer times",
         reason="size",
     )

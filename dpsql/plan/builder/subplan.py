@@ -18,7 +18,7 @@ from dpsql.plan.plan import Family, Output, Release
 
 @dataclass(frozen=True, slots=True)
 class PrivateRows:
-    """A unit-local query and the policy's private tables it reads."""
+    """A unit-local query, and the private tables that it reads."""
 
     relation: Relation
     tables: tuple[PrivateTable, ...]
@@ -39,9 +39,9 @@ class PrivateRows:
 class OpenQuery:
     """A query over released and public tables only: its rewritten tree and its columns.
 
-    `below` gives its rows as a relation below an aggregate, if they are rows of public tables, filtered and computed,
-    else None. `around` are the names that WITH gave a meaning to where it stands, `cte` the clause that gave its own.
-    `key` are the places of columns that name at most one row.
+    `below` returns its rows as a relation below an aggregate if it only filters and projects public tables, otherwise
+    None. `around` are the CTEs in scope, `cte` is its own. `key`: the positions of columns that identify one row at
+    most.
     """
 
     node: exp.Expr
@@ -61,11 +61,11 @@ class OpenQuery:
 Subplan = PrivateRows | OpenQuery
 
 FromItem = tuple[Span | None, str, Subplan]
-"""An item of FROM: where it stands, what it is called, and what it is."""
+"""An item of FROM: its span, its name and its subplan."""
 
 
 class Planner(Protocol):
-    """One walk over a query: the tables, the names that it uses, what was collected, and the way into a query."""
+    """One pass over a query: the catalogue, the names used, what was collected, and how to plan a subquery."""
 
     catalog: Catalog
     names: Collection[str] | None
@@ -81,4 +81,4 @@ class Planner(Protocol):
         """Any query."""
 
     def aside(self) -> Self:
-        """One that knows the releases so far, and keeps its own to itself."""
+        """A copy that knows the releases so far, and does not add its own to them."""

@@ -21,7 +21,7 @@ from dpsql.policy.identifiers import fold
 
 
 def share_owner(one: JoinSide, two: JoinSide, conditions: Sequence[Expression]) -> bool:
-    """Does a top-level equality of two bare columns say that both rows have one owner?"""
+    """Does a top-level equality of two columns prove that both rows have one owner?"""
     ones, twos = ({f.name: f for f in part.fields} for part in (one, two))
     for left, right in equations(conditions):
         if isinstance(left, Column) and isinstance(right, Column):
@@ -207,7 +207,7 @@ def outer_join(
     merged: Sequence[tuple[str, str, str]],
     unique: Unique,
 ) -> Outer:
-    """The outer join. The condition says something of the padded side only, and nothing of NULL."""
+    """The outer join. The condition narrows the padded side only, and does not exclude NULL there."""
     matched = {f.name: f for f in narrowed_fields([*left.fields, *right.fields], condition)}
     single = left.relation.single
     lefts = [_padded(f, f) if full else replace(f, attribute=f.attribute or single) for f in left.fields]
@@ -255,7 +255,7 @@ def _padded(field: Field, matched: Field) -> Field:
 
 
 def _units_only(left: JoinSide, right: JoinSide, condition: Expression) -> bool:
-    """Is the condition that the owners are equal, and nothing more? Then a unit's two single rows always meet."""
+    """Is the condition exactly that the owners are equal? Then the single rows of a unit always match."""
     units = {f.name for f in (*left.fields, *right.fields) if f.unit}
     return len(conjuncts(condition)) == 1 and columns_of(condition) <= units
 

@@ -1,10 +1,10 @@
 """Relational nodes: what every node of a plan shares, and the scans at its leaves.
 
-Private relations as frozen nodes; each is unit-local by construction.
+Nodes are frozen, and each is unit-local by construction.
 
 A relation is *unit-local* if every row has exactly one non-NULL owner and depends only on that owner's rows and on
-public data. Every node keeps its owner as a hidden column, by lineage and never by name: an analyst can neither drop
-nor replace it.
+public data. Every node carries the owner as a hidden column, tracked by lineage and never by name, so an analyst can
+neither drop nor replace it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ UNIT = "unit"
 UniqueKeys = frozenset[frozenset[str]]
 
 HIDDEN = "#"
-"""How the label of a key begins whose name the analyst may not see."""
+"""The prefix of the label of a key whose name the analyst may not see."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column that a relation offers. `attribute`: a function of the owner alone.
+    """A visible column of a relation. `attribute`: it is a function of the owner alone.
 
     `owner` labels how the value determines the owner: UNIT if it is the owner, `table.key` if it is a key of that
-    table, whose row has the same owner (a verified foreign key); None if it tells nothing. `padded`: an outer join
-    may have put NULL in its place, which tells nothing either. `ends` are what the policy answers to MIN and MAX.
-    `response` says how the value was randomised before it was stored, where it was. `stored` names the table and column
-    that it is read from, unchanged, and `behind` those that it is computed from; `usual` is around where its values
-    lie, and how far around, if that was found.
+    table, whose row has the same owner (a verified foreign key), otherwise None. `padded`: an outer join may have
+    replaced it by NULL, which determines no owner. `ends` are the answers of the policy to MIN and MAX. `response`
+    describes the randomisation at the source, if any. `stored` is the table and column that it is read from
+    unchanged, `behind` those that it is computed from; `usual` is the centre and spread of its values, if known.
     """
 
     name: str
@@ -88,7 +87,7 @@ class Item:
 class Aggregate:
     """An aggregate call; FILTER has already become a CASE inside `argument`. None is COUNT(*).
 
-    `at` is the quantile that is asked for.
+    `at` is the requested quantile.
     """
 
     function: str
@@ -106,7 +105,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What all nodes share: the visible fields, and how many rows one unit may own.
+    """The common part of all nodes: the visible fields, and how many rows one unit may own.
 
     `rows_per_unit` is declared (the emitted SQL enforces it where it matters); `single` is *proved*: at most one row
     per unit on any data (verified uniqueness, or GROUP BY the unit).
@@ -140,7 +139,7 @@ class Relation:
         return self.single or self.by_row or all(self.field(name).attribute for name in columns_of(expression))
 
     def owner_of(self, expression: Expression) -> str | None:
-        """The label of an expression that determines the owner on every row: only a column, unchanged, does."""
+        """The owner label of an expression that determines the owner on every row; only unchanged columns have one."""
         field = self.field(expression.name) if isinstance(expression, Column) else None
         return None if field is None or field.padded else field.owner
 
@@ -254,7 +253,7 @@ class PublicScan(Relation):
 
 
 def require(holds: bool, what: str) -> None:
-    """An invariant of the plan: a node that breaks it is never made."""
+    """An invariant of the plan: a node that violates it cannot be constructed."""
     if not holds:
         raise InternalError(f"plan invariant broken: {what}")
 
@@ -264,7 +263,7 @@ def require(holds: bool, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JoinSide:
-    """A side of a join: a relation, and the name that each of its fields has in the join."""
+    """A side of a join: a relation, and the names of its fields in the join."""
 
     relation: Relation
     names: tuple[str, ...]
@@ -353,7 +352,7 @@ def aggregate_type(aggregate: Aggregate, domain: Domain) -> Type:
 
 
 def unbounded(function: str, argument: Expression) -> UnboundedColumn:
-    """The refusal of a sum without bounds, with both ways out."""
+    """The refusal of a sum without bounds, with both remedies."""
     error = refuse(
         f"{function.upper()}({argument}) needs bounds: how much one row can add cannot be inferred for {argument}",
         argument.span,
@@ -370,7 +369,7 @@ def unbounded(function: str, argument: Expression) -> UnboundedColumn:
 
 
 def unused_name(name: str, taken: set[str]) -> str:
-    """The name, changed until it is not among those taken; it is one of them then."""
+    """The name with a suffix that makes it unused; it is added to `taken`."""
     while fold(name) in taken:
         name += "'"
     taken.add(fold(name))

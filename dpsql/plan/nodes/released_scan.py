@@ -52,12 +52,12 @@ class Content:
 
     @property
     def digest(self) -> str:
-        """A name that says all of it: equal contents and no others have equal names."""
+        """A digest of the content: two contents have the same digest only if they are equal."""
         return hashlib.sha256(json.dumps(self.rows).encode()).hexdigest()
 
 
 def content_of(rows: Iterable[Sequence[str | None]]) -> Content:
-    """The content of these rows, whatever their order."""
+    """The content of these rows, independent of their order."""
     return Content(tuple(sorted((tuple(row) for row in rows), key=lambda row: [(v is None, v or "") for v in row])))
 
 

@@ -109,7 +109,7 @@ class ExistsColumn(Relation):
 
 
 def exists_filter(source: Relation, inner: JoinSide, condition: Expression, *, negated: bool) -> Exists:
-    """EXISTS as a filter; what the condition says of the row holds where it was met."""
+    """EXISTS as a filter; its condition narrows the rows that are kept."""
     before = source.row_domains()
     fields = tuple(replace(f, domain=before.columns.get(f.name, f.domain)) for f in source.fields)
     if not negated:

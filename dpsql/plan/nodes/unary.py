@@ -113,7 +113,7 @@ def filtered(source: Relation, condition: Expression) -> Relation:
 
 
 def _offered(source: Relation, item: Item, known: RowDomains) -> Field:
-    """A named expression as a field; a column, unchanged, keeps what it tells of the owner."""
+    """A named expression as a field; an unchanged column keeps its owner label."""
     expression = item.expression
     before = source.field(expression.name) if isinstance(expression, Column) else None
     owner, padded = (None, False) if before is None else (before.owner, before.padded)
@@ -153,7 +153,7 @@ def unit_grouped(source: Relation, keys: Sequence[Item], aggregates: Sequence[tu
 
 
 def rows_left(source: Relation, conditions: Sequence[Expression]) -> int | None:
-    """The most rows of one unit on which all conditions hold, None if a row number does not tell.
+    """At most how many rows of one unit satisfy all conditions; None if no condition on a row number limits them.
 
     **Theorem.** Where a column numbers a unit's rows, `column = c` leaves one row per unit, `column <= c` at most c.
     **Proof.** row_number() over a partition whose keys are all attributes has one partition per unit, and gives its

@@ -59,13 +59,13 @@ def one_id_space(parts: tuple[Relation, ...]) -> bool:
 
 
 def shared_rows(parts: tuple[Relation, ...]) -> bool:
-    """Does a table whose rows are units stand in two parts, so that one unit would be read twice?"""
+    """Is a table whose rows are units read by two parts, so that one unit would be read twice?"""
     read = [{fold(scan.table) for scan in scans_in(part) if scan.by_row} for part in parts]
     return sum(map(len, read)) != len(set().union(*read))
 
 
 def union_all(parts: Sequence[Relation]) -> UnionAll:
-    """UNION ALL: only the unit itself is still an attribute, for each part has a say in every other column."""
+    """UNION ALL: only the unit itself remains an attribute, since every part contributes to every other column."""
     by_row = parts[0].by_row
     fields = tuple(_merged(column, by_row) for column in zip(*(p.fields for p in parts), strict=True))
     rows = 1 if by_row else sum(p.rows_per_unit for p in parts)

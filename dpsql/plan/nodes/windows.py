@@ -24,7 +24,7 @@ CHOSEN = ("first_value", "last_value", "nth_value")
 """They take the value of one row of the frame."""
 
 PLACED = ("row_number", "ntile", "lag", "lead", *CHOSEN)
-"""They tell rows apart that are equal in ORDER BY, so the order must be total."""
+"""They distinguish rows that are equal in ORDER BY, so the order must be total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class WindowCall:
 
     @property
     def total(self) -> bool:
-        """Must rows that are equal in ORDER BY be told apart?"""
+        """Does the result depend on the order of rows that are equal in ORDER BY?"""
         return self.function in PLACED or (not self.frame.whole and self.frame.kind == "ROWS")
 
 

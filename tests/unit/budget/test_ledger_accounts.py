@@ -181,7 +181,7 @@ def test_no_window_to_a_window_does_not_renew_before_the_steward_says_so(
 
 
 def test_the_cap_of_the_dataset_has_no_window(book: ChainedLedger) -> None:
-    with pytest.raises(LedgerError, match="never starts afresh"):
+    with pytest.raises(LedgerError, match="never resets"):
         book.record_caps(None, MONTHLY, "ste")
 
 

@@ -72,7 +72,7 @@ def test_another_ledger_of_the_same_length_is_refused(path: Path, tmp_path: Path
     with open_ledger(other, "shop") as ledger:
         ledger.reserve(ask())
     shutil.move(other, path)
-    refused(path, "exchanged")
+    refused(path, "replaced")
 
 
 def test_a_deleted_ledger_is_never_recreated(path: Path) -> None:
@@ -158,10 +158,10 @@ def test_two_writers_who_both_followed_one_entry_are_noticed(path: Path) -> None
 def test_a_file_exchanged_while_it_is_open_takes_no_charge(path: Path) -> None:
     with open_ledger(path, "shop") as ledger:
         path.rename(path.with_name("away"))
-        with pytest.raises(LedgerError, match="deleted or exchanged"):
+        with pytest.raises(LedgerError, match="deleted or replaced"):
             ledger.reserve(ask())
         shutil.copy(path.with_name("away"), path)
-        with pytest.raises(LedgerError, match="deleted or exchanged"):
+        with pytest.raises(LedgerError, match="deleted or replaced"):
             ledger.spent(None)
 
 

@@ -235,7 +235,7 @@ def test_the_label_of_the_data_is_the_last_that_was_given(shop: ChainedLedger) -
         lambda: shop.accept_clock(""),
         lambda: shop.record_caps("a", Caps(1), ""),
     ):
-        with pytest.raises(LedgerError, match="records the name of the steward"):
+        with pytest.raises(LedgerError, match="records the steward's name"):
             act()
     assert shop.label() == "v3" and named(" ste ") == " ste "
 
@@ -330,7 +330,7 @@ def test_the_second_place_is_up_to_date_when_a_charge_returns_and_mended_before_
 
 @pytest.mark.parametrize(
     ("number", "words"), [(9, "ends at entry 3, but its head says 9: it is an older copy"), (2, "entry 2 is not the one"),
-                          (3, "entry 3 is not the one that its head says: it was exchanged")],
+                          (3, "entry 3 is not the one that its head says: it was replaced")],
 )  # fmt: skip
 def test_a_ledger_whose_head_names_another_entry_is_refused_also_while_it_is_open(
     tmp_path: Path, number: int, words: str

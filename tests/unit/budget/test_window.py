@@ -58,6 +58,6 @@ def test_the_stricter_window_holds_both(day: date, one: str | None, other: str |
 
 
 def test_other_windows_are_refused() -> None:
-    with pytest.raises(ProgrammingError, match="no window 'fortnight'"):
+    with pytest.raises(ProgrammingError, match="unknown window 'fortnight'"):
         Caps(1, 0, "fortnight")
     assert [Caps(1, 0, every).every for every in (None, *WINDOWS)] == [None, *WINDOWS]

@@ -105,14 +105,12 @@ def test_a_star_has_a_merged_column_once_and_the_columns_in_their_order(db: dpsq
 
 def test_names_in_a_subquery_are_its_own_first(db: dpsql.Connection) -> None:
     inner = "SELECT 1 FROM orders WHERE orders.id = people.id AND area = 'n'"
-    assert (
-        '"orders" AS jes WHERE (CAST((jes."area"'
-        in db.explain(f"SELECT count(*) FROM people WHERE EXISTS ({inner})").sql
-    )
+    sql = db.explain(f"SELECT count(*) FROM people WHERE EXISTS ({inner})").sql
+    assert '"orders"ASjesWHERE(CAST((jes."area"' in "".join(sql.split())
 
 
 def test_a_table_stands_under_one_name_once(db: dpsql.Connection) -> None:
-    assert "stands twice" in str(refusal(db, "SELECT count(*) FROM orders, orders"))
+    assert "appears twice" in str(refusal(db, "SELECT count(*) FROM orders, orders"))
     db.explain("SELECT count(*) FROM orders AS a, orders AS b WHERE a.id = b.id")
 
 

@@ -223,7 +223,7 @@ def test_a_process_of_its_own_knows_the_same_keys(tmp_path: Path) -> None:
     [
         ("", True, "(part, supplier) names at most one row"),
         ("INSERT INTO stock VALUES (2, 2, 1)", True, "names at most one row"),
-        ("INSERT INTO stock VALUES (1, 1, 9), (2, 1, 9)", False, "2 values of (part, supplier) stand more than once"),
+        ("INSERT INTO stock VALUES (1, 1, 9), (2, 1, 9)", False, "2 values of (part, supplier) occur more than once"),
     ],
 )
 def test_a_check_looks_at_all_columns_of_a_key(more: str, ok: bool, text: str) -> None:
@@ -290,7 +290,7 @@ def test_a_key_names_columns_of_the_policy() -> None:
         table(["a", "c"])
     assert table(["a"], unit="row").keys == (("a",),)
     assert table(["a"], unit=None, public=True).keys == (("a",),)
-    with pytest.raises(PolicyError, match="speaks of units"):
+    with pytest.raises(PolicyError, match="applies to units"):
         table(True, unit=None, public=True)
 
 

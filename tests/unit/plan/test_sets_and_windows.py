@@ -112,7 +112,7 @@ def test_rows_that_are_units_stay_one_row_in_a_union_of_two_tables(db: dpsql.Con
         ("SELECT count(*) FROM (SELECT n FROM texts UNION ALL SELECT n FROM orders)", "different types"),
         ("SELECT count(*) FROM (SELECT id, n FROM orders EXCEPT SELECT n, id FROM orders)", "needs the unit"),
         ("SELECT count(*) FROM (SELECT id + 0, n FROM orders EXCEPT SELECT id, n FROM orders)", "needs the unit"),
-        ("SELECT count(*) FROM (SELECT id FROM people UNION ALL SELECT area FROM areas)", "belong to nobody"),
+        ("SELECT count(*) FROM (SELECT id FROM people UNION ALL SELECT area FROM areas)", "have no owner"),
         ("SELECT count(*) FROM ((SELECT id FROM people LIMIT 1) UNION ALL SELECT id FROM orders)", "LIMIT"),
         ("SELECT count(*) FROM (SELECT id FROM people UNION ALL SELECT id FROM orders ORDER BY id OFFSET 1)", "OFFSET"),
         ("SELECT count(*) FROM (SELECT row_number() OVER (PARTITION BY id + 0) AS r FROM orders)", "PARTITION BY"),

@@ -76,10 +76,10 @@ def test_a_connection_names_a_purpose_exactly_where_there_are_some() -> None:
     shop.check_purpose("ana", "report")
     shop.check_purpose("bob", None)
     for who, purpose, said in (
-        ("ana", None, "a purpose has to be named"),
+        ("ana", None, "a purpose is required"),
         ("ana", "Report", "no purpose 'Report'"),
-        ("bob", "report", "lists no purpose 'report'"),
-        (None, "report", "lists no purpose 'report'"),
+        ("bob", "report", "has no purpose 'report'"),
+        (None, "report", "has no purpose 'report'"),
     ):
         with pytest.raises(PolicyError, match=said):
             shop.check_purpose(who, purpose)
@@ -88,9 +88,9 @@ def test_a_connection_names_a_purpose_exactly_where_there_are_some() -> None:
 @pytest.mark.parametrize(
     ("ana", "said"),
     [
-        ({"every": "fortnight"}, "'fortnight' is not a window of the calendar"),
+        ({"every": "fortnight"}, "'fortnight' is not a calendar window"),
         ({"every": "monthly"}, "did you mean month?"),
-        ({"every": 7}, "7 is not a window"),
+        ({"every": 7}, "7 is not a calendar window"),
         ({"epsilon": 1, "purposes": {"p": {"epsilon": 2}}}, "purposes.p.epsilon: 2 is above the cap of ana, 1"),
         ({"purposes": {"p": {"epsilon": 20}}}, "20 is above the dataset's cap, 10"),
         ({"epsilon": 1, "every": "month", "purposes": {"p": {"epsilon": 11, "every": "year"}}}, "above the dataset's cap"),
@@ -152,4 +152,4 @@ def test_check_reminds_of_windows() -> None:
         db.execute("CREATE TABLE orders (customer_id INT, amount INT, status VARCHAR); CREATE TABLE stores (s INT)")
         findings = [f for f in check_facts(db, shop) if f.table == "budget"]
     assert [(f.fact, f.ok) for f in findings] == [("ana", True), ("ana for p", True)]
-    assert "starts afresh every month" in findings[0].text and "adds up" in findings[0].text
+    assert "resets every month" in findings[0].text and "adds up" in findings[0].text

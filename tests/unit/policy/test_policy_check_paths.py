@@ -51,8 +51,8 @@ def village(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
 
 
 @pytest.mark.parametrize(("cap", "said"), [
-    (1, "2 units have more than 1 rows and are weighed down to 1"),
-    (2, "1 units have more than 2 rows and are weighed down to 2"),
+    (1, "2 units have more than 1 rows and are down-weighted to 1"),
+    (2, "1 units have more than 2 rows and are down-weighted to 2"),
     (3, "no unit has more than 3 rows"),
     (4, "no unit has more than 4 rows"),
     (5000, "no unit has more than 5,000 rows"),
@@ -62,8 +62,8 @@ def test_rows_are_counted_for_the_owner_at_the_end_of_the_path(
 ) -> None:
     told = found(village, {**TABLES, "visits": {**TABLES["visits"], "max_rows_per_unit": cap}})
     assert told["visits", "max_rows_per_unit"] == (True, "information", said)
-    assert told["visits", "owner"] == (True, "information", "4 rows have no owner and do not count")
-    assert told["homes", "owner"][2] == "1 rows have no owner and do not count"
+    assert told["visits", "owner"] == (True, "information", "4 rows have no owner and are ignored")
+    assert told["homes", "owner"][2] == "1 rows have no owner and are ignored"
     assert told["visits", "foreign_key:person->people.id"] == (
         True,
         "verified",
@@ -76,7 +76,10 @@ def test_where_all_rows_have_an_owner_it_is_said(village: duckdb.DuckDBPyConnect
     told = found(village, TABLES)
     assert told["homes", "owner"] == (True, "information", "every row has an owner")
     assert told["people", "foreign_key:home->homes.id"][:2] == (False, "violated")
-    assert told["people", "foreign_key:home->homes.id"][2] == "0 keys of homes.id stand twice; 1 rows have no parent"
+    assert (
+        told["people", "foreign_key:home->homes.id"][2]
+        == "0 keys of homes.id occur more than once; 1 rows have no parent"
+    )
 
 
 def test_a_unit_has_one_row_only_if_its_path_leads_there_once(village: duckdb.DuckDBPyConnection) -> None:
@@ -209,7 +212,7 @@ def test_a_table_with_an_error_is_not_looked_into_and_the_others_are(connection:
     assert {fact for table, fact in told if table == "v"} == {"table", "column:x"}
     assert told["v", "table"] == (False, "error", "it is a view: declare the tables behind it instead")
     assert told["v", "column:x"][:2] == (False, "error") and told["v", "column:x"][2].startswith("there is no column x")
-    assert told["t", "table"] == (True, "verified", "the table and its columns are there, with usable types")
+    assert told["t", "table"] == (True, "verified", "the table and its columns exist, with usable types")
 
 
 def test_every_account_that_starts_afresh_is_reminded_of() -> None:
@@ -219,8 +222,8 @@ def test_every_account_that_starts_afresh_is_reminded_of() -> None:
     assert all(each.table == "budget" and each.ok and each.kind == "information" for each in said)
     words = "what the analyst learns over many windows adds up, and only the dataset's cap of epsilon 9 bounds it"
     told = {each.fact: each.text for each in said}
-    assert told["ana"] == f"epsilon 3 starts afresh every month: {words}"
-    assert told["ana for research"] == f"epsilon 2 starts afresh every year: {words}"
+    assert told["ana"] == f"epsilon 3 resets every month: {words}"
+    assert told["ana for research"] == f"epsilon 2 resets every year: {words}"
     assert "bob" not in told
     assert check_facts(duckdb.connect(), policy_of({"t": {"unit": "row"}}, analysts=analysts))[1:] == said
     assert isinstance(said[0], PolicyFinding)

@@ -84,8 +84,8 @@ def test_mistakes_in_a_column(spec: str, key: str, reason: str, fix: str) -> Non
         ("{public: false}", "", "neither a unit nor `public: true`", "add `unit: <column>`"),
         ("{columns: {a: {}}}", "", "neither a unit nor `public: true`", "add `unit: <column>`"),
         ("{unit: u, public: true}", ".public", "a public table has no unit", "delete `public: true`"),
-        ("{public: true, unique: true}", ".unique", "unique speaks of units", "delete `unique`"),
-        ("{public: true, max_rows_per_unit: 3}", ".max_rows_per_unit", "speaks of units", "delete"),
+        ("{public: true, unique: true}", ".unique", "unique applies to units", "delete `unique`"),
+        ("{public: true, max_rows_per_unit: 3}", ".max_rows_per_unit", "applies to units", "delete"),
         ("{unit: row, unique: true}", ".unique", "each row is a unit of its own", "name the unit column"),
         ("{unit: Row, max_rows_per_unit: 3}", ".max_rows_per_unit", "each row is a unit", "delete"),
         ("{unit: row, columns: {ROW: {}}}", ".unit", "also has a column named row", "rename it"),
@@ -97,15 +97,20 @@ def test_mistakes_in_a_column(spec: str, key: str, reason: str, fix: str) -> Non
             "such as 10",
         ),
         ("{unit: u, max_groups_per_unit: true}", ".max_groups_per_unit", "true is not a whole", "such as 10"),
-        ("{unit: 5}", ".unit", "5 names no unit", "{customer_id: customers.id}"),
-        ("{unit: {a: b.c, d: e.f}}", ".unit", "names no unit", "{customer_id: customers.id}"),
+        ("{unit: 5}", ".unit", "5 is not a unit", "{customer_id: customers.id}"),
+        ("{unit: {a: b.c, d: e.f}}", ".unit", "is not a unit", "{customer_id: customers.id}"),
         ("{unit: {a: b}}", ".unit", "'b' is not table.column", "{customer_id: customers.id}"),
         ("{unit: ''}", ".unit", "'' is not a usable name", "printable"),
         ("{unit: u, column: {}}", ".column", "unknown key", "did you mean `columns`?"),
         ("{unit: u, columns: [a]}", ".columns", "must be a mapping of keys, not ['a']", "key: value"),
         ("{unit: u, columns: {a: {}, A: {}}}", ".columns.A", "A and a are the same name", "keep one"),
-        ("{unit: u, columns: {a: {}, a: {}}}", ".columns.a", "the key stands twice", "keep one of the two"),
-        ("{unit: u, unique: 'yes'}", ".unique", "'yes' is no key", "write true (each unit has one row), the columns"),
+        ("{unit: u, columns: {a: {}, a: {}}}", ".columns.a", "the key appears twice", "keep one of the two"),
+        (
+            "{unit: u, unique: 'yes'}",
+            ".unique",
+            "'yes' is not a key",
+            "write true (each unit has one row), the columns",
+        ),
         ("{unit: {a: nowhere.id}}", ".unit", "there is no table nowhere", "declare it, or name one of: t"),
         ("{unit: {a: t.id}}", ".unit", "leads back to itself", "name its unit column"),
     ],
@@ -216,7 +221,7 @@ def test_mistakes_in_limits_and_defaults(section: str, key: str, reason: str, fi
         ),
         ("{epsilon: 1, analysts: {a: {}, A: {}}}", ".analysts.A", "A and a are the same name", "keep one"),
         ("{epsilon: 1, analysts: {a: {epsilom: 1}}}", ".analysts.a.epsilom", "unknown key", "`epsilon`?"),
-        ("{epsilon: 1, epsilon: 2}", ".epsilon", "the key stands twice, on lines 2 and 2", "keep one"),
+        ("{epsilon: 1, epsilon: 2}", ".epsilon", "the key appears twice, on lines 2 and 2", "keep one"),
         ("5", "", "must be a mapping of keys, not 5", "key: value"),
     ],
 )
@@ -306,9 +311,9 @@ def test_all_mistakes_are_listed_at_once_in_the_order_of_lines() -> None:
     [
         ("dataset: [", "line 1: the policy: this is not YAML"),
         ("a: 1\n b: 2", "line 2: the policy: this is not YAML"),
-        ("- dataset", "a policy is a mapping of keys"),
-        ("", "a policy is a mapping of keys"),
-        ("just text", "a policy is a mapping of keys"),
+        ("- dataset", "a policy must be a mapping of keys"),
+        ("", "a policy must be a mapping of keys"),
+        ("just text", "a policy must be a mapping of keys"),
         ("dataset: d\n---\ndataset: e", "this is not YAML"),
         ("a: \x07", "this is not YAML"),
     ],
@@ -321,7 +326,7 @@ def test_what_is_no_policy_at_all(text: str, reason: str) -> None:
 
 def test_an_alias_inside_itself_ends() -> None:
     error = mistake(f"{TOP}tables: &t {{a: *t}}")
-    assert "an alias stands inside what it repeats" in error.message
+    assert "an alias refers to the mapping or list that contains it" in error.message
 
 
 def test_aliases_are_otherwise_welcome() -> None:

@@ -82,10 +82,10 @@ def test_any_arithmetic_on_one_group_has_a_bar(db: dpsql.Connection) -> None:
     ("sql", "message"),
     [
         ("SELECT DP_LOW(count(*), 2) FROM t", "between 0 and 1"),
-        ("SELECT DP_LOW(count(*), 0.9, 1), count(*) FROM t", "an aggregate and, if you like, a confidence"),
-        ("SELECT k, DP_LOW(k) FROM t GROUP BY k", "no noise in this"),
+        ("SELECT DP_LOW(count(*), 0.9, 1), count(*) FROM t", "an aggregate and optionally a confidence"),
+        ("SELECT k, DP_LOW(k) FROM t GROUP BY k", "this has no noise"),
         ("SELECT DP_LOW(DP_HIGH(count(*))) FROM t", "an error bar has no error bar"),
-        ("SELECT DP_LOW(n) FROM (SELECT k, count(*) AS n FROM t GROUP BY k)", "beside the aggregate"),
+        ("SELECT DP_LOW(n) FROM (SELECT k, count(*) AS n FROM t GROUP BY k)", "in the same SELECT as its aggregate"),
         ("SELECT k, DP_LOW(sum(count(*)) OVER ()) FROM t GROUP BY k", "mixes groups"),
         ("SELECT DP_LOW(concat('n', count(*))) FROM t", "takes a number"),
         ("SELECT sum(DP_LOW(x)) FROM t", "cannot be used on private rows"),

@@ -285,7 +285,7 @@ def test_bounds_that_are_searched_for_are_clamped_in_the_query(tmp_path: Path) -
         ({"unit": "u", "prepare": "keep"}, "declares none"),
         ({"unit": "u", "max_rows_per_unit": "auto", "prepare": "keep"}, "declares none"),
         ({"public": True, "prepare": "keep"}, "no units"),
-        ({"unit": "u", "max_rows_per_unit": 3, "prepare": "sample"}, "no way to prepare"),
+        ({"unit": "u", "max_rows_per_unit": 3, "prepare": "sample"}, "not a way to prepare"),
     ],
 )
 def test_the_policy_says_what_can_be_prepared(table: dict[str, Any], said: str) -> None:

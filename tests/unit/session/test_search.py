@@ -192,7 +192,7 @@ def test_what_was_found_can_be_stored_in_the_policy(database: Path, silent: None
     ("column", "words"),
     [
         ({"bounds": "auto", "min": 0}, "declared here too"),
-        ({"bounds": "wide"}, "no way to find bounds"),
+        ({"bounds": "wide"}, "not a way to find bounds"),
     ],
 )
 def test_a_policy_that_contradicts_itself_is_refused(column: dict[str, Any], words: str) -> None:

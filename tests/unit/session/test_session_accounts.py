@@ -162,7 +162,7 @@ def test_a_policy_that_does_not_fit_tells_the_analyst_no_names(database: Path) -
 
 def test_a_purpose_is_named_and_has_its_own_cap(database: Path) -> None:
     caps = {"epsilon": 1, "delta": 0, "purposes": {"report": {"epsilon": 0.5}, "research": {}}}
-    with pytest.raises(dpsql.PolicyError, match="a purpose has to be named"):
+    with pytest.raises(dpsql.PolicyError, match="a purpose is required"):
         connect(database, **caps)
     with pytest.raises(dpsql.PolicyError, match="no purpose 'fun'"):
         connect(database, purpose="fun", **caps)
@@ -354,5 +354,5 @@ def test_what_rounding_leaves_of_a_spent_budget_is_no_offer() -> None:
     with dpsql.connect({"t": pd.DataFrame({"x": [1]})}, policy=policy, ledger=":memory:") as db:
         db.query("SELECT count(*) FROM t", epsilon=3)
         told = str(db.budget())
-    assert "nothing is left but what rounding leaves" in told and "but for one with" not in told
+    assert "nothing is left except a rounding remainder" in told and "but for one with" not in told
     assert "may ask for" not in told

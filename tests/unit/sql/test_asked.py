@@ -33,10 +33,10 @@ def test_hints_are_read_wherever_they_stand(sql: str, asked: QueryOptions) -> No
 @pytest.mark.parametrize(
     ("hint", "said"),
     [
-        ("epsilon 0.2", "cannot be read"),
-        ("epsilon(0.2", "cannot be read"),
-        ("epsilon(0.2) and more", "cannot be read"),
-        ("epsilon()", "cannot be read"),
+        ("epsilon 0.2", "could not be parsed"),
+        ("epsilon(0.2", "could not be parsed"),
+        ("epsilon(0.2) and more", "could not be parsed"),
+        ("epsilon()", "could not be parsed"),
         ("epsilon(much)", "is a number, not much"),
         ("parallel(4)", "no setting parallel"),
         ("mechanism(none)", "no mechanism none"),

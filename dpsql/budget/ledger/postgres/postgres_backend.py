@@ -162,7 +162,7 @@ class PostgresLocation(LedgerLocation):
         with closing(LedgerSession(self._address, dataset)) as session, session.writing():
             _make_schema(session)
             if _there(session):
-                raise LedgerError(f"{self.name} has an account of '{dataset}' already", hint="it goes on as it is")
+                raise LedgerError(f"{self.name} already has an account of '{dataset}'", hint="it stays as it is")
             session.tell(INSERT, dataset, *first, session.id)
 
     def open(self, dataset: str | None, first: Callable[[], Entry] | None) -> LedgerStorage:

@@ -35,7 +35,7 @@ def explain(address: LedgerAddress, error: Error, safe: str) -> LedgerError:
     where, state = f"the ledger {address.name}", error.sqlstate or ""
     if state in ("55P03", "57014"):
         return LedgerError(
-            f"{where} is busy: another session holds it, or its server does not get on; {safe}",
+            f"{where} is busy: another session holds it, or its server makes no progress; {safe}",
             hint="try again in a moment; if it stays, look for `dpsql ledger` in the server's pg_stat_activity",
         )
     if state == "42501":
@@ -45,13 +45,13 @@ def explain(address: LedgerAddress, error: Error, safe: str) -> LedgerError:
         )
     if state in ("53100", "53200"):
         return LedgerError(
-            f"the server of {where} has no room; {safe}, and what was charged before is kept",
+            f"the server of {where} is out of memory or disk space; {safe}, and what was charged before is kept",
             hint="free some space and ask again: the ledger needs no repair",
         )
     if state in ("23001", "23503", "23505"):
         return LedgerError(
-            f"{where} took no entry, because another one came in between: something writes to it without its lock;"
-            f" {safe}",
+            f"{where} rejected the entry because another one was written in the meantime: something wrote it without"
+            f" its lock; {safe}",
             hint="ask again; if it stays, see `dpsql ledger verify`",
         )
     if state == "25006":
@@ -65,7 +65,7 @@ def explain(address: LedgerAddress, error: Error, safe: str) -> LedgerError:
 def read_only(address: LedgerAddress) -> LedgerError:
     """A standby, or a database that takes no writes."""
     return LedgerError(
-        f"the ledger {address.name} is refused: that server is a read-only copy, which may be behind",
+        f"the ledger {address.name} is refused: that server is a read-only replica, which may lag behind",
         hint="name the primary server; with several hosts add target_session_attrs=read-write to the address",
     )
 
