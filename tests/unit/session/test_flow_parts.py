@@ -217,7 +217,7 @@ def test_the_database_and_the_ledger_are_opened_both_or_neither(
 
 def test_a_server_is_not_opened_in_a_process_of_its_own() -> None:
     pytest.importorskip("psycopg")
-    with pytest.raises(InterfaceError, match="only files can be opened in a separate process"):
+    with pytest.raises(InterfaceError, match="only files can be opened in a process of their own"):
         open_data("postgresql://nobody@127.0.0.1:1/x", policy_of(), ":memory:", isolate=True)
     with pytest.raises(InterfaceError, match="the database server cannot be reached"):
         open_data("postgresql://nobody@127.0.0.1:1/x", policy_of(), ":memory:", isolate=False)
