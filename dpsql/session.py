@@ -249,6 +249,11 @@ class Connection(Pep249Errors):
         self._dataset.close()
 
     @property
+    def closed(self) -> bool:
+        """Whether the connection is closed."""
+        return self._closed
+
+    @property
     def pad(self) -> float | None:
         """Replies come at multiples of so many seconds, if the policy says so."""
         return self.policy.limits.pad

@@ -18,8 +18,8 @@ from dpsql.flow.afford import fitted
 from dpsql.flow.dataset import Dataset
 from dpsql.flow.draft import Draft, Prepared
 from dpsql.flow.searching import Searcher
-from dpsql.mechanisms.exact import float_up
-from dpsql.mechanisms.price import pure_rho
+from dpsql.mechanisms.exact_numbers import float_up
+from dpsql.mechanisms.rho_price import pure_rho
 from dpsql.search import before
 
 

@@ -13,11 +13,11 @@ from unlocked import run, sealed, unsealed
 
 from dpsql.answers import noise_stage as release_noise
 from dpsql.audit import ReleaseTrace, StatisticTrace, trace
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.budget.pricing import Priced, charge_of
 from dpsql.flow.draft import Prepared
 from dpsql.mechanisms import DiscreteGaussian, Noise
-from dpsql.mechanisms.exact import UNIT
+from dpsql.mechanisms.exact_numbers import UNIT
 
 SLACK = 1 + 1e-9
 """What the floats of this file may be off."""

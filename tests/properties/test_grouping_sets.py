@@ -18,11 +18,11 @@ import dpsql
 from dpsql.answers.consistent_totals import fit_draws, fit_tables
 from dpsql.answers.noise_stage import add_noise
 from dpsql.audit import trace
-from dpsql.audit.compare import compare
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.comparison import compare
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.errors import Error
 from dpsql.flow import releasing
-from dpsql.mechanisms.exact import UNIT
+from dpsql.mechanisms.exact_numbers import UNIT
 
 CLAUSES = (
     "ROLLUP (kind, flag)", "CUBE (size, flag)", "GROUPING SETS ((kind, size), (kind), ())", "flag, ROLLUP (size, level)",
