@@ -88,6 +88,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'dpsql' has no attribute {name!r}")
     from importlib import import_module
 
+    _register()  # pandas may have been imported since
     module, attribute = _LAZY[name]
     loaded = import_module(module)
     return loaded if attribute is None else getattr(loaded, attribute)

@@ -1,4 +1,4 @@
-"""Stop the work for a client that has left: each engine registers how to interrupt what it is running.
+"""Cancellation of the work for a client that has left: each engine registers how to interrupt what it runs.
 
 What was charged stays charged: the charge came first, and whether a client still waits does not depend on the data.
 """
@@ -15,11 +15,11 @@ AGAIN = 0.2
 
 
 class ClientLeft(Exception):
-    """The client has left, so the work is not started."""
+    """The client has left, so the task is not started."""
 
 
 class ClientTask:
-    """A piece of work that a client waits for, until it leaves."""
+    """A task that a client waits for."""
 
     def __init__(self) -> None:
         self._left = self._begun = False

@@ -1,6 +1,7 @@
 """HTML for notebooks: escaped text, a few elements, and one style that follows light and dark themes.
 
-Every value goes through `text`, so what stands in the data cannot become markup.
+Every value goes through `text`, so data can never become markup. Own code: a template engine would be a dependency of
+the core, for elements that are made from Python values in a few lines.
 """
 
 from __future__ import annotations

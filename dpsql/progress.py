@@ -1,6 +1,6 @@
-"""A sign of life for what takes more than a second: rich's spinner in a terminal, a line of its own in a notebook.
+"""A spinner for work that takes more than a second: rich's in a terminal, a line of its own in a notebook.
 
-Where nobody looks (scripts, pipes) nothing is written.
+In scripts and pipes nothing is written.
 """
 
 from __future__ import annotations

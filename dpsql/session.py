@@ -35,8 +35,8 @@ from dpsql.engines.base import Engine
 from dpsql.engines.open_engine import Source
 from dpsql.error_boundary import error_boundary
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, Pep249Errors, PolicyError
-from dpsql.mechanisms.exact import float_up
-from dpsql.mechanisms.price import pure_rho
+from dpsql.mechanisms.exact_numbers import float_up
+from dpsql.mechanisms.rho_price import pure_rho
 from dpsql.options import QueryKeywords, QueryOptions
 from dpsql.plan.view_expansion import put_views
 from dpsql.policy import Policy, load_policy
@@ -318,7 +318,7 @@ class Connection(Pep249Errors):
     ) -> None:
         self.policy, self.analyst, self.purpose, self.steward = policy, analyst, purpose, steward
         self.engine, self.ledger, self.dialect = engine, ledger, known_dialect(dialect)
-        self.asked, self.turn, self.closed = QueryOptions(), threading.RLock(), False
+        self.asked, self.turn, self._closed = QueryOptions(), threading.RLock(), False
         self._committed = self.asked
         self.dataset = Dataset(engine, policy, ledger, analyst)
         self.accounts = Accounts(policy, ledger, analyst, purpose)
@@ -468,8 +468,13 @@ class Connection(Pep249Errors):
 
     def release(self) -> None:
         """Close the database only: the ledger is used by others too."""
-        self.closed = True
+        self._closed = True
         self.dataset.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is closed."""
+        return self._closed
 
     @property
     def pad(self) -> float | None:

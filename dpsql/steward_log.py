@@ -1,7 +1,7 @@
 """The steward's log: what failed, of which kind, and where in dpsql. By default it holds no value of the data.
 
-An engine prints raw values in its messages. They are left out at every level of logging, since many programs log all
-that they can get; whoever wants them sets DPSQL_LOG_VALUES=yes, and keeps the log as private as the data.
+An engine prints raw values in its messages. They are omitted at every log level, because many
+programs log everything. To include them, set DPSQL_LOG_VALUES=yes and keep the log as private as the data.
 """
 
 from __future__ import annotations

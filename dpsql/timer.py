@@ -1,4 +1,4 @@
-"""Something that happens unless a block ends before."""
+"""Run a function unless a block ends in time."""
 
 from __future__ import annotations
 

@@ -17,13 +17,12 @@ from functools import partial
 from itertools import islice, zip_longest
 from time import perf_counter
 
-from dpsql.audit.blackbox.audit import FIRST, LEVEL, Audited, BlackBoxCase, EventTest, audit, refuted
-from dpsql.audit.blackbox.observe import opened
-from dpsql.audit.database import Cell, LoadError, Row
+from dpsql.audit.blackbox.observations import opened
+from dpsql.audit.blackbox.rounds import FIRST, LEVEL, Audited, BlackBoxCase, EventTest, audit, refuted
 from dpsql.audit.file_writers import writers_of
 from dpsql.audit.outcome import AuditFinding, Check, Outcome, PlotSeries, Progress, Settings
 from dpsql.audit.traces import ReleaseTrace, trace
-from dpsql.audit.world import Unit, World
+from dpsql.audit.world import Cell, LoadError, Row, Unit, World
 from dpsql.errors import Error
 from dpsql.policy.database_catalog import quote
 from dpsql.policy.model import DeclaredColumn
@@ -72,13 +71,13 @@ def _advance(progress: Progress, number: int, of: int, runs: int, done: int) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ColumnQuestion:
     """SQL about a column of a table, and how to make a world in which one of its units shows most."""
 
     sql: str
     table: str
     column: str
-    shown: Callable[[World, Connection, Question], tuple[World, Unit]]
+    shown: Callable[[World, Connection, ColumnQuestion], tuple[World, Unit]]
 
     @property
     def name(self) -> str:
@@ -92,29 +91,29 @@ def own_cases(world: World, most: int) -> list[BlackBoxCase]:
         return list(islice((case for each in _questions(world) if (case := _case(world, db, each))), most))
 
 
-def _questions(world: World) -> Iterator[Question]:
+def _questions(world: World) -> Iterator[ColumnQuestion]:
     """A count of each private table; then, in turn, sums, medians and counts by key of the columns."""
     price = APPROXIMATE if world.policy.budget.delta else PURE
-    sums, medians, keys = list[Question](), list[Question](), list[Question]()
+    sums, medians, keys = list[ColumnQuestion](), list[ColumnQuestion](), list[ColumnQuestion]()
     for name in (name for name in world.tables if name in world.policy.tables and world.policy.tables[name].private):
         table = quote(name)
-        yield Question(f"SELECT {price} count(*) AS n FROM {table}", name, "", _heavy)
+        yield ColumnQuestion(f"SELECT {price} count(*) AS n FROM {table}", name, "", _heavy)
         for column, declared in (world.policy.tables[name].columns or {}).items():
             x = quote(column)
             if declared.min is not None and declared.max is not None:
                 sql = f"SELECT {price} sum({x}) AS s, avg({x}) AS a FROM {table}"
-                sums.append(Question(sql, name, column, _heavy))
-                medians.append(Question(f"SELECT {price} median({x}) AS m FROM {table}", name, column, _two))
+                sums.append(ColumnQuestion(sql, name, column, _heavy))
+                medians.append(ColumnQuestion(f"SELECT {price} median({x}) AS m FROM {table}", name, column, _two))
             elif column.casefold() != (world.policy.tables[name].unit_column or "").casefold():
                 if declared.values is None:
-                    keys.append(Question(f"SELECT {price} DISTINCT {x} FROM {table}", name, column, _deciding))
+                    keys.append(ColumnQuestion(f"SELECT {price} DISTINCT {x} FROM {table}", name, column, _deciding))
                 else:
                     sql = f"SELECT {price} {x}, count(*) AS n FROM {table} GROUP BY {x}"
-                    keys.append(Question(sql, name, column, _heavy))
+                    keys.append(ColumnQuestion(sql, name, column, _heavy))
     yield from (each for turn in zip_longest(sums, medians, keys) for each in turn if each is not None)
 
 
-def _case(world: World, db: Connection, question: Question) -> BlackBoxCase | None:
+def _case(world: World, db: Connection, question: ColumnQuestion) -> BlackBoxCase | None:
     """None where the policy refuses the question."""
     try:
         before = trace(db, question.sql, salt=b"audit")
@@ -134,13 +133,13 @@ def _case(world: World, db: Connection, question: Question) -> BlackBoxCase | No
 # units that show ------------------------------------------------------------------------------------------------------
 
 
-def _heavy(world: World, _: Connection, question: Question) -> tuple[World, Unit]:
+def _heavy(world: World, _: Connection, question: ColumnQuestion) -> tuple[World, Unit]:
     """The unit with the most rows, at the bound farther from zero, and with as many rows as count."""
     unit = _by_rows(world, question.table)[0]
     return _filled(_changed(world, question, {unit: _farther(_column(world, question))}), question.table, [unit]), unit
 
 
-def _two(world: World, _: Connection, question: Question) -> tuple[World, Unit]:
+def _two(world: World, _: Connection, question: ColumnQuestion) -> tuple[World, Unit]:
     """Two units: with the one at the lower end the median lies in the lower half, without it in either half."""
     two = _by_rows(world, question.table)[:2]
     small, column = world.keeping(lambda owner: owner is None or owner in two), _column(world, question)
@@ -160,7 +159,7 @@ def _filled(world: World, table: str, units: Sequence[Unit]) -> World:
     return world.adding({table: [row for each in rows for row in each[:1] * (min(most, MOST_ROWS) - len(each))]})
 
 
-def _deciding(world: World, db: Connection, question: Question) -> tuple[World, Unit]:
+def _deciding(world: World, db: Connection, question: ColumnQuestion) -> tuple[World, Unit]:
     """As many units as the threshold asks for share a key."""
     priced = db.prepare(question.sql).bill.releases[0]
     assert priced.selection is not None and priced.threshold is not None
@@ -176,7 +175,7 @@ def _by_rows(world: World, table: str) -> list[Unit]:
     return [unit for unit, _ in Counter(o for o in world.owners[table] if o is not None).most_common()]
 
 
-def _changed(world: World, question: Question, cells: Mapping[Unit, Cell]) -> World:
+def _changed(world: World, question: ColumnQuestion, cells: Mapping[Unit, Cell]) -> World:
     """The world with other cells in the column, for all rows of some units; None leaves them."""
     stored, owners = world.tables[question.table], world.owners[question.table]
     place = stored.place(question.column) if question.column else -1
@@ -189,7 +188,7 @@ def _changed(world: World, question: Question, cells: Mapping[Unit, Cell]) -> Wo
     return replace(world, tables={**world.tables, question.table: replace(stored, rows=rows)})
 
 
-def _column(world: World, question: Question) -> DeclaredColumn | None:
+def _column(world: World, question: ColumnQuestion) -> DeclaredColumn | None:
     return (world.policy.tables[question.table].columns or {}).get(question.column)
 
 

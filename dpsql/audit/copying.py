@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpsql.audit.database import Raw, Stored, reading
 from dpsql.audit.file_writers import FileTables, installed_writers, unable
-from dpsql.audit.world import World
+from dpsql.audit.world import Raw, StoredTable, World, reading
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.open import open_tables
 from dpsql.engines.duckdb.table_files import Files, is_lake, tables_in
@@ -120,13 +119,13 @@ class _Reader:
             add(name)
         return made
 
-    def table(self, name: str) -> Stored:
+    def table(self, name: str) -> StoredTable:
         """The columns that the policy names and those that lead to owners; of the rows those of the chosen units."""
         declared, relation = self.policy.tables[name], self.catalog[name]
         columns = {c: t for c, t in relation.columns.items() if self._wanted(declared, name, c, t)}
         listed = ", ".join(f"CAST({quote(c)} AS VARCHAR)" for c in columns)
         rows = self.raw.execute(f"SELECT {listed} FROM {quote(name)} AS t {self._chosen(name)}").fetchall()
-        return Stored(columns, tuple(rows), tuple(self._constraints(name, columns)))
+        return StoredTable(columns, tuple(rows), tuple(self._constraints(name, columns)))
 
     def _wanted(self, declared: DeclaredTable, name: str, column: str, type_: str) -> bool:
         if fold(column) == fold(declared.unit_column or "") or fold(column) in self._keys(name):

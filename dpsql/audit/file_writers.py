@@ -12,8 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from dpsql.audit.database import Raw, Stored, load, text_of
-from dpsql.audit.world import World
+from dpsql.audit.world import Raw, StoredTable, World, load, text_of
 from dpsql.engines.base import Engine
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.engine import DuckDBEngine
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """How the rows of a table are laid out in files; a writer ignores the options that it does not have.
 
     `plain` is an option of each writer's own: Arrow gives a table in memory instead of a file, pandas writes NumPy's
@@ -42,7 +41,7 @@ class Layout:
     plain: bool = False
 
     @classmethod
-    def drawn(cls, rng: random.Random) -> Layout:
+    def drawn(cls, rng: random.Random) -> FileLayout:
         """A random layout: row groups of a few rows, or one for all rows."""
         return cls(
             rng.choice((1, 1, 1, 2, 3)),
@@ -63,10 +62,10 @@ class Layout:
 
 BLOOM = 64
 """The number of distinct values that a Bloom filter is sized for; the default of a million takes a megabyte."""
-Write = Callable[["pa.Table", Path, Layout], None]
+Write = Callable[["pa.Table", Path, FileLayout], None]
 
 
-def _pyarrow(table: pa.Table, path: Path, layout: Layout) -> None:
+def _pyarrow(table: pa.Table, path: Path, layout: FileLayout) -> None:
     from pyarrow import parquet
 
     bloom = {
@@ -96,7 +95,7 @@ def _may_have_bloom_filter(type_: Any) -> bool:
     return not pa.types.is_boolean(type_)
 
 
-def _polars(table: pa.Table, path: Path, layout: Layout) -> None:
+def _polars(table: pa.Table, path: Path, layout: FileLayout) -> None:
     import polars as pl
 
     frame = pl.DataFrame(table)
@@ -105,7 +104,7 @@ def _polars(table: pa.Table, path: Path, layout: Layout) -> None:
     frame.write_parquet(path, row_group_size=layout.rows_per_group, statistics=layout.statistics)
 
 
-def _pandas(table: pa.Table, path: Path, layout: Layout) -> None:
+def _pandas(table: pa.Table, path: Path, layout: FileLayout) -> None:
     import pandas as pd
     import pyarrow as pa
 
@@ -118,13 +117,13 @@ def _pandas(table: pa.Table, path: Path, layout: Layout) -> None:
     )  # fmt: skip
 
 
-def _arrow(table: pa.Table, path: Path, layout: Layout) -> None:
+def _arrow(table: pa.Table, path: Path, layout: FileLayout) -> None:
     from pyarrow import feather
 
     feather.write_feather(_coded(table, layout), str(path), chunksize=layout.rows_per_group)
 
 
-def _coded(table: pa.Table, layout: Layout) -> pa.Table:
+def _coded(table: pa.Table, layout: FileLayout) -> pa.Table:
     """The table, with its texts dictionary-encoded if the layout says so."""
     import pyarrow as pa
 
@@ -188,17 +187,17 @@ class FileTables:
 
     policy: Policy
     writers: Mapping[str, str]
-    layout: Layout = Layout()
+    layout: FileLayout = FileLayout()
     able: tuple[str, ...] = tuple(WRITERS)
 
-    def __call__(self, tables: Mapping[str, Stored]) -> Engine:
+    def __call__(self, tables: Mapping[str, StoredTable]) -> Engine:
         folder = TemporaryDirectory(prefix="dpsql-audit-", ignore_cleanup_errors=True)
         with load(tables) as raw:
             facts = constraint_facts(raw, self.policy)
             sources = {name: self._source(raw, name, stored, Path(folder.name)) for name, stored in tables.items()}
         return _FileEngine(sources, self.policy, frozenset((fold(table), fact) for table, fact in facts), folder)
 
-    def _source(self, raw: Raw, name: str, stored: Stored, folder: Path) -> Any:
+    def _source(self, raw: Raw, name: str, stored: StoredTable, folder: Path) -> Any:
         """What dpsql opens as this table: a directory of files, or a table in memory."""
         writer, place = WRITERS[self.writers[name]], folder / name
         place.mkdir()
@@ -219,13 +218,13 @@ class FileTables:
                 writer.write(table if len(parts) == 1 else table.slice(start, size), path, self.layout)
         return place
 
-    def _parts(self, stored: Stored) -> Sequence[int]:
+    def _parts(self, stored: StoredTable) -> Sequence[int]:
         """Where each file begins; every file has rows, if there are any."""
         size = -(-len(stored.rows) // self.layout.files)
         return range(0, len(stored.rows), size) if size else [0]
 
 
-def _selected(name: str, stored: Stored) -> str:
+def _selected(name: str, stored: StoredTable) -> str:
     """All columns of a table; an ENUM is written as text."""
     listed = [
         f"{quote(c)}::VARCHAR AS {quote(c)}" if type_.upper().startswith("ENUM") else quote(c)
@@ -234,14 +233,14 @@ def _selected(name: str, stored: Stored) -> str:
     return f"SELECT {', '.join(listed)} FROM {quote(name)}"
 
 
-def _copy(rows: str, path: Path, layout: Layout) -> str:
+def _copy(rows: str, path: Path, layout: FileLayout) -> str:
     options = ["FORMAT parquet", f"ROW_GROUP_SIZE {layout.rows_per_group}"]
     options += [f"DICTIONARY_SIZE_LIMIT {10_000 if layout.dictionary else 0}"]
     options += [f"WRITE_BLOOM_FILTER {str(layout.bloom).lower()}"]
     return f"COPY ({rows}) TO {DUCKDB.text(str(path))} ({', '.join(options)})"
 
 
-def _write_csv(stored: Stored, rows: Sequence[Sequence[object]], path: Path) -> None:
+def _write_csv(stored: StoredTable, rows: Sequence[Sequence[object]], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         written = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
         written.writerow(stored.columns)
@@ -272,7 +271,7 @@ class _FileEngine(DuckDBEngine):
 def on_files(world: World, writer: str, rng: random.Random) -> World:
     """The world with its private tables in files of one writer, and its public ones in files of that or another."""
     public = {n: rng.choice((writer, rng.choice(installed_writers()))) for n in world.tables if n not in world.owners}
-    return _written(world, dict.fromkeys(world.owners, writer) | public, Layout.drawn(rng))
+    return _written(world, dict.fromkeys(world.owners, writer) | public, FileLayout.drawn(rng))
 
 
 def written_again(world: World, rng: random.Random) -> World:
@@ -281,10 +280,10 @@ def written_again(world: World, rng: random.Random) -> World:
         return world
     able, endings = world.engine.able, {name: WRITERS[by].ending for name, by in world.engine.writers.items()}
     by_ending = {ending: rng.choice(installed_writers(ending, able)) for ending in sorted(set(endings.values()))}
-    return _written(world, {name: by_ending[ending] for name, ending in endings.items()}, Layout.drawn(rng))
+    return _written(world, {name: by_ending[ending] for name, ending in endings.items()}, FileLayout.drawn(rng))
 
 
-def unable(tables: Mapping[str, Stored], policy: Policy, writer: str) -> str:
+def unable(tables: Mapping[str, StoredTable], policy: Policy, writer: str) -> str:
     """The columns whose types a writer's files change, or the tables if it cannot write them; empty if it can."""
     bare = {name: replace(stored, constraints=()) for name, stored in tables.items()}
     try:
@@ -310,14 +309,14 @@ def writers_of(world: World) -> tuple[str, ...]:
     return tuple(dict.fromkeys(world.engine.writers[name] for name in world.owners))
 
 
-def _written(world: World, writers: Mapping[str, str], layout: Layout) -> World:
+def _written(world: World, writers: Mapping[str, str], layout: FileLayout) -> World:
     engine = FileTables(world.policy, writers, layout)
     named = f"{world.name} as {', '.join(sorted(set(writers.values())))} ({layout})"
     tables = {name: _typed(world.policy, name, t, writers[name]) for name, t in world.tables.items()}
     return replace(world, name=named, tables=tables, engine=engine)
 
 
-def _typed(policy: Policy, name: str, stored: Stored, writer: str) -> Stored:
+def _typed(policy: Policy, name: str, stored: StoredTable, writer: str) -> StoredTable:
     """The types that dpsql finds: those of a private CSV file are the policy's."""
     types = column_types(policy, name) if writer == "CSV" else None
     if types is None:
@@ -327,8 +326,8 @@ def _typed(policy: Policy, name: str, stored: Stored, writer: str) -> Stored:
 
 __all__ = [
     "WRITERS",
+    "FileLayout",
     "FileTables",
-    "Layout",
     "absent_writers",
     "installed_writers",
     "on_files",

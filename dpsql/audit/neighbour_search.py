@@ -14,28 +14,29 @@ from typing import Protocol
 
 from sqlglot import exp, parse_one
 
-from dpsql.audit.compare import compare, compare_equal, rules_of
-from dpsql.audit.file_writers import writers_of, written_again
-from dpsql.audit.grammar.query import Query
-from dpsql.audit.grammar.writer import Writer
-from dpsql.audit.neighbourhood import neighbours_of, part_of, settled
-from dpsql.audit.outcome import AuditFinding
-from dpsql.audit.pairs import (
+from dpsql.audit.comparison import (
     ANSWERED,
     MOVED,
     ORDER,
     SEEN,
     Case,
     answered,
+    compare,
+    compare_equal,
     differences,
     forget_searches,
     paid,
     prepare,
     refused,
+    rules_of,
     vectors,
     visible,
 )
-from dpsql.audit.shrink import finding_of
+from dpsql.audit.counterexample import finding_of
+from dpsql.audit.file_writers import writers_of, written_again
+from dpsql.audit.grammar.query_writer import Query, Writer
+from dpsql.audit.neighbouring_worlds import neighbours_of, part_of, settled
+from dpsql.audit.outcome import AuditFinding
 from dpsql.audit.tally import Tally
 from dpsql.audit.traces import ReleaseTrace
 from dpsql.audit.world import Unit, World

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dpsql.audit.compare import Comparison
+from dpsql.audit.comparison import Comparison
 from dpsql.audit.outcome import AuditFinding
 
 COUNTERS = ("pairs", "touched", "tried", "mattered", "counted")

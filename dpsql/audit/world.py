@@ -6,21 +6,114 @@ Two worlds are neighbours if they differ in one unit: all rows that it owns in a
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpsql.audit.database import Cell, Stored, load, text_of
+import duckdb
+
 from dpsql.budget import open_ledger
 from dpsql.engines.base import Engine
 from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.errors import InterfaceError
 from dpsql.policy import Policy, load_policy
+from dpsql.policy.database_catalog import quote
 from dpsql.policy.identifiers import Names
 from dpsql.policy.model import ForeignKey
 from dpsql.session import Connection
+
+Cell = object
+Row = tuple[Cell, ...]
+Raw = duckdb.DuckDBPyConnection
+LoadError = duckdb.Error
+"""What loading tables raises where the rows do not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table: columns with their types, constraints as SQL writes them, and rows in the order of the columns.
+
+    A cell is NULL (`None`) or anything whose text the database can cast to the column's type.
+    """
+
+    columns: Mapping[str, str]
+    rows: tuple[Row, ...]
+    constraints: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, columns: Mapping[str, str], rows: Sequence[Mapping[str, Cell]], constraints: tuple[str, ...] = ()
+    ) -> StoredTable:
+        """A table from rows by name; what a row leaves out is NULL."""
+        return cls(columns, tuple(tuple(row.get(name) for name in columns) for row in rows), constraints)
+
+    def place(self, column: str) -> int:
+        """Where a column stands in a row."""
+        folded = [name.casefold() for name in self.columns]
+        return folded.index(column.casefold())
+
+    def create(self, name: str) -> str:
+        """The statement that makes the table."""
+        columns = [f"{quote(column)} {type_}" for column, type_ in self.columns.items()]
+        return f"CREATE TABLE {quote(name)} ({', '.join([*columns, *self.constraints])})"
+
+    def insert(self, name: str) -> str:
+        """The statement that fills it, as a person would run it; nothing for no rows."""
+        rows = [f"({', '.join(_literal(cell) for cell in row)})" for row in self.rows]
+        return f"INSERT INTO {quote(name)} VALUES\n  " + ",\n  ".join(rows) if rows else ""
+
+
+def text_of(cell: Cell) -> str | None:
+    """A cell as the text that is cast to the column's type."""
+    return None if cell is None else str(cell)
+
+
+def _literal(cell: Cell) -> str:
+    said = text_of(cell)
+    if said is None:
+        return "NULL"
+    quoted = "'" + said.replace("'", "''") + "'"
+    return quoted if "\0" not in said else "(" + quoted.replace("\0", "' || chr(0) || '") + ")"
+
+
+def load(tables: Mapping[str, StoredTable]) -> duckdb.DuckDBPyConnection:
+    """The tables in a fresh database in memory, in the order in which they are given (parents first)."""
+    raw = duckdb.connect(":memory:", config={"threads": 1})
+    for name, table in tables.items():
+        raw.execute(table.create(name))
+        if table.rows:
+            columns = [[text_of(row[i]) for row in table.rows] for i in range(len(table.columns))]
+            listed = ", ".join(f"unnest(${i + 1}::VARCHAR[])" for i in range(len(columns)))
+            raw.execute(f"INSERT INTO {quote(name)} SELECT {listed}", columns)
+    return raw
+
+
+@contextmanager
+def reading(source: str | Path | duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A steward's database: a file, opened read-only, or a connection, which stays the caller's."""
+    if isinstance(source, duckdb.DuckDBPyConnection):
+        with source.cursor() as cursor:
+            yield cursor
+        return
+    if not Path(source).is_file():
+        raise InterfaceError(f"there is no database file {source}", hint="check the path; it is never created here")
+    try:
+        raw = duckdb.connect(str(source), read_only=True)
+    except duckdb.Error as problem:
+        raise InterfaceError(
+            f"the database {source} cannot be opened read-only: {type(problem).__name__}",
+            hint="close other connections that write to it",
+        ) from problem
+    with raw:
+        yield raw
+
+
+# worlds ---------------------------------------------------------------------------------------------------------------
+
 
 if TYPE_CHECKING:
     from dpsql.engines.duckdb.engine import Source
@@ -39,7 +132,7 @@ Unit = object
 """The text of a unit column's value, or a `RowUnit`."""
 
 
-def in_memory(tables: Mapping[str, Stored]) -> Engine:
+def in_memory(tables: Mapping[str, StoredTable]) -> Engine:
     """DuckDB over a copy of the tables."""
     return DuckDBEngine(load(tables), still=True)
 
@@ -53,12 +146,12 @@ class World:
 
     name: str
     policy: Policy
-    tables: Mapping[str, Stored]
+    tables: Mapping[str, StoredTable]
     notes: tuple[str, ...] = ()
-    engine: Callable[[Mapping[str, Stored]], Engine] = in_memory
+    engine: Callable[[Mapping[str, StoredTable]], Engine] = in_memory
 
     @classmethod
-    def made(cls, name: str, policy: Mapping[str, Any] | Policy, tables: Mapping[str, Stored]) -> World:
+    def made(cls, name: str, policy: Mapping[str, Any] | Policy, tables: Mapping[str, StoredTable]) -> World:
         """A world from a policy as the steward writes it."""
         return cls(name, load_policy(policy), tables)
 

@@ -15,9 +15,9 @@ from dpsql.budget.ledger.interface import (
     StoredRelease,
 )
 from dpsql.budget.ledger.reservation import Reservation
-from dpsql.mechanisms.convert import delta_for, epsilon_for, rho_for
-from dpsql.mechanisms.exact import UNIT, Number, exact
-from dpsql.mechanisms.price import laplace_rho, pure_rho
+from dpsql.mechanisms.exact_numbers import UNIT, Number, exact
+from dpsql.mechanisms.rho_price import laplace_rho, pure_rho
+from dpsql.mechanisms.zcdp_conversion import delta_for, epsilon_for, rho_for
 
 __all__ = [
     "FREE",

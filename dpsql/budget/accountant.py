@@ -1,4 +1,4 @@
-"""Admission: two filters side by side for each account."""
+"""The privacy accountant: two filters for each account (pure epsilon and zCDP), and the admission of requests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import NamedTuple
 from dpsql.budget.calendar_windows import check_window
 from dpsql.budget.costs import FREE, Charge, Cost
 from dpsql.errors import BudgetExceeded
-from dpsql.mechanisms.convert import epsilon_for, rho_for
-from dpsql.mechanisms.exact import (
+from dpsql.mechanisms.exact_numbers import (
     UNIT,
     Number,
     digits_down,
@@ -25,7 +24,8 @@ from dpsql.mechanisms.exact import (
     probability,
     units_down,
 )
-from dpsql.mechanisms.price import pure_rho
+from dpsql.mechanisms.rho_price import pure_rho
+from dpsql.mechanisms.zcdp_conversion import epsilon_for, rho_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _shaved(epsilon: float, fits: Callable[[float], bool]) -> float:
     return next((each for each in smaller if each > 1e-9 and fits(each)), 0.0)
 
 
-# admission
+# admission of requests, and refusals that say what is left
 
 
 class Account(NamedTuple):

@@ -1,7 +1,7 @@
-"""Calendar windows (UTC) with which an analyst's own account may reset.
+"""Calendar windows (UTC) after which an analyst's own account resets.
 
-A window is a weaker promise than a cap: what is learnt over many windows adds up, and only the dataset's cap, which
-never starts afresh, bounds it.
+A window is a weaker guarantee than a cap: what is learned over many windows adds up, and only the dataset's cap, which
+never resets, bounds it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _INSIDE = {
     "quarter": ("quarter", "year"),
     "year": ("year",),
 }
-"""In which windows each one lies whole."""
+"""For each window, the windows that contain it completely."""
 
 
 def check_window(every: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What a query costs: the integers that the filters add up, and the numbers that people see."""
+"""Costs: the integer charges that the accountant adds up, and the epsilon, delta and rho that people see."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.exact import Number, exact, positive, probability, units_up
-from dpsql.mechanisms.price import pure_rho
+from dpsql.mechanisms.exact_numbers import Number, exact, positive, probability, units_up
+from dpsql.mechanisms.rho_price import pure_rho
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What is shown of a budget: caps, spent and left in the same terms, and what the rest would still buy."""
+"""The status of a budget: caps, spent and remaining in the same units, and what the remainder can still buy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dpsql.budget.accountant import Spent, more_like, remaining, spent_as
 from dpsql.budget.costs import Cost
 from dpsql.budget.ledger.interface import LastCharge, Standing
 from dpsql.html import bar, element, listed, page, text
-from dpsql.mechanisms.convert import rho_for
-from dpsql.mechanisms.exact import UNIT, Number, digits_down, digits_up, exact, float_down
+from dpsql.mechanisms.exact_numbers import UNIT, Number, digits_down, digits_up, exact, float_down
+from dpsql.mechanisms.zcdp_conversion import rho_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def _left(standing: Standing) -> Cost:
     return remaining(standing.caps, standing.spent, 0)
 
 
-# as HTML
+# HTML for notebooks
 
 
 def budget_html(status: BudgetStatus) -> str:

@@ -1,4 +1,4 @@
-"""What dpsql asks of an engine. Nothing else about an engine is known outside its own folder."""
+"""The interface of an engine. The rest of dpsql knows nothing else about an engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dpsql.policy.database_catalog import DatabaseReader
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What an engine may take of the machine, in bytes: memory (None: the engine's own limit) and disk (None: none)."""
+    """Limits in bytes: memory (None: the engine's own limit) and disk space (None: no disk space)."""
 
     memory: int | None = None
     spill: int | None = None
@@ -32,7 +32,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class PublicRows:
-    """The rows of a public table: an array for each column, and another that says where it is NULL.
+    """The rows of a public table: for each column an array of values, and an array that is true where it is NULL.
 
     The arrays hold numbers, or text where NumPy would change the values; `types` are the types they stand for.
     """
@@ -43,7 +43,7 @@ class PublicRows:
 
 
 class Engine(ABC):
-    """Describes tables, emits SQL from a plan, and runs it."""
+    """Describes the tables of a database, writes SQL for a plan, and runs it."""
 
     @abstractmethod
     def schema(self) -> Mapping[str, Mapping[str, str]]:
@@ -51,7 +51,7 @@ class Engine(ABC):
 
     @abstractmethod
     def version(self) -> str:
-        """A public label of the data: it changes when the data may have changed, and is never computed from rows."""
+        """A public label of the data. It changes whenever the data may have changed and is never computed from rows."""
 
     @abstractmethod
     def constraints(self, policy: object) -> frozenset[tuple[str, str]]:
@@ -60,16 +60,16 @@ class Engine(ABC):
     @property
     @abstractmethod
     def verifiable(self) -> bool:
-        """Can a fact that was verified for a version be relied on (nobody writes to this version)?"""
+        """Whether a version never changes, so that a fact verified for it stays true."""
 
     @property
     @abstractmethod
     def live(self) -> bool:
-        """May somebody write to the tables, or alter them, while they are open here?"""
+        """Whether others may write to the tables, or alter them, while they are open here."""
 
     @property
     def copies(self) -> str | None:
-        """The stamp of the file with prepared copies beside the data, empty if it is not there; None: none are read."""
+        """The stamp of the file of prepared copies, empty if there is no file; None if this engine reads no copies."""
         return None
 
     def copies_content(self) -> str:
@@ -78,19 +78,19 @@ class Engine(ABC):
 
     @abstractmethod
     def look_again(self) -> None:
-        """Forget what was known of the tables, their types and the rows of public ones: somebody may have written."""
+        """Drop cached schemas and cached rows of public tables, since others may have written to them."""
 
     @property
     @abstractmethod
     def public(self) -> PublicData:
-        """What the planner may ask about public tables."""
+        """The contents of public tables, for the planner."""
 
     @abstractmethod
     def statements(self, release: Priced, salt: bytes | None) -> list[str]:
-        """The SQL of one release; without salt, a placeholder stands in its place (for people to read)."""
+        """The SQL that names one release; without a salt, a placeholder takes its place."""
 
     def emit(self, release: Priced, salt: bytes | None) -> str:
-        """The same as one text."""
+        """The statements as one text."""
         return _text(self.statements(release, salt))
 
     def run_statements(self, release: Priced, salt: bytes | None) -> list[str]:
@@ -102,12 +102,12 @@ class Engine(ABC):
         return ";\n".join(map(lay_out, self.run_statements(release, None)))
 
     def notes(self, releases: Sequence[Priced]) -> tuple[str, ...]:
-        """What this engine does not read of their tables, in words that follow from the query and the policy."""
+        """Notes on values that this engine does not read. They follow from the query and the policy alone."""
         return ()
 
     @contextmanager
     def together(self, releases: Sequence[Priced] = ()) -> Iterator[None]:
-        """These releases, of one query, run inside: where others may write, they all read one state of the data."""
+        """Run the releases of one query inside: if others may write, all of them read one state of the data."""
         yield
 
     def run(
@@ -165,7 +165,7 @@ class Engine(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
 
 
 def _text(written: Sequence[str]) -> str:
@@ -173,7 +173,7 @@ def _text(written: Sequence[str]) -> str:
 
 
 def _filled(release: Priced, contents: Mapping[str, Content]) -> Priced:
-    """The release over the contents that it reads, in place of what stood for them when it was paid for."""
+    """The release with the contents that it reads, in place of the placeholders with which it was paid for."""
     inner = release.bounded.release
     if any(scan.table not in contents for scan in released_in(inner.source)):
         raise InternalError("a release was to be run before what it reads was released")

@@ -1,4 +1,4 @@
-"""Which engine a source means: the only place outside their folders that knows of several."""
+"""Choose the engine for a source. Only this module knows that there are several engines."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Source = DuckDBSource | Any
 
 
 def open_engine(source: Source, limits: Resources, policy: Policy | None = None, copies: Path | None = None) -> Engine:
-    """The engine of a file, a connection, a mapping of frames, or the address of a database server or a cluster.
+    """Open a file, a connection, a mapping of frames, or the address of a database server or a cluster.
 
-    The types of what comes as text are the policy's. Only DuckDB reads prepared copies.
+    Columns that are stored as text get their types from the policy. Only DuckDB reads prepared copies.
     """
     if isinstance(source, str) and source.startswith(SCHEMES):
         return _postgres(source, limits)
@@ -32,12 +32,12 @@ def open_engine(source: Source, limits: Resources, policy: Policy | None = None,
 
 
 def is_address(source: object) -> bool:
-    """Is it the address of a server or a cluster, and no file?"""
+    """Whether the source is the address of a server or a cluster."""
     return isinstance(source, str) and (source.startswith(SCHEMES) or is_spark(source))
 
 
 def shown(source: str) -> str:
-    """A file or an address for people: whose password is nobody's business, wherever it stands."""
+    """A file or an address for display, without the password."""
     return read_server(source).written if source.startswith(SCHEMES) else source
 
 

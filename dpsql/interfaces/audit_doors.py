@@ -29,7 +29,7 @@ PASSWORD = "a password for the audit only"  # noqa: S105 - of a server that runs
 @contextmanager
 def dbapi(world: World) -> Iterator[Ask]:
     """PEP 249, with a new cursor for each question."""
-    from dpsql.audit.blackbox.observe import opened, remember_integers
+    from dpsql.audit.blackbox.observations import opened, remember_integers
 
     with opened(world) as db:
         remember_integers(db)
@@ -60,7 +60,7 @@ def _write(world: World, folder: Path) -> None:
     """Write the database, and a policy with the largest budget that a policy file may have."""
     import yaml
 
-    from dpsql.audit.blackbox.observe import save
+    from dpsql.audit.blackbox.observations import save
 
     save(world, folder / "world.duckdb")
     policy = world.endless.model_dump(mode="json", by_alias=True, exclude_defaults=True)

@@ -4,13 +4,51 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
 if TYPE_CHECKING:
+    from dpsql.answers.explain import Explanation
+    from dpsql.answers.result import Result
+    from dpsql.budget.status import BudgetStatus
     from dpsql.engines.open_engine import Source
     from dpsql.interfaces.client.connection import RemoteConnection
+    from dpsql.interfaces.dbapi import Cursor
+    from dpsql.options import QueryKeywords
     from dpsql.policy import Policy
     from dpsql.session import Connection
+    from dpsql.sql import Parameters
+
+
+class QueryConnection(Protocol):
+    """What a connection in this process and one to a server have in common, and all that interfaces may use of both."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is closed."""
+
+    def query(self, sql: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]) -> Result:
+        """Answer a query privately."""
+
+    def explain(self, sql: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]) -> Explanation:
+        """Explain what a query would do and cost. Spends nothing."""
+
+    def budget(self) -> BudgetStatus:
+        """Return caps, spent and remaining."""
+
+    def settle(self, sql: str) -> bool:
+        """Apply `SET dpsql.…` or `RESET`, and return whether the text was one of them."""
+
+    def cursor(self) -> Cursor:
+        """Return a PEP 249 cursor."""
+
+    def commit(self) -> None:
+        """Keep what was `SET`."""
+
+    def rollback(self) -> None:
+        """Undo what was `SET` since the last commit."""
+
+    def close(self) -> None:
+        """Close the connection."""
 
 
 @overload

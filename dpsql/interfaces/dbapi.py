@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from decimal import Decimal
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from dpsql.errors import InterfaceError
 
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpsql.answers.result import Result
-    from dpsql.options import Accuracy
-    from dpsql.session import Connection
+    from dpsql.interfaces.connect import QueryConnection
+    from dpsql.options import QueryKeywords
     from dpsql.sql import Parameters
 
 
@@ -104,7 +103,7 @@ class Cursor:
 
     arraysize = 1
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: QueryConnection) -> None:
         self.connection = connection
         self.result: Result | None = None
         self._rows: Iterator[Row] = iter(())
@@ -124,23 +123,15 @@ class Cursor:
         """How many rows the answer has."""
         return -1 if self.result is None else len(self.result)
 
-    def execute(
-        self,
-        operation: str,
-        parameters: Parameters | None = None,
-        *,
-        epsilon: float | Decimal | None = None,
-        delta: float | Decimal | None = None,
-        mechanism: str | None = None,
-        accuracy: Accuracy | None = None,
-    ) -> Self:
-        """Run a query. Its price is that of the keywords, which PEP 249 does not know; else of a hint in the SQL, else
-        of `SET dpsql.epsilon = 0.2` before it, else the policy's default.
+    def execute(self, operation: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]) -> Self:
+        """Run a query.
+
+        Its price is given by the keywords (an extension of PEP 249), by a hint in the SQL, by an earlier
+        `SET dpsql.epsilon = 0.2`, or by the policy's default, in this order.
         """
         self._forget()
         if not self.connection.settle(operation):
-            query, values = self.connection.query, parameters or None
-            self._show(query(operation, values, epsilon=epsilon, delta=delta, mechanism=mechanism, accuracy=accuracy))
+            self._show(self.connection.query(operation, parameters or None, **options))
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> Self:
@@ -219,7 +210,8 @@ class Cursor:
     def _open(self) -> None:
         if self._closed:
             raise InterfaceError("this cursor is closed", hint="take a new one: connection.cursor()")
-        self.connection.require_open()
+        if self.connection.closed:
+            raise InterfaceError("this connection is closed", hint="open one with dpsql.connect(…)")
 
     def _forget(self) -> None:
         self._open()

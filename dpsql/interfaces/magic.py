@@ -33,7 +33,7 @@ class _Options(argparse.ArgumentParser):
         raise InterfaceError(f"%dpsql: {message}", hint="%dpsql help lists what can be written")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        self.error(message or "this cannot be read")
+        self.error(message or "this cannot be parsed")
 
 
 def _connecting() -> _Options:
@@ -76,7 +76,7 @@ class Magic:
         options = vars(_asking().parse_args(_words(line)))
         name, looking = options.pop("name"), options.pop("explain")
         if name is not None and not name.isidentifier():
-            raise InterfaceError(f"{name!r} cannot be the name of a variable", hint="write --as answer")
+            raise InterfaceError(f"{name!r} is not a valid variable name", hint="write --as answer")
         price = {key: value for key, value in options.items() if value not in (None, False)}
         price |= {"accuracy": _accuracy(price["accuracy"])} if "accuracy" in price else {}
         made = self._look(cell, price) if looking else self._ask(cell, price)
@@ -109,7 +109,7 @@ class Magic:
         found = self.shell.user_ns.get(rest)
         if not isinstance(found, Connection | PrivateFrame):
             raise InterfaceError(
-                f"{rest or 'nothing'} is neither a connection nor a private frame",
+                f"{rest or 'nothing'} is not a connection or a private frame",
                 hint="db = dpsql.connect(…), then %dpsql use db",
             )
         self.source = found
@@ -132,6 +132,10 @@ class Magic:
             for column in table.columns:
                 print(f"  {column.name:<20} {column.type:<12} {column.note}".rstrip())
 
+    def close(self) -> None:
+        """Close the connection that the magic opened."""
+        self._close("")
+
     def _close(self, _: str) -> None:
         if isinstance(self.source, Connection):
             self.source.close()
@@ -153,7 +157,7 @@ def _words(line: str) -> list[str]:
     try:
         return shlex.split(line)
     except ValueError:
-        raise InterfaceError("a quote is not closed here", hint="%dpsql help lists what can be written") from None
+        raise InterfaceError("a quotation mark is not closed", hint="%dpsql help lists what can be written") from None
 
 
 def _accuracy(text: str) -> Any:
@@ -181,4 +185,4 @@ def unload_ipython_extension(shell: Any) -> None:
     for kind in ("line", "cell"):
         magic = shell.magics_manager.magics[kind].pop("dpsql", None)
         if isinstance(magic, Magic):
-            magic._close("")
+            magic.close()

@@ -21,6 +21,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 import dpsql
 from dpsql.interfaces.visible_tables import ColumnInfo, TableInfo, visible_tables
+from dpsql.options import QueryKeywords
 from dpsql.policy import fold
 from dpsql.policy.model import ForeignKey
 
@@ -55,7 +56,7 @@ def _seen(table: TableInfo, column: str | None) -> list[str]:
 
 # the dialect ---------------------------------------------------------------------------------------------------------
 
-PRICE = ("epsilon", "delta", "mechanism", "accuracy")
+OPTIONS = tuple(QueryKeywords.__annotations__)
 ARGUMENTS = ("policy", "analyst", "ledger", "purpose")
 HOW = "dpsql:///shop.duckdb?policy=policy.yaml&analyst=ana"
 
@@ -72,7 +73,7 @@ class DpsqlCompiler(SQLCompiler):
 
     def limit_clause(self, select: Any, **kw: Any) -> str:
         """OFFSET stands alone as well."""
-        parts = (("LIMIT", select._limit_clause), ("OFFSET", select._offset_clause))
+        parts = (("LIMIT", select._limit_clause), ("OFFSET", select._offset_clause))  # noqa: SLF001 - how SQLAlchemy passes them to a compiler
         return "".join(f"\n {word} {self.process(clause, **kw)}" for word, clause in parts if clause is not None)
 
     def get_statement_hint_text(self, hint_texts: Sequence[str]) -> str:
@@ -163,7 +164,7 @@ class DpsqlDialect(default.DefaultDialect):
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         """Run a statement at the price of its execution options."""
         options = {} if context is None else context.execution_options
-        cursor.execute(statement, parameters, **{name: options[name] for name in PRICE if name in options})
+        cursor.execute(statement, parameters, **{name: options[name] for name in OPTIONS if name in options})
 
     def do_ping(self, dbapi_connection: Any) -> bool:
         """A connection in this process is there until it is closed."""
@@ -171,7 +172,7 @@ class DpsqlDialect(default.DefaultDialect):
 
     def is_disconnect(self, e: Exception, connection: Any, cursor: Any) -> bool:
         """Whether the pool should throw the connection away."""
-        return connection is not None and getattr(connection, "_closed", False)
+        return connection is not None and getattr(connection, "closed", False)
 
     def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:
         return tuple(int(part) for part in dpsql.__version__.split(".") if part.isdigit())

@@ -124,7 +124,7 @@ def found(db: Connection, *, search: bool) -> Iterator[str]:
     if lines:
         yield from lines
     elif db.policy.searches:
-        yield "# nothing was searched for yet: the first query that needs a bound or a clip searches for it"
+        yield "# nothing has been searched for yet: the first query that needs a bound or a clip runs the search"
     else:
         yield "# the policy leaves nothing to a search: write `bounds: auto` for a column, or"
         yield "# `max_rows_per_unit: auto` for a table, to have one; `search: true` to have all that helps"
@@ -136,7 +136,7 @@ def _bound_line(db: Connection, subject: Subject, *, search: bool) -> str:
     if made is None:
         return f"# {where}: not searched for yet (`dpsql bounds --search` does, or the first query that needs it)"
     if made[0] is None:
-        return f"# {where}: too few units to tell"
+        return f"# {where}: too few units to find bounds"
     if subject.column is None:
         return f"{where}.max_rows_per_unit: {made[0].upper}"
     if not db.searches.bounds_needed(subject):

@@ -6,7 +6,7 @@ probabilities of its outputs, so that `delta_between` can check its claim on nei
 the proof.
 """
 
-from dpsql.mechanisms.convert import delta_for, epsilon_for, rho_for
+from dpsql.mechanisms.discrete_noise import Noise
 from dpsql.mechanisms.divergence import (
     Divergence,
     FiniteLaw,
@@ -19,9 +19,8 @@ from dpsql.mechanisms.divergence import (
 from dpsql.mechanisms.exponential import ExponentialLaw
 from dpsql.mechanisms.gaussian import DiscreteGaussian
 from dpsql.mechanisms.laplace import DiscreteLaplace
-from dpsql.mechanisms.noise import Noise
-from dpsql.mechanisms.price import laplace_rho, pure_rho
 from dpsql.mechanisms.randomized_response import CoinResponse, RandomizedResponse, Share
+from dpsql.mechanisms.rho_price import laplace_rho, pure_rho
 from dpsql.mechanisms.textbook.composition import Guarantee, advanced, basic, group, parallel
 from dpsql.mechanisms.textbook.exponential_mechanism import Exponential
 from dpsql.mechanisms.textbook.gaussian_mechanism import Gaussian, gaussian_delta, textbook_sigma
@@ -40,6 +39,7 @@ from dpsql.mechanisms.textbook.rdp import (
 from dpsql.mechanisms.textbook.sensitivity_search import global_sensitivity, local_sensitivity
 from dpsql.mechanisms.textbook.smooth_median import SmoothMedian
 from dpsql.mechanisms.threshold import selection_weights, threshold
+from dpsql.mechanisms.zcdp_conversion import delta_for, epsilon_for, rho_for
 
 __all__ = [
     "CoinResponse",

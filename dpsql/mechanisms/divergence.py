@@ -18,8 +18,8 @@ from fractions import Fraction
 from itertools import product
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.exact import Number, exact
-from dpsql.mechanisms.noise import Noise, smallest
+from dpsql.mechanisms.discrete_noise import Noise, smallest
+from dpsql.mechanisms.exact_numbers import Number, exact
 
 _ROUNDING = 2.0**-40
 """The relative error of a mass, with room to spare."""

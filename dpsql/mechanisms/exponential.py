@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import InternalError, UnsupportedQuery
+from dpsql.mechanisms.discrete_noise import check_scale, finest
 from dpsql.mechanisms.entropy import random_words
-from dpsql.mechanisms.noise import check_scale, finest
 from dpsql.mechanisms.sampler import LIMIT, bernoulli_exp_fraction, exp_bounds, uniform
 
 FINE = 2**40
@@ -78,7 +78,7 @@ class ExponentialLaw:
         p < 2^32·e^(−v), which the rational bounds of `exp_bounds` decide, and then with probability exp(−r). So in each
         turn a cell is kept with probability proportional to e^(−v)·e^(−r), and turns are independent.
         **Requires** uniform bits that are never used twice (`dpsql.mechanisms.entropy`), and bounds of e^(−v) that
-        enclose it (`dpsql.mechanisms.exact`).
+        enclose it (`dpsql.mechanisms.exact_numbers`).
         **Checked by** `tests/unit/mechanisms/test_exponential.py`.
         """
         if not len(sizes) or int(sizes.min()) < 1:

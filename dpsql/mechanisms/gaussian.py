@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
+from dpsql.mechanisms.discrete_noise import Noise, check_scale, finest
 from dpsql.mechanisms.laplace import DiscreteLaplace
-from dpsql.mechanisms.noise import Noise, check_scale, finest
 from dpsql.mechanisms.sampler import bernoulli_exp_fraction, geometric
 
 LIMIT = 2**24

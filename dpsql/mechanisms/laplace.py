@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
+from dpsql.mechanisms.discrete_noise import Noise, check_scale, finest
 from dpsql.mechanisms.entropy import random_bits
-from dpsql.mechanisms.noise import Noise, check_scale, finest
 from dpsql.mechanisms.sampler import bernoulli_exp_fraction, geometric, uniform
 
 LIMIT = 2**40

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.divergence import FiniteLaw
 from dpsql.mechanisms.entropy import random_bits
-from dpsql.mechanisms.exact import Number, positive, probability
+from dpsql.mechanisms.exact_numbers import Number, positive, probability
 from dpsql.mechanisms.sampler import bernoulli_exp, uniform
 
 FINEST = 2**40

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.noise import Noise, smallest
+from dpsql.mechanisms.discrete_noise import Noise, smallest
 
 _SLACK = 2.0**-48
 

@@ -272,7 +272,7 @@ def _spelt(keys: Collection[frozenset[str]], columns: Collection[str]) -> frozen
 
 
 def _require_stated(where: str, spec: DeclaredColumn, type_: Type) -> None:
-    """Refuse a stated type that differs from the stored one: it is meant for columns that have no type of their own."""
+    """Refuse a declared type that differs from the stored one: it is for columns without a type of their own."""
     stated = None if spec.type is None else from_engine(engine_type(spec.type))
     if stated is not None and stated.kind is not type_.kind:
         raise PolicyError(
@@ -320,7 +320,7 @@ def _response(where: str, spec: DeclaredColumn, type_: Type) -> RandomizedRespon
 def _referred(
     where: str, spec: DeclaredColumn, type_: Type, policy: Policy, schema: Schema, public: PublicData
 ) -> Domain:
-    """What a public table says of a column that refers to it: its values, or only their ends if they are many."""
+    """The domain of a column that refers to a public table: its values, or only their bounds if there are many."""
     parent, _, key = (spec.values_from or "").rpartition(".")
     table = _public(parent, policy.tables[parent], schema.get(fold(parent), {}), None)
     field = next((f for f in table.scan({}).fields if fold(f.name) == fold(key)), None)

@@ -79,7 +79,7 @@ def _type(spec: DeclaredColumn, *, whole: bool) -> str | None:
     return "DOUBLE" if ends or spec.bounds is not None else None
 
 
-# fit
+# does a declaration match the type of its column?
 
 _BOUNDS = {
     "integer": {"number"},

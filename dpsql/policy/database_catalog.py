@@ -1,4 +1,4 @@
-"""What a DuckDB database says of itself: tables, column types and constraints, without looking at rows."""
+"""The catalog of a database: tables, column types and constraints, read without looking at rows."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _collated(connection: duckdb.DuckDBPyConnection) -> set[Place]:
     )
 
 
-# reader
+# reading rows for the steward
 
 
 class UnreadableDatabase(Exception):

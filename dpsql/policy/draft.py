@@ -178,7 +178,7 @@ def _comment(text: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
-# observed
+# the steward's file of observed values
 
 FEW = 20
 _ORDERED = frozenset({"integer", "decimal", "float", "date", "timestamp", "timestamptz"})

@@ -1,4 +1,4 @@
-"""Names of tables and columns, compared as SQL compares them."""
+"""SQL identifiers: names of tables and columns, compared without regard to ASCII case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the steward's file to a Policy, or to one error that lists every mistake."""
+"""Loads a policy file, or raises one error that lists every mistake."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def _place(mistake: Mistake, document: Document) -> str:
     return key if line is None else f"line {line}: {key}"
 
 
-# ledger
+# where the ledger of a policy is
 
 
 def ledger_location(

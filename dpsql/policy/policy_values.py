@@ -1,4 +1,4 @@
-"""How single values of a policy are read: numbers that stay exact, bounds, and lists of values."""
+"""Reads and validates single values of a policy (exact numbers, bounds, lists, durations), and reports mistakes."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def _utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
-# mistakes
+# mistakes in a policy
 
 Path = tuple[str | int, ...]
 

@@ -1,4 +1,4 @@
-"""By what a prepared copy was made: it is good for one version of the data, one set of bounds, and one content."""
+"""Identifies prepared copies: each is valid for one version of the data, one set of bounds and one content."""
 
 from __future__ import annotations
 

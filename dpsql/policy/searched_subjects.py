@@ -1,4 +1,4 @@
-"""What a policy may leave to a private search: the bounds of a column, and how many rows of a unit count."""
+"""Subjects of private searches: the bounds of a column, or the number of rows of a unit that count."""
 
 from __future__ import annotations
 

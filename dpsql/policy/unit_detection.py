@@ -1,4 +1,4 @@
-"""Guesses who owns the rows of each table, from names and constraints alone; doubts stay undecided."""
+"""Detects the likely unit column of each table from names and constraints alone; doubtful cases stay undecided."""
 
 from __future__ import annotations
 

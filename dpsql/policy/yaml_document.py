@@ -155,7 +155,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-# document
+# the text as data with line numbers; a policy given as a dict needs no YAML
 
 
 @dataclass(slots=True)

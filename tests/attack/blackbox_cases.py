@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpsql.audit.blackbox.audit import BlackBoxCase
+from dpsql.audit.blackbox.rounds import BlackBoxCase
 from dpsql.audit.blackbox_check import audit_cases
-from dpsql.audit.database import Row, Stored
 from dpsql.audit.outcome import Check, Outcome, Progress, Settings
-from dpsql.audit.world import World
+from dpsql.audit.world import Row, StoredTable, World
 
 HEAVY = "0"
 OTHERS = 24
@@ -143,12 +142,12 @@ def crowd() -> World:
     crowd: list[Row] = [(i, 100.0 if i == 0 else float(i % 2 * 60), "a" if i < 40 else "b") for i in range(80)]
     shops = (("t0", "south"), *((f"s{i}", "north") for i in range(9)))
     tables = {
-        "people": Stored(PEOPLE, tuple(people), ("PRIMARY KEY (id)",)),
-        "orders": Stored(ORDERS, tuple(orders)),
-        "crowd": Stored(CROWD, tuple(crowd), ("PRIMARY KEY (id)",)),
-        "few": Stored(FEW, tuple(few), ("PRIMARY KEY (id)",)),
-        "many": Stored({"id": "INTEGER", "score": "INTEGER"}, tuple(many), ("PRIMARY KEY (id)",)),
-        "shops": Stored({"shop": "VARCHAR", "region": "VARCHAR"}, shops, ("PRIMARY KEY (shop)",)),
+        "people": StoredTable(PEOPLE, tuple(people), ("PRIMARY KEY (id)",)),
+        "orders": StoredTable(ORDERS, tuple(orders)),
+        "crowd": StoredTable(CROWD, tuple(crowd), ("PRIMARY KEY (id)",)),
+        "few": StoredTable(FEW, tuple(few), ("PRIMARY KEY (id)",)),
+        "many": StoredTable({"id": "INTEGER", "score": "INTEGER"}, tuple(many), ("PRIMARY KEY (id)",)),
+        "shops": StoredTable({"shop": "VARCHAR", "region": "VARCHAR"}, shops, ("PRIMARY KEY (shop)",)),
     }
     return World.made("crowd", _policy(), tables)
 

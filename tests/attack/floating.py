@@ -17,12 +17,11 @@ from time import perf_counter
 
 from attack.blackbox_cases import HEAVY, QUERIES, cases
 from dpsql.answers.result import Result
-from dpsql.audit.blackbox.audit import BlackBoxCase
-from dpsql.audit.blackbox.observe import opened, remember_integers
-from dpsql.audit.database import Stored
+from dpsql.audit.blackbox.observations import opened, remember_integers
+from dpsql.audit.blackbox.rounds import BlackBoxCase
 from dpsql.audit.outcome import AuditFinding, Check, Outcome, Progress, Settings
 from dpsql.audit.traces import trace
-from dpsql.audit.world import World
+from dpsql.audit.world import StoredTable, World
 from dpsql.budget.pricing import Priced
 from dpsql.session import Connection
 
@@ -136,7 +135,7 @@ MIXES = tuple(
 def mixed() -> World:
     """Huge and tiny numbers, of both signs, that cancel: floating-point sums of them depend on their order."""
     rows = [(unit, repr(VALUES[(unit * 5 + i) % len(VALUES)])) for unit in range(60) for i in range(3)]
-    tables = {"mixed": Stored({"id": "INTEGER", "x": "DOUBLE"}, tuple(rows))}
+    tables = {"mixed": StoredTable({"id": "INTEGER", "x": "DOUBLE"}, tuple(rows))}
     columns = {"x": {"min": -1e16, "max": 1e16}}
     policy = {
         "dataset": "mixed",

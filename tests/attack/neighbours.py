@@ -16,10 +16,10 @@ from functools import partial
 from attack.pruning import PruningQueries, readings
 from attack.worlds import joins, kinds, kinds_policy, shop
 from dpsql.audit.file_writers import absent_writers, installed_writers, on_files
-from dpsql.audit.grammar.writer import Writer
+from dpsql.audit.grammar.query_writer import Writer
 from dpsql.audit.neighbour_check import complete, merge_neighbours, merged_tally, outcome_of, search_blocks, share_of
 from dpsql.audit.neighbour_search import QUERIES, examine_world
-from dpsql.audit.neighbourhood import with_extreme
+from dpsql.audit.neighbouring_worlds import with_extreme
 from dpsql.audit.outcome import Check, Outcome, Progress, Settings
 from dpsql.audit.tally import Tally
 from dpsql.audit.world import World

@@ -11,10 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attack.worlds import BUDGET
-from dpsql.audit.database import Cell, Row, Stored
-from dpsql.audit.grammar.query import Query
-from dpsql.audit.grammar.writer import Writer
-from dpsql.audit.world import World
+from dpsql.audit.grammar.query_writer import Query, Writer
+from dpsql.audit.world import Cell, Row, StoredTable, World
 
 CROWD = 7
 NAN, LEAST, MOST = "nan", -(2**63), 2**63 - 1
@@ -46,9 +44,9 @@ def readings(rng: random.Random) -> World:
     marks = [_row(rng, share, far=rng.random() < 0.3)[:4] for _ in range(5)]
     types = {name: type_ for name, (type_, _, _) in PALETTES.items()}
     tables = {
-        "persons": Stored({"id": "INTEGER", **types}, tuple(persons), ("PRIMARY KEY (id)",)),
-        "readings": Stored({"id": "INTEGER", **types}, tuple(rows)),
-        "marks": Stored({f"m_{name}": types[name] for name in ("x", "temp", "n", "big")}, tuple(marks)),
+        "persons": StoredTable({"id": "INTEGER", **types}, tuple(persons), ("PRIMARY KEY (id)",)),
+        "readings": StoredTable({"id": "INTEGER", **types}, tuple(rows)),
+        "marks": StoredTable({f"m_{name}": types[name] for name in ("x", "temp", "n", "big")}, tuple(marks)),
     }
     return World.made("readings", _policy(rng.choice((1, 1, 2))), tables)
 

@@ -15,10 +15,9 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.audit.blackbox.observe import opened
-from dpsql.audit.database import Row, Stored
+from dpsql.audit.blackbox.observations import opened
 from dpsql.audit.outcome import Check, Outcome, PlotSeries, Progress, Settings
-from dpsql.audit.world import World
+from dpsql.audit.world import Row, StoredTable, World
 
 RUNS, LONG_RUNS = 12, 200
 ROWS, LONG_ROWS = 20_000, 100_000
@@ -113,7 +112,7 @@ def heavy(rows: int) -> World:
         "limits": {"delta": "1e-5"},
         "tables": {"visits": {"unit": "id", "max_rows_per_unit": 5, "max_groups_per_unit": 3, "columns": columns}},
     }
-    return World.made("heavy", policy, {"visits": Stored(types, tuple(visits))})
+    return World.made("heavy", policy, {"visits": StoredTable(types, tuple(visits))})
 
 
 TIMING = Check("How much longer an answer takes with one heavy unit: a figure, never a verdict.", check)

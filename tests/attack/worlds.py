@@ -10,9 +10,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dpsql.audit.database import Cell, Row, Stored
-from dpsql.audit.values import FIRST, LAST, Values, values_of
-from dpsql.audit.world import World
+from dpsql.audit.column_values import FIRST, LAST, Values, values_of
+from dpsql.audit.world import Cell, Row, StoredTable, World
 from dpsql.policy.model import DeclaredColumn
 
 UNITS = 7
@@ -103,7 +102,7 @@ def tame_kinds(rng: random.Random, rows: int, *, nulls: bool = True) -> World:
 def kinds_of(rows: Mapping[str, Sequence[Row]], policy: Mapping[str, Any]) -> World:
     """The tables with these rows."""
     types = {"id": "INTEGER", **_types(KIND_COLUMNS)}
-    tables = {name: Stored(types, tuple(rows.get(name, ())), keys) for name, keys in KIND_CONSTRAINTS.items()}
+    tables = {name: StoredTable(types, tuple(rows.get(name, ())), keys) for name, keys in KIND_CONSTRAINTS.items()}
     return World.made("kinds", policy, tables)
 
 
@@ -128,13 +127,13 @@ JOIN_COLUMNS: Columns = {
     "note": ("VARCHAR", {}),
     "store": ("VARCHAR", {}),
 }
-PUBLIC: dict[str, Stored] = {
-    "stores": Stored(
+PUBLIC: dict[str, StoredTable] = {
+    "stores": StoredTable(
         {"store": "VARCHAR", "region": "VARCHAR", "size": "INTEGER"},
         (("s1", "north", 1), ("s2", "south", 2), ("s3", "north", 3), ("s4", None, None)),
         ("PRIMARY KEY (store)",),
     ),
-    "prices": Stored(
+    "prices": StoredTable(
         {"kind": "VARCHAR", "price": "INTEGER"},
         (("a", 1), ("a", 3), ("b", 2), (None, 2), ("z", 9), ("b", None)),
     ),
@@ -199,7 +198,9 @@ JOIN_KEYS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 def joins_of(rows: Mapping[str, Sequence[Row]], policy: Mapping[str, Any]) -> World:
     """The tables with these rows, and the public ones."""
     types = _types(JOIN_COLUMNS)
-    tables = {n: Stored({**keys, **types}, tuple(rows.get(n, ())), facts) for n, (keys, facts) in JOIN_KEYS.items()}
+    tables = {
+        n: StoredTable({**keys, **types}, tuple(rows.get(n, ())), facts) for n, (keys, facts) in JOIN_KEYS.items()
+    }
     return World.made("joins", policy, {**tables, **PUBLIC})
 
 
@@ -255,15 +256,15 @@ def shop(rng: random.Random) -> World:
     bought = [u for u in units for _ in range(rng.choice((0, 1, 3, 6, 14)))] + [None] * 3
     rows = [(unit, *buying(), rng.choice((1, 2, 3, 4, 9, None))) for unit in bought]
     tables = {
-        "customers": Stored(
+        "customers": StoredTable(
             {"id": "BIGINT", **_types(CUSTOMER_COLUMNS)}, tuple((u, *customer()) for u in units), ("PRIMARY KEY (id)",)
         ),
-        "buyings": Stored(
+        "buyings": StoredTable(
             {"customer": "BIGINT", **_types(BUYING_COLUMNS)},
             tuple(rows),
             ("FOREIGN KEY (customer) REFERENCES customers (id)",),
         ),
-        "products": Stored(
+        "products": StoredTable(
             {"product": "INTEGER", "label": "VARCHAR", "price": "DECIMAL(6,2)"},
             ((1, "pen", "1.20"), (2, "ink", "7.00"), (3, "pad", None), (4, None, "2.50")),
             ("PRIMARY KEY (product)",),

@@ -19,9 +19,9 @@ from typing import Any
 from attack.blackbox_cases import QUERIES, cases
 from planted import part_of_the_noise
 
-from dpsql.audit.blackbox.audit import LEVEL, EventTest, audit, refuted
 from dpsql.audit.blackbox.binomial import Counts
 from dpsql.audit.blackbox.promise import Limit
+from dpsql.audit.blackbox.rounds import LEVEL, EventTest, audit, refuted
 
 ONE = LEVEL / (2 * len(QUERIES))
 """The level of one test: two for each query, and all of them together at LEVEL."""

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from dpsql.mechanisms import ExponentialLaw, Noise
-from dpsql.mechanisms.noise import MAX_DENOMINATOR
+from dpsql.mechanisms.discrete_noise import MAX_DENOMINATOR
 
 
 def _part(scale: Fraction, share: Fraction) -> Fraction:

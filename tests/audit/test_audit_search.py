@@ -13,14 +13,13 @@ from attack.neighbours import search_memory
 from attack.worlds import builtin_worlds, joins, kinds
 
 from dpsql.audit import World
-from dpsql.audit.database import load
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.comparison import MOVED, Case, violations
+from dpsql.audit.counterexample import script, shrink
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.audit.neighbour_search import constructs_of
-from dpsql.audit.neighbourhood import neighbours_of, part_of, with_extreme
+from dpsql.audit.neighbouring_worlds import neighbours_of, part_of, with_extreme
 from dpsql.audit.outcome import Settings
-from dpsql.audit.pairs import MOVED, Case, violations
-from dpsql.audit.shrink import script, shrink
-from dpsql.audit.world import RowUnit
+from dpsql.audit.world import RowUnit, load
 from dpsql.engines.sql import emit
 from dpsql.errors import InterfaceError
 from dpsql.sensitivity.argument import Argument

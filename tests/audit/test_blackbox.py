@@ -13,7 +13,10 @@ from planted import half_the_noise
 from tiers import SERVER, need
 from unlocked import unsealed
 
-from dpsql.audit.blackbox.audit import (
+from dpsql.audit.blackbox.binomial import BETA, Counts, interval, lower_bound, p_value
+from dpsql.audit.blackbox.observations import Changed, Observation, opened, remember_integers, through
+from dpsql.audit.blackbox.promise import Limit
+from dpsql.audit.blackbox.rounds import (
     FIRST,
     LEVEL,
     Audited,
@@ -26,14 +29,10 @@ from dpsql.audit.blackbox.audit import (
     rounds,
     settled,
 )
-from dpsql.audit.blackbox.binomial import BETA, Counts, interval, lower_bound, p_value
-from dpsql.audit.blackbox.observe import Changed, Observation, opened, remember_integers, through
-from dpsql.audit.blackbox.promise import Limit
 from dpsql.audit.blackbox_check import own_cases, report_of
-from dpsql.audit.database import Stored
-from dpsql.audit.world import World
+from dpsql.audit.world import StoredTable, World
 from dpsql.interfaces.audit_doors import dbapi, server
-from dpsql.mechanisms.convert import rho_for
+from dpsql.mechanisms.zcdp_conversion import rho_for
 
 CLEAR = (
     "count, Laplace",
@@ -156,7 +155,7 @@ def shop(delta: str) -> World:
         "budget": {"epsilon": 10, "delta": delta},
         "tables": {"orders": {"unit": "id", "max_rows_per_unit": 10, "columns": declared}},
     }
-    return World.made("shop", policy, {"orders": Stored(columns, rows)})
+    return World.made("shop", policy, {"orders": StoredTable(columns, rows)})
 
 
 @pytest.mark.parametrize("delta", ["1e-6", "0"])
@@ -328,7 +327,7 @@ def test_both_directions_are_tested_and_find_half_the_noise(seed: int) -> None:
 
 def test_integers_that_change_by_themselves_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     case = cases(("count, Laplace",))[0]
-    monkeypatch.setattr("dpsql.audit.blackbox.observe.RECHECKED", 2)
+    monkeypatch.setattr("dpsql.audit.blackbox.observations.RECHECKED", 2)
     with opened(case.world) as db:
         compute, calls = db.engine._compute, list[int]()
 

@@ -16,12 +16,11 @@ import pytest
 from attack.blackbox_cases import cases
 from numpy.typing import NDArray
 
-from dpsql.audit.blackbox.audit import EventTest, Seen, judged, refuted, rounds
 from dpsql.audit.blackbox.binomial import Counts
-from dpsql.audit.blackbox.observe import Observation, opened
+from dpsql.audit.blackbox.observations import Observation, opened
 from dpsql.audit.blackbox.promise import Limit, promised
-from dpsql.audit.stepwise import Stepwise
-from dpsql.audit.traces import trace
+from dpsql.audit.blackbox.rounds import EventTest, Seen, judged, refuted, rounds
+from dpsql.audit.traces import Stepwise, trace
 from dpsql.audit.world import World
 
 CHOICES = [

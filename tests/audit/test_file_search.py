@@ -21,13 +21,13 @@ from pyarrow import feather, parquet
 from typer.testing import CliRunner
 
 from dpsql.audit import World, neighbour_search
-from dpsql.audit.database import Stored
-from dpsql.audit.file_writers import WRITERS, FileTables, Layout, on_files
+from dpsql.audit.counterexample import finding_of
+from dpsql.audit.file_writers import WRITERS, FileLayout, FileTables, on_files
 from dpsql.audit.neighbour_search import run_block
 from dpsql.audit.outcome import Figures, Settings
 from dpsql.audit.report import Report
-from dpsql.audit.shrink import finding_of
 from dpsql.audit.tally import Tally
+from dpsql.audit.world import StoredTable
 from dpsql.engines.duckdb import parquet as views
 from dpsql.engines.duckdb import register_tables
 from dpsql.errors import InterfaceError, PolicyError
@@ -96,7 +96,7 @@ def test_no_unit_moves_anything_on_files_further_than_claimed(writer: str) -> No
 @pytest.mark.parametrize("make", [kinds, readings])
 def test_a_writer_s_files_hold_the_rows_and_types_of_the_world(writer: str, make: Any) -> None:
     world = make(random.Random(5))
-    layout = Layout(files=2, rows_per_group=3, bloom=True)
+    layout = FileLayout(files=2, rows_per_group=3, bloom=True)
     written = replace(world, engine=FileTables(world.policy, dict.fromkeys(world.tables, writer), layout))
     with world.open(steward=True) as memory, written.open(steward=True) as read:
         for name in world.owners:
@@ -114,7 +114,7 @@ def test_a_layout_is_seen_in_the_files(writer: str) -> None:
     found = {}
     world = on_files(readings(random.Random(5)), writer, random.Random(1))
     assert isinstance(world.engine, FileTables)
-    for layout in (Layout(1, 4, True, True, True), Layout(1, 1_000, False, False, False)):
+    for layout in (FileLayout(1, 4, True, True, True), FileLayout(1, 1_000, False, False, False)):
         with replace(world, engine=replace(world.engine, layout=layout)).open(steward=True) as db:
             path = db.engine._files[0][0].paths[0]  # type: ignore[attr-defined]
             rows = duckdb.execute(
@@ -186,9 +186,9 @@ def test_a_folder_is_a_world_on_files_of_the_same_formats(lake: Path) -> None:
 
 def test_a_unit_column_of_two_types_gets_a_unit_that_both_can_hold() -> None:
     """As text files have text where others have numbers."""
-    from dpsql.audit.neighbourhood import with_extreme
+    from dpsql.audit.neighbouring_worlds import with_extreme
 
-    tables = {"a": Stored({"id": "VARCHAR"}, (("1",),)), "b": Stored({"id": "BIGINT"}, ((1,), (2,)))}
+    tables = {"a": StoredTable({"id": "VARCHAR"}, (("1",),)), "b": StoredTable({"id": "BIGINT"}, ((1,), (2,)))}
     policy = {
         "dataset": "d",
         "search": False,
@@ -265,7 +265,7 @@ def test_what_is_resumed_stands_beside_the_state_of_the_other_search(tmp_path: P
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_table_may_have_any_name(writer: str) -> None:
     name = 'bob\'s "own" ; table'
-    tables = {name: Stored({"id": "INTEGER"}, ((1,), (2,)))}
+    tables = {name: StoredTable({"id": "INTEGER"}, ((1,), (2,)))}
     policy = {
         "dataset": "d",
         "search": False,

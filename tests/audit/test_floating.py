@@ -12,7 +12,7 @@ from attack import floating
 from attack.blackbox_cases import cases
 
 from dpsql.answers import estimation
-from dpsql.audit.blackbox.observe import opened
+from dpsql.audit.blackbox.observations import opened
 from dpsql.audit.outcome import Settings
 
 SOME = ("sum, Laplace", "by declared keys, Gaussian", "join", "standard deviation, Gaussian")

@@ -18,7 +18,7 @@ from dpsql.audit import neighbour_check
 from dpsql.audit.outcome import AuditFinding, Check, Outcome, PlotSeries, Settings
 from dpsql.audit.report import Report, merged, plot, shown
 from dpsql.audit.tally import Tally
-from dpsql.interfaces import audit_command
+from dpsql.interfaces.cli import audit_command
 from dpsql.interfaces.cli.main import app
 
 BAD = AuditFinding("a <vector> moved", "SELECT count(*) FROM t WHERE x < '<script>'")

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from useful import Asked, ask, hindsight_errors, truth_of
 from workload import orders, policy
 
-from dpsql.mechanisms.convert import rho_for
+from dpsql.mechanisms.zcdp_conversion import rho_for
 
 EPSILON, DELTA = 1.0, 1e-8
 MOMENTS = {"s": "sum(amount)", "q": "sum(amount * amount)", "n": "count(amount)"}

@@ -37,7 +37,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.convert import rho_for
+from dpsql.mechanisms.zcdp_conversion import rho_for
 from dpsql.sensitivity.clip_choice import (
     COUNT_WEIGHT,
     SPREAD_WEIGHT,

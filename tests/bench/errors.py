@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import dpsql
-from dpsql.mechanisms.convert import rho_for
+from dpsql.mechanisms.zcdp_conversion import rho_for
 
 Floats = NDArray[np.float64]
 EPSILON, DELTA = 1.0, 1e-6

@@ -36,7 +36,7 @@ from tpch_data import make_database, open_plain
 
 import dpsql
 from dpsql.interfaces.steward_tasks import check
-from dpsql.mechanisms.convert import rho_for
+from dpsql.mechanisms.zcdp_conversion import rho_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tpch"
 DRAWS, STEP, DELTA = 100, 2**0.25, Fraction("1e-8")

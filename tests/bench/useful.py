@@ -30,7 +30,7 @@ from shop_world import shop
 from telemetry_world import telemetry
 
 import dpsql
-from dpsql.mechanisms.convert import rho_for
+from dpsql.mechanisms.zcdp_conversion import rho_for
 from dpsql.policy.draft import draft_policy
 
 WORLDS: dict[str, Callable[[str], World]] = {"clinic": clinic, "shop": shop, "telemetry": telemetry}

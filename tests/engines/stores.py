@@ -20,7 +20,7 @@ import spark_session
 import suite
 
 import dpsql
-from dpsql.audit.database import Stored, load, text_of
+from dpsql.audit.world import StoredTable, load, text_of
 from dpsql.engines.base import Engine, Resources
 from dpsql.engines.open_engine import open_engine
 from dpsql.policy.database_catalog import quote
@@ -45,14 +45,14 @@ class Store(ABC):
         return None
 
     @abstractmethod
-    def open(self, tables: Mapping[str, Stored], policy: Policy) -> AbstractContextManager[dpsql.Connection]:
+    def open(self, tables: Mapping[str, StoredTable], policy: Policy) -> AbstractContextManager[dpsql.Connection]:
         """The steward's connection to these tables, in a place of their own, with a throw-away ledger."""
 
     def left_out(self, asked: suite.Asked) -> str | None:
         """Why a query is not asked of it in every run; None if it is."""
         return None
 
-    def engine(self, tables: Mapping[str, Stored]) -> Engine:
+    def engine(self, tables: Mapping[str, StoredTable]) -> Engine:
         """An engine over these tables, for the search among neighbours."""
         raise NotImplementedError
 
@@ -66,7 +66,7 @@ class DuckDBStore(Store):
     name = "duckdb"
 
     @contextmanager
-    def open(self, tables: Mapping[str, Stored], policy: Policy) -> Iterator[dpsql.Connection]:
+    def open(self, tables: Mapping[str, StoredTable], policy: Policy) -> Iterator[dpsql.Connection]:
         with load(tables) as raw, dpsql.connect(raw, policy=policy, ledger=":memory:", steward=True) as db:
             yield db
 
@@ -80,14 +80,14 @@ class PostgresStore(Store):
         return engine_server.absent()
 
     @contextmanager
-    def open(self, tables: Mapping[str, Stored], policy: Policy) -> Iterator[dpsql.Connection]:
+    def open(self, tables: Mapping[str, StoredTable], policy: Policy) -> Iterator[dpsql.Connection]:
         with dpsql.connect(self.placed(tables), policy=policy, ledger=":memory:", steward=True) as db:
             yield db
 
-    def engine(self, tables: Mapping[str, Stored]) -> Engine:
+    def engine(self, tables: Mapping[str, StoredTable]) -> Engine:
         return open_engine(self.placed(tables), Resources())
 
-    def placed(self, tables: Mapping[str, Stored]) -> str:
+    def placed(self, tables: Mapping[str, StoredTable]) -> str:
         """The address of a fresh database that holds these tables."""
         name, server = f"world{next(_NUMBERS)}", engine_server.server()
         with server.connect() as raw:
@@ -99,7 +99,7 @@ class PostgresStore(Store):
         return server.address(name)
 
 
-def _fill(raw: psycopg.Connection[Any], name: str, table: Stored) -> None:
+def _fill(raw: psycopg.Connection[Any], name: str, table: StoredTable) -> None:
     """The rows, with cells as text that the server casts; it has no NUL."""
     columns = ", ".join(f'"{column}"' for column in table.columns)
     with raw.cursor().copy(f'COPY "{name}" ({columns}) FROM STDIN') as copy:
@@ -107,7 +107,7 @@ def _fill(raw: psycopg.Connection[Any], name: str, table: Stored) -> None:
             copy.write_row([None if cell is None else str(text_of(cell)).replace("\0", "0") for cell in row])
 
 
-def _created(table: Stored, name: str) -> str:
+def _created(table: StoredTable, name: str) -> str:
     made = table.create(name)
     for theirs, ours in (("DOUBLE", "DOUBLE PRECISION"), ("FLOAT", "REAL"), ("VARCHAR", "TEXT")):
         made = re.sub(rf'(?<=" ){theirs}\b', ours, made)
@@ -130,7 +130,7 @@ class SparkStore(Store):
         return spark_session.absent()
 
     @contextmanager
-    def open(self, tables: Mapping[str, Stored], policy: Policy) -> Iterator[dpsql.Connection]:
+    def open(self, tables: Mapping[str, StoredTable], policy: Policy) -> Iterator[dpsql.Connection]:
         session = spark_session.session()
         with load(tables) as raw, TemporaryDirectory(prefix="dpsql-spark-") as folder:
             paths = {name: f"{folder}/{name}.parquet" for name in tables}

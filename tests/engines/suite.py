@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpsql.audit.database import Stored
+from dpsql.audit.world import StoredTable
 
 REGIONS = ("north", "south", "east", "west")
 ODD = (
@@ -48,7 +48,7 @@ def _pick(values: tuple[str, ...], number: int, every: int = 9) -> str | None:
     return None if number % every == every - 1 else values[number % len(values)]
 
 
-def _customers() -> Stored:
+def _customers() -> StoredTable:
     columns = {
         "id": "INTEGER", "age": "INTEGER", "region": "VARCHAR", "income": "DOUBLE", "vip": "BOOLEAN", "city": "VARCHAR",
         "joined": "DATE", "seen": "TIMESTAMP", "score": "DECIMAL(9,2)", "small": "SMALLINT", "big": "BIGINT",
@@ -60,7 +60,7 @@ def _customers() -> Stored:
          _pick(MOMENTS, i), _pick(DECIMALS, i), (i * 7919) % 65536 - 32768, _pick(WHOLES, i), _pick(DOUBLES[3:10], i))
         for i in range(1, 41)
     ]  # fmt: skip
-    return Stored(columns, tuple(rows), ("PRIMARY KEY (id)",))
+    return StoredTable(columns, tuple(rows), ("PRIMARY KEY (id)",))
 
 
 _ORDERS = {
@@ -79,20 +79,20 @@ def _order(owner: int | None, i: int) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _orders() -> Stored:
+def _orders() -> StoredTable:
     """At most six rows of a person, in at most three groups of any key; some rows have no owner."""
     owned = [(owner, 10 * owner + k) for owner in range(1, 31) for k in range(owner % 5)]
     rows = [_order(owner, i) for owner, i in owned] + [_order(None, 900 + k) for k in range(4)]
-    return Stored(_ORDERS, tuple(rows), ("PRIMARY KEY (number)",))
+    return StoredTable(_ORDERS, tuple(rows), ("PRIMARY KEY (number)",))
 
 
-def _logs() -> Stored:
+def _logs() -> StoredTable:
     """Up to forty rows of a person, in many groups."""
     owned = [(owner, 50 * owner + k) for owner in range(1, 16) for k in range(owner * owner % 41)]
-    return Stored(_ORDERS, tuple(_order(owner, i) for owner, i in owned), ("PRIMARY KEY (number)",))
+    return StoredTable(_ORDERS, tuple(_order(owner, i) for owner, i in owned), ("PRIMARY KEY (number)",))
 
 
-def _many() -> Stored:
+def _many() -> StoredTable:
     """Ninety rows of a person, at the bounds: totals that need more than 64 bits on the way, and nobody exceeds."""
     columns = {"person": "INTEGER", "amount": "DOUBLE", "fee": "DECIMAL(12,2)", "big": "BIGINT", "qty": "INTEGER"}
     rows = [
@@ -100,42 +100,42 @@ def _many() -> Stored:
         for person in range(5)
         for i in range(90)
     ]  # fmt: skip
-    return Stored(columns, tuple(rows))
+    return StoredTable(columns, tuple(rows))
 
 
-def _lines() -> Stored:
+def _lines() -> StoredTable:
     columns = {"invoice": "BIGINT", "qty": "INTEGER", "price": "DECIMAL(9,2)", "area": "VARCHAR"}
     numbers = [row[1] for row in _orders().rows]
     rows = [(n, i % 12, _pick(DECIMALS, i), _pick(REGIONS, i)) for i, n in enumerate(sorted(map(str, numbers)))]
     rows += [(None, 3, "1.00", "north")]
-    return Stored(columns, tuple(rows), ("FOREIGN KEY (invoice) REFERENCES orders (number)",))
+    return StoredTable(columns, tuple(rows), ("FOREIGN KEY (invoice) REFERENCES orders (number)",))
 
 
-def _visits() -> Stored:
+def _visits() -> StoredTable:
     columns = {"duration": "DOUBLE", "page": "VARCHAR", "agent": "VARCHAR", "started": "TIMESTAMP", "hits": "INTEGER"}
     rows = [
         (_pick((*DOUBLES, "12", "59.5", "3600"), i, 12), _pick(("home", "shop", "help"), i),
          _pick(("one", "two", *ODD), i), _pick(MOMENTS, i), i % 23 - 2)
         for i in range(60)
     ]  # fmt: skip
-    return Stored(columns, tuple(rows))
+    return StoredTable(columns, tuple(rows))
 
 
-def _stores() -> Stored:
+def _stores() -> StoredTable:
     columns = {"name": "VARCHAR", "region": "VARCHAR", "size": "INTEGER", "opened": "DATE", "area": "DOUBLE"}
     rows = (
         ("one", "north", 10, "2020-01-01", "1.5"), ("two", "south", 20, "2021-06-30", "2.5"),
         ("three", "east", None, "2022-02-02", "40"), ("four", "west", 5, None, None),
     )  # fmt: skip
-    return Stored(columns, rows, ("PRIMARY KEY (name)",))
+    return StoredTable(columns, rows, ("PRIMARY KEY (name)",))
 
 
-def _regions() -> Stored:
+def _regions() -> StoredTable:
     rows = (("north", "here", 3), ("south", "here", 2), ("east", "there", 5), ("west", "there", None))
-    return Stored({"name": "VARCHAR", "country": "VARCHAR", "size": "INTEGER"}, rows, ("PRIMARY KEY (name)",))
+    return StoredTable({"name": "VARCHAR", "country": "VARCHAR", "size": "INTEGER"}, rows, ("PRIMARY KEY (name)",))
 
 
-def tables(*, constraints: bool = True) -> dict[str, Stored]:
+def tables(*, constraints: bool = True) -> dict[str, StoredTable]:
     """The world, parents first; without constraints for engines that have none."""
     made = {
         "customers": _customers(), "orders": _orders(), "logs": _logs(), "lines": _lines(), "visits": _visits(),

@@ -10,7 +10,7 @@ from attack.worlds import joins, kinds, shop
 from stores import STORES, Store
 
 from dpsql.audit.neighbour_search import examine
-from dpsql.audit.neighbourhood import settled
+from dpsql.audit.neighbouring_worlds import settled
 from dpsql.audit.tally import Tally
 
 OTHERS = sorted(name for name, store in STORES.items() if store.engine is not Store.engine)

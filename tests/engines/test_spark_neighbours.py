@@ -17,11 +17,9 @@ from attack.worlds import joins, kinds
 from stores import SparkStore
 
 import dpsql
-from dpsql.audit.compare import compare, compare_equal
-from dpsql.audit.grammar.query import Query
-from dpsql.audit.grammar.writer import Writer
-from dpsql.audit.neighbourhood import neighbours_of
-from dpsql.audit.pairs import paid, prepare, vectors
+from dpsql.audit.comparison import compare, compare_equal, paid, prepare, vectors
+from dpsql.audit.grammar.query_writer import Query, Writer
+from dpsql.audit.neighbouring_worlds import neighbours_of
 from dpsql.audit.world import World
 from dpsql.errors import Error, UnsupportedQuery
 from dpsql.query_draft import PreparedQuery

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import registry
 from typer.testing import CliRunner
 
-import dpsql
+import dpsql.pandas
 from dpsql.interfaces.cli.main import app
 from dpsql.interfaces.magic import Magic
 

@@ -65,7 +65,7 @@ def test_backup_and_restore(ledger: Path, tmp_path: Path) -> None:
     run("ledger", "backup", ledger, tmp_path / "copy")
     ledger.unlink()
     assert "is refused" in run("ledger", "verify", ledger, code=1)
-    assert "name of the steward" in run("ledger", "restore", ledger, "--from", tmp_path / "copy", code=1)
+    assert "records the steward's name" in run("ledger", "restore", ledger, "--from", tmp_path / "copy", code=1)
     assert "restored, 5 entries" in run("ledger", "restore", ledger, "--from", tmp_path / "copy", "--by", "ste")
     run("ledger", "verify", ledger)
     assert "has this version" in run("ledger", "migrate", ledger, "--by", "ste")

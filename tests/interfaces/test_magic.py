@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-import dpsql
+import dpsql.pandas
 
 pytest.importorskip("IPython")
 POLICY = """

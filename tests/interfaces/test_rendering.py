@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import dpsql
+import dpsql.pandas
 from dpsql import html, progress
 
 EVIL = '<script>alert("x")</script>'

@@ -108,10 +108,10 @@ def test_every_command_of_the_steward(postgres: Server, url: str, tmp_path: Path
     assert "the ledger that was there before" in run("ledger", "restore", postgres.url(), "--from", copy, "--by", "ste")
     assert "is no file" in run("ledger", "migrate", url, "--by", "ste", code=1)
     assert "already has an account of 'shop'" in run("ledger", "create", postgres.url(), "--dataset", "shop", code=1)
-    assert "made, for the dataset 'bank'" in run("ledger", "create", postgres.url(), "--dataset", "bank")
+    assert "created for the dataset 'bank'" in run("ledger", "create", postgres.url(), "--dataset", "bank")
     assert "2 accounts" in run("ledger", "verify", url, code=1)
     run("ledger", "verify", f"{url}?dataset=shop")
-    assert "made, for the dataset" in run("ledger", "create", tmp_path / "new.ledger", "--dataset", "shop")
+    assert "created for the dataset" in run("ledger", "create", tmp_path / "new.ledger", "--dataset", "shop")
 
 
 def test_a_lost_server_is_a_clear_error_and_the_next_query_works(postgres: Server, url: str) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import dpsql
+import dpsql.pandas
 from dpsql.errors import Error, InterfaceError, LedgerError, ProgrammingError
 from dpsql.local import Answers
 from dpsql.mechanisms import (

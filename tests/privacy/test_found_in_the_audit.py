@@ -23,18 +23,17 @@ from attack.blackbox_cases import HEAVY, cases
 
 import dpsql
 from dpsql.audit import Settings, World, blackbox_check, neighbour_check
-from dpsql.audit.blackbox.audit import Audited
 from dpsql.audit.blackbox.binomial import BETA, Counts, interval, p_value
 from dpsql.audit.blackbox.promise import Limit
-from dpsql.audit.compare import compare
-from dpsql.audit.database import Stored
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.blackbox.rounds import Audited
+from dpsql.audit.comparison import compare, differences
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.audit.neighbour_check import _fingerprint, check_neighbours
 from dpsql.audit.neighbour_search import _taken
-from dpsql.audit.pairs import differences
 from dpsql.audit.report import Report, merged
 from dpsql.audit.tally import Tally
 from dpsql.audit.traces import ReleaseTrace, StatisticTrace
+from dpsql.audit.world import StoredTable
 from dpsql.engines.isolated.codec import pack
 from dpsql.engines.isolated.worker_process import RunningWorker
 from dpsql.errors import EngineError, InterfaceError
@@ -178,7 +177,7 @@ def test_a_fault_of_dpsql_is_logged_without_the_value_that_it_names(
 
 
 def world(rows: int, unit: str = "id") -> World:
-    people = Stored({"id": "INTEGER", "age": "INTEGER"}, tuple((i, i) for i in range(rows)))
+    people = StoredTable({"id": "INTEGER", "age": "INTEGER"}, tuple((i, i) for i in range(rows)))
     policy = {
         "dataset": "own",
         "search": False,

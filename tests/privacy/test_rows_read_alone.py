@@ -21,7 +21,7 @@ import dpsql
 from dpsql.audit.traces import ReleaseTrace, StatisticTrace, traced
 from dpsql.engines.duckdb import parquet
 from dpsql.engines.duckdb.engine import DuckDBEngine
-from dpsql.engines.duckdb.register_tables import place_files
+from dpsql.engines.duckdb.register_tables import register_files
 from dpsql.engines.duckdb.system_catalogue import require_own_storage
 from dpsql.engines.duckdb.table_files import list_files
 from dpsql.errors import InterfaceError, InternalError
@@ -338,7 +338,7 @@ def test_what_a_file_says_of_its_rows_does_not_matter(tmp_path: Path, kind: str)
     stored_rows, claimed_rows = (pa.table({"id": list(range(ROWS)), "c": column}) for column in (stored, other))
     path = write_false(tmp_path / "t.parquet", stored_rows, claimed_rows)
     with duckdb.connect() as files, duckdb.connect() as rows:
-        place_files(files, list_files("t", path), None)
+        register_files(files, list_files("t", path), None)
         rows.register("given", stored_rows)
         rows.execute("CREATE TABLE t AS FROM given")
         for each in (files, rows):
@@ -359,7 +359,7 @@ def test_what_a_bloom_filter_says_does_not_matter(tmp_path: Path, kind: str) -> 
     with duckdb.connect() as data:
         misled = data.execute(f"SELECT count(*) FROM read_parquet('{path}') WHERE c = {own}").fetchall()
         assert misled == [(wanted if kind == "zeros of two signs" else 0,)]
-        place_files(data, list_files("t", path), None)
+        register_files(data, list_files("t", path), None)
         for condition in (f"c = {own}", f"c IN ({own}, {never})", f"c IS NOT DISTINCT FROM {own}"):
             assert data.execute(f"SELECT count(*) FROM t WHERE {condition}").fetchall() == [(wanted,)], condition
 
@@ -373,14 +373,14 @@ def test_columns_that_are_named_like_the_readers_own_are_read_as_they_are(
 ) -> None:
     by_pyarrow(pa.table({name: pa.array([None, 2**63 - 1], pa.int64()) for name in names}), tmp_path / "t")
     with duckdb.connect() as data:
-        place_files(data, list_files("t", tmp_path / "t.parquet"), None)
+        register_files(data, list_files("t", tmp_path / "t.parquet"), None)
         assert data.execute("FROM t ORDER BY ALL").fetchall() == [(2**63 - 1,) * len(names), (None,) * len(names)]
 
 
 def test_a_file_that_leaves_no_name_is_refused(tmp_path: Path) -> None:
     by_pyarrow(pa.table({name: [1] for name in ("file_index", "filename", "file_row_number")}), tmp_path / "t")
     with duckdb.connect() as data, pytest.raises(InterfaceError, match="rename one of these columns"):
-        place_files(data, list_files("t", tmp_path / "t.parquet"), None)
+        register_files(data, list_files("t", tmp_path / "t.parquet"), None)
 
 
 def test_the_types_of_columns_stay_as_they_are(tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ def test_the_types_of_columns_stay_as_they_are(tmp_path: Path) -> None:
     for name, rows in (("t", table), ("none", table.slice(0, 0))):
         path = by_pyarrow(rows, tmp_path / name)
         with duckdb.connect() as data:
-            place_files(data, list_files("t", path), None)
+            register_files(data, list_files("t", path), None)
             found, wanted = (
                 data.execute(f"DESCRIBE {source}").fetchall() for source in ("t", f"FROM read_parquet('{path}')")
             )
@@ -406,7 +406,7 @@ def test_a_duckdb_that_looks_through_the_view_is_not_read_with(tmp_path: Path, m
     path = by_pyarrow(pa.table({"id": [1, 2], "x": [1.5, NAN]}), tmp_path / "t")
     monkeypatch.setattr(parquet, "_screened", lambda name, *_: f'"{name}"')
     with duckdb.connect() as data, pytest.raises(InternalError, match="looks through"):
-        place_files(data, list_files("t", path), None)
+        register_files(data, list_files("t", path), None)
 
 
 def test_partitions_still_leave_out_whole_files(tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ def test_partitions_still_leave_out_whole_files(tmp_path: Path) -> None:
         (tmp_path / f"year={year}").mkdir()
         by_pyarrow(pa.table({"id": [year], "x": [1.5]}), tmp_path / f"year={year}" / "a")
     with duckdb.connect() as data:
-        place_files(data, list_files("t", tmp_path), {"year": "BIGINT"})
+        register_files(data, list_files("t", tmp_path), {"year": "BIGINT"})
         [(_, plan)] = data.execute("EXPLAIN ANALYZE SELECT sum(x) FROM t WHERE year = 2021").fetchall()
         assert "Total Files Read: 1" in plan
 

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-import dpsql
+import dpsql.pandas
 from dpsql.audit.traces import trace
 from dpsql.engines.duckdb.object_columns import written
 from dpsql.errors import InterfaceError, PolicyError

@@ -14,9 +14,8 @@ import numpy as np
 from property_world import Database, make_policy, opened, reordered, tame_world, traced, wild_world, without_unit
 
 from dpsql.audit import ReleaseTrace, StatisticTrace
-from dpsql.audit.compare import compare, compare_equal
-from dpsql.audit.grammar.query import Query
-from dpsql.audit.pairs import paid
+from dpsql.audit.comparison import compare, compare_equal, paid
+from dpsql.audit.grammar.query_writer import Query
 
 AGGREGATES = (
     "median(n)", "quantile_disc(n, 0.9)", "quantile_cont(amount, 0.25)", "median(day)", "min(n)", "max(level)",

@@ -16,7 +16,7 @@ from typing import Any
 from attack.worlds import JOIN_COLUMNS, JOIN_KEYS, joins, joins_of, joins_policy
 from property_world import Database, Row, Tables, by_name, stored
 
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.audit.neighbour_search import examine
 from dpsql.audit.tally import Tally
 from dpsql.audit.world import RowUnit, World

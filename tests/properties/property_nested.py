@@ -11,7 +11,7 @@ from typing import Any
 from property_world import SALT, Database
 
 from dpsql.audit import nested, trace
-from dpsql.audit.compare import compare
+from dpsql.audit.comparison import compare
 from dpsql.audit.traces import exact_answer
 from dpsql.errors import EngineError
 from dpsql.plan.nodes.released_scan import Content

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpsql.audit.database import load
-from dpsql.audit.world import World
+from dpsql.audit.world import World, load
 from dpsql.budget import open_ledger
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.interfaces.steward_tasks import orders_of

@@ -13,10 +13,10 @@ from unlocked import run, sealed, unsealed
 
 from dpsql.answers import noise_stage as release_noise
 from dpsql.audit import ReleaseTrace, StatisticTrace, trace
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.budget.pricing import Priced, charge_of
 from dpsql.mechanisms import DiscreteGaussian, Noise
-from dpsql.mechanisms.exact import UNIT
+from dpsql.mechanisms.exact_numbers import UNIT
 from dpsql.query_draft import PreparedQuery
 
 SLACK = 1 + 1e-9

@@ -10,8 +10,8 @@ from itertools import groupby
 
 from property_world import FIRST_DAY, TABLES, Database, Row, make_policy, opened, traced, without_unit
 
-from dpsql.audit.compare import Comparison, compare, rules_of
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.comparison import Comparison, compare, rules_of
+from dpsql.audit.grammar.query_writer import Query
 
 UNIT = 1
 

@@ -14,7 +14,7 @@ from typing import Any
 import unlocked
 
 import dpsql
-from dpsql.audit.database import Stored, load
+from dpsql.audit.world import StoredTable, load
 from dpsql.budget.pricing import Portion, Priced, parts_of, price_release
 from dpsql.engines.sealed import Integers
 from dpsql.sensitivity.argument import Argument
@@ -74,10 +74,11 @@ def world(rng: random.Random, units: int = 7) -> dict[str, list[Row]]:
     }
 
 
-def stored(tables: Mapping[str, Sequence[Row]], *, constraints: bool = True) -> dict[str, Stored]:
+def stored(tables: Mapping[str, Sequence[Row]], *, constraints: bool = True) -> dict[str, StoredTable]:
     """The tables as a database loads them."""
     return {
-        name: Stored.of(TYPES, tables.get(name, ()), keys if constraints else ()) for name, keys in CONSTRAINTS.items()
+        name: StoredTable.of(TYPES, tables.get(name, ()), keys if constraints else ())
+        for name, keys in CONSTRAINTS.items()
     }
 
 

@@ -12,13 +12,11 @@ import duckdb
 from attack.worlds import KIND_COLUMNS, KINDS, SIZES, kinds, kinds_of, kinds_policy, tame_kinds
 
 import dpsql
-from dpsql.audit.compare import Comparison
-from dpsql.audit.database import Stored, load
-from dpsql.audit.grammar.query import Query
-from dpsql.audit.pairs import SALT, prepare, vectors
+from dpsql.audit.column_values import FIRST as FIRST_DAY
+from dpsql.audit.comparison import SALT, Comparison, prepare, vectors
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.audit.traces import ReleaseTrace, trace
-from dpsql.audit.values import FIRST as FIRST_DAY
-from dpsql.audit.world import RowUnit, World
+from dpsql.audit.world import RowUnit, StoredTable, World, load
 from dpsql.errors import EngineError
 
 TABLES = ("visits", "orders", "people", "members")
@@ -84,7 +82,7 @@ def opened(tables: Tables, policy: Mapping[str, Any]) -> Iterator[Database]:
 
 
 @contextmanager
-def stored(tables: Mapping[str, Stored], policy: Mapping[str, Any]) -> Iterator[Database]:
+def stored(tables: Mapping[str, StoredTable], policy: Mapping[str, Any]) -> Iterator[Database]:
     """Tables as a steward's own connection, which is never locked down."""
     with load(tables) as raw, dpsql.connect(raw, policy=policy, ledger=":memory:", steward=True) as db:
         yield Database(raw, db)

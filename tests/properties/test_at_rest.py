@@ -12,10 +12,9 @@ import pytest
 from attack.worlds import Row, joins, joins_of, joins_policy
 from property_prepared import prepared
 
-from dpsql.audit.compare import compare, compare_equal, rules_of
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.comparison import compare, compare_equal, prepare, rules_of, vectors
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.audit.neighbour_search import examine
-from dpsql.audit.pairs import prepare, vectors
 from dpsql.audit.traces import ReleaseTrace
 from dpsql.audit.world import World
 from dpsql.engines.duckdb.prepare import _Writer

@@ -13,7 +13,7 @@ import pytest
 from property_choices import best_values, compare_choices, search, within
 from property_world import Database, Row, make_policy, opened, tame_world, traced
 
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.engines.sql import histogram
 from dpsql.sensitivity.choice import Choice
 

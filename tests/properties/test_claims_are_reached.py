@@ -9,8 +9,8 @@ import pytest
 from property_tight import CASES, run_cases
 from property_world import RULES, Row, make_policy, opened, traced
 
-from dpsql.audit.compare import NORMS, Comparison, compare, compare_equal
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.comparison import NORMS, Comparison, compare, compare_equal
+from dpsql.audit.grammar.query_writer import Query
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])

@@ -23,8 +23,8 @@ from property_world import (
 )
 from test_equals_duckdb import EPSILON, answer
 
-from dpsql.audit.compare import compare, compare_equal
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.comparison import compare, compare_equal
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.engines.sql import distinct_counts
 from dpsql.errors import Error
 

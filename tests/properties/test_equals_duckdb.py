@@ -13,11 +13,10 @@ import duckdb
 import pytest
 from property_world import KINDS, SIZES, Database, Row, make_policy, opened, tame_world, world_of
 
-from dpsql.audit.grammar.expressions import Expressions
-from dpsql.audit.grammar.query import Query
-from dpsql.audit.grammar.relations import Source
-from dpsql.audit.grammar.scope import Scope, tables_of
-from dpsql.audit.grammar.writer import Writer
+from dpsql.audit.grammar.column_scope import ColumnScope, tables_of
+from dpsql.audit.grammar.from_sources import QuerySource
+from dpsql.audit.grammar.query_writer import Query, Writer
+from dpsql.audit.grammar.scalar_expressions import Expressions
 from dpsql.audit.traces import exact_answer
 from dpsql.budget.pricing import Priced
 from dpsql.errors import Error
@@ -53,7 +52,7 @@ def test_random_queries_equal_duckdb(chunk: int) -> None:
 class Few(Expressions):
     """Without the table of functions (tests/properties/test_functions.py): some give NaN, which DuckDB counts."""
 
-    def function(self, scope: Scope) -> tuple[str, Type | None]:
+    def function(self, scope: ColumnScope) -> tuple[str, Type | None]:
         return f"coalesce({self.rng.choice(scope.names)})", None
 
 
@@ -64,9 +63,9 @@ class Plain(Writer):
         super().__init__(rng, tables_of(world_of({})))
         self.words = self.relations.words = Few(rng)
         made = self.relations
-        self.sources: list[Callable[[], Source | None]] = [made.plain, made.with_cte, made.derived, made.per_unit]
+        self.sources: list[Callable[[], QuerySource | None]] = [made.plain, made.with_cte, made.derived, made.per_unit]
 
-    def aggregates(self, scope: Scope) -> list[str]:
+    def aggregates(self, scope: ColumnScope) -> list[str]:
         drawn = [self.aggregate(scope) for _ in range(self.rng.choice((1, 2, 3)))]
         return drawn if not any(each.startswith("bool_") for each in drawn) else self.aggregates(scope)
 

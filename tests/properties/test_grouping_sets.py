@@ -15,14 +15,14 @@ from test_equals_duckdb import EPSILON, answer
 from unlocked import run
 
 import dpsql
-from dpsql import accounts
+from dpsql import session
 from dpsql.answers.consistent_totals import fit_draws, fit_tables
 from dpsql.answers.noise_stage import add_noise
 from dpsql.audit import trace
-from dpsql.audit.compare import compare
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.comparison import compare
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.errors import Error
-from dpsql.mechanisms.exact import UNIT
+from dpsql.mechanisms.exact_numbers import UNIT
 
 CLAUSES = (
     "ROLLUP (kind, flag)", "CUBE (size, flag)", "GROUPING SETS ((kind, size), (kind), ())", "flag, ROLLUP (size, level)",
@@ -112,8 +112,8 @@ def _uncharged(mechanism: str) -> list[str]:
 
 def test_a_coarser_set_without_its_charge_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _uncharged("gaussian") == []
-    original = accounts.charge_of
-    monkeypatch.setattr(accounts, "charge_of", lambda priced: original(list(priced)[:1]))
+    original = session.charge_of
+    monkeypatch.setattr(session, "charge_of", lambda priced: original(list(priced)[:1]))
     assert "is charged" in _uncharged("gaussian")[0]
 
 

@@ -13,8 +13,8 @@ from property_joins import SHAPES, Shape, join_database, join_policy, search_joi
 from property_world import Row, traced
 
 import dpsql
-from dpsql.audit.compare import compare
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.comparison import compare
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.engines.sql import relations
 from dpsql.errors import InternalError
 from dpsql.plan.nodes.relation import Field, Scan

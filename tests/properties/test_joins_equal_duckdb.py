@@ -10,7 +10,7 @@ from property_joins import SHAPES, Shape, join_database, join_policy, join_world
 from property_world import Database
 from test_equals_duckdb import EPSILON, answer, differences
 
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.grammar.query_writer import Query
 
 CLIPPED = ("people p, stores s",)
 """One row per unit is declared, and the join makes more of it: those are weighed down, as they must be."""

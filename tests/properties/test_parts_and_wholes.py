@@ -13,8 +13,8 @@ from property_price import price_violations
 from property_world import Database, Row, make_policy, opened, reordered, tame_world, traced, wild_world, without_unit
 from test_equals_duckdb import EPSILON, answer
 
-from dpsql.audit.compare import compare, compare_equal
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.comparison import compare, compare_equal
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.sensitivity.unit_weight import Term
 
 bound: Any = import_module("dpsql.sensitivity.bound")

@@ -25,8 +25,8 @@ from unlocked import released, unsealed
 
 from dpsql.answers import noise_stage
 from dpsql.answers.noise_stage import Released
-from dpsql.audit.compare import compare_equal
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.comparison import compare_equal
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.budget.pricing import Priced
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.sealed import Exact

@@ -9,8 +9,8 @@ from datetime import date
 import pytest
 from property_world import Row, make_policy, opened, tame_world, traced, wild_world, without_unit
 
-from dpsql.audit.compare import compare
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.comparison import compare
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.sensitivity.claim import Claim
 from dpsql.sensitivity.quantile_tree import Tree
 

@@ -15,9 +15,8 @@ from property_choices import compare_choices, queries, worlds
 from property_world import Database, Row, make_policy, opened, traced
 
 import dpsql
-from dpsql.audit.compare import compare
-from dpsql.audit.grammar.query import Query
-from dpsql.audit.pairs import paid, vectors
+from dpsql.audit.comparison import compare, paid, vectors
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.budget.pricing import price_release
 from dpsql.engines.sql import histogram
 from dpsql.query_draft import PreparedQuery

@@ -14,8 +14,8 @@ from property_relations import BRACKETS, MARKS, SETS, TIED, WINDOWS
 from property_world import Row, traced
 
 import dpsql
-from dpsql.audit.compare import compare, compare_equal
-from dpsql.audit.grammar.query import Query
+from dpsql.audit.comparison import compare, compare_equal
+from dpsql.audit.grammar.query_writer import Query
 from dpsql.engines.sql import relations, window_functions
 from dpsql.errors import InternalError
 from dpsql.plan.nodes.relation import Relation

@@ -308,6 +308,6 @@ def test_answers_that_are_kept_for_their_error_bars_count_and_give_way(small: In
                 assert len(door.query(f"{sql} WHERE n >= {1800 + number}")) == 200 - number
                 assert 0 < gauge(small, "dpsql_held_bytes") <= SMALL.answers // 8
         assert len(doors[0].query("SELECT count(*) FROM people").intervals()) == 1
-        with pytest.raises(dpsql.InterfaceError, match="no longer keeps this answer"):
+        with pytest.raises(dpsql.InterfaceError, match="no longer has this answer"):
             kinds_of.intervals(0.5)
     assert until(lambda: gauge(small, "dpsql_held_bytes") == 0)

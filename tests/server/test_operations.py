@@ -103,7 +103,7 @@ def test_another_datasets_policy_is_not_taken_in(running: Inside) -> None:
     text = running.place.policy.read_text()
     try:
         running.place.policy.write_text(text.replace("dataset: shop", "dataset: other"))
-        with pytest.raises(dpsql.InterfaceError, match="start the server anew"):
+        with pytest.raises(dpsql.InterfaceError, match="restart the server"):
             running.reload()
     finally:
         running.place.policy.write_text(text)

@@ -363,7 +363,7 @@ def test_each_engine_runs_through_the_one_check() -> None:
         for path in ROOT.rglob("*.py")
         if any(isinstance(n, ast.Attribute) and n.attr == "_compute" for n in ast.walk(ast.parse(path.read_text())))
     }
-    assert named == {"engines/base.py", "audit/blackbox/observe.py"}
+    assert named == {"engines/base.py", "audit/blackbox/observations.py"}
 
 
 def test_an_execution_without_a_reservation_reads_nothing(

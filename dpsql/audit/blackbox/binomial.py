@@ -12,7 +12,7 @@ the boundary it is at most that at (most(b), a); cells are halved until the boun
 is attained. No normal approximation is used. With one sample (q known) this is Clopper and
 Pearson's bound; two of their intervals side by side would be valid as well, but need √2 times the distance.
 **Requires** an event and a level that were fixed without these runs, and runs that share no noise and no replayed
-release (`dpsql.audit.blackbox.audit`); a limit `most` that grows with q (`dpsql.audit.blackbox.promise`).
+release (`dpsql.audit.blackbox.rounds`); a limit `most` that grows with q (`dpsql.audit.blackbox.promise`).
 **Checked by** `tests/audit/test_blackbox.py` (coverage on the boundary of a promise, and power).
 """
 

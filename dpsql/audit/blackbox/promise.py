@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.convert import epsilon_for
+from dpsql.mechanisms.zcdp_conversion import epsilon_for
 
 if TYPE_CHECKING:
     from dpsql.budget import Cost

@@ -1,4 +1,4 @@
-"""The account in memory: what the verified entries add up to."""
+"""The state of an account in memory: the totals and tables that its verified entries add up to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpsql.budget.ledger.hash_chain import ROOT, Entry, entry_hash
 from dpsql.budget.ledger.rollback_guard import ChainEnd
 from dpsql.budget.ledger.sqlite_file import damaged
 from dpsql.errors import LedgerError
-from dpsql.mechanisms.exact import exact
+from dpsql.mechanisms.exact_numbers import exact
 
 Whose = tuple[str | None, str | None]
 """An account: an analyst's (ana, None), that of one of their purposes (ana, research), or everyone's (None, None)."""
@@ -333,7 +333,7 @@ def write_caps(whose: Whose, caps: Caps) -> list[str | None]:
     return [who, str(exact(caps.epsilon)), str(exact(caps.delta)), *more]
 
 
-# a whole ledger
+# a complete ledger, given as its entries
 
 
 def read_ledger(name: str, rows: list[Entry]) -> AccountState:

@@ -1,8 +1,9 @@
-"""Where a ledger lives: what it asks of a file, of memory or of a database server, and nothing else.
+"""The interface between a ledger and its backends: a SQLite file, memory, or a PostgreSQL server.
 
-A **place** is an address; a **storage** is what lies there, opened. Both promise that every failure comes out as a
-LedgerError which says what is safe, that a write is durable when its `writing` ends without one, and that all writes
-have one serial order over all threads, processes and machines. The chain, the caps and the sums are the ledger's.
+A **location** is an address; a **storage** is the opened account at that address. Both guarantee that every failure is
+raised as a LedgerError that states what was charged, that a write is durable once `writing` has ended without an error,
+and that all writes are serialized across threads, processes and machines. The hash chain, the caps and the sums belong
+to the ledger, not to the backend.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dpsql.budget.ledger.rollback_guard import ChainEnd
 from dpsql.errors import LedgerError
 
 PATIENCE = 30.0
-"""Seconds to wait for other processes before giving up."""
+"""Seconds to wait for a lock that another process holds."""
 
 Payloads = list[tuple[int, bytes]]
 """Noisy tables, with the numbers of their entries."""
@@ -30,19 +31,19 @@ class LedgerStorage(ABC):
     """The entries of one account, opened."""
 
     name: str
-    """Where it is, for people: never with a password."""
+    """The address to show to people, never with a password."""
 
     @abstractmethod
     def check_pages(self) -> None:
-        """Look at everything that can be looked at beside the entries: for the steward's `verify`."""
+        """Check everything except the entries themselves, for the steward's `verify`."""
 
     @abstractmethod
     def accept(self) -> None:
-        """The whole was read and verified: from now on it may be written to."""
+        """All entries were verified: allow writes from now on."""
 
     @abstractmethod
     def marked(self) -> ChainEnd:
-        """What the second place says; a mark of no entry where there is none. Read it before the entries."""
+        """The chain end that the rollback guard recorded (empty without a guard). Read it before the entries."""
 
     @abstractmethod
     def settle(self, mark: ChainEnd, previous: bytes) -> None:
@@ -50,11 +51,11 @@ class LedgerStorage(ABC):
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[None]:
-        """Entries that are seen inside stay as they are."""
+        """Read a consistent snapshot."""
 
     @abstractmethod
     def alone(self) -> AbstractContextManager[None]:
-        """What must surround a write and its mark in the second place."""
+        """Hold the lock that covers a write and the update of the rollback guard."""
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[None]:
@@ -93,11 +94,11 @@ class LedgerStorage(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go; afterwards everything is refused."""
+        """Release all resources; later calls are refused."""
 
 
 class LedgerLocation(ABC):
-    """An address at which the account of a dataset can be."""
+    """An address that can hold the account of a dataset."""
 
     name: str
     """For people: never with a password."""

@@ -1,4 +1,4 @@
-"""Files that are on disk when a call returns, and places where no promise of that can be kept."""
+"""Durable file operations, and the file systems on which they cannot be relied on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hash chain: each entry vouches for all entries before it."""
+"""The hash chain: the hash of each entry covers all entries before it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from dpsql.errors import LedgerError
 
 ROOT = sha256(b"dpsql ledger 2").digest()
-"""What the first entry follows."""
+"""The hash that the first entry is chained to."""
 
 Entry = tuple[int, str, str, str, bytes]
 """An entry: its number, its kind, its gist (a JSON array: what adds up), its body (a JSON object: the rest, for
@@ -35,14 +35,14 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-# time
+# the timestamps of entries: never earlier than the entry before
 
 TOLERANCE = timedelta(minutes=1)
-"""How far a clock may be behind the last entry (hosts that differ, a step of NTP) without being refused."""
+"""How far the clock may be behind the last entry (clock skew, NTP steps) before writes are refused."""
 
 
 def now() -> datetime:
-    """The time of this machine, to the millisecond."""
+    """The current time (UTC), to the millisecond."""
     read = datetime.now(UTC)
     return read.replace(microsecond=read.microsecond // 1000 * 1000)
 

@@ -1,4 +1,4 @@
-"""The account of a dataset: what a session may ask of any ledger, whatever stores it."""
+"""The interface of a ledger, independent of the backend that stores it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the text that names a ledger to the place that it means."""
+"""Opens and creates ledgers by name: a file path, `:memory:`, or a PostgreSQL address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ADDRESS = re.compile(r"postgres(ql)?:/", re.IGNORECASE)
 
 
 def location_of(named: str | Path) -> LedgerLocation:
-    """The place of a ledger: a file, `:memory:` for a throw-away, or `postgresql://…` for one that servers share."""
+    """The location that a text names: a file, `:memory:` (temporary), or `postgresql://…` (shared by servers)."""
     text = str(named)
     if text == MEMORY:
         return MemoryLocation()
@@ -33,7 +33,7 @@ def location_of(named: str | Path) -> LedgerLocation:
 
 
 def open_ledger(place: str | Path, dataset: str | None, *, create: bool = True) -> ChainedLedger:
-    """The account of a dataset at a place (see `place_of`); ":memory:" gives a throw-away one.
+    """Open the account of a dataset at a location (see `location_of`); ":memory:" opens a temporary one.
 
     A ledger that is damaged, was rolled back, or belongs to another dataset is refused. The steward's own commands
     open an existing one without naming its dataset (None). Only a file is made by its first use.
@@ -45,7 +45,7 @@ def open_ledger(place: str | Path, dataset: str | None, *, create: bool = True) 
 
 
 def create_ledger(place: str | Path, dataset: str) -> str:
-    """A new account, as an act of the steward: where it is, for people. One that is there already is refused."""
+    """Create an account for the steward and return its address. An existing account is refused."""
     if not dataset:
         raise _nameless()
     where = location_of(place)
@@ -58,4 +58,5 @@ def _nameless() -> LedgerError:
 
 
 def first_entry(dataset: str) -> Entry:
+    """The entry that opens an account: its dataset and a random salt."""
     return next_entry(ROOT, 0, "account", [dataset, os.urandom(32).hex()], {"at": hash_chain.now().isoformat()})

@@ -1,4 +1,4 @@
-"""An entry as a line of the log, and as a line of an export: who, what, when, at what cost; no value, no salt."""
+"""Ledger entries as log lines and as exported records: who, what, when and at what cost, without data or salt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpsql.budget.ledger.interface import ErrorBar, LogEntry
 
 
 def read_log_entry(entry: Entry) -> LogEntry:
-    """One line of the steward's log."""
+    """The entry as a line of the steward's log."""
     number, kind, gist, body = entry[0], entry[1], json.loads(entry[2]), json.loads(entry[3])
     cost = read_cost(body) if "cost" in body else None
     who = gist[0] if kind in ("charge", "replay") else None
@@ -21,7 +21,7 @@ def read_log_entry(entry: Entry) -> LogEntry:
 
 
 def read_cost(body: dict[str, Any]) -> Cost:
-    """The cost that people saw."""
+    """The cost as it was shown to the analyst."""
     return Cost(*map(float, body["cost"]))
 
 

@@ -1,4 +1,4 @@
-"""The steward's acts on a whole ledger: verify it, back it up, restore it."""
+"""The steward's commands on a ledger: verify, back up, restore, and migrate from an older version."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def _last(rows: list[Entry]) -> datetime:
     return book.at or datetime.min.replace(tzinfo=UTC)
 
 
-# migration
+# migration from version 1 of the file
 
 _OLD_ROOT = sha256(b"dpsql ledger 1").digest()
 

@@ -41,8 +41,8 @@ from dpsql.budget.ledger.backend import WholeLedger
 from dpsql.budget.ledger.hash_chain import Entry, next_entry
 from dpsql.budget.ledger.rollback_guard import HASH, ChainEnd
 from dpsql.errors import LedgerError
-from dpsql.mechanisms.exact import UNIT, units_up
-from dpsql.mechanisms.price import pure_rho
+from dpsql.mechanisms.exact_numbers import UNIT, units_up
+from dpsql.mechanisms.rho_price import pure_rho
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A ledger in one SQLite file with its head beside it, or in memory."""
+"""The SQLite backend: a ledger in one file with its rollback guard (`.head`) beside it, or in memory."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class SqliteStorage(LedgerStorage):
 
 
 class MemoryLocation(LedgerLocation):
-    """An account that ends with its process."""
+    """A temporary account, lost when the process ends."""
 
     name = MEMORY
 

@@ -262,7 +262,7 @@ def _refuse_leftovers(target: Path) -> None:
             raise damaged(str(target), f"the file is missing, but its {suffix[1:]} is there")
 
 
-# one descriptor
+# one file descriptor for each ledger in a process
 
 Identity = tuple[int, int]
 _lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""DuckDB as an engine: a locked-down connection that sees private data, and nothing of the analyst's text."""
+"""The DuckDB engine: a locked-down connection that reads private data and never sees the analyst's SQL."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ _AS_ARRAYS = frozenset({
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
     "FLOAT", "DOUBLE",
 })  # fmt: skip
-"""Types that NumPy has too; all others are handed over as text."""
+"""Types that NumPy also has; all others are converted to text."""
 Source = str | os.PathLike[str] | duckdb.DuckDBPyConnection | Mapping[str, Any]
 
 
 class FilesChanged(Exception):
-    """Files of these tables were changed or are gone since they were opened."""
+    """Files of these tables have changed or disappeared since they were opened."""
 
 
 class DuckDBEngine(Engine):
     """A database file (opened read-only), the caller's own connection, or a set of frames and files.
 
-    `still` says of a connection that nobody else writes through it; `copies` is the file that has prepared copies of
-    tables, or will have; `policy` says which types the columns of text files have.
+    `still` promises that nobody else writes through a connection. `copies` is the file for prepared copies of tables.
+    `policy` gives the types of the columns of text files.
     """
 
     def __init__(
@@ -108,12 +108,12 @@ class DuckDBEngine(Engine):
         return self._file is None and not self._frames and not self._still
 
     def keep_only(self, tables: Collection[str]) -> None:
-        """From now on there are no other tables (by folded name) here."""
+        """Remove all other tables (by folded name) from the schema."""
         for name in set(self._schema) - set(tables):
             del self._schema[name]
 
     def public_reader(self, tables: Collection[str]) -> PublicReader:
-        """One that knows these tables only."""
+        """A reader that knows only these tables."""
         return self._reader({name: columns for name, columns in self._schema.items() if name in tables})
 
     def _reader(self, known: Mapping[str, Mapping[str, str]]) -> PublicReader:
@@ -217,7 +217,7 @@ class DuckDBEngine(Engine):
 
     @contextmanager
     def _unchanged(self) -> Iterator[None]:
-        """The files are those that were opened, before and after: what was read of others is thrown away."""
+        """Check before and after that the files are those that were opened; otherwise discard what was read."""
         self._look()
         yield
         self._look()
@@ -254,7 +254,7 @@ def _as_array(column: str, type_: str, number: int) -> tuple[str, str]:
 
 
 def _is_text(type_: str) -> bool:
-    """What dpsql takes for text, whatever the database takes it for."""
+    """Whether dpsql treats the type as text."""
     known = from_engine(type_)
     return known is not None and known.kind is Kind.TEXT
 

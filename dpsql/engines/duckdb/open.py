@@ -22,7 +22,7 @@ from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.copies import attach
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.object_columns import require_types
-from dpsql.engines.duckdb.register_tables import place, place_files, require_dtypes
+from dpsql.engines.duckdb.register_tables import register_files, register_table, require_dtypes
 from dpsql.engines.duckdb.table_files import Files, is_path, label_of, list_files
 from dpsql.errors import InterfaceError
 from dpsql.policy import Policy
@@ -121,14 +121,14 @@ def open_tables(tables: Mapping[str, Any], limits: Resources, policy: Policy | N
     stamped = tuple((each, each.stamp) for each in files)
     label = f"frames:{uuid4()}" if len(files) < len(tables) or any(f.remote for f in files) else label_of(files)
     for each in files:
-        _placed(partial(place_files, connection, each, _types(policy, each)), f"the files of the table {each.table}")
+        _placed(partial(register_files, connection, each, _types(policy, each)), f"the files of the table {each.table}")
     for name, table in tables.items():
         if not is_path(table):
             types = None if policy is None else stated_types(policy, name)
             if types is not None:
                 require_types(name, table, types)
             require_dtypes(connection, name, table)
-            _placed(partial(place, connection, name, table, types), f"the frame {name}")
+            _placed(partial(register_table, connection, name, table, types), f"the frame {name}")
     if any(each.stamp != stamp for each, stamp in stamped):
         connection.close()
         raise InterfaceError("the files changed while they were opened", hint="connect again")

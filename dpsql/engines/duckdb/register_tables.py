@@ -32,12 +32,12 @@ _DECODED: dict[object, None] = {}
 """Files whose text this process has read already, by their stamps."""
 
 
-def place(
+def register_table(
     connection: duckdb.DuckDBPyConnection, name: str, table: Any, types: Mapping[str, str | None] | None = None
 ) -> None:
     """A frame or an Arrow table under a name; `types`, by folded name, are for columns of objects in a private one."""
     if types is not None and is_pandas(table) and object_columns(table):
-        return _place_objects(connection, name, table, types)
+        return _register_objects(connection, name, table, types)
     if "object" in {str(type_) for type_ in getattr(table, "dtypes", ())}:
         return _copy(connection, name, table, "*")
     if hasattr(table, "validate"):
@@ -79,7 +79,7 @@ def _takes(connection: duckdb.DuckDBPyConnection, empty: Any) -> bool:
     return True
 
 
-def _place_objects(
+def _register_objects(
     connection: duckdb.DuckDBPyConnection, name: str, frame: Any, types: Mapping[str, str | None]
 ) -> None:
     """A copy of a private frame, in which the columns of objects have the types that the policy states."""
@@ -100,7 +100,7 @@ def _copy(connection: duckdb.DuckDBPyConnection, name: str, frame: Any, columns:
     connection.unregister("_incoming")
 
 
-def place_files(connection: duckdb.DuckDBPyConnection, files: Files, types: Mapping[str, str] | None) -> None:
+def register_files(connection: duckdb.DuckDBPyConnection, files: Files, types: Mapping[str, str] | None) -> None:
     """Files as a table; `types`, by folded name, are of columns that come as text (None: as DuckDB takes them)."""
     if files.format == "arrow":
         return _arrow(connection, files)

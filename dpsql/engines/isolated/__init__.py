@@ -1,1 +1,1 @@
-"""An engine in a process of its own: it holds the private data, and hands out exact integers only."""
+"""An engine in a process of its own, which holds the private data and returns only exact integers."""

@@ -1,4 +1,4 @@
-"""What the operating system holds the engine's process to. It can only get less, and cannot be taken back."""
+"""Operating system limits of the worker process. They cannot be raised again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpsql.engines.base import Resources
 
 NO_NEW_PRIVILEGES, DUMPABLE = 38, 4
 ROOM = 2**30
-"""What Python, libraries and the stacks of threads take besides the engine's memory."""
+"""Memory for Python, libraries and thread stacks, beyond that of the engine."""
 
 
 def confine(limits: Resources) -> None:

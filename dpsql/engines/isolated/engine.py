@@ -1,4 +1,4 @@
-"""An engine that is somewhere else: what is asked of it goes through a pipe, and what comes back are integers.
+"""An engine in another process: requests go through a pipe, and exact integers come back.
 
 This process, which reads analysts' text and finishes answers, never opens the database.
 """
@@ -34,7 +34,7 @@ _TURN = threading.Lock()
 
 
 class IsolatedEngine(Engine):
-    """A database file, or Parquet files, in a process of its own; connections to the same data share it."""
+    """A database file, or Parquet files, in a process of its own, which connections to the same data share."""
 
     def __init__(self, source: object, limits: Resources, policy: Policy, copies: Path | None = None) -> None:
         files, beside = _files(source), None if copies is None else str(copies.absolute())
@@ -48,7 +48,7 @@ class IsolatedEngine(Engine):
 
     @property
     def process(self) -> WorkerProcess:
-        """The process that has the data."""
+        """The process that holds the data."""
         return self._process
 
     def schema(self) -> Mapping[str, Mapping[str, str]]:
@@ -76,7 +76,7 @@ class IsolatedEngine(Engine):
         return False
 
     def look_again(self) -> None:
-        """Files that are open do not change."""
+        """Do nothing: open files do not change."""
 
     @property
     def public(self) -> RemotePublicData:
@@ -124,18 +124,18 @@ class IsolatedEngine(Engine):
 
 
 class RemotePublicData:
-    """What public tables hold, asked once."""
+    """The contents of public tables, cached."""
 
     def __init__(self, process: WorkerProcess) -> None:
         self._process = process
         self.forget()
 
     def forget(self) -> None:
-        """Ask again."""
+        """Drop the cache."""
         self._known: dict[bytes, Any] = {}
 
     def unique(self, table: str, columns: frozenset[str]) -> bool:
-        """Do the columns name at most one row?"""
+        """Whether the columns identify at most one row."""
         return bool(self._asked("unique", table, columns))
 
     def domains(self, table: str, columns: Collection[str]) -> Mapping[str, Domain]:
@@ -158,13 +158,13 @@ class RemotePublicData:
 
 
 def _files(source: object) -> str | dict[str, str]:
-    """Where the data is: a process can be told a path, and not be handed a frame or a connection."""
+    """The paths of the data. Frames and connections cannot be handed to another process."""
     if isinstance(source, str | os.PathLike):
         return str(Path(source).absolute())
     if isinstance(source, Mapping) and all(isinstance(each, str | os.PathLike) for each in source.values()):
         return {name: str(each if "://" in str(each) else Path(each).absolute()) for name, each in source.items()}
     raise InterfaceError(
-        "only files can be opened in a process of their own: frames and connections are in this one",
+        "only files can be opened in a separate process; frames and connections belong to this one",
         hint="give the path of a database or of Parquet files, or leave isolate=True out",
     )
 
@@ -174,7 +174,7 @@ def _paths(files: str | dict[str, str]) -> list[str]:
 
 
 def _stamp(path: str) -> object:
-    """What changes when another file is put in its place."""
+    """A value that changes when the file is replaced."""
     if Path(path).is_dir() or "*" in path:
         return list_files("", path).stamp
     try:

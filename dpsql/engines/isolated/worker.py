@@ -1,8 +1,8 @@
-"""The process that holds the private data. It answers a few questions over one pipe, and ends when the pipe does.
+"""The worker process that holds the private data. It answers requests over one pipe and exits when the pipe closes.
 
-What it can be asked: exact integers of releases over tables of the policy, and rows of tables that the policy declares
-public. It reads plans, never SQL, and says of a failure which kind it was, and no more. A release is run if its mark is
-the one that was shown to have been paid for.
+It returns the exact integers of releases over the policy's tables, and the rows of tables that the policy declares
+public. It accepts plans, never SQL, and reports only the kind of a failure. It runs a release only if the mark of the
+release is the one that was paid for.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ two processes are one engine. Nobody else reads the other end of the pipe."""
 
 
 class Worker:
-    """The questions, and the engine that answers them."""
+    """The engine, and the requests that it answers."""
 
     def __init__(self, source: Any, limits: Resources, policy: Mapping[str, Any], copies: str | None) -> None:
         declared = load_policy(policy)
@@ -54,7 +54,7 @@ class Worker:
         )
 
     def answer(self, verb: str, args: tuple[Any, ...]) -> object:
-        """One question; whatever is not listed here is none."""
+        """Answer one request; any other verb is refused."""
         match verb:
             case "run":
                 release, salt, shown, contents, seconds = args
@@ -86,14 +86,14 @@ def _no(what: object) -> object:
 
 
 class WorkerPipe:
-    """The questions that come through the pipe, and the replies to them, each made by a thread."""
+    """Requests from the pipe, and their replies; each request is answered by a thread."""
 
     def __init__(self, number: int) -> None:
         self._pipe, self._turn = Connection(number), threading.Lock()
         self._errands: dict[int, ClientTask] = {}
 
     def receive(self) -> Any:
-        """What the other side sent next."""
+        """Receive the next message."""
         return unpack(self._pipe.recv_bytes())
 
     def reply(self, *said: object) -> None:
@@ -103,7 +103,7 @@ class WorkerPipe:
             self._pipe.send_bytes(data)
 
     def take(self, worker: Worker, threads: Executor, asked: int, verb: str, args: tuple[Any, ...]) -> None:
-        """Start to answer a question; or stop one that nobody waits for, if it is still being answered."""
+        """Start to answer a request, or stop one that was abandoned."""
         if verb == "stop":
             if (found := self._errands.get(args[0])) is not None:
                 found.leave()
@@ -123,7 +123,7 @@ class WorkerPipe:
 
 
 def main(number: int, folder: str) -> None:
-    """Open, be confined, and answer until the other side is gone."""
+    """Open the data, drop privileges, and answer requests until the other side disconnects."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = WorkerPipe(number)
     try:

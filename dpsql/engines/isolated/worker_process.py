@@ -1,7 +1,7 @@
-"""The other end of the pipe: the engine's process is started, asked, given up and started again.
+"""Start, query and restart the worker process of an isolated engine.
 
-A process that dies, runs out of memory or keeps silent for too long takes the questions under way with it, whoever
-asked them: each fails with the constant text of an engine's failure. The next question starts a new process.
+If the process dies, runs out of memory or does not answer in time, all requests in progress fail with the constant text
+of an engine failure. The next request starts a new process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpsql.steward_log import VALUES, log
 
 START = 120.0
 GRACE = 5.0
-"""Seconds: for the process to open the database; and, beyond a query's own, to say that it was stopped."""
+"""Seconds to open the database, and seconds beyond a query's own limit to report that it was stopped."""
 
 Hello = tuple[Mapping[str, Mapping[str, str]], str, frozenset[tuple[str, str]], bool, str | None]
 
@@ -57,21 +57,21 @@ class RunningWorker:
 
     @property
     def number(self) -> int:
-        """The process's id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def ended(self) -> bool:
-        """Is it gone?"""
+        """Whether the process has ended."""
         return self._ended
 
     def hello(self) -> Hello:
-        """What the process says once it has opened the database."""
+        """The description that the process sends once it has opened the database."""
         schema, version, facts, verifiable, copies = self._result(self._hello, START)
         return schema, version, facts, verifiable, copies
 
     def ask(self, verb: str, args: tuple[Any, ...], seconds: float | None) -> Any:
-        """The answer to one question; the process is ended if it has none in time."""
+        """Send one request and wait for its answer; the process is killed if it does not answer in time."""
         reply: Future[tuple[str, Any]] = Future()
         with self._turn:
             number = next(self._numbers)
@@ -81,7 +81,7 @@ class RunningWorker:
             return self._result(reply, seconds)
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         self._ended = True
         self._process.kill()
         self._process.wait()
@@ -109,7 +109,7 @@ class RunningWorker:
             self._give_up()
 
     def _listen(self) -> None:
-        """Hand each reply to who waits for it, until there are no more, or one is none: nobody waits in vain."""
+        """Deliver each reply to the thread that waits for it, until the pipe closes or a reply is invalid."""
         try:
             while True:
                 number, outcome, value = unpack(self._pipe.recv_bytes())
@@ -125,7 +125,7 @@ class RunningWorker:
             self._give_up()
 
     def _give_up(self) -> None:
-        """The process is gone: so are the answers."""
+        """End the process and fail all requests that wait for an answer."""
         self.end()
         with self._turn:
             lost, self._waiting = list(self._waiting.values()), {}
@@ -134,7 +134,7 @@ class RunningWorker:
 
 
 class WorkerProcess:
-    """A database in a process of its own, which lives again after it died."""
+    """A database in a process of its own, which is restarted if it dies."""
 
     def __init__(self, opening: bytes) -> None:
         self._opening, self._turn = opening, threading.Lock()
@@ -143,15 +143,15 @@ class WorkerProcess:
 
     @property
     def number(self) -> int:
-        """The id of the process that there is now."""
+        """The id of the current process."""
         return self._running.number
 
     def ask(self, verb: str, *args: Any, seconds: float | None = None) -> Any:
-        """The answer to one question, within so many seconds (and a few more, for the process to say why not)."""
+        """Send one request, with a time limit in seconds (`GRACE` is added for the process to report a timeout)."""
         return self._alive().ask(verb, args, None if seconds is None else seconds + GRACE)
 
     def end(self) -> None:
-        """For good."""
+        """End the process and do not restart it."""
         self._running.end()
 
     def _alive(self) -> RunningWorker:
@@ -162,7 +162,7 @@ class WorkerProcess:
             return self._running
 
     def _check(self) -> None:
-        """A new life has to find what the first one found: plans, facts and versions rest on it."""
+        """A restarted process must describe the same database, since plans, facts and versions depend on it."""
         try:
             same = self._running.hello() == self.hello
         except InterfaceError:

@@ -1,4 +1,4 @@
-"""PostgreSQL as an engine: sessions that may only read, and see nothing of the analyst's text."""
+"""The PostgreSQL engine: read-only sessions, which never see the analyst's SQL."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from dpsql.server_address import ServerAddress
 from dpsql.steward_log import failed
 
 LOCKED = 30
-"""Seconds for which a query waits until its tables can be locked."""
+"""Seconds to wait for the locks on the tables of a query."""
 SNAPSHOT = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _AS_ARRAYS: Mapping[str, tuple[type, Any]] = {
     "BOOLEAN": (np.bool_, False), "SMALLINT": (np.int16, 0), "INTEGER": (np.int32, 0), "BIGINT": (np.int64, 0),
     "FLOAT": (np.float32, 0.0), "DOUBLE": (np.float64, 0.0),
 }  # fmt: skip
-"""Types that NumPy has too, with what stands where the value is NULL; all others are handed over as text."""
+"""Types that NumPy also has, with the value that stands for NULL; all others are converted to text."""
 
 
 class PostgresEngine(Engine):
-    """A database of a PostgreSQL server, by its address."""
+    """A database on a PostgreSQL server."""
 
     def __init__(self, address: ServerAddress, limits: Resources | None = None) -> None:
         self._address, self._limits = address, limits or Resources()
@@ -257,7 +257,7 @@ class PostgresEngine(Engine):
 
 @dataclass(frozen=True, slots=True)
 class FetchedRows:
-    """A result as the release wants it."""
+    """The result of a statement."""
 
     names: tuple[str, ...]
     rows: list[Any]

@@ -1,4 +1,4 @@
-"""Sessions of a PostgreSQL server: settled before the first query, read-only, one snapshot for each."""
+"""Sessions on a PostgreSQL server: read-only, with all settings made before the first query."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NumericLoader(Loader):
 
 
 def open_session(address: ServerAddress, limits: Resources) -> tuple[Session, list[str]]:
-    """A session that is settled, and the schemas in which a bare name means a table."""
+    """Open a session with its settings, and return the schemas in which table names are looked up."""
     session = _connected(address)
     try:
         with session.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""A PostgreSQL database as the steward's commands read it: exactly, in a transaction that may only read."""
+"""How the steward's commands read a PostgreSQL database: exactly, in a read-only transaction."""
 
 from __future__ import annotations
 

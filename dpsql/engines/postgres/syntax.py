@@ -1,4 +1,4 @@
-"""The smallest words of PostgreSQL: names of types, constants, casts."""
+"""PostgreSQL syntax: names of types, quoted names, constants and casts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark as an engine: a session of dpsql's own, which sees private data and nothing of the analyst's text."""
+"""The Spark engine: a session of its own, which reads private data and never sees the analyst's SQL."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NUMBERS = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE")
-"""Types that NumPy has too; all others are handed over as text."""
+"""Types that NumPy also has; all others are converted to text."""
 
 
 class SparkEngine(Engine):
@@ -88,7 +88,7 @@ class SparkEngine(Engine):
         return statements(release, self._site, salt)
 
     def emit(self, release: Priced, salt: bytes | None) -> str:
-        """With a salt it is about to run: a session that is gone is noticed here, before the charge."""
+        """Also check that the session still runs if there is a salt, for then the release is about to be charged."""
         if salt is not None:
             require_running(self._opened.session)
         return super().emit(release, salt)

@@ -1,4 +1,4 @@
-"""Which sources mean Spark, told without importing it."""
+"""Recognize the sources that are opened with Spark, without importing it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MASTERS = ("spark://", "local[")
 
 
 def is_spark(source: object) -> bool:
-    """Does a source mean Spark? Told without importing it."""
+    """Whether a source is opened with Spark."""
     if isinstance(source, tuple):
         return len(source) == 2 and is_spark(source[0])
     if isinstance(source, Mapping):
@@ -17,5 +17,5 @@ def is_spark(source: object) -> bool:
 
 
 def of_pyspark(value: object) -> bool:
-    """Is it a session, a DataFrame, or anything else of PySpark's?"""
+    """Whether the value is a session, a DataFrame or another object of PySpark."""
     return type(value).__module__.startswith("pyspark.")

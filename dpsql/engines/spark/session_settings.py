@@ -85,7 +85,7 @@ def require_running(session: SparkSession) -> None:
 
 
 def runs(session: SparkSession) -> bool:
-    """Is the session's context still there, and the process of Java behind it?"""
+    """Whether the session's context and its Java process still run."""
     try:
         context = session.sparkContext._jsc
         return context is not None and not context.sc().isStopped()

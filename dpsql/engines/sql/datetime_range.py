@@ -1,4 +1,4 @@
-"""Moments that can be computed with: of the years 1 to 9999 where they are stored, and as far as intervals lead them.
+"""Dates and timestamps in the range of years that engines can compute with.
 
 ±infinity and extreme years, which a stored column may hold, become NULL where an engine would raise on some of them.
 """

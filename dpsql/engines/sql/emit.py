@@ -1,4 +1,4 @@
-"""A priced release as one query that returns integers only.
+"""Write the SQL of a priced release: one query that returns integers only.
 
 The shape follows the rule: `row`, `single_row` and `at_rest` aggregate the rows as they are; `one_group` first adds up
 each unit; `clip` gives each unit a weight and joins it back (no window function); private keys also get their selection

@@ -1,4 +1,4 @@
-"""The shape of an emitting rule: a call, and a function that writes an operand in a wanted DuckDB type."""
+"""The type of a rule that writes an operation as SQL. It gets the call and a function that writes an operand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Rule = Callable[[Call, Emit], str]
 
 
 def width_of(call: Call) -> str:
-    """A whole type for the operands and for the result."""
+    """An integer type that holds the operands and the result."""
     return whole(*(end for t in (call.type, *(a.type for a in call.args)) for end in (t.lower, t.upper)))
 
 

@@ -1,4 +1,4 @@
-"""A FROM item in SQL: where its rows are, which of them count, and how its columns are written."""
+"""A FROM item in SQL: its tables, its conditions, and how its columns are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What public tables of a DuckDB database hold, for the planner: asked once, and remembered."""
+"""The contents of public tables, for the planner: queried once and cached."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PublicReader:
         self.forget()
 
     def forget(self) -> None:
-        """Ask again: somebody may have written to the tables."""
+        """Drop the cache: others may have written to the tables."""
         self._unique: dict[tuple[str, frozenset[str]], bool] = {}
         self._domains: dict[tuple[str, str], Domain] = {}
         self._values: dict[tuple[str, int], Domain | None] = {}

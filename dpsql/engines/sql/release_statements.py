@@ -37,7 +37,7 @@ class Fetched(Protocol):
 
 Run = Callable[[str], Fetched]
 WORTH_A_NOTE = 2**20
-"""A share below which the user is told."""
+"""Below this share, a note says so."""
 LEAST = 2**12
 """The least share of a text in a row that is worth reading."""
 
@@ -79,7 +79,7 @@ def _crowded(dialect: Dialect) -> bool:
 
 
 def text_notes(releases: Sequence[Priced], site: Site) -> tuple[str, ...]:
-    """Which texts are too long to be read, where that may be more than an oddity."""
+    """A note on texts that are too long to be read, if the limit is low enough to matter."""
     shares = [share for r in releases if not r.free for _, share in _shared(r, site, "") if share is not None]
     least = min(shares, default=WORTH_A_NOTE)
     if least >= WORTH_A_NOTE:

@@ -1,4 +1,4 @@
-"""Which DuckDB type holds every value of a type's hard range, so that no data can overflow it."""
+"""The DuckDB type that holds every value in the range of a type, so that no data can overflow it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dpsql.errors import Error, InterfaceError
 from dpsql.interfaces.cli.demo_shop import CUSTOMERS, ORDERS, POLICY, Shop, make_shop
 from dpsql.interfaces.cli.output import answer_table, budget_table, cell, column_cells, error_bars, new_table, price
 from dpsql.interfaces.cli.terminal import complaint, waiting
-from dpsql.mechanisms.exact import digits_down
+from dpsql.mechanisms.exact_numbers import digits_down
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +106,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         keep.mkdir(parents=True)
     except OSError as problem:
         raise InterfaceError(
-            f"{keep} cannot be made: {problem.strerror}", hint="name a folder that does not exist yet"
+            f"{keep} cannot be created: {problem.strerror}", hint="name a folder that does not exist yet"
         ) from None
     yield keep
 

@@ -1,4 +1,4 @@
-"""What may stand below an aggregate, read off the planner's own allow-list."""
+"""The functions and forms that may be used below an aggregate, read from the planner's allow-list."""
 
 from __future__ import annotations
 

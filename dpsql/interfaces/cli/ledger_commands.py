@@ -13,7 +13,7 @@ import typer
 from dpsql.errors import LedgerError
 from dpsql.interfaces.cli.terminal import printable, screen, waiting
 
-app = typer.Typer(no_args_is_help=True, help="For the steward: look after the ledger.")
+app = typer.Typer(no_args_is_help=True, help="For the steward: manage the ledger.")
 data = typer.Typer(no_args_is_help=True, help="For the steward: name versions of the data.")
 
 File = Annotated[
@@ -22,7 +22,9 @@ File = Annotated[
 ]
 By = Annotated[
     str | None,
-    typer.Option("--by", metavar="NAME", envvar="DPSQL_STEWARD", help="Who does this; it is written down."),
+    typer.Option(
+        "--by", metavar="NAME", envvar="DPSQL_STEWARD", help="The name of the person who does this. It is recorded."
+    ),
 ]
 
 
@@ -31,15 +33,15 @@ def create(
     ledger: File,
     dataset: Annotated[str, typer.Option("--dataset", metavar="NAME", help="As the policy names it.")],
 ) -> None:
-    """Make a new account. In a database, where servers share it, this is the only way to make one."""
+    """Create an account. In a database that servers share, this is the only way to create one."""
     from dpsql.budget.ledger import create_ledger
 
-    typer.echo(f"{create_ledger(ledger, dataset)}: made, for the dataset '{dataset}'.")
+    typer.echo(f"{create_ledger(ledger, dataset)}: created for the dataset '{dataset}'.")
 
 
 @app.command()
 def verify(ledger: File) -> None:
-    """Check every page, every link of the chain, every kept release, and the head."""
+    """Verify every page, every link of the hash chain, every stored release and the head."""
     from dpsql.budget.ledger.maintenance import verify as run
 
     with waiting("verifying"):
@@ -57,7 +59,7 @@ def log(
     ledger: File,
     last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the last N entries.")] = None,
 ) -> None:
-    """Show who asked what, when, at what cost."""
+    """Show who ran which query, when, and at what cost."""
     from dpsql.budget.ledger import open_ledger
     from dpsql.interfaces.cli.output import cell, new_table
 
@@ -81,7 +83,7 @@ def export(
         Path | None, typer.Option("--to", metavar="FILE", help="A new file; default: standard output.")
     ] = None,
 ) -> None:
-    """Write every entry as a line of JSON: no released table, no exact value, no salt."""
+    """Export every entry as a line of JSON, without released tables, exact values or the salt."""
     from dpsql.budget.ledger import open_ledger
     from dpsql.budget.ledger.log_entry import export_entry as exported
 
@@ -96,7 +98,7 @@ def export(
 
 @app.command()
 def backup(ledger: File, to: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]) -> None:
-    """Copy the whole ledger into one new file, also while it is in use."""
+    """Copy the ledger into one new file. It may be in use."""
     from dpsql.budget.ledger.maintenance import backup as run
 
     with waiting("copying"):
@@ -113,7 +115,7 @@ def restore(
         bool,
         typer.Option(
             "--accept-loss",
-            help="If no file tells what was spent after the backup, do not count it. Your name is recorded.",
+            help="Do not count what was spent after the backup if no file records it. Your name is recorded.",
         ),
     ] = False,
     lost: Annotated[
@@ -121,11 +123,11 @@ def restore(
         typer.Option(
             "--lost",
             metavar="SHARE",
-            help="If no file tells what was spent after the backup, charge this share for it: 20%.",
+            help="Charge this share of the budget for what was spent after the backup if no file records it: 20%.",
         ),
     ] = None,
 ) -> None:
-    """Merge a backup, or a ledger that was found, into the account: all that either knows to be spent stays spent."""
+    """Merge a backup, or a copy that was found, into the ledger. Whatever either of them has spent stays spent."""
     from dpsql.budget.ledger.maintenance import restore as run
 
     with waiting("restoring"):
@@ -151,7 +153,7 @@ def restore(
 
 @app.command()
 def migrate(ledger: File, by: By = None) -> None:
-    """Bring a ledger of an older version to this one."""
+    """Migrate a ledger of an older version to this version."""
     from dpsql.budget.ledger.maintenance import migrate as run
 
     done = run(ledger, _steward(by))
@@ -169,7 +171,7 @@ def raise_cap(
     ] = None,
     by: By = None,
 ) -> None:
-    """Put the caps of the policy in force, the dataset's and every analyst's. Each is an entry that names you."""
+    """Apply the caps of the policy, for the dataset and every analyst. Each change is recorded with your name."""
     from dpsql.budget import Caps
     from dpsql.budget.ledger import open_ledger
     from dpsql.policy import ledger_location, load_policy
@@ -188,7 +190,7 @@ def raise_cap(
 
 @app.command("accept-clock")
 def accept_clock(ledger: File, by: By = None) -> None:
-    """Go on with this machine's time although the last entry is later (its clock was ahead)."""
+    """Continue with this machine's time although the last entry is later (a clock was ahead)."""
     from dpsql.budget.ledger import open_ledger
 
     name = _steward(by)
@@ -201,7 +203,7 @@ def accept_clock(ledger: File, by: By = None) -> None:
 def bump(
     ledger: File, label: Annotated[str, typer.Argument(metavar="LABEL", help="A public name.")], by: By = None
 ) -> None:
-    """Name a new version of the data: earlier answers are not replayed for it; the account goes on."""
+    """Record a new version of the data. Earlier answers are no longer replayed; what was spent stays spent."""
     from dpsql.budget.ledger import open_ledger
 
     name = _steward(by)

@@ -9,8 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from dpsql.errors import Error
-from dpsql.interfaces import audit_command
-from dpsql.interfaces.cli import ledger_commands, policy_commands, query_commands, server_commands
+from dpsql.interfaces.cli import audit_command, ledger_commands, policy_commands, query_commands, server_commands
 from dpsql.interfaces.cli.terminal import complain, problems, screen, survive_any_encoding
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.answers.number_format import numeric, plain, with_error
 from dpsql.interfaces.cli.terminal import printable
-from dpsql.mechanisms.exact import digits_down, digits_up
+from dpsql.mechanisms.exact_numbers import digits_down, digits_up
 
 if TYPE_CHECKING:
     from rich.console import Group

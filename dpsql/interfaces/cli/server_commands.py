@@ -12,7 +12,7 @@ import typer
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.cli.terminal import policy_beside
 
-users = typer.Typer(no_args_is_help=True, help="Who may connect to `dpsql serve`.")
+users = typer.Typer(no_args_is_help=True, help="Manage the users of `dpsql serve`.")
 UsersFile = Annotated[Path, typer.Option("--users", metavar="FILE", help="The file of users.")]
 
 
@@ -36,18 +36,18 @@ def add(
         else typer.prompt("password", hide_input=True, confirmation_prompt=True)
     )
     if len(password) < 8:
-        raise InterfaceError("a password has at least 8 characters", hint="take a longer one")
+        raise InterfaceError("a password must have at least 8 characters", hint="choose a longer one")
     new = add_user(file, User(name, Verifier.of(password), analyst or name, purpose))
-    typer.echo(f"{file}: {'added' if new else 'changed'} {name}. A running server takes it in with SIGHUP.")
+    typer.echo(f"{file}: {'added' if new else 'changed'} {name}. A running server reloads it on SIGHUP.")
 
 
 @users.command("remove")
 def remove(name: Annotated[str, typer.Argument(metavar="NAME")], file: UsersFile = Path("users.yaml")) -> None:
-    """Take a user out of the file."""
+    """Remove a user from the file."""
     from dpsql.interfaces.server.users import remove_user
 
     remove_user(file, name)
-    typer.echo(f"{file}: removed {name}. A running server takes it in with SIGHUP.")
+    typer.echo(f"{file}: removed {name}. A running server reloads it on SIGHUP.")
 
 
 @users.command("list")
@@ -78,7 +78,7 @@ def serve(
     certificate: Annotated[Path | None, typer.Option("--certificate", metavar="PEM")] = None,
     key: Annotated[Path | None, typer.Option("--key", metavar="PEM")] = None,
     connections: Annotated[int, typer.Option("--max-connections")] = 300,
-    idle: Annotated[float, typer.Option("--idle", help="Seconds until an idle client is sent away.")] = 3600,
+    idle: Annotated[float, typer.Option("--idle", help="Seconds until an idle client is disconnected.")] = 3600,
     statement: Annotated[float, typer.Option("--statement", help="Seconds that one query may take.")] = 120,
     isolate: Annotated[bool, typer.Option("--isolate", help="Open DB in a process of its own.")] = False,
 ) -> None:
@@ -91,6 +91,6 @@ def serve(
     chosen = policy or policy_beside(db)
     pem = None if certificate is None and key is None else (certificate, key)
     if pem is not None and None in pem:
-        raise InterfaceError("a certificate and its key belong together", hint="give --certificate and --key")
+        raise InterfaceError("a certificate needs its key", hint="give --certificate and --key")
     place = ServerFiles(db, chosen, ledger, file, host, port, steward_port, pem, isolate)  # type: ignore[arg-type]
     asyncio.run(serve_at(place, limits))

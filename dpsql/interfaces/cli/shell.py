@@ -182,7 +182,7 @@ class Shell:
             complain(error)
         except KeyboardInterrupt:
             self.failed = True
-            screen().print("stopped; what was charged stays charged, and the same query is replayed where it was kept")
+            screen().print("stopped; what was charged stays charged, and a stored answer is replayed free")
 
     def _command(self, line: str) -> None:
         name, _, rest = line[1:].partition(" ")
@@ -199,7 +199,7 @@ class Shell:
             self._query(text)
 
     def _query(self, sql: str) -> None:
-        with waiting("asking the database"):
+        with waiting("querying the database"):
             result = self.db.query(sql, nonnegative=self.nonnegative)
             table = answer_table(result)
         screen().print(table)
@@ -268,7 +268,7 @@ def _positive(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise InterfaceError(f"{printable(text)} is not an epsilon", hint="write a number above 0: \\epsilon 0.2")
+        raise InterfaceError(f"{printable(text)} is not a valid epsilon", hint="write a number above 0: \\epsilon 0.2")
     return value
 
 

@@ -11,10 +11,9 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 from urllib.parse import unquote, urlsplit
 
 from sqlglot import exp
@@ -27,7 +26,7 @@ from dpsql.budget.status import AccountStatus, BudgetStatus, Purchase
 from dpsql.errors import Error, InterfaceError, Pep249Errors
 from dpsql.interfaces.client.json_codec import TOLD, pack, read, unpack, with_ranks
 from dpsql.interfaces.client.transport import ServerStream
-from dpsql.options import Accuracy, QueryOptions
+from dpsql.options import QueryKeywords, QueryOptions
 from dpsql.plan.plan import Output, Plan
 from dpsql.sql import Parameters, known_dialect, read_setting
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     from dpsql.answers.finish import Finisher
     from dpsql.interfaces.dbapi import Cursor
-    from dpsql.session import Connection
 
 Ask = Callable[..., dict[str, Any]]
 """Asks a question about the same query: its name, and further words."""
@@ -108,28 +106,9 @@ class RemoteConnection(Pep249Errors):
         self.dialect, self.asked = known_dialect(dialect), QueryOptions()
         self._line, self._turn, self._closed = line, threading.RLock(), False
 
-    def query(
-        self,
-        sql: str,
-        parameters: Parameters | None = None,
-        *,
-        epsilon: float | Decimal | None = None,
-        delta: float | Decimal | None = None,
-        mechanism: str | None = None,
-        dialect: str | None = None,
-        accuracy: Accuracy | None = None,
-        nonnegative: bool = False,
-        clipped: bool = False,
-    ) -> Result:
+    def query(self, sql: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]) -> Result:
         """Answer a query privately, as `Connection.query` does."""
-        price: dict[str, Any] = {
-            "epsilon": epsilon,
-            "delta": delta,
-            "mechanism": mechanism,
-            "dialect": dialect,
-            "accuracy": accuracy,
-        }
-        said = self._ask("query", sql, parameters=parameters, nonnegative=nonnegative, clipped=clipped, **price)
+        said = self._ask("query", sql, parameters=parameters, **_checked(options))
         rows = [tuple(unpack(value) for value in row) for row in said["rows"]]
         columns, types = tuple(said["columns"]), tuple(said["types"])
         outputs = tuple(Output(name, noisy) for name, noisy in zip(columns, said["noisy"], strict=True))
@@ -152,26 +131,10 @@ class RemoteConnection(Pep249Errors):
         )
 
     def explain(
-        self,
-        sql: str,
-        parameters: Parameters | None = None,
-        *,
-        epsilon: float | Decimal | None = None,
-        delta: float | Decimal | None = None,
-        mechanism: str | None = None,
-        dialect: str | None = None,
-        accuracy: Accuracy | None = None,
-        clipped: bool = False,
+        self, sql: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]
     ) -> RemoteExplanation:
-        """What the query would do and cost, at most. Touches no private data and spends nothing."""
-        price: dict[str, Any] = {
-            "epsilon": epsilon,
-            "delta": delta,
-            "mechanism": mechanism,
-            "dialect": dialect,
-            "accuracy": accuracy,
-        }
-        asked = {"parameters": parameters, "clipped": clipped, **price}
+        """Explain what the query would do and cost, at most. Touches no private data and spends nothing."""
+        asked = {"parameters": parameters, **_checked(options)}
         setting = self.asked
 
         def ask(call: str, **words: Any) -> dict[str, Any]:
@@ -207,7 +170,7 @@ class RemoteConnection(Pep249Errors):
         from dpsql.interfaces.dbapi import Cursor
 
         self._open()
-        return Cursor(cast("Connection", self))
+        return Cursor(self)
 
     def commit(self) -> None:
         """Nothing to do: every charge is durable by itself."""
@@ -218,7 +181,7 @@ class RemoteConnection(Pep249Errors):
         self._open()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         with self._turn:
             if not self._closed:
                 self._closed = True
@@ -251,6 +214,11 @@ class RemoteConnection(Pep249Errors):
             error.sql = sql
             raise
 
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is closed."""
+        return self._closed
+
     def _open(self) -> None:
         if self._closed:
             raise InterfaceError("this connection is closed", hint="open one with dpsql.connect(…)")
@@ -262,6 +230,12 @@ class RemoteConnection(Pep249Errors):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _checked(options: QueryKeywords) -> dict[str, Any]:
+    """Return the options as they were given; the constructor refuses names that do not exist."""
+    QueryOptions(**options)
+    return {**options}
 
 
 def _account(said: dict[str, Any] | None) -> AccountStatus | None:
@@ -286,10 +260,10 @@ def connect_to(
         port = 0
     dataset = unquote(parts.path.strip("/"))
     if not (parts.username and parts.hostname and dataset and port) or parts.query:
-        raise InterfaceError("this is no address of a dpsql server", hint="write dpsql://ana@host:5433/shop")
+        raise InterfaceError("this is not the address of a dpsql server", hint="write dpsql://ana@host:5433/shop")
     user = unquote(parts.username)
     secret = password or (unquote(parts.password) if parts.password else os.environ.get("DPSQL_PASSWORD"))
     if secret is None:
-        raise InterfaceError(f"the password of {user}?", hint="give password=…, or set DPSQL_PASSWORD")
+        raise InterfaceError(f"the password of {user} is missing", hint="give password=…, or set DPSQL_PASSWORD")
     where = None if certificate is None else Path(certificate)
     return RemoteConnection(ServerStream(parts.hostname, port, user, dataset, secret, where), dialect)

@@ -1,4 +1,4 @@
-"""A line to a dpsql server: PostgreSQL's protocol from the client's side, over TLS, with SCRAM; simple queries only."""
+"""The connection to a dpsql server: PostgreSQL's protocol over TLS with SCRAM, simple queries only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AGAIN = "connect again; what was asked before is replayed"
 
 
 class ServerStream:
-    """One connection; a statement at a time."""
+    """One connection, which runs a statement at a time."""
 
     def __init__(self, host: str, port: int, user: str, dataset: str, password: str, certificate: Path | None) -> None:
         try:
@@ -57,7 +57,7 @@ class ServerStream:
         return value
 
     def close(self) -> None:
-        """Say goodbye."""
+        """Close the connection."""
         with contextlib.suppress(OSError):
             self._socket.sendall(message(b"X"))
         self._socket.close()

@@ -106,7 +106,7 @@ class TextAccessor:
 
     def __init__(self, make: Make, of: exp.Expr, kind: ColumnKind, name: str) -> None:
         if kind is not ColumnKind.TEXT:
-            raise InterfaceError(f".str is for text, and {name} is none", hint="cast it first: .astype(str)")
+            raise InterfaceError(f".str needs text, and {name} has none", hint="cast it first: .astype(str)")
         self.__make, self.__of = make, of
 
     def __getattr__(self, name: str) -> Any:
@@ -195,7 +195,7 @@ class DateAccessor:
 
     def __init__(self, make: Make, of: exp.Expr, kind: ColumnKind, name: str) -> None:
         if kind is not ColumnKind.TIME:
-            raise InterfaceError(f".dt is for dates, and {name} is none", hint="use pd.to_datetime before protect")
+            raise InterfaceError(f".dt needs dates, and {name} has none", hint="use pd.to_datetime before protect")
         self.__make, self.__of = make, of
 
     def __getattr__(self, name: str) -> Any:

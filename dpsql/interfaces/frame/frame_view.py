@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from dpsql.bounds.domain import Domain
 from dpsql.errors import Error, InterfaceError, UnboundedColumn
 from dpsql.interfaces.frame.sql_expressions import ColumnKind, identifier, inside
-from dpsql.options import Accuracy
+from dpsql.options import QueryKeywords
 
 if TYPE_CHECKING:
     from dpsql.interfaces.frame.protection import Protection
@@ -32,17 +31,7 @@ class Mode(Enum):
     WRITE = "writes SQL"
 
 
-class Price(TypedDict, total=False):
-    """What every verb takes: the price of the query, or how exact its answer must be."""
-
-    epsilon: float | Decimal | None
-    delta: float | Decimal | None
-    mechanism: str | None
-    accuracy: Accuracy | None
-    clipped: bool
-
-
-def ask(connection: Any, sql: str, mode: Mode, price: Price) -> Any:
+def ask(connection: Any, sql: str, mode: Mode, price: QueryKeywords) -> Any:
     """The answer, or in the looking modes the explanation or the SQL: those spend nothing."""
     if mode is Mode.WRITE:
         return sql
@@ -141,6 +130,6 @@ class FrameView:
             query = query.where(inside(condition) if isinstance(condition, exp.Or) else condition.copy(), copy=False)
         return query.group_by(*(key.copy() for key in keys), copy=False) if keys else query
 
-    def ask(self, query: exp.Query, price: Price) -> Any:
+    def ask(self, query: exp.Query, price: QueryKeywords) -> Any:
         """Ask, explain or write, as the mode says."""
         return ask(self.protection.connection(self.tables), query.sql("duckdb"), self.mode, price)

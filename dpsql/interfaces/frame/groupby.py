@@ -5,15 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from sqlglot import exp
 
 from dpsql.errors import InterfaceError
-from dpsql.interfaces.frame.frame_view import ColumnExpression, FrameView, Mode, Price
+from dpsql.interfaces.frame.frame_view import ColumnExpression, FrameView, Mode
 from dpsql.interfaces.frame.private_column import PrivateColumn
 from dpsql.interfaces.frame.row_guard import PrivateRows, RowGuard, hint_for
 from dpsql.interfaces.frame.sql_expressions import aggregate, in_order, inside, named, quantile
+from dpsql.options import QueryKeywords
 
 
 class ColumnwiseVerbs:
@@ -30,46 +31,46 @@ class ColumnwiseVerbs:
         """Those of them that have bounds."""
 
     @abstractmethod
-    def _ask(self, items: Sequence[exp.Expr], price: Price) -> Any:
+    def _ask(self, items: Sequence[exp.Expr], price: QueryKeywords) -> Any:
         """Ask for these expressions."""
 
-    def count(self, **price: Unpack[Price]) -> Any:
+    def count(self, **price: Unpack[QueryKeywords]) -> Any:
         """How many values of each column are not missing."""
         return self._each("count", price)
 
-    def mean(self, **price: Unpack[Price]) -> Any:
+    def mean(self, **price: Unpack[QueryKeywords]) -> Any:
         """The average of each column that has bounds."""
         return self._each("mean", price)
 
-    def sum(self, **price: Unpack[Price]) -> Any:
+    def sum(self, **price: Unpack[QueryKeywords]) -> Any:
         """The sum of each column that has bounds."""
         return self._each("sum", price)
 
-    def std(self, ddof: int = 1, **price: Unpack[Price]) -> Any:
+    def std(self, ddof: int = 1, **price: Unpack[QueryKeywords]) -> Any:
         """The standard deviation of each column that has bounds."""
         return self._each("std", price, ddof)
 
-    def var(self, ddof: int = 1, **price: Unpack[Price]) -> Any:
+    def var(self, ddof: int = 1, **price: Unpack[QueryKeywords]) -> Any:
         """The variance of each column that has bounds."""
         return self._each("var", price, ddof)
 
-    def median(self, **price: Unpack[Price]) -> Any:
+    def median(self, **price: Unpack[QueryKeywords]) -> Any:
         """The middle value of each column that has bounds."""
         return self._each("median", price)
 
-    def min(self, **price: Unpack[Price]) -> Any:
+    def min(self, **price: Unpack[QueryKeywords]) -> Any:
         """The smallest value of each column that has bounds."""
         return self._each("min", price)
 
-    def max(self, **price: Unpack[Price]) -> Any:
+    def max(self, **price: Unpack[QueryKeywords]) -> Any:
         """The largest value of each column that has bounds."""
         return self._each("max", price)
 
-    def nunique(self, **price: Unpack[Price]) -> Any:
+    def nunique(self, **price: Unpack[QueryKeywords]) -> Any:
         """How many different values each column has."""
         return self._each("nunique", price)
 
-    def _each(self, name: str, price: Price, ddof: int = 1) -> Any:
+    def _each(self, name: str, price: QueryKeywords, ddof: int = 1) -> Any:
         chosen = self._chosen() if name in ("count", "nunique") else self._numbers()
         items = [named(aggregate(name, f.expression, f.kind, ddof), title) for title, f in chosen.items()]
         return self._ask(items, price)
@@ -86,17 +87,19 @@ def read_keys(view: FrameView, by: Any) -> dict[str, exp.Expr]:
     for each in by if isinstance(by, list | tuple) else [by]:
         if isinstance(each, PrivateColumn):
             if not view.same_rows(each._view):
-                raise InterfaceError("this key is of other rows", hint="take the key from the frame that is grouped")
+                raise InterfaceError(
+                    "this key belongs to other rows", hint="take the key from the frame that is grouped"
+                )
             keys[each.name if each.name not in keys else f"{each.name}_{len(keys)}"] = each._field.expression
         elif isinstance(each, str):
             keys[each] = view.field(each).expression
         else:
             raise InterfaceError(
-                f"a {type(each).__name__} is no key",
+                f"a {type(each).__name__} cannot be a key",
                 hint='name a column, groupby("region"), or compute one: groupby(frame.age // 10 * 10)',
             )
     if not keys:
-        raise InterfaceError("groups of what?", hint='name a column: groupby("region")')
+        raise InterfaceError("the keys are missing", hint='name a column: groupby("region")')
     return keys
 
 
@@ -171,11 +174,11 @@ class PrivateGroups(ColumnwiseVerbs, RowGuard):
 
     # verbs --------------------------------------------------------------------------------------------------------
 
-    def size(self, **price: Unpack[Price]) -> Any:
+    def size(self, **price: Unpack[QueryKeywords]) -> Any:
         """How many rows each group has."""
         return self._ask([named(exp.Count(this=exp.Star()), "size")], price)
 
-    def quantile(self, q: float | Sequence[float] = 0.5, **price: Unpack[Price]) -> Any:
+    def quantile(self, q: float | Sequence[float] = 0.5, **price: Unpack[QueryKeywords]) -> Any:
         """One quantile or several of each group."""
         shares = [q] if isinstance(q, int | float) else list(q)
         items = [
@@ -187,7 +190,9 @@ class PrivateGroups(ColumnwiseVerbs, RowGuard):
 
     def agg(self, func: Any = None, **named_or_price: Any) -> Any:
         """`agg(["count", "mean"])`, `agg({"amount": ["mean", "sum"], "age": "max"})`, `agg(n=("amount", "count"))`."""
-        price = Price(**{k: named_or_price.pop(k) for k in Price.__annotations__ if k in named_or_price})  # type: ignore[typeddict-item]
+        price = cast(
+            "QueryKeywords", {k: named_or_price.pop(k) for k in QueryKeywords.__annotations__ if k in named_or_price}
+        )
         if func is None and named_or_price:
             items = [self._named(title, pair) for title, pair in named_or_price.items()]
         elif isinstance(func, Mapping):
@@ -198,7 +203,9 @@ class PrivateGroups(ColumnwiseVerbs, RowGuard):
         elif func is not None:
             items = [each for name in self._numbers() for each in self._several(name, _listed(func), func)]
         else:
-            raise InterfaceError("agg of what?", hint='write agg(["count", "mean"]) or agg(n=("amount", "count"))')
+            raise InterfaceError(
+                "the aggregates are missing", hint='write agg(["count", "mean"]) or agg(n=("amount", "count"))'
+            )
         return self._ask(items, price)
 
     aggregate = agg
@@ -232,7 +239,7 @@ class PrivateGroups(ColumnwiseVerbs, RowGuard):
             )
         return chosen
 
-    def _ask(self, items: Iterable[exp.Expr], price: Price) -> Any:
+    def _ask(self, items: Iterable[exp.Expr], price: QueryKeywords) -> Any:
         keys = [named(key, title) for title, key in self._keys.items()]
         query = self._view.select([*keys, *items], list(self._keys.values()))
         for key in self._keys.values() if self._dropna else ():

@@ -12,7 +12,7 @@ from dpsql.errors import InterfaceError
 from dpsql.interfaces.frame import column_operations
 from dpsql.interfaces.frame import sql_expressions as sql
 from dpsql.interfaces.frame.column_operations import DateAccessor, TextAccessor, arithmetic, comparison, of
-from dpsql.interfaces.frame.frame_view import ColumnExpression, FrameView, Mode, Price
+from dpsql.interfaces.frame.frame_view import ColumnExpression, FrameView, Mode
 from dpsql.interfaces.frame.row_guard import PrivateRows, RowGuard, hint_for
 from dpsql.interfaces.frame.sql_expressions import (
     DESCRIBED,
@@ -23,6 +23,7 @@ from dpsql.interfaces.frame.sql_expressions import (
     named,
     quantile,
 )
+from dpsql.options import QueryKeywords
 
 _UFUNCS = {
     "sqrt": "sqrt", "log": "ln", "log10": "log10", "log2": "log2", "exp": "exp", "absolute": "abs", "floor": "floor",
@@ -107,51 +108,51 @@ class PrivateColumn(RowGuard):
 
     # verbs --------------------------------------------------------------------------------------------------------
 
-    def _ask(self, name: str, price: Price, ddof: int = 1) -> Any:
+    def _ask(self, name: str, price: QueryKeywords, ddof: int = 1) -> Any:
         made = aggregate(name, self._field.expression, self._field.kind, ddof)
         return self._view.ask(self._view.select([named(made, name)]), price)
 
-    def mean(self, **price: Unpack[Price]) -> Any:
+    def mean(self, **price: Unpack[QueryKeywords]) -> Any:
         """The average of what is not missing."""
         return self._ask("mean", price)
 
-    def sum(self, **price: Unpack[Price]) -> Any:
+    def sum(self, **price: Unpack[QueryKeywords]) -> Any:
         """The sum; of a mask, how many rows it holds for."""
         return self._ask("sum", price)
 
-    def count(self, **price: Unpack[Price]) -> Any:
+    def count(self, **price: Unpack[QueryKeywords]) -> Any:
         """How many are not missing."""
         return self._ask("count", price)
 
-    def size(self, **price: Unpack[Price]) -> Any:
+    def size(self, **price: Unpack[QueryKeywords]) -> Any:
         """How many rows there are."""
         return self._ask("size", price)
 
-    def std(self, ddof: int = 1, **price: Unpack[Price]) -> Any:
+    def std(self, ddof: int = 1, **price: Unpack[QueryKeywords]) -> Any:
         """The standard deviation."""
         return self._ask("std", price, ddof)
 
-    def var(self, ddof: int = 1, **price: Unpack[Price]) -> Any:
+    def var(self, ddof: int = 1, **price: Unpack[QueryKeywords]) -> Any:
         """The variance."""
         return self._ask("var", price, ddof)
 
-    def median(self, **price: Unpack[Price]) -> Any:
+    def median(self, **price: Unpack[QueryKeywords]) -> Any:
         """The middle value."""
         return self._ask("median", price)
 
-    def min(self, **price: Unpack[Price]) -> Any:
+    def min(self, **price: Unpack[QueryKeywords]) -> Any:
         """The smallest value, as far as it can be told privately."""
         return self._ask("min", price)
 
-    def max(self, **price: Unpack[Price]) -> Any:
+    def max(self, **price: Unpack[QueryKeywords]) -> Any:
         """The largest value, as far as it can be told privately."""
         return self._ask("max", price)
 
-    def nunique(self, **price: Unpack[Price]) -> Any:
+    def nunique(self, **price: Unpack[QueryKeywords]) -> Any:
         """How many different values there are."""
         return self._ask("nunique", price)
 
-    def agg(self, names: Any, **price: Unpack[Price]) -> Any:
+    def agg(self, names: Any, **price: Unpack[QueryKeywords]) -> Any:
         """Several aggregates in one query: `agg(["count", "mean"])`."""
         listed = [names] if isinstance(names, str) or callable(names) else list(names)
         made = [aggregate(each, self._field.expression, self._field.kind) for each in listed]
@@ -160,20 +161,20 @@ class PrivateColumn(RowGuard):
 
     aggregate = agg
 
-    def quantile(self, q: float | Sequence[float] = 0.5, **price: Unpack[Price]) -> Any:
+    def quantile(self, q: float | Sequence[float] = 0.5, **price: Unpack[QueryKeywords]) -> Any:
         """One quantile or several, in one query: `quantile([0.25, 0.5, 0.75])`."""
         shares = [q] if isinstance(q, int | float) else list(q)
         made = [named(quantile(self._field.expression, share), f"{share:g}") for share in shares]
         return self._view.ask(self._view.select(made), price)
 
-    def describe(self, **price: Unpack[Price]) -> Any:
+    def describe(self, **price: Unpack[QueryKeywords]) -> Any:
         """Count, mean, standard deviation, ends and quartiles, in one query."""
         if self._field.kind is not ColumnKind.NUMBER:
-            raise InterfaceError(f"describe is for numbers, and {self._name} is none", hint="use .value_counts()")
+            raise InterfaceError(f"describe needs a number, and {self._name} is not one", hint="use .value_counts()")
         made = [named(aggregate(each, self._field.expression, self._field.kind), each) for each in DESCRIBED]
         return self._view.ask(self._view.select(made), price)
 
-    def value_counts(self, normalize: bool = False, dropna: bool = True, **price: Unpack[Price]) -> Any:
+    def value_counts(self, normalize: bool = False, dropna: bool = True, **price: Unpack[QueryKeywords]) -> Any:
         """How often each value occurs, the most frequent first; with `normalize`, as shares."""
         key, count, title = self._field.expression, exp.Count(this=exp.Star()), "proportion" if normalize else "count"
         shown: exp.Expr = count
@@ -185,16 +186,16 @@ class PrivateColumn(RowGuard):
         order = exp.Ordered(this=exp.Column(this=sql.identifier(title)), desc=True)
         return self._view.ask(query.order_by(order, copy=False), price)
 
-    def hist(self, bins: int = 10, range: tuple[float, float] | None = None, **price: Unpack[Price]) -> Any:  # noqa: A002 - NumPy's name
+    def hist(self, bins: int = 10, range: tuple[float, float] | None = None, **price: Unpack[QueryKeywords]) -> Any:  # noqa: A002 - NumPy's name
         """How many values lie in each of equally wide bins, between the declared bounds unless `range` is given.
 
         The answer has the ends of each bin, for `age` as `age` and `age_to`, and its `count`.
         """
         if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= 10_000:
-            raise InterfaceError(f"bins = {bins!r} is no number of bins", hint="write .hist(bins=20)")
+            raise InterfaceError(f"bins = {bins!r} is not a valid number of bins", hint="write .hist(bins=20)")
         ends = range or self._ends()
         if not ends[0] < ends[1]:
-            raise InterfaceError("the range of a histogram is two ends", hint="write .hist(range=(0, 100))")
+            raise InterfaceError("the range of a histogram must be two values", hint="write .hist(range=(0, 100))")
         low, high = float(ends[0]), float(ends[1])
         number, edges = histogram(self._field.expression, (low, high), bins)
         within = exp.Between(this=sql.inside(self._field.expression), low=sql.constant(low), high=sql.constant(high))
@@ -209,12 +210,12 @@ class PrivateColumn(RowGuard):
         domain = self._field.domain
         if self._field.kind is not ColumnKind.NUMBER or domain.lower is None or domain.upper is None:
             raise InterfaceError(
-                f"between which ends? {self._name} has no declared bounds",
+                f"{self._name} has no declared bounds, so the range of the histogram is missing",
                 hint="write .hist(range=(0, 100)), or declare bounds={…} in protect",
             )
         return domain.lower, domain.upper
 
-    def corr(self, other: PrivateColumn, **price: Unpack[Price]) -> Any:
+    def corr(self, other: PrivateColumn, **price: Unpack[QueryKeywords]) -> Any:
         """The correlation with another column."""
         view, one, two = self._beside(other)
         return view.ask(view.select([named(sql.call("corr", one, two), "corr")]), price)
@@ -338,7 +339,7 @@ class PrivateColumn(RowGuard):
         if other._view.same_rows(self._view):
             return replace(other._view, mode=self._view.mode), self._field.expression, other._field.expression
         raise InterfaceError(
-            "these columns are of different rows",
+            "these columns belong to different rows",
             hint="filter once, then compute: adults = frame[frame.age > 17]; adults.price * adults.pieces",
         )
 
@@ -347,10 +348,10 @@ class PrivateColumn(RowGuard):
             view, _, expression = self._beside(other)
             return view, expression, other._field.kind
         if isinstance(other, RowGuard):
-            raise InterfaceError("a whole frame is no operand", hint="name a column of it: frame.age")
+            raise InterfaceError("a whole frame cannot be an operand", hint="name a column of it: frame.age")
         if not isinstance(other, str_) and hasattr(other, "__len__"):
             raise InterfaceError(
-                "a list of values cannot stand beside a private column", hint="use .isin([…]), or a single number"
+                "a list of values cannot be combined with a private column", hint="use .isin([…]), or a single number"
             )
         made = sql.constant(other)
         kind = (
@@ -366,11 +367,12 @@ class PrivateColumn(RowGuard):
         """This column as a condition on the rows of that view."""
         if self._field.kind not in (ColumnKind.MASK, ColumnKind.BOOLEAN):
             raise InterfaceError(
-                f"{self._name} is no condition", hint="compare it: frame[frame.age > 30]; choose columns by name"
+                f"{self._name} is not a condition", hint="compare it: frame[frame.age > 30]; choose columns by name"
             )
         if not view.same_rows(self._view):
             raise InterfaceError(
-                "this mask is about other rows", hint="make the mask from the frame that it filters: frame[frame.x > 1]"
+                "this mask belongs to other rows",
+                hint="make the mask from the frame that it filters: frame[frame.x > 1]",
             )
         return self._field.expression
 

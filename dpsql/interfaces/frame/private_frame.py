@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from dpsql.budget.status import BudgetStatus
 from dpsql.errors import Error, InterfaceError
-from dpsql.interfaces.frame.frame_view import ColumnExpression, FrameView, Mode, Price, ask
+from dpsql.interfaces.frame.frame_view import ColumnExpression, FrameView, Mode, ask
 from dpsql.interfaces.frame.groupby import ColumnwiseVerbs, PrivateGroups, read_keys
 from dpsql.interfaces.frame.private_column import PrivateColumn
 from dpsql.interfaces.frame.row_guard import PrivateRows, RowGuard, hint_for, of_a_column
@@ -25,6 +25,7 @@ from dpsql.interfaces.frame.sql_expressions import (
     inside,
     named,
 )
+from dpsql.options import QueryKeywords
 from dpsql.sql import parse_query
 
 _SIDES = {"inner": None, "left": "LEFT"}
@@ -35,7 +36,7 @@ def merged(
 ) -> FrameView:
     """One view over both; whether the condition is a safe one is the planner's to say."""
     if left_on is None or right_on is None:
-        raise InterfaceError("merge on which column?", hint='write on="user_id"')
+        raise InterfaceError("the column to merge on is missing", hint='write on="user_id"')
     if how not in _SIDES:
         raise InterfaceError(f"merge how={how!r} is not supported", hint="use inner or left")
     right = _right(left, other, left_on, right_on)
@@ -218,7 +219,7 @@ class PrivateFrame(ColumnwiseVerbs, RowGuard):
     def _field_of(self, value: Any) -> ColumnExpression:
         if isinstance(value, PrivateColumn):
             if not self._view.same_rows(value._view):
-                raise InterfaceError("this column is of other rows", hint="compute it from the frame itself")
+                raise InterfaceError("this column belongs to other rows", hint="compute it from the frame itself")
             return value._field
         kind = (
             ColumnKind.BOOLEAN
@@ -281,7 +282,7 @@ class PrivateFrame(ColumnwiseVerbs, RowGuard):
 
     # verbs ----------------------------------------------------------------------------------------------------------
 
-    def sql(self, query: str, **price: Unpack[Price]) -> Any:
+    def sql(self, query: str, **price: Unpack[QueryKeywords]) -> Any:
         """Any SQL over the table, which is called df (or as `called=` said): the filters of this frame do not apply."""
         view = self._view
         if view.where:
@@ -291,11 +292,11 @@ class PrivateFrame(ColumnwiseVerbs, RowGuard):
             )
         return ask(view.protection.connection(_tables_in(query, view)), query, view.mode, price)
 
-    def size(self, **price: Unpack[Price]) -> Any:
+    def size(self, **price: Unpack[QueryKeywords]) -> Any:
         """How many rows there are."""
         return self._view.ask(self._view.select([named(exp.Count(this=exp.Star()), "size")]), price)
 
-    def describe(self, **price: Unpack[Price]) -> Any:
+    def describe(self, **price: Unpack[QueryKeywords]) -> Any:
         """Count, mean, standard deviation, ends and quartiles of each column that has bounds: one row for each."""
         numbers = [(n, f) for n, f in self._numbers().items() if f.kind is ColumnKind.NUMBER]
         parts: list[exp.Query] = [
@@ -310,7 +311,7 @@ class PrivateFrame(ColumnwiseVerbs, RowGuard):
             query = exp.Union(this=query, expression=part, distinct=False)
         return self._view.ask(query, price)
 
-    def agg(self, func: Any, **price: Unpack[Price]) -> Any:
+    def agg(self, func: Any, **price: Unpack[QueryKeywords]) -> Any:
         """`agg({"age": "mean", "amount": ["sum", "count"]})`, or one aggregate of all columns that have bounds."""
         if not isinstance(func, dict):
             func = dict.fromkeys(self._numbers(), func)
@@ -324,18 +325,18 @@ class PrivateFrame(ColumnwiseVerbs, RowGuard):
 
     aggregate = agg
 
-    def value_counts(self, subset: str | list[str], **price: Unpack[Price]) -> Any:
+    def value_counts(self, subset: str | list[str], **price: Unpack[QueryKeywords]) -> Any:
         """How often each combination of values occurs."""
         return self.groupby(subset).size(**price)
 
-    def hist(self, column: str, bins: int = 10, **price: Unpack[Price]) -> Any:
+    def hist(self, column: str, bins: int = 10, **price: Unpack[QueryKeywords]) -> Any:
         """How many values of a column lie in each bin."""
         return self[column].hist(bins, **price)
 
     def _chosen(self) -> Mapping[str, ColumnExpression]:
         return self._view.fields
 
-    def _ask(self, items: Sequence[exp.Expr], price: Price) -> Any:
+    def _ask(self, items: Sequence[exp.Expr], price: QueryKeywords) -> Any:
         return self._view.ask(self._view.select(list(items)), price)
 
     def _numbers(self) -> dict[str, ColumnExpression]:

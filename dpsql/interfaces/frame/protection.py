@@ -311,7 +311,7 @@ def protect(
     """
     if unit is None:
         raise InterfaceError(
-            "who is protected?",
+            "the unit is missing: who is protected?",
             hint='write unit="user_id", the column that names the person behind each row, or unit="row" if no two '
             "rows belong to one person",
         )
@@ -360,11 +360,13 @@ def _declared(bounds: Bounds, values: Values, randomized: Randomized) -> dict[st
             columns[name] = {"bounds": "auto"}
             continue
         if isinstance(ends, str) or not hasattr(ends, "__len__") or len(ends) != 2:
-            raise InterfaceError(f"the bounds of {name} are two ends", hint=f'write bounds={{"{name}": (0, 100)}}')
+            raise InterfaceError(
+                f"the bounds of {name} must be two values", hint=f'write bounds={{"{name}": (0, 100)}}'
+            )
         columns[name] = {"min": _plain(ends[0]), "max": _plain(ends[1])}
     for name, listed in values.items():
         if isinstance(listed, str):
-            raise InterfaceError(f"the values of {name} are a list", hint=f'write values={{"{name}": ["a", "b"]}}')
+            raise InterfaceError(f"the values of {name} must be a list", hint=f'write values={{"{name}": ["a", "b"]}}')
         columns.setdefault(name, {})["values"] = [_plain(value) for value in listed]
     for name, rate in randomized.items():
         columns.setdefault(name, {})["randomized"] = {"epsilon": rate}

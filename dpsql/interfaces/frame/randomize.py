@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.frame.protection import PerTable
-from dpsql.local import Answers
-from dpsql.local.estimate import ATTRS
+from dpsql.local import ATTRS, Answers
 from dpsql.mechanisms import RandomizedResponse
-from dpsql.mechanisms.exact import Number
+from dpsql.mechanisms.exact_numbers import Number
 from dpsql.plan.catalog import suggest
 
 if TYPE_CHECKING:

@@ -152,7 +152,7 @@ def aggregate(name: Any, of: exp.Expr, kind: ColumnKind, ddof: int = 1) -> exp.E
     if name.endswith("%"):
         return quantile(of, float(name[:-1]) / 100)
     if name in ("std", "var"):
-        raise InterfaceError(f"ddof is 0 or 1, not {ddof}", hint=f"write .{name}(ddof=1)")
+        raise InterfaceError(f"ddof must be 0 or 1, got {ddof}", hint=f"write .{name}(ddof=1)")
     close = get_close_matches(name, NAMES, n=1) or {"avg": ["mean"], "average": ["mean"], "len": ["size"]}.get(name)
     guess = f"did you mean {close[0]}? " if close else ""
     raise InterfaceError(f"there is no aggregate {name!r}", hint=f"{guess}aggregates: {', '.join(NAMES)}")
@@ -161,7 +161,7 @@ def aggregate(name: Any, of: exp.Expr, kind: ColumnKind, ddof: int = 1) -> exp.E
 def quantile(of: exp.Expr, share: Any) -> exp.Expr:
     """The value below which that share of the rows lies."""
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise InterfaceError(f"a quantile lies between 0 and 1, not at {share}", hint="write .quantile(0.5)")
+        raise InterfaceError(f"a quantile must be between 0 and 1, got {share}", hint="write .quantile(0.5)")
     return call("quantile_cont", of, constant(float(share)))
 
 

@@ -145,7 +145,7 @@ def check(sql: str) -> None:
     tokens = [end, *_tokens(sql), end, end, end]
     for before, token, after, *inside in zip(tokens, tokens[1:], tokens[2:], tokens[3:], tokens[4:], strict=False):
         if before.kind == token.kind == "string":
-            raise _refusal("a string must be written in one piece")  # the second may be read in the way of the first
+            raise _refusal("a string must be written as one literal")  # the second may be read in the way of the first
         if token.kind not in ("name", "quoted"):
             continue
         if after.text == "(" and after.kind == "sign":
@@ -159,7 +159,7 @@ def _tokens(sql: str) -> Iterator[_Token]:
     while at < len(sql):
         found = _TOKEN.match(sql, at)
         if found is None or found.lastgroup == "unclear":
-            raise _refusal(f"this cannot be read as a query about the catalogue: {sql[at : at + 20]}")
+            raise _refusal(f"this cannot be parsed as a catalogue query: {sql[at : at + 20]}")
         at, kind, text = found.end(), found.lastgroup or "", found.group()
         if kind == "quoted":
             yield _Token(kind, text[1:-1].replace('""', '"'))
@@ -187,7 +187,7 @@ def _check_call(before: _Token, name: _Token, inside: list[_Token]) -> None:
 
 def _refusal(what: str) -> StatementError:
     return StatementError(
-        ErrorResponse(what, "42501", "the catalogue answers what tools ask about tables, columns and types")
+        ErrorResponse(what, "42501", "the catalogue answers queries about tables, columns and types only")
     )
 
 

@@ -72,7 +72,7 @@ class CatalogueConnections:
             return answer
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for _, writer in self._idle:
             writer.close()
         self._idle.clear()

@@ -62,7 +62,7 @@ def _bars(result: Result) -> Iterator[str]:
 
 @dataclass(slots=True)
 class StatementExecutor:
-    """The answers to one client."""
+    """Executes the statements of one client."""
 
     asking: QueryRunner
     catalogue: CatalogueQueries
@@ -70,7 +70,7 @@ class StatementExecutor:
     results: RecentResults
 
     async def answer(self, portal: Portal) -> StatementReply:
-        """Run a statement: the only place where dpsql is asked."""
+        """Execute a statement. Nothing else calls `Connection.query`."""
         statement = portal.prepared.statement
         if statement.kind is StatementKind.EMPTY:
             return StatementReply(wire.EMPTY_QUERY)

@@ -1,4 +1,4 @@
-"""`dpsql serve`: the listener, its clients, and the end of it all."""
+"""`dpsql serve`: the listener, its clients, and the shutdown."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Connect = Callable[[str, str | None], "Connection"]
 
 @dataclass(slots=True)
 class ConnectedClient:
-    """A client that is connected; `reason` is what it is told when it is sent away."""
+    """A connected client; `reason` is the error that it gets when it is disconnected."""
 
     number: int
     secret: bytes
@@ -52,12 +52,12 @@ class ConnectedClient:
 
     @property
     def user(self) -> User | None:
-        """Whose seat it is, once that is known."""
+        """The user, once the client has logged in."""
         return None if self.conversation is None else self.conversation.asking.user
 
 
 class Server:
-    """Everything that runs while `dpsql serve` does."""
+    """The server behind `dpsql serve`."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Server:
                 seat.conversation.look_at(view.tables, view.relay)
 
     async def stop(self, patience: float = 30) -> None:
-        """No new clients; those at rest are sent away, those that wait for an answer get it."""
+        """Accept no new clients, disconnect idle ones, and let running queries finish."""
         self._closing, self.metrics.healthy = True, False
         for listener in self._listeners:
             listener.close()
@@ -162,7 +162,7 @@ class Server:
             self._leave(seat, line, lost)
 
     def _leave(self, seat: ConnectedClient, line: ClientStream, lost: bool) -> None:
-        """Nothing is kept for a client that is gone; what one that never reads was sent is thrown away."""
+        """Release everything of a client that has left, with what it did not read."""
         self._seats.pop(seat.number, None)
         if seat.conversation is not None:
             seat.conversation.close()
@@ -224,7 +224,7 @@ class Server:
         note("login refused", address=address)
 
     def _strangers(self) -> list[ConnectedClient]:
-        """Who has not logged in yet, the longest here first."""
+        """The clients that have not logged in yet, the oldest first."""
         return [seat for seat in self._seats.values() if seat.conversation is None]
 
     def _evict(self, address: str) -> None:
@@ -281,7 +281,7 @@ def _port(listener: asyncio.Server) -> int:
 
 
 def checked(users: Mapping[str, User], connect: Connect) -> None:
-    """Every user has an account in the policy, and its tables are there: looked at before the first client comes."""
+    """Check, before the first client connects, that every user has an account in the policy whose tables exist."""
     for user in users.values():
         try:
             with connect(user.analyst, user.purpose) as db:

@@ -30,7 +30,7 @@ MOST, FORGOTTEN, SLOWEST = 10_000, 300.0, 4.0
 
 @dataclass(slots=True)
 class _Tries:
-    """The failures of a name at an address, and the turn that its next tries wait for."""
+    """The failed attempts for a name from an address, and the lock that the next attempts wait for."""
 
     failures: int = 0
     last: float = field(default_factory=time.monotonic)
@@ -38,7 +38,7 @@ class _Tries:
 
 
 class Throttle:
-    """What failed lately."""
+    """Slows down repeated failures."""
 
     def __init__(self, wait: float) -> None:
         self._wait = wait
@@ -46,7 +46,7 @@ class Throttle:
 
     @asynccontextmanager
     async def turn(self, address: str, name: str) -> AsyncIterator[None]:
-        """One try: at once where nothing failed lately, else one after the other."""
+        """Run one attempt: at once if none failed recently, otherwise one after the other."""
         tries = self._tries.get((address, name))
         if tries is None or time.monotonic() - tries.last > FORGOTTEN:
             yield
@@ -64,7 +64,7 @@ class Throttle:
         await asyncio.sleep(min(self._wait * 2 ** min(tries.failures - 1, 10), SLOWEST))
 
     def succeeded(self, address: str, name: str) -> None:
-        """The right password: all is forgiven."""
+        """Forget the failures after a correct password."""
         self._tries.pop((address, name), None)
 
 
@@ -74,7 +74,7 @@ _HANGUP = getattr(select, "POLLRDHUP", select.POLLHUP)
 
 
 class Disconnect(Exception):
-    """The client is told why, and that is all."""
+    """The client gets this error, and the connection is closed."""
 
     def __init__(self, fault: ErrorResponse) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Disconnect(Exception):
 
 @dataclass(slots=True)
 class ClientStream:
-    """Both directions of one connection."""
+    """The connection to one client."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -95,7 +95,7 @@ class ClientStream:
             await self.writer.drain()
 
     async def farewell(self, fault: ErrorResponse) -> None:
-        """The last word."""
+        """Send an error, if the client still listens, before the connection is closed."""
         with contextlib.suppress(Exception):
             await self.send(fault.encode(), 1)
 
@@ -106,13 +106,13 @@ class ClientStream:
 
     @property
     def address(self) -> str:
-        """Whose connection it is."""
+        """The address of the client."""
         peer = self.writer.get_extra_info("peername")
         return str(peer[0]) if isinstance(peer, tuple) and peer else ""
 
     @property
     def left(self) -> bool:
-        """Has the client closed its side, whatever it sent before?"""
+        """Whether the client has closed its side, whatever it sent before."""
         number: int = self.writer.get_extra_info("socket").fileno()
         if number < 0:
             return True
@@ -130,13 +130,13 @@ class ClientStream:
 
 
 def derive_pepper(secret: bytes) -> bytes:
-    """What the salts of unknown names are made of: the same after a restart, as a user's own salt is."""
+    """Derive the secret behind the salts of unknown names. Like the salt of a user, it survives a restart."""
     return hashlib.sha256(b"names that nobody has" + secret).digest()
 
 
 @dataclass(slots=True)
 class Authenticator:
-    """How a client comes in."""
+    """Logs clients in."""
 
     dataset: str
     users: Mapping[str, User]
@@ -149,7 +149,7 @@ class Authenticator:
     pepper: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
     async def enter(self, line: ClientStream) -> tuple[User, dict[str, str]] | None:
-        """TLS, then who it is, and what it said of itself; None for a cancellation."""
+        """Negotiate TLS and log the client in. Return the user and the startup parameters, or None to cancel."""
         for _ in range(3):
             code, body = await wire.read_startup(line.reader)
             if code == wire.SSL_REQUEST and not line.secure:
@@ -170,14 +170,14 @@ class Authenticator:
         if self.tls is None:
             await line.send(b"N", self.limits.login)
             return
-        if line.reader._buffer:  # type: ignore[attr-defined]
+        if line.reader._buffer:  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio has no public name for it
             raise ProtocolViolation("bytes before TLS")  # they would be read as if they had come through it
         line.writer.write(b"S")
         await line.writer.start_tls(self.tls)
-        line.reader._transport = line.writer.transport  # type: ignore[attr-defined]
+        line.reader._transport = line.writer.transport  # type: ignore[attr-defined]  # noqa: SLF001
 
     async def _introduced(self, line: ClientStream, body: MessageReader, *, minor: int) -> dict[str, str]:
-        """The words of the first message."""
+        """Read the parameters of the startup message."""
         said: dict[str, str] = {}
         while name := body.text():
             said[name.lower()] = body.text()

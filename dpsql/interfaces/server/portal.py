@@ -47,7 +47,7 @@ class StatementReply:
     tail: bytes = b""
 
     def close(self) -> None:
-        """Let go of the rows."""
+        """Release the rows."""
         if self.rows is not None:
             self.rows.close()
 
@@ -76,7 +76,7 @@ class Portal:
         return wire.complete(f"SELECT {self.sent}") if counted else self.reply.tag
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release the answer that it holds."""
         if self.reply is not None:
             self.reply.close()
 
@@ -123,11 +123,11 @@ class PreparedObjects:
         return self.portals[name]
 
     def close_portal(self, name: str) -> None:
-        """Let go of a portal, if it is there."""
+        """Close a portal, if it exists."""
         if name in self.portals:
             self.portals.pop(name).close()
 
     def close_portals(self) -> None:
-        """Let go of all portals."""
+        """Close all portals."""
         for name in list(self.portals):
             self.close_portal(name)

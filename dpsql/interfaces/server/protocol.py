@@ -1,4 +1,4 @@
-"""One client, from its first message to its last: the states of the protocol."""
+"""The PostgreSQL protocol for one client, from its first message to its last."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dpsql.interfaces.server.wire_values import SAMPLES, decode
 
 @dataclass(slots=True)
 class ProtocolHandler:
-    """What one client has said so far."""
+    """The state of one client's session, and what each message does to it."""
 
     tables: frozenset[str]
     session: ClientSession
@@ -40,16 +40,16 @@ class ProtocolHandler:
         return self.answers.asking
 
     def look_at(self, tables: frozenset[str], relay: CatalogueConnections) -> None:
-        """Another policy: these tables are there from now on."""
+        """Switch to the tables and the catalogue of a reloaded policy."""
         self.tables, self.answers.catalogue.relay = tables, relay
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything that the client holds."""
         self.shelf.close_portals()
         self.answers.results.close()
 
     async def handle(self, kind: bytes, body: MessageReader) -> bool:
-        """Answer one message; False at the end of the conversation."""
+        """Handle one message; return False at the end of the session."""
         if kind == b"X":
             return False
         if kind in b"SQ":
@@ -170,7 +170,7 @@ class ProtocolHandler:
         await self.send(described or wire.NO_DATA)
 
     async def _execute(self, body: MessageReader) -> None:
-        """The rows of a portal, at most so many; it is asked for once."""
+        """Send the rows of a portal, at most as many as the client asked for. Its query runs once."""
         name, limit = body.text(), body.int32()
         body.done()
         portal = self.shelf.portal(name)

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 THREADS = 8
 MAX_THREADS_PER_ACCOUNT = THREADS // 2
-"""Threads that one account may keep busy: the others are for everybody else."""
+"""Threads that one account may use at once; the others are left for everybody else."""
 
 
 class ConnectionPool:
-    """Each piece of work has a connection of its own; idle ones are kept for the next of the same account."""
+    """Each task has a connection of its own. Idle connections are reused by the next task of the same account."""
 
     def __init__(self, connect: Callable[[str, str | None], Connection], threads: int = THREADS) -> None:
         self._connect = connect
@@ -80,7 +80,7 @@ class ConnectionPool:
         connection.close()
 
     def reload(self, connect: Callable[[str, str | None], Connection]) -> None:
-        """Connect in a new way from now on: work under way keeps what it has."""
+        """Use a new way to connect from now on. Running tasks keep their connections."""
         with self._lock:
             self._generation += 1
             self._connect = connect
@@ -90,7 +90,7 @@ class ConnectionPool:
             each.close()
 
     def close(self) -> None:
-        """Wait for what runs, then let go."""
+        """Wait for running tasks, then close all connections."""
         self._threads.shutdown(wait=True)
         for kept in self._idle.values():
             for each in kept:
@@ -109,7 +109,7 @@ class Counters(Protocol):
 
 @dataclass(slots=True)
 class QueryRunner:
-    """The way from one client to dpsql. `work` runs a task in a thread, with a connection of the user's account."""
+    """Runs the queries of one client. `work` runs a task in a thread, with a connection of the user's account."""
 
     user: User
     work: Callable[[User, Callable[[Connection], Any], Hashable], Any]
@@ -176,6 +176,6 @@ def _outcome(working: asyncio.Future[T], start: int) -> T:
 
 
 def _forget(future: asyncio.Future[Any]) -> None:
-    """The outcome of work that nobody waits for any more."""
+    """Retrieve the outcome of a task that nobody waits for any more."""
     if not future.cancelled():
         future.exception()

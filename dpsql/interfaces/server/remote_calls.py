@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.client.json_codec import pack, tell, unpack
 from dpsql.interfaces.server.server_limits import MemoryQuota, size_of
-from dpsql.options import QueryOptions
+from dpsql.options import QueryKeywords, QueryOptions
 
 if TYPE_CHECKING:
     from dpsql.answers.explain import Explanation
@@ -31,7 +31,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "mechanism": _NAME, "dialect": _NAME, "clipped": (int,), "nonnegative": (int,), "confidence": (int, float, Decimal),
 }  # fmt: skip
 """What the words of a call may be; what is asked for must be in range too, which dpsql looks at."""
-_ASKING = {"epsilon", "delta", "mechanism", "dialect", "accuracy", "clipped", "nonnegative"}
+_ASKING = frozenset(QueryKeywords.__annotations__)
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class RecentResults:
         found, _ = self.kept.get(number, (None, 0)) if isinstance(number, int) else (None, 0)
         if found is None:
             raise InterfaceError(
-                "the server no longer keeps this answer",
+                "the server no longer has this answer",
                 hint="run the query again, which is replayed; or ask for fewer rows",
             )
         return found
@@ -82,7 +82,7 @@ def read_words(text: str) -> dict[str, Any]:
     except (ValueError, AttributeError, RecursionError):
         words = None
     if not isinstance(words, dict):
-        raise InterfaceError("this is not a call of dpsql", hint="connect with dpsql.connect('dpsql://…')")
+        raise InterfaceError("this is not a dpsql call", hint="connect with dpsql.connect('dpsql://…')")
     return words
 
 
@@ -96,7 +96,9 @@ def answer(db: Connection, name: str, words: dict[str, Any], results: RecentResu
         db.asked = QueryOptions(**asked)
         return json.dumps(_CALLS[name](db, words, results))
     except (TypeError, KeyError):
-        raise InterfaceError("this call has words that are not known", hint="use the same version of dpsql") from None
+        raise InterfaceError(
+            "this call has arguments that are not known", hint="use the same version of dpsql on both sides"
+        ) from None
 
 
 def _kinds_fit(words: dict[str, Any]) -> bool:

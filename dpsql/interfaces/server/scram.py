@@ -1,5 +1,8 @@
 """SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: a password is never stored and never sent.
 
+Own code, because the server of the library scramp refuses the empty user name that PostgreSQL's clients send in the
+exchange, and passwords that are not valid SASLprep, which PostgreSQL takes as bytes.
+
 An unknown user gets a salt that is made from the name and a secret of the server, the same at every try, and fails at
 the same step as a wrong password: who has an account cannot be found out.
 """
@@ -23,7 +26,7 @@ class ScramError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """What the server keeps of a password: enough to check it, not enough to be its owner."""
+    """What the server stores of a password: enough to verify it, not enough to log in with."""
 
     iterations: int
     salt: bytes
@@ -36,7 +39,7 @@ class Verifier:
 
     @classmethod
     def parse(cls, text: str) -> Verifier:
-        """Read what `str` wrote, PostgreSQL's own form; ValueError if it is none."""
+        """Parse PostgreSQL's own text form, which `str` writes; raise ValueError for anything else."""
         found = re.fullmatch(r"SCRAM-SHA-256\$(\d{1,7}):([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+):([A-Za-z0-9+/=]+)", text)
         if found is None or int(found[1]) < ITERATIONS:
             raise ValueError("not a SCRAM-SHA-256 verifier")
@@ -55,7 +58,7 @@ class Verifier:
 
 
 def saslprep(password: str) -> bytes:
-    """SASLprep where it applies, else the bytes as they are, as PostgreSQL's own clients do."""
+    """Apply SASLprep where it is valid; otherwise return the bytes as they are, as PostgreSQL's own clients do."""
     import stringprep
     import unicodedata
 
@@ -73,14 +76,14 @@ def saslprep(password: str) -> bytes:
 
 
 def unknown_user_verifier(name: str, secret: bytes) -> Verifier:
-    """A verifier that no password fits, the same for the same name."""
+    """Return a verifier that no password matches, always the same for the same name."""
     salt = hmac.digest(secret, b"salt" + name.encode(), "sha256")[:16]
     return Verifier(ITERATIONS, salt, hmac.digest(secret, b"stored" + name.encode(), "sha256"), bytes(32))
 
 
 @dataclass(slots=True)
 class ScramExchange:
-    """One try: two messages in, two out."""
+    """One login attempt: two messages from the client, two to it."""
 
     verifier: Verifier
     known: bool
@@ -124,7 +127,7 @@ class ScramExchange:
 
 @dataclass(slots=True)
 class ScramClient:
-    """The client's side of one try: it proves the password, and asks the same of the server."""
+    """The client's side: it proves that it knows the password, and verifies that the server does."""
 
     password: str
     nonce: str = field(default_factory=lambda: base64.b64encode(secrets.token_bytes(18)).decode())
@@ -152,7 +155,7 @@ class ScramClient:
         return f"{bare},p={base64.b64encode(proof).decode()}".encode()
 
     def check(self, final: bytes) -> None:
-        """The server knows the password too, or it is another's."""
+        """Verify that the server knows the password too."""
         said = final.partition(b"v=")[2]
         if not self._server or not hmac.compare_digest(said, base64.b64encode(self._server)):
             raise ScramError("the server does not know the password")

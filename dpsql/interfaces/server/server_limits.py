@@ -49,11 +49,11 @@ SAMPLED = 100
 
 
 class QuotaExceeded(Exception):
-    """The account, or the server, holds as much as it may."""
+    """The account or the server holds as much as it may."""
 
 
 class MemoryQuota:
-    """What is held, together and by account; counted in the threads that make answers."""
+    """Counts the bytes that are held, in total and by account."""
 
     def __init__(self, total: int) -> None:
         self.total, self.share = total, total // 4
@@ -62,7 +62,7 @@ class MemoryQuota:
         self._lock = threading.Lock()
 
     def check(self, account: str) -> None:
-        """Is there room for one more answer, of whatever size?"""
+        """Raise QuotaExceeded unless another answer, of any size, may be made."""
         with self._lock:
             if self._held[account] >= self.share or self._held.total() >= self.total:
                 raise QuotaExceeded
@@ -75,7 +75,7 @@ class MemoryQuota:
         return HeldRows(self, account, rows, size)
 
     def keep(self, account: str, size: int) -> bool:
-        """Hold what may be thrown away at any time, if there is room for it."""
+        """Count something that may be evicted at any time, if it fits; return whether it does."""
         with self._lock:
             fits = self._kept[account] + size <= self.share // 2 and self._held.total() + size <= self.total
             if fits:
@@ -84,13 +84,13 @@ class MemoryQuota:
             return fits
 
     def drop(self, account: str, size: int) -> None:
-        """So much is kept no longer."""
+        """Release what `keep` counted."""
         with self._lock:
             self._kept[account] -= size
             self._held[account] -= size
 
     def leave(self, account: str, size: int) -> None:
-        """So much is held no longer."""
+        """Release what `rows` counted."""
         with self._lock:
             self._held[account] -= size
 
@@ -116,7 +116,7 @@ def size_of(part: object) -> int:
 
 
 class HeldRows:
-    """The rows of an answer, as messages; they are sent in parts, and let go of at the end or before."""
+    """The rows of an answer as messages. They are sent in parts, and released at the end or earlier."""
 
     def __init__(self, room: MemoryQuota, account: str, rows: Sequence[bytes], size: int) -> None:
         self._room, self._account, self._size = room, account, size

@@ -1,4 +1,4 @@
-"""What a client says about its session: transactions, SET, SHOW, EXPLAIN, and what is only taken note of."""
+"""Session commands: transactions, SET, SHOW, EXPLAIN, and commands that are accepted and ignored."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Said = tuple[QueryOptions, Mapping[str, str], Mapping[str, str | None]]
 
 @dataclass(slots=True)
 class ClientSession:
-    """What a client has set so far. `status` is the protocol's: I(dle), T(ransaction), E(rror in one)."""
+    """What a client has set. `status` is the protocol's: I(dle), T(ransaction), E(rror in one)."""
 
     status: str = "I"
     asked: QueryOptions = field(default_factory=QueryOptions)
@@ -96,7 +96,7 @@ class ClientSession:
         )
 
     def mark(self, name: str) -> None:
-        """A savepoint."""
+        """Set a savepoint."""
         if len(self._points) >= MOST_SAVEPOINTS:
             raise StatementError(sqlstates.TOO_MUCH)
         self._points.append((name, self._said))
@@ -127,7 +127,7 @@ class SessionCommands:
     catalogue: CatalogueQueries
 
     async def answer(self, statement: ClientStatement, portal: Portal) -> StatementReply:
-        """Do what a command says."""
+        """Execute a command."""
         match statement.word:
             case "begin" | "commit" | "rollback" | "savepoint":
                 return StatementReply(wire.complete(self._transaction(statement)))

@@ -1,4 +1,4 @@
-"""Errors as PostgreSQL's clients know them: SQLSTATE, position and hint."""
+"""Errors as PostgreSQL reports them: SQLSTATE, position and hint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PARSE = {"there is no table": "42P01", "there is no column": "42703", "is ambig
 
 
 class StatementError(Exception):
-    """An error of one statement, as the client is told."""
+    """An error of one statement, as it is sent to the client."""
 
     def __init__(self, fault: ErrorResponse | bytes) -> None:
         super().__init__()
@@ -63,9 +63,9 @@ def no_database(wrong: str, right: str) -> ErrorResponse:
     return ErrorResponse(f'database "{wrong}" does not exist', "3D000", f"it is called {right}", severity="FATAL")
 
 
-UNEXPECTED = ErrorResponse("the server failed unexpectedly; the steward's log says where", "XX000")
+UNEXPECTED = ErrorResponse("the server failed unexpectedly; see the steward's log", "XX000")
 CANCELLED = ErrorResponse(
-    "the query was cancelled; what it had charged stays charged", "57014", "ask again: it is replayed"
+    "the query was cancelled; what it was charged stays charged", "57014", "ask again: it is replayed"
 )
 TIMED_OUT = ErrorResponse("the query took longer than the steward allows", "57014", "ask for less at a time")
 SHUTTING_DOWN = ErrorResponse("the server is shutting down", "57P01", severity="FATAL")
@@ -75,18 +75,22 @@ TOO_MANY = ErrorResponse(
 )
 EVICTED = ErrorResponse("too many clients are logging in", "53300", "connect again", severity="FATAL")
 IDLE = ErrorResponse("the connection was idle for too long", "57P05", "connect again", severity="FATAL")
-NEEDS_TLS = ErrorResponse("this server talks over TLS only", "28000", "connect with sslmode=require", severity="FATAL")
+NEEDS_TLS = ErrorResponse(
+    "this server accepts TLS connections only", "28000", "connect with sslmode=require", severity="FATAL"
+)
 IN_FAILED = ErrorResponse("the transaction failed, commands are ignored until it ends", "25P02", "send ROLLBACK")
 BOTH = ErrorResponse(
-    "one query cannot read tables of the dataset and of the catalogue", "0A000", "ask two queries, one for each"
+    "one query cannot read both tables of the dataset and the catalogue", "0A000", "ask two queries, one for each"
 )
 COPY = ErrorResponse("COPY is not supported: rows are private", "0A000", "ask for an aggregate with SELECT")
 STATEMENTS = ErrorResponse("too many statements in one message", "54000", "send fewer at a time")
 NO_STATEMENT = ErrorResponse("there is no such prepared statement", "26000", "prepare it first")
 NO_PORTAL = ErrorResponse("there is no such portal", "34000", "bind the statement first")
 TOO_MUCH = ErrorResponse(
-    "too much is prepared, bound or set in this connection", "54000", "close some statements and portals"
+    "this connection has too many prepared statements, portals or settings",
+    "54000",
+    "close some statements and portals",
 )
 FULL = ErrorResponse(
-    "too many answers wait to be read, so no more are made", "53200", "read or close the open ones; nothing was charged"
+    "too many answers are waiting to be read", "53200", "read or close the open ones; nothing was charged"
 )

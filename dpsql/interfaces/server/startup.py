@@ -118,7 +118,7 @@ class ServerFiles:
         """The dataset, the way to it, and who may go there: as the files are now, looked at as a whole."""
         policy, users = load_policy(self.policy), read_users(self.users)
         if dataset not in (None, policy.dataset):
-            raise InterfaceError(f"the policy is another dataset's now: {policy.dataset}", hint="start the server anew")
+            raise InterfaceError(f"the policy is another dataset's now: {policy.dataset}", hint="restart the server")
         ledger = ledger_location(policy, self.policy, self.ledger)
 
         def way(analyst: str, purpose: str | None) -> Connection:
@@ -163,7 +163,7 @@ async def serve_at(place: ServerFiles, limits: ServerLimits) -> None:
     if not ended.is_set():
         _welcome(place, server, list(users), taken, health)
     await ended.wait()
-    screen().print("shutting down: waiting for queries under way")
+    screen().print("shutting down: waiting for running queries")
     await server.stop()
 
 
@@ -180,14 +180,14 @@ async def _reload(place: ServerFiles, server: Server) -> None:
         _, way, users = await asyncio.to_thread(place.read, server.dataset)
     except Error as error:
         note("not reloaded", kind=type(error).__name__)
-        problems().print("not reloaded: what is served stays as it was")
+        problems().print("not reloaded: the previous policy and users stay in effect")
         complain(error)
         return
     try:
         await server.reload(way, users)
     except Exception as failure:
         failed(failure)
-        problems().print("reloaded only in part: start the server anew")
+        problems().print("reloaded only in part: restart the server")
         return
     note("reloaded")
     screen().print("reloaded policy and users")

@@ -1,4 +1,4 @@
-"""Who may connect: a file of names with SCRAM verifiers, written by `dpsql user add`, readable by the steward only.
+"""The users: a file of names with SCRAM verifiers, written by `dpsql user add`, readable by the steward only.
 
 ```yaml
 users:
@@ -22,7 +22,7 @@ from dpsql.interfaces.server.scram import Verifier
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A name that may connect, and the account that pays."""
+    """A user who may connect, and the account that is charged."""
 
     name: str
     verifier: Verifier
@@ -31,7 +31,7 @@ class User:
 
 
 def read_users(path: Path) -> dict[str, User]:
-    """All users; a file that others may read, or that says what is not known, is refused."""
+    """Read all users. A file that other users may read, or with unknown keys, is refused."""
     try:
         text = path.read_text(encoding="utf-8")
         mode = path.stat().st_mode
@@ -40,7 +40,9 @@ def read_users(path: Path) -> dict[str, User]:
             f"there is no file of users {path}", hint=f"make one: dpsql user add NAME --users {path}"
         ) from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise InterfaceError(f"others may read {path}, which holds passwords' verifiers", hint=f"chmod 600 {path}")
+        raise InterfaceError(
+            f"other users may read {path}, which contains password verifiers", hint=f"chmod 600 {path}"
+        )
     try:
         found = yaml.safe_load(text) or {}
     except yaml.YAMLError:
@@ -53,19 +55,20 @@ def read_users(path: Path) -> dict[str, User]:
 
 def _user(path: Path, name: str, spec: object) -> User:
     if not isinstance(spec, dict) or not set(spec) <= {"password", "analyst", "purpose"} or "password" not in spec:
-        raise PolicyError(f"{path}: {name} has keys that are not known", hint="password, analyst, purpose")
+        raise PolicyError(f"{path}: {name} has unknown keys", hint="password, analyst, purpose")
     try:
         verifier = Verifier.parse(str(spec["password"]))
     except ValueError:
         raise PolicyError(
-            f"{path}: the password of {name} is no SCRAM-SHA-256 verifier", hint=f"dpsql user add {name} --users {path}"
+            f"{path}: the password of {name} is not a SCRAM-SHA-256 verifier",
+            hint=f"dpsql user add {name} --users {path}",
         ) from None
     purpose = spec.get("purpose")
     return User(name, verifier, str(spec.get("analyst", name)), None if purpose is None else str(purpose))
 
 
 def add_user(path: Path, user: User) -> bool:
-    """Write a user into the file, which only its owner may read; whether it is a new name."""
+    """Write a user into the file, which only its owner may read. Return whether the name is new."""
     users = read_users(path) if path.exists() else {}
     new = user.name not in users
     users[user.name] = user
@@ -82,7 +85,7 @@ def add_user(path: Path, user: User) -> bool:
 
 
 def remove_user(path: Path, name: str) -> None:
-    """Take a user out of the file."""
+    """Remove a user from the file."""
     users = read_users(path)
     if name not in users:
         raise InterfaceError(f"{path} has no user {name}", hint=f"users: {', '.join(users) or 'none'}")
@@ -91,7 +94,7 @@ def remove_user(path: Path, name: str) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """The whole file at once, with mode 0600 from the first byte."""
+    """Replace the whole file atomically, with mode 0600 from the first byte."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

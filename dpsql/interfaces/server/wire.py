@@ -14,12 +14,12 @@ TEXT, BINARY = 0, 1
 
 
 class ProtocolViolation(Exception):
-    """Bytes that are no message of the protocol: the connection is closed."""
+    """Bytes that are not a message of the protocol. The connection is closed."""
 
 
 @dataclass(slots=True)
 class MessageReader:
-    """The inside of a message, read from left to right; whatever is not there is malformed."""
+    """Reads the body of a message from left to right; a body that is too short is malformed."""
 
     data: bytes
     at: int = 0
@@ -33,7 +33,7 @@ class MessageReader:
         return int.from_bytes(self.take(4), signed=True)
 
     def take(self, count: int) -> bytes:
-        """So many bytes."""
+        """Read a number of bytes."""
         if count < 0 or self.at + count > len(self.data):
             raise ProtocolViolation("a message is shorter than it says")
         self.at += count
@@ -51,7 +51,7 @@ class MessageReader:
             raise ProtocolViolation("a string is not UTF-8") from None
 
     def done(self) -> None:
-        """Nothing may be left."""
+        """Raise unless everything has been read."""
         if self.at != len(self.data):
             raise ProtocolViolation("a message is longer than it says")
 

@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.discrete_noise import Noise
 from dpsql.mechanisms.divergence import ShiftedLaw
-from dpsql.mechanisms.exact import Number, positive, probability
-from dpsql.mechanisms.noise import Noise
+from dpsql.mechanisms.exact_numbers import Number, positive, probability
 
 FINE = 2**20
 """A scale has so many steps unless a grid is declared: six digits of every textbook figure."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.exact import Number, probability
+from dpsql.mechanisms.exact_numbers import Number, probability
 
 
 @dataclass(frozen=True, slots=True)

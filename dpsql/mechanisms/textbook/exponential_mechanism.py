@@ -24,7 +24,7 @@ import numpy as np
 
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.divergence import FiniteLaw
-from dpsql.mechanisms.exact import Number, positive, probability
+from dpsql.mechanisms.exact_numbers import Number, positive, probability
 from dpsql.mechanisms.exponential import ExponentialLaw
 from dpsql.mechanisms.textbook.additive import rational, stored
 

@@ -39,10 +39,10 @@ from functools import partial
 from typing import ClassVar, Literal
 
 from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.discrete_noise import MAX_DENOMINATOR, smallest
 from dpsql.mechanisms.divergence import ShiftedLaw, hockey_stick
-from dpsql.mechanisms.exact import Number, exact, probability
+from dpsql.mechanisms.exact_numbers import Number, exact, probability
 from dpsql.mechanisms.gaussian import LIMIT, DiscreteGaussian
-from dpsql.mechanisms.noise import MAX_DENOMINATOR, smallest
 from dpsql.mechanisms.textbook.additive import Additive, coordinates, fine_grid, least, stored
 
 Form = Literal["analytic", "classical", "lecture"]

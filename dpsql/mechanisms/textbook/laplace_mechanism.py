@@ -30,7 +30,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from dpsql.errors import InternalError, ProgrammingError
-from dpsql.mechanisms.exact import Number, positive
+from dpsql.mechanisms.exact_numbers import Number, positive
 from dpsql.mechanisms.laplace import LIMIT, DiscreteLaplace
 from dpsql.mechanisms.textbook.additive import Additive, coordinates, fine_grid, stored
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.divergence import FiniteLaw
-from dpsql.mechanisms.exact import Number, probability
+from dpsql.mechanisms.exact_numbers import Number, probability
 from dpsql.mechanisms.sampler import LIMIT, bernoulli
 
 

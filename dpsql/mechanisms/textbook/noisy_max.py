@@ -26,7 +26,7 @@ import numpy as np
 
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.divergence import FiniteLaw
-from dpsql.mechanisms.exact import Number, positive, probability
+from dpsql.mechanisms.exact_numbers import Number, positive, probability
 from dpsql.mechanisms.laplace import LIMIT, DiscreteLaplace
 from dpsql.mechanisms.textbook.additive import fine_grid, least, missed_by_each, stored
 from dpsql.mechanisms.textbook.exponential_mechanism import Quality, T, candidates_of, scored

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.exact import Number, exact, positive, probability
+from dpsql.mechanisms.exact_numbers import Number, exact, positive, probability
 
 Curve = Callable[[float], float]
 """The divergence that is allowed at an order α > 1."""

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.exact import Number, positive, probability
+from dpsql.mechanisms.exact_numbers import Number, positive, probability
 from dpsql.mechanisms.laplace import LIMIT, DiscreteLaplace
 from dpsql.mechanisms.textbook.additive import rational, stored
 

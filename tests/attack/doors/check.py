@@ -17,7 +17,7 @@ WHOLE, FEWER = ("query", "server, simple protocol"), 6
 
 def check(__: Sequence[World], settings: Settings, progress: Progress) -> Outcome:
     """All statements, one door after the other, over a database of canaries."""
-    from dpsql.interfaces.audit_command import installed_doors
+    from dpsql.interfaces.cli.audit_command import installed_doors
 
     doors, absent = installed_doors(ALL_DOORS)
     swept, charged = list[Swept](), list[str]()

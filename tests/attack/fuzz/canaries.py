@@ -10,8 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from dpsql.audit.database import Row, Stored, load
-from dpsql.audit.world import World
+from dpsql.audit.world import Row, StoredTable, World, load
 from dpsql.session import Connection, connect
 
 UNITS = 24
@@ -69,7 +68,7 @@ def world() -> World:
     )
 
 
-def _people() -> Stored:
+def _people() -> StoredTable:
     types = {
         "id": "INTEGER PRIMARY KEY", "age": "INTEGER", "region": "VARCHAR", "income": "DOUBLE", "vip": "BOOLEAN",
         "note": "VARCHAR", "born": "DATE", "secret": "VARCHAR",
@@ -79,10 +78,10 @@ def _people() -> Stored:
          f"1987-06-{i + 1:02}", f"zqxs{i}")
         for i in range(UNITS)
     ]  # fmt: skip
-    return Stored(types, tuple(rows))
+    return StoredTable(types, tuple(rows))
 
 
-def _orders() -> Stored:
+def _orders() -> StoredTable:
     types = {
         "person": "INTEGER", "number": "INTEGER", "amount": "DOUBLE", "price": "DECIMAL(9,6)", "qty": "INTEGER",
         "kind": "VARCHAR", "placed": "TIMESTAMP", "remark": "VARCHAR",
@@ -93,19 +92,21 @@ def _orders() -> Stored:
          None if i % 7 == 6 else KINDS[i % 3], f"1987-07-{1 + i % 28:02} 10:11:12", f"zqx{i % 40:02}")
         for i in range(70)
     ]  # fmt: skip
-    return Stored(types, tuple(rows), ("FOREIGN KEY (person) REFERENCES people (id)",))
+    return StoredTable(types, tuple(rows), ("FOREIGN KEY (person) REFERENCES people (id)",))
 
 
-def _visits() -> Stored:
-    return Stored({"duration": "DOUBLE", "page": "VARCHAR"}, tuple((i + 0.603911, f"zqx{i:02}") for i in range(30)))
+def _visits() -> StoredTable:
+    return StoredTable(
+        {"duration": "DOUBLE", "page": "VARCHAR"}, tuple((i + 0.603911, f"zqx{i:02}") for i in range(30))
+    )
 
 
-def _others() -> dict[str, Stored]:
+def _others() -> dict[str, StoredTable]:
     rows = tuple((i, f"store {i}", REGIONS[i], i * 10) for i in range(4))
-    stores = Stored(
+    stores = StoredTable(
         {"store": "INTEGER PRIMARY KEY", "name": "VARCHAR", "area": "VARCHAR UNIQUE", "size": "INTEGER"}, rows
     )
-    return {"stores": stores, "ghosts": Stored({"id": "INTEGER", "name": "VARCHAR"}, ((FIRST_ID, "zqxgh"),))}
+    return {"stores": stores, "ghosts": StoredTable({"id": "INTEGER", "name": "VARCHAR"}, ((FIRST_ID, "zqxgh"),))}
 
 
 @contextmanager

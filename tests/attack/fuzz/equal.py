@@ -15,8 +15,8 @@ import sqlglot
 from sqlglot import exp
 
 from attack.fuzz.canaries import ROWS, opened, world
-from dpsql.audit.database import load
 from dpsql.audit.traces import exact_answer
+from dpsql.audit.world import load
 from dpsql.expressions.types import sql_type
 from dpsql.plan.builder.selection_aggregates import chooses
 from dpsql.query_draft import PreparedQuery

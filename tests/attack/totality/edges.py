@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dpsql.audit.database import Cell, Row, Stored
-from dpsql.audit.world import World
+from dpsql.audit.world import Cell, Row, StoredTable, World
 
 EDGES: dict[str, tuple[Cell, ...]] = {
     "TINYINT": (-128, -1, 0, 3, 127),
@@ -60,7 +59,7 @@ def world() -> World:
         "budget": {"epsilon": 10**6, "delta": "1e-3"},
         "tables": {TABLE: {"unit": "row", "columns": {name: {} for name in types}}},
     }
-    return World.made("edges", policy, {TABLE: Stored(types, tuple(_rows()))})
+    return World.made("edges", policy, {TABLE: StoredTable(types, tuple(_rows()))})
 
 
 def _rows() -> list[Row]:

@@ -24,7 +24,7 @@ from dpsql.budget.pricing import (
 )
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, threshold
-from dpsql.mechanisms.exact import UNIT
+from dpsql.mechanisms.exact_numbers import UNIT
 from dpsql.sensitivity.claim import one_coordinate
 
 POLICY: dict[str, Any] = {

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dpsql.budget import FREE, UNIT, Caps, Charge, Cost, Request, exact, pure_charge, pure_rho, zcdp_charge
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.exact import LARGEST, float_down, float_up, positive, probability, units_up
+from dpsql.mechanisms.exact_numbers import LARGEST, float_down, float_up, positive, probability, units_up
 
 BAD = [
     math.nan,

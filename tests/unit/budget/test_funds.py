@@ -27,8 +27,8 @@ from dpsql.budget.pricing import (
 )
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpsql.mechanisms.exact import UNIT, exact, float_up
-from dpsql.mechanisms.price import laplace_rho
+from dpsql.mechanisms.exact_numbers import UNIT, exact, float_up
+from dpsql.mechanisms.rho_price import laplace_rho
 from dpsql.sensitivity.bound import Bounded, Statistic
 from dpsql.sensitivity.claim import Claim, one_coordinate
 from dpsql.sensitivity.quantile_tree import Tree

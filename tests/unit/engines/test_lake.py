@@ -367,7 +367,7 @@ def test_a_server_forgets_the_oldest_files_and_reads_them_again(
         if not path.exists():
             pyarrow.parquet.write_table(pa.table({"n": [number], "word": ["x"]}), path)
         with duckdb.connect() as data:
-            register_tables.place_files(data, list_files("t", path), None)
+            register_tables.register_files(data, list_files("t", path), None)
             assert data.execute("FROM t").fetchall() == [(number, "x")]
     assert len(register_tables._DECODED) == len(parquet._MEASURED) == 3
 

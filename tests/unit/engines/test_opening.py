@@ -238,7 +238,7 @@ def test_files_have_a_version_and_frames_one_of_their_own(parquet: Path, tmp_pat
 
 
 def test_a_table_of_another_machine_has_no_version(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "place_files", lambda *_: None)
+    monkeypatch.setattr(opening, "register_files", lambda *_: None)
     placed = open_tables({"p": parquet, "r": "s3://bucket/r.parquet"}, NONE)
     assert not placed.lasting
     assert open_tables({"p": parquet}, NONE).lasting
@@ -252,7 +252,7 @@ def test_files_that_change_while_they_are_opened_are_refused(
     for number in range(2):
         files[f"t{number}"] = tmp_path / f"{number}.csv"
         files[f"t{number}"].write_text("x\n1\n")
-    real: Callable[..., None] = opening.place_files
+    real: Callable[..., None] = opening.register_files
 
     def meanwhile(connection: Any, each: Any, types: Any) -> None:
         real(connection, each, types)
@@ -263,7 +263,7 @@ def test_files_that_change_while_they_are_opened_are_refused(
     monkeypatch.setattr(
         opening.duckdb, "connect", lambda *given, **words: made.append(connect(*given, **words)) or made[0]
     )
-    monkeypatch.setattr(opening, "place_files", meanwhile)
+    monkeypatch.setattr(opening, "register_files", meanwhile)
     with pytest.raises(InterfaceError, match="changed while they were opened"):
         open_tables(files, NONE)
     with pytest.raises(duckdb.ConnectionException):

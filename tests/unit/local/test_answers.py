@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import dpsql
+import dpsql.pandas
 from dpsql.errors import Error, InterfaceError, LedgerError, ProgrammingError
 from dpsql.local import Answers, estimate
 from dpsql.mechanisms import RandomizedResponse
@@ -102,7 +102,7 @@ def test_people_are_told_apart_by_type() -> None:
 def test_a_file_remembers_for_another_process(tmp_path: Path) -> None:
     path = tmp_path / "survey.answers"
     code = (
-        "import sys, pandas as pd, dpsql\n"
+        "import sys, pandas as pd, dpsql.pandas\n"
         "df = pd.DataFrame({'id': range(50), 'ill': [True] * 50})\n"
         "print(df.dp.randomize('ill', epsilon=0.1, unit='id', answers=sys.argv[1]).tolist())"
     )

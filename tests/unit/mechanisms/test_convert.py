@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.convert import delta_for, epsilon_for, rho_for
-from dpsql.mechanisms.exact import UNIT
+from dpsql.mechanisms.exact_numbers import UNIT
+from dpsql.mechanisms.zcdp_conversion import delta_for, epsilon_for, rho_for
 
 KNOWN = {0.5: 0.00664, 1: 0.02436, 2: 0.08815, 3: 0.18507, 5: 0.46307, 8: 1.0524}
 EPSILONS = st.floats(1e-6, 100)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.exact import (
+from dpsql.mechanisms.exact_numbers import (
     LARGEST,
     UNIT,
     digits_down,

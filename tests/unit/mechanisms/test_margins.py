@@ -13,9 +13,9 @@ from fractions import Fraction
 
 import pytest
 
-from dpsql.mechanisms import convert
-from dpsql.mechanisms.exact import UNIT
-from dpsql.mechanisms.price import laplace_rho
+from dpsql.mechanisms import zcdp_conversion
+from dpsql.mechanisms.exact_numbers import UNIT
+from dpsql.mechanisms.rho_price import laplace_rho
 
 DIGITS = 200
 COVERED, NOT_COVERED = Decimal("0.99e-70"), Decimal("1.01e-70")
@@ -26,9 +26,9 @@ COVERED, NOT_COVERED = Decimal("0.99e-70"), Decimal("1.01e-70")
 def order(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Decimal]:
     """The order that was found last, less one."""
     found: list[Decimal] = []
-    search = convert._root
-    monkeypatch.setattr(convert, "_root", lambda increasing: (found.append(search(increasing)), found[-1])[1])
-    for cached in (convert._rho_for, convert._epsilon_for, convert._delta_for):
+    search = zcdp_conversion._root
+    monkeypatch.setattr(zcdp_conversion, "_root", lambda increasing: (found.append(search(increasing)), found[-1])[1])
+    for cached in (zcdp_conversion._rho_for, zcdp_conversion._epsilon_for, zcdp_conversion._delta_for):
         cached.cache_clear()
     return lambda: found[-1]
 
@@ -44,7 +44,7 @@ CASES = [(Fraction(1), Fraction(1, 10**6)), (Fraction(1, 4), Fraction(1, 10)), (
 def test_a_rho_that_the_margin_does_not_cover_is_a_unit_less(
     epsilon: Fraction, delta: Fraction, order: Callable[[], Decimal]
 ) -> None:
-    units = convert.rho_for(epsilon, delta) / UNIT
+    units = zcdp_conversion.rho_for(epsilon, delta) / UNIT
     with localcontext(prec=DIGITS):
         x, log_delta = order(), _decimal(delta).ln()
         paid = log_delta + (x + 1).ln()
@@ -54,7 +54,7 @@ def test_a_rho_that_the_margin_does_not_cover_is_a_unit_less(
             wanted = units.numerator * _decimal(UNIT) + part * whole
             moved = epsilon + Fraction((wanted - here) * (x + 1))
             assert float(moved) == float(epsilon)
-            assert convert.rho_for(moved, delta) == given * UNIT
+            assert zcdp_conversion.rho_for(moved, delta) == given * UNIT
             assert order() == x
 
 
@@ -62,7 +62,7 @@ def test_a_rho_that_the_margin_does_not_cover_is_a_unit_less(
 def test_an_epsilon_that_the_margin_does_not_cover_is_a_float_more(
     rho: Fraction, delta: Fraction, order: Callable[[], Decimal]
 ) -> None:
-    told = convert.epsilon_for(rho, delta)
+    told = zcdp_conversion.epsilon_for(rho, delta)
     above = math.nextafter(told, math.inf)
     with localcontext(prec=DIGITS):
         for part, given in ((0, above), (-COVERED, above), (-NOT_COVERED, told), (COVERED, above)):
@@ -71,7 +71,7 @@ def test_an_epsilon_that_the_margin_does_not_cover_is_a_float_more(
             here = (x + 1) * _decimal(rho) + (x / (x + 1)).ln() - paid / x
             whole = (1 + 1 / x) * (1 + (x + 1) * _decimal(rho) + abs(paid))
             rho += Fraction((Decimal(repr(told)) + part * whole - here) / (x + 1))
-            found = convert.epsilon_for(rho, delta)
+            found = zcdp_conversion.epsilon_for(rho, delta)
             if part:  # the first step brings the bound to the float, where the order is another
                 assert order() == x
                 assert found == given
@@ -82,7 +82,7 @@ def test_a_delta_that_the_margin_does_not_cover_is_a_float_more(
     rho: Fraction, epsilon: Fraction, order: Callable[[], Decimal]
 ) -> None:
     """The margin of its logarithm is that of the rate, times the order; e to its power is rounded once more."""
-    told = convert.delta_for(rho, epsilon)
+    told = zcdp_conversion.delta_for(rho, epsilon)
     above = math.nextafter(told, math.inf)
     with localcontext(prec=DIGITS):
         for part, given in ((0, above), (-COVERED, above), (-NOT_COVERED, told), (COVERED, above)):
@@ -90,7 +90,7 @@ def test_a_delta_that_the_margin_does_not_cover_is_a_float_more(
             here = x * ((x + 1) * _decimal(rho) - _decimal(epsilon) + (x / (x + 1)).ln()) - (x + 1).ln()
             whole = 1 + (x + 1) * (1 + 1 / x) * (1 + (x + 1) * _decimal(rho) + _decimal(epsilon))
             epsilon += Fraction((here - Decimal(repr(told)).ln() - part * whole) / x)
-            found = convert.delta_for(rho, epsilon)
+            found = zcdp_conversion.delta_for(rho, epsilon)
             if part:  # the first step brings the bound to the float, where the order is another
                 assert order() == x
                 assert found == given

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms import DiscreteLaplace
-from dpsql.mechanisms.noise import CHUNK, MAX_DENOMINATOR, Noise, check_scale, finest, smallest
+from dpsql.mechanisms.discrete_noise import CHUNK, MAX_DENOMINATOR, Noise, check_scale, finest, smallest
 
 
 @pytest.mark.parametrize("start", range(-4, 5))

@@ -16,7 +16,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.exact import UNIT, exact
+from dpsql.mechanisms.exact_numbers import UNIT, exact
 
 COLUMNS = {"x": {"min": 0, "max": 10}, "y": {"min": -5, "max": 7}, "k": {"values": ["a", "b"]}, "w": {}}
 KEYS = ["", "k", "w"]

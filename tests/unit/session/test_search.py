@@ -185,7 +185,7 @@ def test_what_was_found_can_be_stored_in_the_policy(database: Path, silent: None
         lines = list(found(db, search=True))
     assert "tables.visits.max_rows_per_unit: 5" in lines
     assert "tables.visits.columns.fee: {min: 0, max: 90.6}" in lines
-    assert "# tables.visits.columns.rare: too few units to tell" in lines
+    assert "# tables.visits.columns.rare: too few units to find bounds" in lines
 
 
 @pytest.mark.parametrize(

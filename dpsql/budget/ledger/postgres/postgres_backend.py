@@ -1,4 +1,4 @@
-"""The entries of one account in PostgreSQL."""
+"""The PostgreSQL backend: the accounts of datasets as tables on a shared server."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def damaged(name: str, what: str) -> LedgerError:
     )
 
 
-# location
+# the address of a server as a ledger location
 
 
 class PostgresLocation(LedgerLocation):

@@ -79,7 +79,7 @@ def read_address(text: str) -> LedgerAddress:
     return LedgerAddress(server, own.get("dataset"), own.get("witness"))
 
 
-# bounded waiting
+# connections with a time limit
 
 Answer = TypeVar("Answer")
 GRACE = 2.0
@@ -129,7 +129,7 @@ def _until(gen: Generator[Any, Any, Answer], deadline: float) -> Generator[Any, 
         return answer
 
 
-# pool
+# the connection pool of a process
 
 KEEP = 4
 """Idle connections that are kept."""

@@ -1,4 +1,4 @@
-"""What can go wrong with a server, as one LedgerError that says what is safe and what to do."""
+"""Server failures as LedgerErrors that state what was charged and what to do."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 
-from dpsql.audit.database import Cell
+from dpsql.audit.world import Cell
 from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.policy.model import DeclaredColumn
 

@@ -6,17 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpsql.audit.database import Stored, text_of
-from dpsql.audit.values import values_of
-from dpsql.audit.world import World
+from dpsql.audit.column_values import values_of
+from dpsql.audit.world import StoredTable, World, text_of
+from dpsql.errors import Error
 from dpsql.expressions.types import Kind, Type, from_engine
+from dpsql.plan.view_expansion import planned, view_columns
 from dpsql.policy.model import DeclaredColumn, ForeignKey
 
 KINDS = ("numbers", "finite", "texts", "flags", "moments", "free", "levels")
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ColumnScope:
     """Names by kind. `finite` texts have declared values, `free` numbers no bounds, `levels` are few whole numbers.
 
     `unit` names the owner, or the key that leads to it; `literals` are constants to compare a name with.
@@ -38,30 +39,30 @@ class Scope:
         every = (*self.numbers, *self.finite, *self.texts, *self.flags, *self.moments, *self.free, *self.levels)
         return tuple(dict.fromkeys(every))
 
-    def each(self, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> Scope:
+    def each(self, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> ColumnScope:
         """The same kinds, with other names."""
         names: dict[str, Any] = {kind: change(getattr(self, kind)) for kind in KINDS}
         return replace(self, **names)
 
-    def under(self, alias: str) -> Scope:
+    def under(self, alias: str) -> ColumnScope:
         """The same columns as a table's alias names them."""
         literals = {f"{alias}.{name}": each for name, each in (self.literals or {}).items()}
         unit = None if self.unit is None else f"{alias}.{self.unit}"
         named = self.each(lambda names: tuple(f"{alias}.{name}" for name in names))
         return replace(named, unit=unit, literals=literals)
 
-    def plus(self, other: Scope) -> Scope:
+    def plus(self, other: ColumnScope) -> ColumnScope:
         """The columns of two relations side by side."""
         both = {kind: getattr(self, kind) + getattr(other, kind) for kind in KINDS}
         literals = {**(self.literals or {}), **(other.literals or {})}
-        return Scope(unit=self.unit or other.unit, literals=literals, **both)
+        return ColumnScope(unit=self.unit or other.unit, literals=literals, **both)
 
-    def only(self, names: tuple[str, ...]) -> Scope:
+    def only(self, names: tuple[str, ...]) -> ColumnScope:
         """These columns of it."""
         kept = self.each(lambda each: tuple(name for name in each if name in names))
         return replace(kept, unit=self.unit if self.unit in names else None)
 
-    def renamed(self, name: str, new: str) -> Scope:
+    def renamed(self, name: str, new: str) -> ColumnScope:
         """One column under another name, and nothing else."""
         literals = {new: (self.literals or {}).get(name, ())}
         return replace(self.only((name,)).each(lambda each: (new,) * len(each)), unit=None, literals=literals)
@@ -73,11 +74,11 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownTable:
     """A table of the policy, as a query may use it. `link` is the column that leads to its owner, and to what key."""
 
     name: str
-    scope: Scope
+    scope: ColumnScope
     public: bool = False
     by_row: bool = False
     link: tuple[str, str, str] | None = None
@@ -88,7 +89,7 @@ class Known:
         return not (self.public or self.by_row)
 
 
-def tables_of(world: World) -> tuple[Known, ...]:
+def tables_of(world: World) -> tuple[KnownTable, ...]:
     """All tables of a world."""
     return tuple(_known(world, name, stored) for name, stored in world.tables.items() if name in world.policy.tables)
 
@@ -117,12 +118,12 @@ RESERVED = {
 }
 
 
-def _known(world: World, name: str, stored: Stored) -> Known:
+def _known(world: World, name: str, stored: StoredTable) -> KnownTable:
     declared = world.policy.tables[name]
     listed = declared.columns
     columns = {c: t for c, t in stored.columns.items() if listed is None or c in listed}
     specs = {c: (listed[c] if listed is not None else DeclaredColumn()) for c in columns}
-    scope = Scope(literals={})
+    scope = ColumnScope(literals={})
     unit = None if declared.unit_column is None else quoted(list(stored.columns)[stored.place(declared.unit_column)])
     if declared.private:
         columns = {c: t for c, t in columns.items() if quoted(c) != unit}
@@ -132,26 +133,28 @@ def _known(world: World, name: str, stored: Stored) -> Known:
     link = None
     if isinstance(declared.unit, ForeignKey):
         link = (unit or "", quoted(declared.unit.table), quoted(declared.unit.key))
-    return Known(quoted(name), scope, declared.public, declared.by_row, link)
+    return KnownTable(quoted(name), scope, declared.public, declared.by_row, link)
 
 
-def _column(name: str, type_: str, spec: DeclaredColumn, stored: Stored, column: str, *, public: bool) -> Scope:
+def _column(
+    name: str, type_: str, spec: DeclaredColumn, stored: StoredTable, column: str, *, public: bool
+) -> ColumnScope:
     known = from_engine(type_)
     if known is None:
-        return Scope()
+        return ColumnScope()
     seen = [row[stored.place(column)] for row in stored.rows[:6]] if public else []
     literals = {name: tuple(_literal(each, known) for each in _some(type_, spec, [s for s in seen if s is not None]))}
     bounded = (spec.min is not None and spec.max is not None) or public or bool(spec.values and known.numeric)
     if known.kind is Kind.BOOLEAN:
-        return Scope(flags=(name,), literals=literals)
+        return ColumnScope(flags=(name,), literals=literals)
     if known.kind is Kind.TEXT:
-        return Scope(texts=(name,), finite=(name, name) if spec.values or public else (), literals=literals)
+        return ColumnScope(texts=(name,), finite=(name, name) if spec.values or public else (), literals=literals)
     if known.temporal:
-        return Scope(moments=(name,), literals=literals)
+        return ColumnScope(moments=(name,), literals=literals)
     if not bounded:
-        return Scope(free=(name,), literals=literals)
+        return ColumnScope(free=(name,), literals=literals)
     few = known.kind is Kind.INTEGER and (public or spec.max is None or spec.min is None or _span(spec) <= 40)
-    return Scope(numbers=(name, name), levels=(name,) if few else (), literals=literals)
+    return ColumnScope(numbers=(name, name), levels=(name,) if few else (), literals=literals)
 
 
 def _span(spec: DeclaredColumn) -> float:
@@ -173,3 +176,32 @@ def _literal(value: object, type_: Type) -> str:
     if type_.kind is Kind.TIMESTAMP:
         return f"TIMESTAMP '{said}'"
     return said.lower() if type_.kind is Kind.BOOLEAN else f"({said})" if said.startswith("-") else said
+
+
+# views ----------------------------------------------------------------------------------------------------------------
+
+
+def scopes_of_views(world: World) -> list[tuple[str, ColumnScope]]:
+    """Views that can be planned; their columns are taken for what their types are, without bounds."""
+    with world.open(steward=True) as db:
+        catalog, found = db.dataset.whole_catalog, []
+        for name, sql in world.policy.view_queries.items():
+            made = planned(sql, catalog)
+            if not isinstance(made, Error):
+                found.append((quoted(name), _scope(dict(view_columns(made, catalog)))))
+    return found
+
+
+def _scope(columns: dict[str, object]) -> ColumnScope:
+    scope = ColumnScope(literals={})
+    for column, type_ in columns.items():
+        said, name = str(type_).lower(), quoted(column)
+        if "text" in said or "varchar" in said:
+            scope = scope.plus(ColumnScope(texts=(name,), finite=(name,)))
+        elif "date" in said or "timestamp" in said:
+            scope = scope.plus(ColumnScope(moments=(name,)))
+        elif "bool" in said:
+            scope = scope.plus(ColumnScope(flags=(name,)))
+        else:
+            scope = scope.plus(ColumnScope(numbers=(name,), levels=(name,)))
+    return scope

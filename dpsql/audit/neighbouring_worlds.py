@@ -7,9 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dpsql.audit.database import Cell, Row, Stored, text_of
-from dpsql.audit.values import values_of
-from dpsql.audit.world import RowUnit, Unit, World
+from dpsql.audit.column_values import values_of
+from dpsql.audit.world import Cell, Row, RowUnit, StoredTable, Unit, World, text_of
 from dpsql.expressions.types import Kind, from_engine
 from dpsql.policy.identifiers import Names
 from dpsql.policy.model import DeclaredColumn, ForeignKey
@@ -85,7 +84,7 @@ class _Extreme:
                 self.made[name] = self._rows(name, stored)
         return self.made
 
-    def _rows(self, name: str, stored: Stored) -> list[Row]:
+    def _rows(self, name: str, stored: StoredTable) -> list[Row]:
         declared = self.world.policy.tables[name]
         place = stored.place(declared.unit_column or "")
         if isinstance(declared.unit, ForeignKey):
@@ -103,7 +102,7 @@ class _Extreme:
             rows = _without_duplicates(rows, places)
         return rows
 
-    def _row(self, name: str, stored: Stored, place: int, link: Cell, unique: set[int], number: int) -> Row:
+    def _row(self, name: str, stored: StoredTable, place: int, link: Cell, unique: set[int], number: int) -> Row:
         declared = self.world.policy.tables[name]
         row: list[Cell] = []
         for i, (column, type_) in enumerate(stored.columns.items()):
@@ -135,14 +134,14 @@ class _Extreme:
 _NAME = re.compile(r'"((?:[^"]|"")+)"|([^",\s]+)')
 
 
-def _keys(stored: Stored) -> list[list[int]]:
+def _keys(stored: StoredTable) -> list[list[int]]:
     """The places of the columns of each unique constraint."""
     found = [re.fullmatch(r"(?:UNIQUE|PRIMARY KEY) \((.+)\)", each) for each in stored.constraints]
     listed = [_NAME.findall(each[1]) for each in found if each]
     return [[stored.place(quoted.replace('""', '"') or plain) for quoted, plain in names] for names in listed]
 
 
-def _unique(stored: Stored) -> set[int]:
+def _unique(stored: StoredTable) -> set[int]:
     """The places of the columns that are unique by themselves."""
     return {key[0] for key in _keys(stored) if len(key) == 1}
 

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from dpsql.audit.grammar.expressions import Expressions
-from dpsql.audit.grammar.query import Query
-from dpsql.audit.grammar.relations import Relations, Source
-from dpsql.audit.grammar.scope import Known, Scope, tables_of
+from dpsql.audit.grammar.column_scope import ColumnScope, KnownTable, tables_of
+from dpsql.audit.grammar.from_sources import QuerySource, Relations
+from dpsql.audit.grammar.scalar_expressions import Expressions
 from dpsql.audit.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """SQL and its price. Of its columns the first `keys` are keys, where that is known."""
+
+    sql: str
+    keys: int
+    mechanism: str
+    epsilon: float
+    delta: float = 1e-6
+    clipped: bool = False
+
+
+# queries --------------------------------------------------------------------------------------------------------------
+
 
 MECHANISMS, EPSILONS = ("laplace", "gaussian"), (0.1, 0.5, 1.0, 3.0)
 PAIRS = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept", "regr_r2", "regr_count", "regr_avgx",
@@ -23,8 +38,8 @@ class Writer:
     def __init__(
         self,
         rng: random.Random,
-        tables: Sequence[Known],
-        views: Sequence[tuple[str, Scope]] = (),
+        tables: Sequence[KnownTable],
+        views: Sequence[tuple[str, ColumnScope]] = (),
         *,
         pure: bool = False,
     ) -> None:
@@ -54,7 +69,7 @@ class Writer:
         mechanism = "laplace" if self.pure else self.rng.choice(MECHANISMS)
         return Query(sql, keys, mechanism, self.rng.choice(EPSILONS), 0.0 if self.pure else 1e-6)
 
-    def query(self, source: Source | None = None) -> Query:
+    def query(self, source: QuerySource | None = None) -> Query:
         """Aggregates over one source; sometimes with clauses above them."""
         rng, made = self.rng, source or self._source()
         keys = self.words.keys(made.scope)
@@ -67,13 +82,13 @@ class Writer:
             f"{made.lead}SELECT {', '.join([*named, *aggregates])} FROM {made.text}{where}{tail}", len(keys)
         )
 
-    def _source(self) -> Source:
+    def _source(self) -> QuerySource:
         if self.views and self.rng.random() < 0.15:
             name, scope = self.rng.choice(self.views)
-            return Source(name, scope)
+            return QuerySource(name, scope)
         return self.relations.source()
 
-    def _where(self, made: Source) -> str:
+    def _where(self, made: QuerySource) -> str:
         parts = [made.where] if made.where else []
         parts += [f"({self.words.predicate(made.scope)})"] if self.rng.random() < 0.25 else []
         return f" WHERE {' AND '.join(parts)}" if parts else ""
@@ -89,7 +104,7 @@ class Writer:
 
     # aggregates -------------------------------------------------------------------------------------------------------
 
-    def aggregates(self, scope: Scope) -> list[str]:
+    def aggregates(self, scope: ColumnScope) -> list[str]:
         """One to three of a kind; choices and moments are dear to trace, so they stand alone more often."""
         rng = self.rng
         chance = rng.random()
@@ -99,7 +114,7 @@ class Writer:
             return [self.moment(scope) for _ in range(rng.choice((1, 1, 2)))]
         return [self.aggregate(scope) for _ in range(rng.choice((1, 1, 2, 2, 3)))]
 
-    def aggregate(self, scope: Scope) -> str:
+    def aggregate(self, scope: ColumnScope) -> str:
         """A count, sum or mean."""
         rng, words = self.rng, self.words
         number = words.number(scope) if rng.random() < 0.7 or not scope.numbers else rng.choice(scope.numbers)
@@ -120,7 +135,7 @@ class Writer:
         chosen = rng.choice(choices)
         return f"{chosen} FILTER (WHERE {words.predicate(scope)})" if rng.random() < 0.15 else chosen
 
-    def choice(self, scope: Scope) -> str:
+    def choice(self, scope: ColumnScope) -> str:
         """A quantile, an extreme or a mode."""
         rng = self.rng
         ranked = rng.choice([*scope.numbers, *scope.moments, *scope.levels] or list(scope.finite) or ["1"])
@@ -133,7 +148,7 @@ class Writer:
         ))  # fmt: skip
         return f"{made} FILTER (WHERE {self.words.comparison(scope)})" if rng.random() < 0.1 else made
 
-    def moment(self, scope: Scope) -> str:
+    def moment(self, scope: ColumnScope) -> str:
         """A variance, covariance or regression."""
         rng = self.rng
         one, two = rng.choice(scope.numbers), rng.choice(scope.numbers)
@@ -187,17 +202,17 @@ class Writer:
                        f"p.{number} > (SELECT {inner} FROM {two.name} AS q WHERE q.{key} = p.{key})"]  # fmt: skip
         test = rng.choice(shapes)
         scope = one.scope.under("p") if "p." in test else one.scope
-        made = Source(f"{one.name} AS p", scope, test)
+        made = QuerySource(f"{one.name} AS p", scope, test)
         if finite and rng.random() < 0.25:
             released = f"(SELECT {key} AS g, count(*) AS c FROM {two.name} GROUP BY {key}) AS q"
-            made = Source(
+            made = QuerySource(
                 f"{one.name} AS p JOIN {released} ON p.{key} = q.g", one.scope.under("p"), f"p.{number} > q.c"
             )
         return self.query(made)
 
 
-def views_of(world: World) -> list[tuple[str, Scope]]:
+def views_of(world: World) -> list[tuple[str, ColumnScope]]:
     """The views that can be planned, with their columns; what they are is asked of the planner."""
-    from dpsql.audit.grammar.views import scopes_of_views
+    from dpsql.audit.grammar.column_scope import scopes_of_views
 
     return scopes_of_views(world) if world.policy.views else []

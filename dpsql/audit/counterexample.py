@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp, parse_one
 
-from dpsql.audit.database import Stored
+from dpsql.audit.comparison import ORDER, Case, violations
 from dpsql.audit.outcome import AuditFinding
-from dpsql.audit.pairs import ORDER, Case, violations
-from dpsql.audit.world import World
+from dpsql.audit.world import StoredTable, World
 
 SECONDS, ORDERS = 45.0, 8
 DROPPED = ("where", "having", "order", "limit", "qualify", "distinct", "windows", "filter")
@@ -107,7 +106,7 @@ def _fewer_values(case: Case, bad: Bad) -> Case:
 
 def _with(world: World, name: str, *, rows: tuple[tuple[object, ...], ...]) -> World:
     stored = world.tables[name]
-    return replace(world, tables={**world.tables, name: Stored(stored.columns, rows, stored.constraints)})
+    return replace(world, tables={**world.tables, name: StoredTable(stored.columns, rows, stored.constraints)})
 
 
 # the query ------------------------------------------------------------------------------------------------------------
@@ -237,10 +236,10 @@ def _units(case: Case) -> str:
     return ", ".join(f"unit {u}" if isinstance(u, str) else f"row {u[1]} of {u[0]}" for u in case.gone)  # type: ignore[index]
 
 
-def _insert(name: str, table: Stored) -> str:
+def _insert(name: str, table: StoredTable) -> str:
     """Only the columns that hold something."""
     used = [i for i in range(len(table.columns)) if any(row[i] is not None for row in table.rows)] or [0]
     columns = {c: t for i, (c, t) in enumerate(table.columns.items()) if i in used}
-    shown = Stored(columns, tuple(tuple(row[i] for i in used) for row in table.rows))
+    shown = StoredTable(columns, tuple(tuple(row[i] for i in used) for row in table.rows))
     listed = ", ".join(columns)
     return shown.insert(name).replace(" VALUES", f" ({listed}) VALUES", 1)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.audit.blackbox.features import Table
+from dpsql.audit.blackbox.observations import FeatureTable
 from dpsql.audit.blackbox.promise import Limit
 
 Floats = NDArray[np.float64]
 Hits = NDArray[np.bool_]
-Statistic = Callable[[Table], Floats]
+Statistic = Callable[[FeatureTable], Floats]
 QUANTILES = np.concatenate([[0.01, 0.02, 0.035], np.linspace(0.05, 0.95, 37), [0.965, 0.98, 0.99]])
 BINS = np.linspace(0.1, 0.9, 9)
 CLEAR = 2.0
@@ -36,14 +36,14 @@ class Event:
     """
 
     name: str
-    happened: Callable[[Table], Hits]
+    happened: Callable[[FeatureTable], Hits]
     with_unit: bool
     limit: Limit
     q: float
 
 
 def choose(
-    learn: tuple[Table, Table], pick: tuple[Table, Table], limits: Sequence[Limit]
+    learn: tuple[FeatureTable, FeatureTable], pick: tuple[FeatureTable, FeatureTable], limits: Sequence[Limit]
 ) -> tuple[Event | None, Event | None]:
     """The best event for each direction, likelier with the unit and likelier without: it should refute the most."""
     events = list(_events(learn, pick))
@@ -55,7 +55,7 @@ def choose(
 
 
 def _best(
-    events: Sequence[tuple[str, Callable[[Table], Hits]]],
+    events: Sequence[tuple[str, Callable[[FeatureTable], Hits]]],
     seen: Floats,
     limits: Sequence[Limit],
     runs: int,
@@ -94,7 +94,9 @@ def _score(p: Floats, q: Floats, limit: Limit, runs: int) -> Floats:
     return np.asarray((p - most) / np.sqrt((p * (1 - p) + slope**2 * q * (1 - q)) / (2 * runs)))
 
 
-def _events(learn: tuple[Table, Table], pick: tuple[Table, Table]) -> Iterator[tuple[str, Callable[[Table], Hits]]]:
+def _events(
+    learn: tuple[FeatureTable, FeatureTable], pick: tuple[FeatureTable, FeatureTable]
+) -> Iterator[tuple[str, Callable[[FeatureTable], Hits]]]:
     """With each event its complement; where a value is missing, it is neither above nor below."""
     for name, statistic in _statistics(learn):
         values = np.concatenate([statistic(side) for side in pick])
@@ -110,23 +112,23 @@ def _events(learn: tuple[Table, Table], pick: tuple[Table, Table]) -> Iterator[t
         yield f"not {name}", _flag(name, False)
 
 
-def _above(statistic: Statistic, cut: float) -> Callable[[Table], Hits]:
+def _above(statistic: Statistic, cut: float) -> Callable[[FeatureTable], Hits]:
     return lambda table: np.asarray(statistic(table) >= cut)
 
 
-def _below(statistic: Statistic, cut: float) -> Callable[[Table], Hits]:
+def _below(statistic: Statistic, cut: float) -> Callable[[FeatureTable], Hits]:
     return lambda table: np.asarray(statistic(table) < cut)
 
 
-def _not(happened: Callable[[Table], Hits]) -> Callable[[Table], Hits]:
+def _not(happened: Callable[[FeatureTable], Hits]) -> Callable[[FeatureTable], Hits]:
     return lambda table: ~happened(table)
 
 
-def _flag(name: str, wanted: bool) -> Callable[[Table], Hits]:
+def _flag(name: str, wanted: bool) -> Callable[[FeatureTable], Hits]:
     return lambda table: np.asarray(table.flags[name] == wanted)
 
 
-def _statistics(learn: tuple[Table, Table]) -> Iterator[tuple[str, Statistic]]:
+def _statistics(learn: tuple[FeatureTable, FeatureTable]) -> Iterator[tuple[str, Statistic]]:
     """Each number by itself; all of them weighed by how far apart their means are; and summed up log-likelihoods."""
     clear = _clear(learn)
     for name in clear[:MOST_FEATURES] or list(learn[0].numbers)[:MOST_FEATURES]:
@@ -141,7 +143,7 @@ def _value(name: str) -> Statistic:
     return lambda table: table.numbers[name]
 
 
-def _clear(learn: tuple[Table, Table]) -> list[str]:
+def _clear(learn: tuple[FeatureTable, FeatureTable]) -> list[str]:
     """Numbers whose means differ by more than chance, the clearest first."""
     found = {}
     for name, one in learn[0].numbers.items():
@@ -153,7 +155,7 @@ def _clear(learn: tuple[Table, Table]) -> list[str]:
     return sorted((name for name, t in found.items() if t > CLEAR), key=lambda name: -found[name])
 
 
-def _weighed(learn: tuple[Table, Table], names: Sequence[str]) -> Statistic:
+def _weighed(learn: tuple[FeatureTable, FeatureTable], names: Sequence[str]) -> Statistic:
     """Fisher's linear discriminant; what is missing counts as the mean."""
     one, two = (np.stack([side.numbers[name] for name in names]) for side in learn)
     middle = np.nanmean(np.concatenate([one, two], axis=1), axis=1)
@@ -163,14 +165,14 @@ def _weighed(learn: tuple[Table, Table], names: Sequence[str]) -> Statistic:
     correlation = spread / np.outer(scale, scale) + 0.05 * np.eye(len(names))
     weights = np.linalg.solve(correlation, (filled[0].mean(axis=1) - filled[1].mean(axis=1)) / scale) / scale
 
-    def statistic(table: Table) -> Floats:
+    def statistic(table: FeatureTable) -> Floats:
         values = np.stack([table.numbers[name] for name in names])
         return np.asarray(weights @ (np.where(np.isnan(values), middle[:, None], values) - middle[:, None]))
 
     return statistic
 
 
-def _likelihood(learn: tuple[Table, Table], names: Sequence[str]) -> Statistic:
+def _likelihood(learn: tuple[FeatureTable, FeatureTable], names: Sequence[str]) -> Statistic:
     """The sum over features of log-ratios of how often their value's bin was seen on either side."""
     edges = {name: _edges(learn, name) for name in names}
     weights = {
@@ -180,7 +182,7 @@ def _likelihood(learn: tuple[Table, Table], names: Sequence[str]) -> Statistic:
     flags = {name: _ratios([side.flags[name].astype(np.int64) for side in learn], 2) for name in learn[0].flags}
     kept = {name: ratio for name, ratio in flags.items() if ratio is not None}
 
-    def statistic(table: Table) -> Floats:
+    def statistic(table: FeatureTable) -> Floats:
         total = np.zeros(len(next(iter(table.numbers.values()))))
         for name, ratio in weights.items():
             if ratio is not None:
@@ -192,7 +194,7 @@ def _likelihood(learn: tuple[Table, Table], names: Sequence[str]) -> Statistic:
     return statistic
 
 
-def _edges(learn: tuple[Table, Table], name: str) -> Floats:
+def _edges(learn: tuple[FeatureTable, FeatureTable], name: str) -> Floats:
     values = np.concatenate([side.numbers[name] for side in learn])
     return np.unique(np.quantile(values[~np.isnan(values)], BINS))
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.exact import UNIT, Number, positive, units_up
+from dpsql.mechanisms.exact_numbers import UNIT, Number, positive, units_up
 
 
 def pure_rho(epsilon: Number) -> Fraction:

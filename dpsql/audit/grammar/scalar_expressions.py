@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from string import Formatter
 
-from dpsql.audit.grammar.scope import Scope
+from dpsql.audit.grammar.column_scope import ColumnScope
 from dpsql.expressions.functions.function import NUMBERS as NUMERIC
 from dpsql.expressions.functions.function import TEMPORAL, Function
 from dpsql.expressions.functions.table import FUNCTIONS
@@ -63,15 +63,15 @@ class Expressions:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
 
-    def number(self, scope: Scope, depth: int = 1) -> str:
+    def number(self, scope: ColumnScope, depth: int = 1) -> str:
         """A numeric expression, most often one with bounds."""
         return self.fill(NUMBERS, scope, depth)
 
-    def predicate(self, scope: Scope, depth: int = 1) -> str:
+    def predicate(self, scope: ColumnScope, depth: int = 1) -> str:
         """A condition on a row."""
         return self.fill(PREDICATES, scope, depth)
 
-    def comparison(self, scope: Scope) -> str:
+    def comparison(self, scope: ColumnScope) -> str:
         """A column and a constant of its kind."""
         rng = self.rng
         named = [name for name in scope.names if (scope.literals or {}).get(name)]
@@ -86,7 +86,7 @@ class Expressions:
             return f"{name} BETWEEN {rng.choice(literals)} AND {rng.choice(literals)}"
         return f"{name} {rng.choice(('=', '<>', '<', '<=', '>', '>='))} {rng.choice(literals)}"
 
-    def keys(self, scope: Scope) -> list[str]:
+    def keys(self, scope: ColumnScope) -> list[str]:
         """None to three keys, public, private, or functions of the unit."""
         rng = self.rng
         kinds = [PUBLIC_KEYS, PUBLIC_KEYS, PRIVATE_KEYS, *([UNIT_KEYS] if scope.unit else [])]
@@ -94,7 +94,7 @@ class Expressions:
         mixed = [rng.choice((chosen, PUBLIC_KEYS)) for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 3)))]
         return list(dict.fromkeys(self.fill(templates, scope, 0) for templates in mixed))
 
-    def function(self, scope: Scope) -> tuple[str, Type | None]:
+    def function(self, scope: ColumnScope) -> tuple[str, Type | None]:
         """A call of any function of the table over columns that fit, and its type if that is fixed."""
         rng = self.rng
         for _ in range(TRIES):
@@ -104,7 +104,7 @@ class Expressions:
                 return text, function.gives if isinstance(function.gives, Type) else None
         return f"coalesce({rng.choice(scope.names)})", None
 
-    def _called(self, function: Function, form: str, scope: Scope) -> str | None:
+    def _called(self, function: Function, form: str, scope: ColumnScope) -> str | None:
         by_letter: dict[str, str] = {}
         for letter, parameter in zip("abc", function.takes or (None,) * 3, strict=False):
             column = self.column(scope, parameter.kinds if parameter is not None else ())
@@ -113,7 +113,7 @@ class Expressions:
             by_letter[letter] = column
         return LETTER.sub(lambda found: by_letter.get(found[1], found[1]), form)
 
-    def column(self, scope: Scope, kinds: Sequence[Kind]) -> str | None:
+    def column(self, scope: ColumnScope, kinds: Sequence[Kind]) -> str | None:
         """A column of one of these kinds; of any kind for none."""
         names: list[str] = []
         if not kinds or set(kinds) & set(NUMERIC):
@@ -125,7 +125,7 @@ class Expressions:
 
     # templates --------------------------------------------------------------------------------------------------------
 
-    def fill(self, templates: Sequence[str], scope: Scope, depth: int) -> str:
+    def fill(self, templates: Sequence[str], scope: ColumnScope, depth: int) -> str:
         """One of the templates whose columns there are."""
         rng = self.rng
         there = self._there(scope)
@@ -137,7 +137,7 @@ class Expressions:
             if not any(fields_of(each) <= there for each in templates):
                 return rng.choice(scope.names) if scope.names else "1"
 
-    def _there(self, scope: Scope) -> frozenset[str]:
+    def _there(self, scope: ColumnScope) -> frozenset[str]:
         kinds = {
             "n": scope.numbers, "m": scope.numbers, "free": scope.free, "flag": scope.flags, "day": scope.moments,
             "finite": scope.finite, "text": scope.texts, "level": scope.levels, "u": scope.unit,
@@ -145,7 +145,7 @@ class Expressions:
         }  # fmt: skip
         return frozenset([*(name for name, each in kinds.items() if each), "p", "q", "c"])
 
-    def _field(self, name: str, scope: Scope, depth: int) -> str:
+    def _field(self, name: str, scope: ColumnScope, depth: int) -> str:
         rng = self.rng
         if name in ("p", "q"):
             return self.predicate(scope, depth - 1) if depth > 0 else self.comparison(scope)
@@ -162,7 +162,7 @@ class Expressions:
                  "text": scope.texts, "level": scope.levels, "u": (scope.unit or "",)}  # fmt: skip
         return rng.choice(kinds[name])
 
-    def _bounded(self, scope: Scope) -> str:
+    def _bounded(self, scope: ColumnScope) -> str:
         """A function as a number with bounds."""
         text, type_ = self.function(scope)
         if type_ is not None and type_.kind is Kind.TEXT:

@@ -26,16 +26,19 @@ from time import perf_counter
 import numpy as np
 
 from dpsql.audit.blackbox.binomial import Counts, lower_bound, p_value
-from dpsql.audit.blackbox.choose import Event, choose
-from dpsql.audit.blackbox.features import names_in, seen_in, tabulate, words_in
-from dpsql.audit.blackbox.observe import (
+from dpsql.audit.blackbox.event_choice import Event, choose
+from dpsql.audit.blackbox.observations import (
     Observation,
     Observe,
     ask_until,
+    names_in,
     opened,
     remember_integers,
+    seen_in,
+    tabulate,
     through,
     through_session,
+    words_in,
 )
 from dpsql.audit.blackbox.promise import Limit, promised
 from dpsql.audit.outcome import Door

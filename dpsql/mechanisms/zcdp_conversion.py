@@ -25,7 +25,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.exact import UNIT, Number, exact, float_up, positive, probability, units_down
+from dpsql.mechanisms.exact_numbers import UNIT, Number, exact, float_up, positive, probability, units_down
 
 _DIGITS = 80
 _ERROR = Decimal(10) ** -70

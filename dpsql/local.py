@@ -1,12 +1,19 @@
-"""Answers that were given once, and are given again whenever the same person is asked the same question.
+"""Local privacy: each person's answer is randomised where it is given, so the collected answers may be public.
 
-**Theorem.** All that is ever told about a person's truth at the first time of asking is ε-DP for each question; several
-questions add up.
+Nobody needs to be trusted with the true answers, and nothing is charged to a budget. In return, the error of a share is
+of the order of 1/√n, where noise on a total makes it 1/n. **Who answers is public**: the guarantee is about what a
+person answered (neighbours replace an answer), not about whether a person is among those asked.
+
+`Answers` stores the answers that were given, and returns them whenever the same person is asked the same question.
+
+**Theorem.** Everything that is ever revealed about a person's truth at the first time of asking is ε-DP for each
+question; the ε of several questions add up.
 **Proof.** The answer is drawn once, by randomized response, stored before it is shown, and read from the store from
-then on; so any number of repetitions is a function of one ε-DP answer (post-processing). A truth that changes later is
-not looked at: an answer that followed it would tell that it had changed. Another ε for the same question is refused:
-it would be a second look at the same truth.
-**Requires** one store for a question: a lost store, or another one, asks anew, and the ε of both add up.
+then on, so any number of repetitions is a function of one ε-DP answer (post-processing). A truth that changes later is
+not read: an answer that followed it would reveal that it had changed. Another ε for the same question is refused,
+because it would be a second look at the same truth.
+**Requires** one store for a question: after the loss of a store, or with another one, the question is asked anew, and
+the ε of both add up.
 **Checked by** `tests/unit/local/test_answers.py`.
 """
 
@@ -17,18 +24,20 @@ import math
 import os
 import sqlite3
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
 
-from dpsql.errors import LedgerError, ProgrammingError
-from dpsql.mechanisms import RandomizedResponse
+from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
+from dpsql.mechanisms import RandomizedResponse, Share
+from dpsql.mechanisms.exact_numbers import Number
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS questions (question TEXT PRIMARY KEY, epsilon TEXT NOT NULL, options TEXT NOT NULL);
@@ -132,3 +141,65 @@ def _written(value: object) -> str:
         "a person has no name here: it is text, a whole or other number, a date, or several of these",
         hint="drop rows without a unit before asking",
     )
+
+
+# the share of each answer ---------------------------------------------------------------------------------------------
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ATTRS = "dpsql.randomized"
+"""Where a pandas column says how it was randomised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Estimated shares of people, each with an interval that misses with probability at most 1 − `confidence`.
+
+    The interval is about the people who answered, and as well about the population if they are a random sample of it.
+    """
+
+    shares: dict[Hashable, Share]
+    n: int
+    epsilon: float
+    confidence: float
+
+    def df(self) -> pd.DataFrame:
+        """One row for each value: share, low, high."""
+        import pandas as pd
+
+        rows = [(value, each.share, each.low, each.high) for value, each in self.shares.items()]
+        return pd.DataFrame(rows, columns=["value", "share", "low", "high"])
+
+    def __str__(self) -> str:
+        lines = [f"{value}: {s.share:.4f} ({s.low:.4f} to {s.high:.4f})" for value, s in self.shares.items()]
+        told = (
+            f"{self.n} answers, each randomised with ε = {self.epsilon:g}; {self.confidence:.0%} intervals. "
+            "Who answered is public, what they truly answered is not."
+        )
+        return "\n".join([*lines, told])
+
+
+def estimate(
+    answers: Iterable[Hashable],
+    *,
+    epsilon: Number | None = None,
+    values: Sequence[Hashable] | None = None,
+    confidence: float = 0.95,
+) -> Estimate:
+    """The share of people for each value, from answers of randomized response.
+
+    What `df.dp.randomize` gives knows its ε and values; for other answers say them. Shares are unbiased, so one may lie
+    a little below 0 or above 1.
+    """
+    said: dict[str, Any] = getattr(answers, "attrs", {}).get(ATTRS, {})
+    rate, options = epsilon if epsilon is not None else said.get("epsilon"), values or said.get("values")
+    if rate is None or options is None:
+        raise InterfaceError(
+            "these answers do not say how they were randomised", hint='write epsilon=1, values=["yes", "no"]'
+        )
+    listed = list(answers)
+    response = RandomizedResponse(rate, options)
+    shares = response.estimate(listed, beta=1 - confidence)
+    return Estimate(shares, len(listed), float(response.rate), confidence)

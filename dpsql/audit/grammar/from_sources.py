@@ -6,18 +6,18 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dpsql.audit.grammar.expressions import Expressions
-from dpsql.audit.grammar.scope import Known, Scope
+from dpsql.audit.grammar.column_scope import ColumnScope, KnownTable
+from dpsql.audit.grammar.scalar_expressions import Expressions
 
 SETS = ("UNION ALL", "UNION ALL", "UNION ALL BY NAME", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class QuerySource:
     """Text after FROM, what may be named above it, conditions that it needs, and CTEs that come first."""
 
     text: str
-    scope: Scope
+    scope: ColumnScope
     where: str = ""
     lead: str = ""
 
@@ -25,15 +25,21 @@ class Source:
 class Relations:
     """Draws sources over the tables of a world."""
 
-    def __init__(self, rng: random.Random, tables: Sequence[Known], views: Sequence[str] = ()) -> None:
+    def __init__(self, rng: random.Random, tables: Sequence[KnownTable], views: Sequence[str] = ()) -> None:
         self.rng, self.tables, self.views, self.words = rng, tables, views, Expressions(rng)
         self.private = [table for table in tables if not table.public]
         self.owned = [table for table in tables if table.owned]
         self.public = [table for table in tables if table.public]
 
-    def source(self) -> Source:
+    def source(self) -> QuerySource:
         """Any of them."""
-        kinds: list[Callable[[], Source | None]] = [self.plain, self.plain, self.plain, self.with_cte, self.derived]
+        kinds: list[Callable[[], QuerySource | None]] = [
+            self.plain,
+            self.plain,
+            self.plain,
+            self.with_cte,
+            self.derived,
+        ]
         kinds += [self.matched] if self.public else []
         if self.owned:
             kinds += [self.joined, self.joined, self.united, self.windowed, self.windowed, self.per_unit]
@@ -45,46 +51,46 @@ class Relations:
 
     # one table --------------------------------------------------------------------------------------------------------
 
-    def plain(self) -> Source:
+    def plain(self) -> QuerySource:
         """A table."""
         table = self.rng.choice(self.private)
-        return Source(table.name, table.scope)
+        return QuerySource(table.name, table.scope)
 
-    def filtered(self, table: Known, share: float = 0.4) -> str:
+    def filtered(self, table: KnownTable, share: float = 0.4) -> str:
         """A WHERE clause, or none."""
         return f" WHERE {self.words.predicate(table.scope)}" if self.rng.random() < share else ""
 
-    def with_cte(self) -> Source:
+    def with_cte(self) -> QuerySource:
         """A common table expression."""
         table = self.rng.choice(self.private)
-        return Source("c", table.scope, lead=f"WITH c AS (SELECT * FROM {table.name}{self.filtered(table)}) ")
+        return QuerySource("c", table.scope, lead=f"WITH c AS (SELECT * FROM {table.name}{self.filtered(table)}) ")
 
-    def derived(self) -> Source:
+    def derived(self) -> QuerySource:
         """A table with computed columns."""
         table = self.rng.choice(self.private)
         more = f"{self.words.number(table.scope)} AS y, {self.words.predicate(table.scope)} AS ok"
         scope = replace(table.scope, numbers=(*table.scope.numbers, "y", "y"), flags=(*table.scope.flags, "ok"))
-        return Source(f"(SELECT *, {more} FROM {table.name}{self.filtered(table)}) AS t", scope)
+        return QuerySource(f"(SELECT *, {more} FROM {table.name}{self.filtered(table)}) AS t", scope)
 
-    def distinct(self) -> Source | None:
+    def distinct(self) -> QuerySource | None:
         """Different rows of each unit."""
         table = self.rng.choice(self.owned)
         names = self.some(table.scope)
         if not names:
             return None
         listed = ", ".join((table.scope.unit or "", *names))
-        return Source(
+        return QuerySource(
             f"(SELECT DISTINCT {listed} FROM {table.name}) AS d", table.scope.only((table.scope.unit or "", *names))
         )
 
-    def some(self, scope: Scope, most: int = 3) -> tuple[str, ...]:
+    def some(self, scope: ColumnScope, most: int = 3) -> tuple[str, ...]:
         """Some of the columns."""
         names = sorted(scope.names)
         return tuple(self.rng.sample(names, min(len(names), self.rng.randint(1, most))))
 
     # per unit ---------------------------------------------------------------------------------------------------------
 
-    def per_unit(self) -> Source | None:
+    def per_unit(self) -> QuerySource | None:
         """One row for each unit, or for each unit and a key."""
         table, rng = self.rng.choice(self.owned), self.rng
         scope, unit = table.scope, table.scope.unit or ""
@@ -103,14 +109,14 @@ class Relations:
         named = [unit, *(f"{key} AS g" for key in keys), *totals]
         read = f"FROM {table.name}{self.filtered(table)}"
         inner = f"SELECT {', '.join(named)} {read} GROUP BY {', '.join([unit, *keys])}{having}"
-        above = Scope(unit, ("total", "c", "mean", "best"), free=("total",), levels=("c",), literals={})
+        above = ColumnScope(unit, ("total", "c", "mean", "best"), free=("total",), levels=("c",), literals={})
         if keys:
             above = above.plus(scope.renamed(keys[0], "g"))
         if rng.random() < 0.4:
-            return Source("u", above, lead=f"WITH u AS ({inner}) ")
-        return Source(f"({inner}) AS u", above)
+            return QuerySource("u", above, lead=f"WITH u AS ({inner}) ")
+        return QuerySource(f"({inner}) AS u", above)
 
-    def windowed(self) -> Source | None:
+    def windowed(self) -> QuerySource | None:
         """A window over the rows of each unit, as a column or in QUALIFY."""
         table, rng = self.rng.choice(self.owned), self.rng
         scope, unit = table.scope, table.scope.unit or ""
@@ -121,11 +127,11 @@ class Relations:
             test = rng.choice(("<= 2", "= 1", "> 1"))
             counted = rng.choice(("row_number()", "rank()", "count(*)"))
             over = self.over(scope, unit) if counted != "count(*)" else f"(PARTITION BY {unit})"
-            return Source(f"(SELECT * FROM {table.name} QUALIFY {counted} OVER {over} {test}) AS t", scope)
+            return QuerySource(f"(SELECT * FROM {table.name} QUALIFY {counted} OVER {over} {test}) AS t", scope)
         made = replace(scope, numbers=(*scope.numbers, "w", "w"), levels=(*scope.levels, "w"))
-        return Source(f"(SELECT *, {window} AS w FROM {table.name}{self.filtered(table, 0.2)}) AS t", made)
+        return QuerySource(f"(SELECT *, {window} AS w FROM {table.name}{self.filtered(table, 0.2)}) AS t", made)
 
-    def window(self, scope: Scope, unit: str) -> str:
+    def window(self, scope: ColumnScope, unit: str) -> str:
         """A window function."""
         rng = self.rng
         number = rng.choice(scope.numbers)
@@ -141,7 +147,7 @@ class Relations:
         over = self.over(scope, unit)[:-1] + frame + ")" if rng.random() < 0.6 else f"(PARTITION BY {unit})"
         return f"{rng.choice(summed)} OVER {over}"
 
-    def over(self, scope: Scope, unit: str) -> str:
+    def over(self, scope: ColumnScope, unit: str) -> str:
         """PARTITION BY the unit, ORDER BY some columns (ties may stay)."""
         more = f", {self.rng.choice(scope.names)}" if self.rng.random() < 0.2 else ""
         listed = ", ".join(f"{name}{self.rng.choice(('', '', ' DESC', ' NULLS FIRST'))}" for name in self.some(scope))
@@ -149,7 +155,7 @@ class Relations:
 
     # several tables ---------------------------------------------------------------------------------------------------
 
-    def pair(self) -> tuple[Known, Known, str, str] | None:
+    def pair(self) -> tuple[KnownTable, KnownTable, str, str] | None:
         """Two owned tables and the columns by which rows of one owner meet."""
         rng = self.rng
         one, two = rng.choice(self.owned), rng.choice(self.owned)
@@ -163,7 +169,7 @@ class Relations:
             return one, two, one.link[0], two.link[0]
         return None
 
-    def joined(self) -> Source | None:
+    def joined(self) -> QuerySource | None:
         """Two or three private tables of the same owner, in any kind of join."""
         met = self.pair()
         if met is None:
@@ -176,12 +182,12 @@ class Relations:
             ("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN", ",", "USING", "NATURAL")
         )
         if kind in ("SEMI JOIN", "ANTI JOIN"):
-            return Source(f"{one.name} AS p {kind} {two.name} AS q ON {on}{more}", one.scope.under("p"))
+            return QuerySource(f"{one.name} AS p {kind} {two.name} AS q ON {on}{more}", one.scope.under("p"))
         if kind == ",":
-            return Source(f"{one.name} AS p, {two.name} AS q", scope, f"{on}{more}")
+            return QuerySource(f"{one.name} AS p, {two.name} AS q", scope, f"{on}{more}")
         if kind == "USING" and left == right:
             joined = f"{one.name} AS p {rng.choice(('JOIN', 'LEFT JOIN', 'FULL JOIN'))} {two.name} AS q USING ({left})"
-            return Source(joined, replace(scope, unit=None))
+            return QuerySource(joined, replace(scope, unit=None))
         if kind == "NATURAL" and left == right:
             return self._natural(one, two, left)
         kind = kind if kind.endswith("JOIN") else "JOIN"
@@ -190,11 +196,11 @@ class Relations:
             third = rng.choice(self.owned)
             if third.link is None and one.link is None:
                 more = rng.choice(("JOIN", "LEFT JOIN"))
-                return Source(f"({text}) {more} {third.name} AS r ON r.{third.scope.unit} = p.{one.scope.unit}",
+                return QuerySource(f"({text}) {more} {third.name} AS r ON r.{third.scope.unit} = p.{one.scope.unit}",
                               scope.plus(third.scope.under("r")))  # fmt: skip
-        return Source(text, scope)
+        return QuerySource(text, scope)
 
-    def _natural(self, one: Known, two: Known, unit: str) -> Source | None:
+    def _natural(self, one: KnownTable, two: KnownTable, unit: str) -> QuerySource | None:
         """Both sides reduced to the unit and different columns."""
         mine = self.some(one.scope)
         yours = tuple(name for name in self.some(two.scope) if name not in mine)
@@ -205,9 +211,9 @@ class Relations:
             f"(SELECT {', '.join((unit, *mine))} FROM {one.name}) AS p {kind} "
             f"(SELECT {', '.join((unit, *yours))} FROM {two.name}) AS q"
         )
-        return Source(text, one.scope.only(mine).plus(two.scope.only(yours)))
+        return QuerySource(text, one.scope.only(mine).plus(two.scope.only(yours)))
 
-    def matched(self) -> Source | None:
+    def matched(self) -> QuerySource | None:
         """A private table and a public one."""
         one, two, rng = self.rng.choice(self.private), self.rng.choice(self.public), self.rng
         pairs = [
@@ -220,19 +226,19 @@ class Relations:
         scope = one.scope.under("p").plus(two.scope.under("q"))
         kind = rng.choice(("JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN", ",", "CROSS JOIN", "<"))
         if kind == "CROSS JOIN":
-            return Source(f"{one.name} AS p CROSS JOIN {two.name} AS q", scope)
+            return QuerySource(f"{one.name} AS p CROSS JOIN {two.name} AS q", scope)
         if kind in (",", "<"):
-            return Source(f"{one.name} AS p, {two.name} AS q", scope, f"p.{a} {'=' if kind == ',' else '<'} q.{b}")
+            return QuerySource(f"{one.name} AS p, {two.name} AS q", scope, f"p.{a} {'=' if kind == ',' else '<'} q.{b}")
         on = f"p.{a} = q.{b}" + (f" AND {self.words.comparison(scope)}" if rng.random() < 0.3 else "")
         shown = one.scope.under("p") if kind in ("SEMI JOIN", "ANTI JOIN") else scope
-        return Source(f"{one.name} AS p {kind} {two.name} AS q ON {on}", shown)
+        return QuerySource(f"{one.name} AS p {kind} {two.name} AS q ON {on}", shown)
 
-    def asked(self) -> Source | None:
+    def asked(self) -> QuerySource | None:
         """A table with EXISTS or IN, over a private or a public subquery."""
         test, one = self.test()
-        return None if test is None or one is None else Source(f"{one.name} AS p", one.scope.under("p"), test)
+        return None if test is None or one is None else QuerySource(f"{one.name} AS p", one.scope.under("p"), test)
 
-    def marked(self) -> Source | None:
+    def marked(self) -> QuerySource | None:
         """Such a condition as a column of each row."""
         test, one = self.test()
         if test is None or one is None:
@@ -240,10 +246,12 @@ class Relations:
         case = self.rng.random() < 0.4
         mark = f"CASE WHEN {test} THEN 1 ELSE 0 END" if case else test
         listed = ", ".join(f"p.{name}" for name in one.scope.names)
-        scope = one.scope.plus(Scope(levels=("m", "m"), numbers=("m",)) if case else Scope(flags=("m", "m", "m")))
-        return Source(f"(SELECT {listed}, {mark} AS m FROM {one.name} AS p) AS t", replace(scope, unit=None))
+        scope = one.scope.plus(
+            ColumnScope(levels=("m", "m"), numbers=("m",)) if case else ColumnScope(flags=("m", "m", "m"))
+        )
+        return QuerySource(f"(SELECT {listed}, {mark} AS m FROM {one.name} AS p) AS t", replace(scope, unit=None))
 
-    def test(self) -> tuple[str | None, Known | None]:
+    def test(self) -> tuple[str | None, KnownTable | None]:
         """A condition on the rows of `p` that reads another table."""
         rng = self.rng
         if self.public and rng.random() < 0.3:
@@ -278,7 +286,7 @@ class Relations:
         unknown = f" WHERE {right} IS NOT NULL" if rng.random() < 0.5 else self.filtered(two)
         return f"p.{left} {rng.choice(('IN', 'NOT IN'))} (SELECT {right} FROM {two.name}{unknown})", one
 
-    def united(self) -> Source | None:
+    def united(self) -> QuerySource | None:
         """A set operation between projections with the unit."""
         rng, one, two = self.rng, self.rng.choice(self.owned), self.rng.choice(self.owned)
         shared = [name for name in one.scope.names if name in two.scope.names]
@@ -287,4 +295,4 @@ class Relations:
         names = (one.scope.unit or "", *rng.sample(sorted(shared), min(len(shared), rng.randint(1, 4))))
         listed = ", ".join(names)
         sides = [f"SELECT {listed} FROM {each.name}{self.filtered(each, 0.3)}" for each in (one, two)]
-        return Source(f"({f' {rng.choice(SETS)} '.join(sides)}) AS t", one.scope.only(names))
+        return QuerySource(f"({f' {rng.choice(SETS)} '.join(sides)}) AS t", one.scope.only(names))
