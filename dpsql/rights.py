@@ -1,8 +1,8 @@
-"""Rights that only named modules have: to make a reservation, to open exact values, to make a released table.
+"""Rights of named modules: to make a reservation, to open exact values, to make a released table.
 
-A type can say who may make or open its values; Python cannot. So whoever needs such a right takes a token for it when
-its module is imported, and the type asks for the token. This guards against mistakes in dpsql's own code, such as a run
-without a charge. It does not guard against code that is out to break it: analysts' text never becomes Python.
+Python cannot restrict who makes or opens the values of a type. So a module that has such a right takes a token for it
+when it is imported, and the type asks for the token. This guards against mistakes in dpsql's own code, such as a run
+without a charge. It does not guard against malicious code, which analysts cannot run: their text never becomes Python.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dpsql.errors import InternalError
 
 
 class Token:
-    """A right that one module has taken. It is compared by identity, so another like it is worth nothing."""
+    """A right that one module has taken. Tokens are compared by identity, so a copy is worth nothing."""
 
     __slots__ = ("holder", "what")
 
@@ -25,7 +25,7 @@ class Token:
 
 
 class Right:
-    """What only its holders may do. Each takes its token once, at the top of its own file: `_OPEN = OPEN_EXACT.take()`.
+    """What only its holders may do. Each takes its token once, at the top of its own file: `_OPEN = OPEN.take()`.
 
     **Theorem.** `check` passes only for a token that `take` gave to code that runs in the module of a holder.
     **Proof.** `check` compares with the tokens given, by identity. `take` gives one only if the globals of its caller
@@ -49,6 +49,6 @@ class Right:
         return self._given.setdefault(name, Token(self.what, name))
 
     def check(self, token: object) -> None:
-        """Stop whoever has no token."""
+        """Raise if this is not a token of a holder."""
         if not any(token is given for given in self._given.values()):
             raise InternalError(f"no right to {self.what}")

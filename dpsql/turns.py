@@ -1,4 +1,4 @@
-"""When a method runs and returns: one thread at a time (PEP 249's thread safety level 2), at padded times."""
+"""Decorators for methods of a connection: one thread at a time (PEP 249, thread safety 2), and padded reply times."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 
 class HasTurn(Protocol):
-    """Something with a lock that its own thread may take again."""
+    """An object with a reentrant lock."""
 
-    _turn: threading.RLock
+    turn: threading.RLock
 
 
 class HasPad(HasTurn, Protocol):
-    """Something that may keep its replies back."""
+    """An object that may delay its replies."""
 
     @property
     def pad(self) -> float | None:
-        """Replies come at multiples of so many seconds."""
+        """Replies come at multiples of this many seconds; None if they are not delayed."""
 
 
 P = ParamSpec("P")
@@ -30,24 +30,24 @@ W = TypeVar("W", bound=HasPad)
 
 
 def in_turn(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Let the method of an object run in one thread at a time, with all others that are marked so."""
+    """Run the method in one thread at a time, together with all other methods of the object that are marked so."""
 
     @wraps(method)
     def waited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with self._turn:
+        with self.turn:
             return method(self, *args, **kwargs)
 
     return waited
 
 
 def at_a_multiple(method: Callable[Concatenate[W, P], R]) -> Callable[Concatenate[W, P], R]:
-    """Let a method return, or raise, only when a whole multiple of the pad has passed since it was called.
+    """Return or raise only when a whole multiple of the pad has passed since the call.
 
-    **Theorem.** Who sees only when the reply comes learns in which bucket the work ended, and no more: nothing at all
-    where the work on both neighbours surely ends in the same bucket. **Proof.** The reply's time is a function of the
-    bucket. **Not promised**: work that ends near the edge of a bucket still shows a little; a busy machine, a shared
-    cache and what other processes see are other channels; a wait ends a little late, by an amount that does not depend
-    on the work.
+    **Theorem.** An observer of the reply's time learns in which interval of the pad the work ended, and nothing more:
+    nothing at all if the work on both neighbours is sure to end in the same interval. **Proof.** The reply's time is a
+    function of the interval. **Not promised**: work that ends near the edge of an interval still shows a little; a busy
+    machine, a shared cache and what other processes see are other channels; a wait ends a little late, by an amount
+    that does not depend on the work.
     **Requires** a pad that the policy sets and no query can change, and a method that does all of its work before it
     returns.
     **Checked by** `tests/audit/test_timing.py`.

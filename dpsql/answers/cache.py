@@ -1,4 +1,4 @@
-"""What a session did last: plans, and answers, so that a dashboard that refreshes is not finished anew each time.
+"""The caches of a session: its last plans and answers, so that a dashboard that refreshes is not computed again.
 
 **Theorem.** An answer from here is a replay. **Proof.** It is kept under the text and everything else that was asked,
 for one version of the data, with the marks and entries of the releases that it was computed from; it is used only
@@ -9,7 +9,7 @@ was asked, of the policy, the analyst and the tables that the session opened, al
 of the data, which is part of the key, of bounds that were searched for, and of the clock: with the latter two none is
 kept, nor where somebody may alter the tables. Nothing of it depends on private data.
 **Requires** a session whose policy, analyst and tables do not change, a label that changes with the data
-(`dpsql.flow.dataset`), and that `reads_the_clock` knows every function that does.
+(`dpsql.dataset`), and that `reads_the_clock` knows every function that does.
 **Checked by** `tests/unit/session/test_recent.py`.
 """
 
@@ -48,16 +48,16 @@ class CachedAnswer:
 
 @dataclass(slots=True)
 class BoundedCache(Generic[T]):
-    """A few things by what was asked; the oldest goes first."""
+    """Values by key; the oldest is dropped when there are too many."""
 
     kept: dict[str, T] = field(default_factory=dict)
 
     def get(self, asked: str) -> T | None:
-        """What was kept for the same question."""
+        """The value that is cached for a key."""
         return self.kept.get(asked)
 
     def keep(self, asked: str, made: T) -> None:
-        """Remember it, and forget the oldest if there are too many."""
+        """Cache a value, and drop the oldest if there are too many."""
         self.kept.pop(asked, None)
         self.kept[asked] = made
         if len(self.kept) > MOST_KEPT:
@@ -65,15 +65,15 @@ class BoundedCache(Generic[T]):
 
 
 class AnswerCache(BoundedCache[CachedAnswer]):
-    """A few answers, of whatever version."""
+    """The last answers, of any version of the data."""
 
     def offer(self, asked: str, made: CachedAnswer, plan: Plan) -> None:
-        """Remember an answer, if it is small and does not depend on the time."""
+        """Cache an answer if it is small and does not depend on the time."""
         queries = [plan.finishing, *(nested.plan.finishing for nested in plan.nested)]
         if len(made.result) <= MOST_ROWS and not any(map(reads_the_clock, queries)):
             self.keep(asked, made)
 
 
 def reads_the_clock(query: exp.Query) -> bool:
-    """Does the query mean something else a moment later?"""
+    """Whether the query reads the clock, so that its meaning changes with time."""
     return any(isinstance(node, _CLOCK) for node in query.walk())

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpsql.answers.analytic_bars import half_width, interval
 from dpsql.answers.chosen_values import rank_error, rank_of
 from dpsql.answers.estimation import step
+from dpsql.answers.finish import finishing_sql
 from dpsql.answers.noise_stage import RELEASE, Released
+from dpsql.answers.notes import inner_notes, notes_of, top_notes
 from dpsql.budget import Cost, ErrorBar
 from dpsql.budget.pricing import Bill, Priced
 from dpsql.errors import InterfaceError
 from dpsql.mechanisms import DiscreteLaplace, Noise
 from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Plan
-from dpsql.sensitivity.at_rest import apart_at_rest
+from dpsql.sensitivity.at_rest_rule import apart_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clip import Clip
-from dpsql.sensitivity.keys import Key
+from dpsql.sensitivity.group_keys import Key
+
+if TYPE_CHECKING:
+    from dpsql.query_draft import PreparedQuery
 
 _RELEASE = RELEASE.take()
 
@@ -169,8 +174,8 @@ class Explanation:
     types: tuple[str, ...]
     notes: tuple[str, ...]
     remark: str | None
-    _plan: Plan = field(repr=False)
-    _bill: Bill = field(repr=False)
+    plan: Plan = field(repr=False)
+    bill: Bill = field(repr=False)
     nested: tuple[NestedPlan, ...] = ()
 
     def expected_error(self, confidence: float = 0.95, n: float | None = None) -> dict[str, float | None]:
@@ -181,8 +186,8 @@ class Explanation:
         """
         if not 0 < confidence < 1 or (n is not None and not 0 < n <= 2**40):
             raise InterfaceError(f"no expected error: confidence {confidence}, n {n}", hint="write (0.95, n=1000)")
-        made = {priced.bounded.release.name: priced for priced in self._bill.releases}
-        direct = {output.name: output.direct for output in self._plan.outputs if output.noisy}
+        made = {priced.bounded.release.name: priced for priced in self.bill.releases}
+        direct = {output.name: output.direct for output in self.plan.outputs if output.noisy}
         return {name: None if d is None else _expected(made[d[0]], d[1], confidence, n) for name, d in direct.items()}
 
     @property
@@ -345,3 +350,36 @@ def staged(releases: Sequence[ReleasePlan], plan: Plan) -> tuple[tuple[ReleasePl
     results = [NestedPlan(n, each.plan.finishing.sql("duckdb"), of_nested(n), not each.plan.releases)
                for n, each in nested.items()]  # fmt: skip
     return tuple(shown), tuple(results)
+
+
+def explained(
+    prepared: PreparedQuery,
+    texts: Sequence[str],
+    engine_notes: Sequence[str],
+    remark: str | None,
+    alternatives: Mapping[str, Explanation],
+) -> Explanation:
+    """The explanation of a prepared query; `texts` has the SQL of each release."""
+    plan, bill = prepared.plan, prepared.bill
+    shown = [release_plan(priced, text) for priced, text in zip(bill.releases, texts, strict=True)]
+    releases, nested = staged(shown, plan)
+    return Explanation(
+        prepared.cost,
+        bill.mechanism,
+        releases,
+        alternatives,
+        finishing_sql(plan),
+        tuple(output.name for output in plan.outputs),
+        prepared.types,
+        (
+            *notes_of(bill.releases, prepared.checks),
+            *inner_notes(plan),
+            *top_notes(plan),
+            *plan.notes,
+            *engine_notes,
+        ),
+        remark,
+        plan,
+        bill,
+        nested,
+    )

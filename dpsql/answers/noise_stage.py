@@ -33,7 +33,7 @@ from dpsql.mechanisms import DiscreteLaplace
 from dpsql.rights import Right, Token
 from dpsql.sensitivity.bound import MAX_RELEASED
 from dpsql.sensitivity.choice import scored
-from dpsql.sensitivity.tree import Tree, counted
+from dpsql.sensitivity.quantile_tree import Tree, counted
 
 Noisy = NDArray[np.number[Any]]
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
 from dpsql.answers.chosen_values import choice_notes
+from dpsql.answers.noise_stage import Released
 from dpsql.budget.pricing import Priced
 from dpsql.expressions.expression import columns_of
 from dpsql.plan.nodes.relation import Relation
 from dpsql.plan.nodes.unary import Filter, UnitGroup
 from dpsql.plan.plan import Plan
 from dpsql.sensitivity.bound import Bounded
-from dpsql.sensitivity.clip import Clip, Clipped
-from dpsql.sensitivity.clipped import Check
+from dpsql.sensitivity.clip import Clip, ClippedVector
+from dpsql.sensitivity.clip_checks import Check
 
+NOBODY = "no group had enough units to be shown: ask for fewer groups, or for a larger epsilon"
+FITTED = "totals and their parts were fitted to each other (they agree up to rounding), which makes both more exact"
 INNER = "the noise of the results that are read below the aggregate (bars are for those results as they turned out)"
 TOP = (
     "the first groups are chosen by their noisy values, which is free: near ties may come in either order, and what is"
@@ -83,7 +86,7 @@ def _different(bounded: Bounded) -> list[str]:
     return [f"of one unit at most {cap} different {_short(what)} count{where}" for what, cap in each.items()]
 
 
-def _noted(bounded: Bounded) -> Sequence[Clipped]:
+def _noted(bounded: Bounded) -> Sequence[ClippedVector]:
     """The clips that get a note: one for choices says nothing that the note of a clipped sum does not say."""
     return [each for each in bounded.clipped if each.vector.ranked is None] or bounded.clipped
 
@@ -132,3 +135,20 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[
 def inner_notes(plan: Plan) -> tuple[str, ...]:
     """What error bars leave out where an aggregate reads results that have noise of their own."""
     return (INNER,) if any(nested.plan.releases for nested in plan.nested) else ()
+
+
+def table_notes(plan: Plan, released: Mapping[str, Released], fitted: Mapping[str, Released]) -> tuple[str, ...]:
+    """What follows from the released tables: that no group is shown, or that totals were fitted to their parts."""
+    return (*([NOBODY] if _hidden(released) else []), *([FITTED] if _agree(plan, fitted) else []))
+
+
+def _agree(plan: Plan, fitted: Mapping[str, Released]) -> bool:
+    """Was every statistic of totals and parts fitted? An earlier release may have other ones."""
+    families = ({member.release for member in family.members} for family in plan.families)
+    names = {name for releases in families if len(releases) > 1 for name in releases}
+    return bool(names) and all(fitted[name].spread and max(fitted[name].spread) < 1 for name in names)
+
+
+def _hidden(released: Mapping[str, Released]) -> bool:
+    """Whether private keys were asked for and none was shown: a function of what was released."""
+    return any(table.priced.threshold is not None and not table.keys for table in released.values())

@@ -1,4 +1,4 @@
-"""Numbers as people read them: an answer is shown to the digits that its error bar supports."""
+"""Numbers for people: an answer is shown with the digits that its error bar supports."""
 
 from __future__ import annotations
 

@@ -259,19 +259,19 @@ class _Judged:
         if not self._averaged:
             return np.ones(len(self.first), np.bool_)
         name, index = self._direct or ("", 0)
-        table = self.first._released[name]
+        table = self.first.released[name]
         source = table.priced.bounded.sources[index]
         clear = _counts(table, source) > 2 * count_width(table.priced, source, self._sure)
-        return np.array([clear[row[-1]] for row in self.first._table.rows], np.bool_)
+        return np.array([clear[row[-1]] for row in self.first.table.rows], np.bool_)
 
     @property
     def resampled(self) -> bool:
         """Has the column no exact error bars?"""
-        return self._direct is None or (self._averaged and self.first._plan.row != self._direct[0])
+        return self._direct is None or (self._averaged and self.first.plan.row != self._direct[0])
 
     @property
     def _direct(self) -> tuple[str, int] | None:
-        return self.first._plan.outputs[self.goal.column].direct
+        return self.first.plan.outputs[self.goal.column].direct
 
     @property
     def _averaged(self) -> bool:
@@ -320,9 +320,9 @@ class _Judged:
         part = self.stages.part(price)
         released = {
             name: _imagined(table, part, side, self._wary) if table.noisy else table
-            for name, table in self.first._released.items()
+            for name, table in self.first.released.items()
         }
-        return replace(self.first, _released=released)
+        return replace(self.first, released=released)
 
 
 def shortfall(result: Result, goals: Sequence[Goal]) -> tuple[str, ...]:
@@ -410,7 +410,7 @@ def _steady(first: Result) -> Draw:
 
     They only estimate widths. No noise that protects anything is drawn here.
     """
-    digest = hashlib.sha256(b"".join(serialize(first._released[name]) for name in sorted(first._released)))
+    digest = hashlib.sha256(b"".join(serialize(first.released[name]) for name in sorted(first.released)))
 
     def draw(table: NoisyTable, times: int) -> tuple[Noisy, ...]:
         random = np.random.default_rng(int.from_bytes(digest.digest()))

@@ -208,7 +208,7 @@ def _noisy(value: Any, low: float, high: float) -> str:
 
 
 def _footer_html(result: Result) -> str:
-    noisy = any(output.noisy for output in result._plan.outputs)
+    noisy = any(output.noisy for output in result.plan.outputs)
     price = "free (released before)" if result.replayed else str(result.cost) if result.cost.epsilon else "free"
     said = f"cost: {price}" + (" · ± is the 95% error bar of the noise" if noisy else "")
     left = _left(result)
@@ -219,10 +219,10 @@ def _footer_html(result: Result) -> str:
 
 def _left(result: Result) -> str:
     """The account that binds: the analyst's where there is one."""
-    if result._account is None:
+    if result.account is None:
         return ""
     try:
-        status = result._account()
+        status = result.account()
     except Error:
         return ""
     own = status.purpose or status.analyst or status.dataset

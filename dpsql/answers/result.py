@@ -12,19 +12,28 @@ import numpy as np
 from dpsql.answers.analytic_bars import half_width, interval
 from dpsql.answers.chosen_values import chosen_ends
 from dpsql.answers.consistent_totals import fit_tables
-from dpsql.answers.error_bars import Bars, Draw, Ends, nearest, number, resampled_intervals, row_ends
-from dpsql.answers.estimation import tabulate
+from dpsql.answers.error_bars import Bars, Draw, Ends, bar_columns, nearest, number, resampled_intervals, row_ends
+from dpsql.answers.estimation import estimates, tabulate
 from dpsql.answers.finish import AnswerTable, Finisher, direct_index
 from dpsql.answers.noise_stage import Released, resampled
+from dpsql.answers.notes import inner_notes, notes_of, table_notes, top_notes
 from dpsql.budget import Cost
 from dpsql.budget.status import BudgetStatus
 from dpsql.errors import InterfaceError
 from dpsql.plan.plan import Plan
+from dpsql.sensitivity.clip_checks import Check
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+    from dpsql.answers.execute import Executed
+    from dpsql.query_draft import PreparedQuery
+
+
+CONFIDENCE = 0.95
+"""The confidence of the interval of a clipped share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +64,17 @@ class Result:
     mechanism: str
     notes: tuple[str, ...]
     clipped: tuple[Clipped, ...]
-    _table: AnswerTable = field(repr=False)
-    _plan: Plan = field(repr=False)
-    _released: Mapping[str, Released] = field(repr=False)
-    _bars: Mapping[str, Bars] = field(repr=False)
-    _finisher: Finisher = field(repr=False)
-    _account: Callable[[], BudgetStatus] | None = field(default=None, repr=False, compare=False)
+    table: AnswerTable = field(repr=False)
+    plan: Plan = field(repr=False)
+    released: Mapping[str, Released] = field(repr=False)
+    bar_columns: Mapping[str, Bars] = field(repr=False)
+    finisher: Finisher = field(repr=False)
+    account: Callable[[], BudgetStatus] | None = field(default=None, repr=False, compare=False)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """The rows as tuples."""
         width = len(self.columns)
-        return [row[:width] for row in self._table.rows]
+        return [row[:width] for row in self.table.rows]
 
     def df(self) -> pd.DataFrame:
         """The answer as a pandas DataFrame."""
@@ -104,7 +113,7 @@ class Result:
 
         if not 0 < confidence < 1:
             raise InterfaceError(f"a confidence lies between 0 and 1, not at {confidence}", hint="use 0.95")
-        noisy = [i for i, output in enumerate(self._plan.outputs) if output.noisy]
+        noisy = [i for i, output in enumerate(self.plan.outputs) if output.noisy]
         found = self.ends(noisy, confidence, together=simultaneous)
         columns = {(i, end): values for i in noisy for end, values in enumerate(found[i])}
         frame = pd.DataFrame(columns)
@@ -113,7 +122,7 @@ class Result:
 
     def bars(self, confidence: float = 0.95) -> list[list[tuple[float, float]] | None]:
         """For each column, by its place (two may have one name), the interval in each row; None if it has no noise."""
-        noisy = [i for i, output in enumerate(self._plan.outputs) if output.noisy]
+        noisy = [i for i, output in enumerate(self.plan.outputs) if output.noisy]
         found = self.ends(noisy, confidence)
         return [
             list(zip(*(end.tolist() for end in found[i]), strict=True)) if i in found else None
@@ -122,29 +131,29 @@ class Result:
 
     def half_widths(self, confidence: float = 0.95) -> list[tuple[str, float | None]]:
         """For each noisy column, the half width of its interval where that is the same in all rows, else None."""
-        known = [(output.name, output.direct) for output in self._plan.outputs if output.noisy]
-        return [(n, None if d is None else half_width(self._released[d[0]].priced, d[1], confidence)) for n, d in known]
+        known = [(output.name, output.direct) for output in self.plan.outputs if output.noisy]
+        return [(n, None if d is None else half_width(self.released[d[0]].priced, d[1], confidence)) for n, d in known]
 
     def ends(self, columns: list[int], confidence: float, draw: Draw = resampled, *, together: bool = False) -> Ends:
         """Both ends of the intervals of these noisy columns; `draw` resamples the noise where that is needed."""
         nothing = np.full(len(self), np.nan)
-        chosen = [i for i in columns if self._plan.outputs[i].chosen]
+        chosen = [i for i in columns if self.plan.outputs[i].chosen]
         found: Ends = {i: self._chosen(i, confidence, together) or (nothing, nothing) for i in chosen}
         found |= self._by_row([i for i in columns if i not in found], confidence, draw, together)
         found |= {i: ends for i in columns if i not in found and (ends := self._direct(i, confidence, together))}
         return found | resampled_intervals(
-            self._finisher, self._plan, self._released, self._bars, self._table,
+            self.finisher, self.plan, self.released, self.bar_columns, self.table,
             [i for i in columns if i not in found], confidence, together=together, draw=draw,
         )  # fmt: skip
 
     def _by_row(self, columns: list[int], confidence: float, draw: Draw, together: bool) -> Ends:
         """The intervals of columns that are expressions over the released row which the answer carries along."""
-        row = self._plan.row
-        formulas = {i: f[1] for i in columns if (f := self._plan.outputs[i].formula) is not None and f[0] == row}
+        row = self.plan.row
+        formulas = {i: f[1] for i in columns if (f := self.plan.outputs[i].formula) is not None and f[0] == row}
         if row is None or not formulas:
             return {}
-        family, tables = self._plan.family(row), fit_tables(self._plan, self._released)
-        codes = np.array([row[-1] for row in self._table.rows], dtype=np.int64)
+        family, tables = self.plan.family(row), fit_tables(self.plan, self.released)
+        codes = np.array([row[-1] for row in self.table.rows], dtype=np.int64)
         rows, places = np.divmod(codes, len(family.members))
         sizes = [len(tables[member.release].keys) for member in family.members]
         at = np.concatenate([[0], np.cumsum(sizes)[:-1]])[places] + rows
@@ -152,7 +161,7 @@ class Result:
         for place, member in enumerate(family.members):
             share = sizes[place] / max(1, sum(sizes)) if together and len(sizes) > 1 else 1
             found.append(row_ends(
-                self._finisher, self._plan, tables[member.release], self._bars[member.release],
+                self.finisher, self.plan, tables[member.release], self.bar_columns[member.release],
                 [family.over(place, formula) for formula in formulas.values()], 1 - (1 - confidence) * share,
                 together=together, draw=draw,
             ))  # fmt: skip
@@ -161,14 +170,14 @@ class Result:
 
     def _chosen(self, index: int, confidence: float, together: bool) -> tuple[Any, Any] | None:
         """The interval of a quantile from a tree, where each row of the answer tells which row was released."""
-        formula = self._plan.outputs[index].formula
-        place = None if formula is None or formula[0] != self._plan.row else direct_index(formula[1])
-        if formula is None or place is None or formula[0] not in self._released:
+        formula = self.plan.outputs[index].formula
+        place = None if formula is None or formula[0] != self.plan.row else direct_index(formula[1])
+        if formula is None or place is None or formula[0] not in self.released:
             return None
-        released = self._released[formula[0]]
+        released = self.released[formula[0]]
         each = confidence ** (1 / max(1, len(released.keys))) if together else confidence
         ends = chosen_ends(released, place, each)
-        rows = np.array([row[-1] for row in self._table.rows], dtype=np.int64)
+        rows = np.array([row[-1] for row in self.table.rows], dtype=np.int64)
         return None if ends is None else (ends[0][rows], ends[1][rows])
 
     def _direct(self, index: int, confidence: float, together: bool) -> tuple[Any, Any] | None:
@@ -177,17 +186,17 @@ class Result:
         Each value reaches as far as the released one that it is: the noise is the same for every row, unless it is an
         average, and what a clip may have cut off follows from the value.
         """
-        direct = self._plan.outputs[index].direct
+        direct = self.plan.outputs[index].direct
         if direct is None:
             return None
         name, place = direct
-        released = fit_tables(self._plan, self._released)[name]
+        released = fit_tables(self.plan, self.released)[name]
         each = confidence ** (1 / max(1, len(released.keys))) if together else confidence
         if not released.keys or half_width(released.priced, place, each) is None:
             return None
         ends = interval(released, place, each)
         known = np.asarray(tabulate(released)[f"_a{place}"], dtype=np.float64)
-        values = np.array([number(row[index]) for row in self._table.rows])
+        values = np.array([number(row[index]) for row in self.table.rows])
         at = nearest(known, values)
         low, high = (values + (np.asarray(end, dtype=np.float64) - known)[at] for end in ends)
         return (np.rint(low), np.rint(high)) if self.types[index] == "BIGINT" else (low, high)
@@ -214,7 +223,7 @@ class Result:
         return float(number(self.fetchall()[0][0]))
 
     def __len__(self) -> int:
-        return len(self._table.rows)
+        return len(self.table.rows)
 
     def _repr_html_(self) -> str:
         from dpsql.answers.render import result_html
@@ -227,6 +236,64 @@ class Result:
         return result_text(self)
 
     __repr__ = __str__
+
+
+# from released tables to a result
+# --------------------------------------------------------------------------------------
+
+
+def finished(
+    finisher: Finisher,
+    prepared: PreparedQuery,
+    executed: Executed,
+    engine_notes: Sequence[str],
+    *,
+    nonnegative: bool,
+) -> Result:
+    """The analyst's own outer SQL over what was released."""
+    plan = prepared.plan
+    released = {release.name: executed.tables[release.name] for release in plan.releases}
+    shares = clipped_shares(prepared.checks, executed.tables)
+    fitted = fit_tables(plan, released)
+    bars = bar_columns(finisher, plan, fitted)
+    columns = {name: tabulate(table, bars[name], nonnegative=nonnegative) for name, table in fitted.items()}
+    table = finisher.run(plan, columns)
+    notes = (
+        *notes_of([each.priced for each in released.values()], prepared.checks),
+        *map(str, shares),
+        *executed.notes,
+        *top_notes(plan),
+        *inner_notes(plan),
+        *plan.notes,
+        *engine_notes,
+        *table_notes(plan, released, fitted),
+    )
+    names = tuple(output.name for output in plan.outputs)
+    return Result(
+        names,
+        prepared.types,
+        executed.cost,
+        executed.replayed,
+        prepared.bill.mechanism,
+        notes,
+        shares,
+        table,
+        plan,
+        released,
+        bars,
+        finisher,
+    )
+
+
+def clipped_shares(checks: Sequence[Check], released: Mapping[str, Released]) -> tuple[Clipped, ...]:
+    """The share that each check measured, in the order of the checks."""
+    shares = []
+    for check in checks:
+        table = released[check.bounded.release.name]
+        [share] = estimates(table.priced, table.noisy)
+        low, high = interval(table, 0, CONFIDENCE)
+        shares.append(Clipped(check.what, check.effect, float(share[0]), float(low[0]), float(high[0])))
+    return tuple(shares)
 
 
 # the answer as an Arrow table

@@ -58,7 +58,7 @@ from dpsql.plan.plan import Release
 from dpsql.sensitivity.bound import Bounded, bound, settle
 from dpsql.sensitivity.clip import Clip
 from dpsql.sensitivity.clip_choice import ClipChoice
-from dpsql.sensitivity.keys import Key
+from dpsql.sensitivity.group_keys import Key
 from dpsql.sensitivity.statistics import Source
 
 MOST_TRIED = 20

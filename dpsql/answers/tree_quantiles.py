@@ -17,7 +17,7 @@ probability.
 The noise is a sum of many: under Gaussian noise Gaussian, under Laplace noise between the two laws (the wider one is
 taken).
 **Requires** independent noise of one scale on every node (`dpsql.answers.noise_stage`), and a unit's joint claim on all
-levels (`dpsql.sensitivity.tree`), which is what privacy rests on.
+levels (`dpsql.sensitivity.quantile_tree`), which is what privacy rests on.
 **Checked by** `tests/unit/release/test_tree.py`.
 """
 
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from dpsql.budget.pricing import Noised
 from dpsql.mechanisms import DiscreteLaplace
-from dpsql.sensitivity.tree import BRANCHES, Tree
+from dpsql.sensitivity.quantile_tree import BRANCHES, Tree
 
 Floats = NDArray[np.float64]
 Cells = NDArray[np.int64]

@@ -20,9 +20,9 @@ from dpsql.audit.world import Unit, World
 from dpsql.budget import Cost
 from dpsql.budget.pricing import Priced, price_release
 from dpsql.errors import EngineError, Error, InternalError
-from dpsql.flow.draft import Prepared
 from dpsql.mechanisms.zcdp_conversion import rho_for
 from dpsql.plan.nodes.released_scan import Content
+from dpsql.query_draft import PreparedQuery
 from dpsql.sensitivity.bound import norm_search, settle
 from dpsql.sensitivity.clip import clip_at
 from dpsql.session import Connection
@@ -209,7 +209,7 @@ FAILURES = (EngineError.__name__, InternalError.__name__)
 """Errors that no query may end with, on any data."""
 
 
-def prepare(db: Connection, query: Query) -> Prepared:
+def prepare(db: Connection, query: Query) -> PreparedQuery:
     """The query up to its price; where vectors are clipped, at some norm, with the searches for their norms beside it.
 
     Any public clip is sound, so that one will do which the text of the query decides.
@@ -230,7 +230,7 @@ def prepare(db: Connection, query: Query) -> Prepared:
 
 
 def vectors(
-    db: Connection, prepared: Prepared, released: dict[str, Content] | None = None
+    db: Connection, prepared: PreparedQuery, released: dict[str, Content] | None = None
 ) -> tuple[list[ReleaseTrace] | None, dict[str, Content]]:
     """The integers before noise; None if the engine failed, which must not happen on any data."""
     try:
@@ -266,7 +266,7 @@ def answered(db: Connection, query: Query) -> tuple[object, ...]:
         )
     except Error as refusal:
         return type(refusal).__name__, str(refusal)
-    keys = [row[: query.keys] for row in made.fetchall()] if _fixed(made._released.values(), query) else None
+    keys = [row[: query.keys] for row in made.fetchall()] if _fixed(made.released.values(), query) else None
     return made.columns, made.types, _about(made.cost) if db.policy.search else made.cost, keys
 
 
@@ -278,7 +278,7 @@ def _about(cost: Cost) -> tuple[str, ...]:
 def forget_searches(db: Connection, label: str) -> None:
     """Make a new version of the data: what was searched for in another belongs to that."""
     if db.policy.search:
-        db._ledger.bump(label, "the audit")
+        db.ledger.bump(label, "the audit")
 
 
 def _fixed(released: object, query: Query) -> bool:

@@ -42,7 +42,7 @@ from dpsql.audit.traces import ReleaseTrace
 from dpsql.audit.world import Unit, World
 from dpsql.errors import EngineError, Error, InternalError
 from dpsql.expressions.functions.table import find
-from dpsql.flow.draft import Prepared
+from dpsql.query_draft import PreparedQuery
 from dpsql.session import Connection
 
 NEIGHBOURS, QUERIES, SEARCHED = 6, 40, 2
@@ -107,7 +107,7 @@ def examine_searches(world: World, rng: random.Random) -> Tally:
     with ExitStack() as stack:
         where = _opened(world, rng, SEARCHED, stack)
         for subject in world.policy.searched():
-            prepared = Prepared(str(subject), *where.whole.searches.search(subject), ())
+            prepared = PreparedQuery(str(subject), *where.whole.searches.search(subject), ())
             whole, _ = vectors(where.whole, prepared)
             for gone, database in where.neighbours:
                 made = compare(whole, vectors(database, prepared)[0])
@@ -125,14 +125,14 @@ def _opened(world: World, rng: random.Random, many: int, stack: ExitStack) -> Ne
     return Neighbourhood(world, enter(world), near, enter(world.without_unowned().reordered(rng)))
 
 
-def _taken(writer: Draws, where: Neighbourhood, tally: Tally) -> tuple[Query, Prepared] | None:
+def _taken(writer: Draws, where: Neighbourhood, tally: Tally) -> tuple[Query, PreparedQuery] | None:
     """A query that dpsql takes; None if it fails on one otherwise than by refusing it, or refuses all."""
     for _ in range(200):
         query = writer.any()
         try:
             prepared = prepare(where.whole, query)
             for priced in prepared.bill.releases:
-                where.whole._engine.emit(priced, None)
+                where.whole.engine.emit(priced, None)
         except (InternalError, EngineError) as failure:
             tally.findings.append(AuditFinding(f"planning failed: {failure.message}", query.sql))
             return None
@@ -144,7 +144,7 @@ def _taken(writer: Draws, where: Neighbourhood, tally: Tally) -> tuple[Query, Pr
     return None
 
 
-def _compare(query: Query, prepared: Prepared, where: Neighbourhood, tally: Tally, rng: random.Random) -> None:
+def _compare(query: Query, prepared: PreparedQuery, where: Neighbourhood, tally: Tally, rng: random.Random) -> None:
     whole, inner = vectors(where.whole, prepared)
     constructs = constructs_of(query.sql) | shapes_of(whole or [])
     rules, price = rules_of(whole), paid(query)

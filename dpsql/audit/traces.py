@@ -21,7 +21,7 @@ from dpsql.answers.noise_stage import NoisyTable, public_table
 from dpsql.engines.sealed import OPEN
 from dpsql.expressions.expression import Value
 from dpsql.sensitivity.choice import scored
-from dpsql.sensitivity.tree import counted
+from dpsql.sensitivity.quantile_tree import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from dpsql.budget.ledger.reservation import TracePermit
     from dpsql.budget.pricing import Priced, PricedChoice
     from dpsql.engines.sealed import Exact, Weights
-    from dpsql.flow.draft import Prepared
     from dpsql.plan.nodes.released_scan import Content
+    from dpsql.query_draft import PreparedQuery
     from dpsql.session import Connection
 
 _OPEN = OPEN.take()
@@ -104,7 +104,7 @@ def nested(
 
 
 def traced(
-    db: Connection, prepared: Prepared, *, salt: bytes, released: Mapping[str, Content] | None = None
+    db: Connection, prepared: PreparedQuery, *, salt: bytes, released: Mapping[str, Content] | None = None
 ) -> tuple[list[ReleaseTrace], dict[str, Content]]:
     """A query that is prepared already, and what its nested queries gave (or were given).
 
@@ -114,17 +114,17 @@ def traced(
     return made, dict(contents.made)
 
 
-def exact_answer(db: Connection, prepared: Prepared, *, salt: bytes) -> list[tuple[Any, ...]]:
+def exact_answer(db: Connection, prepared: PreparedQuery, *, salt: bytes) -> list[tuple[Any, ...]]:
     """The rows that a query would have without noise, by the product's own estimators and finishing SQL."""
     _, _, tables = _traced(db, prepared, salt, None)
-    return db._dataset.finisher.run(prepared.plan, {name: tabulate(table) for name, table in tables.items()}).rows
+    return db.dataset.finisher.run(prepared.plan, {name: tabulate(table) for name, table in tables.items()}).rows
 
 
 def _traced(
-    db: Connection, prepared: Prepared, salt: bytes, released: Mapping[str, Content] | None
+    db: Connection, prepared: PreparedQuery, salt: bytes, released: Mapping[str, Content] | None
 ) -> tuple[list[ReleaseTrace], NestedResults, dict[str, NoisyTable]]:
     permit = db.permit_trace()
-    contents = NestedResults(db._dataset.finisher, prepared.plan.nested, dict(released or {}))
+    contents = NestedResults(db.dataset.finisher, prepared.plan.nested, dict(released or {}))
     tables: dict[str, NoisyTable] = {}
     made = []
     for priced in prepared.bill.releases:
@@ -148,7 +148,7 @@ def _release(
 ) -> tuple[ReleaseTrace, TracedTable]:
     priced = contents.filled(asked)
     bounded = priced.bounded
-    exact = db._engine.run(asked, salt, permit, contents.made).open(_OPEN)
+    exact = db.engine.run(asked, salt, permit, contents.made).open(_OPEN)
     kinds = {True: "laplace", False: "gaussian"}
     statistics = []
     for statistic, noised, values in zip(bounded.statistics, priced.noised, exact.values, strict=True):

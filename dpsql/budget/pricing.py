@@ -22,7 +22,7 @@ from dpsql.sensitivity.bound import MAX_RELEASED, Bounded, settle
 from dpsql.sensitivity.choice import Choice
 from dpsql.sensitivity.claim import Claim
 from dpsql.sensitivity.clip import Vector, chosen_clip
-from dpsql.sensitivity.tree import BRANCHES
+from dpsql.sensitivity.quantile_tree import BRANCHES
 
 LAPLACE_STEPS = 2**36
 GAUSSIAN_STEPS = 2**22

@@ -39,11 +39,11 @@ def check(db: Connection) -> Checked:
     version is the label before the data are read, as in `prepare`: a bump meanwhile names data that nobody looked at.
     """
     version = db.data_version()
-    findings = [*check_facts(db._engine.reader(), db.policy), *_views(db)]
+    findings = [*check_facts(db.engine.reader(), db.policy), *_views(db)]
     facts = [each for each in findings if each.kind == "verified" and _is_fact(each.fact)]
     for each in facts:
-        db._ledger.record_fact(each.table, each.fact, version)
-    return Checked(tuple(findings), len(facts), db._ledger.place)
+        db.ledger.record_fact(each.table, each.fact, version)
+    return Checked(tuple(findings), len(facts), db.ledger.place)
 
 
 def prepare(db: Connection, told: Told) -> tuple[Written, ...]:
@@ -55,7 +55,7 @@ def prepare(db: Connection, told: Told) -> tuple[Written, ...]:
     from dpsql.engines.duckdb.engine import DuckDBEngine
     from dpsql.policy.prepared_copies import PreparedCopy, recipe
 
-    engine, version = db._engine, db.data_version()
+    engine, version = db.engine, db.data_version()
     if not db.policy.prepared:
         raise InterfaceError(
             "the policy prepares no table", hint="add `prepare: weigh` to a private table with max_rows_per_unit"
@@ -65,10 +65,10 @@ def prepare(db: Connection, told: Told) -> tuple[Written, ...]:
             "only files of DuckDB can be prepared, with a ledger that is a file",
             hint="give a database file, or delete `prepare` from the policy",
         )
-    made = engine.prepare(orders_of(db), db._ledger.salt(), told)
+    made = engine.prepare(orders_of(db), db.ledger.salt(), told)
     for each in made.tables:
         fact = PreparedCopy(recipe(db.policy, each.table), made.content, made.stamp).fact
-        db._ledger.record_fact(each.table, fact, version)
+        db.ledger.record_fact(each.table, fact, version)
     return made.tables
 
 
@@ -80,7 +80,7 @@ def orders_of(db: Connection) -> list[Order]:
 
     orders = []
     for name in db.policy.prepared:
-        table = db._dataset.uncopied_catalog().find(name)
+        table = db.dataset.uncopied_catalog().find(name)
         if isinstance(table, UnavailableTable):
             raise InterfaceError(f"{name} cannot be prepared: {table.reason}", hint=table.hint)
         assert isinstance(table, PrivateTable)
@@ -94,7 +94,7 @@ def _views(db: Connection) -> Iterator[PolicyFinding]:
     from dpsql.plan.view_expansion import planned, view_columns
     from dpsql.policy import PolicyFinding
 
-    catalog = db._dataset.whole_catalog
+    catalog = db.dataset.whole_catalog
     for name, sql in db.policy.view_queries.items():
         made = planned(sql, catalog)
         if isinstance(made, Error):
@@ -147,9 +147,9 @@ def _bound_line(db: Connection, subject: Subject, *, search: bool) -> str:
 def _clip_lines(db: Connection) -> Iterator[str]:
     """The searches for a clip, each with the query that it was made for and what it tells about it today."""
     from dpsql.answers.render import clip_text
-    from dpsql.flow.searching import BEST_CLIP
+    from dpsql.search.searcher import BEST_CLIP
 
-    made = [entry.text.removeprefix(BEST_CLIP) for entry in db._ledger.log() if entry.text.startswith(BEST_CLIP)]
+    made = [entry.text.removeprefix(BEST_CLIP) for entry in db.ledger.log() if entry.text.startswith(BEST_CLIP)]
     for sql in dict.fromkeys(made):
         yield "# a search for the best clip of: " + " ".join(sql.split())
         with suppress(Error):

@@ -41,9 +41,9 @@ class TableInfo:
 
 def visible_tables(db: Connection) -> list[TableInfo]:
     """What the analyst of this connection may name in a query."""
-    schema = db._engine.schema()
-    tables = [_table(each, db.policy, schema.get(fold(each.name), {})) for each in db._dataset.catalog.tables.values()]
-    return tables + [_view(name, tree, db._dataset.catalog) for name, tree in db._dataset.catalog.views.items()]
+    schema = db.engine.schema()
+    tables = [_table(each, db.policy, schema.get(fold(each.name), {})) for each in db.dataset.catalog.tables.values()]
+    return tables + [_view(name, tree, db.dataset.catalog) for name, tree in db.dataset.catalog.views.items()]
 
 
 def _view(name: str, tree: exp.Query, catalog: Catalog) -> TableInfo:

@@ -5,7 +5,7 @@ says now. **Proof.** The ledger's facts are looked up by the version's label; on
 the policy says (`recipe`) and the stamp of the file that is open, or the digest of its content. Whatever else is there
 is refused, and the table with it.
 **Requires** facts that only the steward's command writes (`dpsql.budget.ledger`), and a label that changes when the
-data do: a bump, or the stamp of the file (`dpsql.flow.dataset`).
+data do: a bump, or the stamp of the file (`dpsql.dataset`).
 **Checked by** `tests/unit/session/test_prepare.py`.
 """
 

@@ -54,7 +54,7 @@ def check_facts(source: DatabaseReader | duckdb.DuckDBPyConnection, policy: Poli
     not NULL occurs twice, and no child points to a key that is not there. What the database cannot count is an error,
     and leaves nothing of the table verified.
     **Requires** a reader whose rows do not change while it counts and are those that queries will read (one version, by
-    `dpsql.flow.dataset`), and an equality under which two ids are one wherever dpsql takes them for one.
+    `dpsql.dataset`), and an equality under which two ids are one wherever dpsql takes them for one.
     **Checked by** `tests/unit/policy/test_policy_check.py`, and the planted bugs "a check finds no unit with two rows",
     "a check forgets the orphans", "a check looks at half of a key" and "a repeated parent key is no violation".
     """

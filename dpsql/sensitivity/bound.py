@@ -22,7 +22,7 @@ from dpsql.plan.plan import Release
 from dpsql.plan.usual import usual_of
 from dpsql.sensitivity.argument import Argument, counted
 from dpsql.sensitivity.choice import Choice, Histogram
-from dpsql.sensitivity.choices import lay_out_choices
+from dpsql.sensitivity.choice_layout import lay_out_choices
 from dpsql.sensitivity.claim import Claim, one_coordinate
 from dpsql.sensitivity.clip import (
     BUCKETS,
@@ -30,19 +30,19 @@ from dpsql.sensitivity.clip import (
     CLIP_BITS,
     ROW_BITS,
     Clip,
-    Clipped,
+    ClippedVector,
     Norm,
     Vector,
     clip_at,
     norms_of,
 )
-from dpsql.sensitivity.disjoint import joined
+from dpsql.sensitivity.disjoint_branches import joined
 from dpsql.sensitivity.distinct import distinct_cap, listed_values, most_values, values_limit
-from dpsql.sensitivity.keys import Key, make_keys
+from dpsql.sensitivity.group_keys import Key, make_keys
+from dpsql.sensitivity.quantile_tree import Tree
 from dpsql.sensitivity.selection import Selection, select_keys
 from dpsql.sensitivity.statistics import Layout, Part, Source, lay_out
-from dpsql.sensitivity.tree import Tree
-from dpsql.sensitivity.weight import WEIGHT_BITS, Term, Weight
+from dpsql.sensitivity.unit_weight import WEIGHT_BITS, Term, Weight
 
 RARE = 2
 """The exponent of the scale of what may be rare."""
@@ -83,7 +83,7 @@ class Bounded:
     histograms: tuple[Histogram, ...] = ()
     choices: tuple[Choice, ...] = ()
     trees: tuple[Tree, ...] = ()
-    clipped: tuple[Clipped, ...] = ()
+    clipped: tuple[ClippedVector, ...] = ()
     searched: Bounded | None = None
 
     @property
@@ -181,11 +181,12 @@ def with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism
     its claim is sound wherever it is taken.
     **Proof.** All that is asked here (`by_row`, `single`, `rows_per_unit`, what is an attribute, what is listed, which
     copy is read) is a field of the plan, none of which is made from private rows. By cases: a source that is `by_row`
-    or `single` has at most one row of a unit (`dpsql.sensitivity.row`). A copy at rest has at most `rows_per_unit` of
-    them, each of which adds to one group, and `at_rest` holds only where all is added up over rows. Where every key is
-    an attribute, a unit is in one group, else in any number: `one_group` and `clip` (`dpsql.sensitivity.weight`), whose
-    weight the emitted SQL enforces whatever the rows are. Rules are tried from the least claim on; as each is sound
-    under its own condition, and conditions are public, so is the first that applies.
+    or `single` has at most one row of a unit (`dpsql.sensitivity.single_row`). A copy at rest has at most
+    `rows_per_unit` of them, each of which adds to one group, and `at_rest` holds only where all is added up over rows.
+    Where every key is an attribute, a unit is in one group, else in any number: `one_group` and `clip`
+    (`dpsql.sensitivity.unit_weight`), whose weight the emitted SQL enforces whatever the rows are. Rules are tried from
+    the least claim on; as each is sound under its own condition, and conditions are public, so is the first that
+    applies.
     **Requires** facts that were derived anew from the leaves (`dpsql.plan.invariants`, called by `bound`), and SQL that
     is emitted by the rule that is named here (`dpsql.engines.sql.emit`).
     **Checked by** `tests/unit/sensitivity/test_bound.py`, `tests/audit/test_neighbours.py`, and the planted bug "one
@@ -311,7 +312,7 @@ def _as_vector(bounded: Bounded, layout: Layout, mechanism: str) -> Bounded:
     vector = Vector(norm, scales, groups * len(members), limit, declared, one_group, rates, private=not bounded.public)
     others = [(share, joint) for share, joint in bounded.shares if not set(vector.members).intersection(share)]
     shares = ((vector.members, bounded.statistics[vector.members[0]].claim), *others)
-    made = replace(bounded, rule="vector", weight=None, shares=shares, clipped=(Clipped(vector),))
+    made = replace(bounded, rule="vector", weight=None, shares=shares, clipped=(ClippedVector(vector),))
     return settle(made, clip_at(vector, limit), provisional=True)
 
 
@@ -331,7 +332,7 @@ def _with_values(bounded: Bounded, asked: Iterable[tuple[Source, Aggregate, Doma
             scales = tuple(0 if each == place else None for each in range(len(bounded.statistics)))
             values, one_group = listed_values(argument, domain), groups == 1
             vector = Vector(norm, scales, cells, limit, capped or listed, one_group, distinct=True, values=values)
-            bounded = replace(bounded, clipped=(*bounded.clipped, Clipped(vector)))
+            bounded = replace(bounded, clipped=(*bounded.clipped, ClippedVector(vector)))
             bounded = settle(bounded, clip_at(vector, limit), provisional=True)
     return bounded
 
@@ -347,7 +348,7 @@ def _ranked(bounded: Bounded, mechanism: str) -> Bounded:
             limit, declared = _most_of_groups(norm, _groups_counted(bounded.release, bounded.keys)), True
         limit = min(limit, 2.0 ** (ROW_BITS - 1))
         vector = Vector(norm, (), cells, limit, declared, one_group, ranked=ranked, private=not bounded.public)
-        bounded = replace(bounded, clipped=(*bounded.clipped, Clipped(vector)))
+        bounded = replace(bounded, clipped=(*bounded.clipped, ClippedVector(vector)))
         bounded = settle(bounded, clip_at(vector, limit), provisional=True)
     return bounded
 
@@ -366,7 +367,7 @@ def settle(bounded: Bounded, clip: Clip, *, provisional: bool = False) -> Bounde
     of = next(same, None)
     if of is None:
         raise LookupError(f"no vector of {bounded.release.name} has the statistics {clip.members}")
-    settled = of if provisional else Clipped(of.vector, None, clip)
+    settled = of if provisional else ClippedVector(of.vector, None, clip)
     bounded = replace(bounded, clipped=tuple(settled if each is of else each for each in bounded.clipped))
     if clip.ranked is not None:
         return _with_weights(bounded, clip, "l1" if of.vector.one_group else clip.norm)
@@ -431,21 +432,21 @@ def _only(bounded: Bounded, vector: Vector) -> Bounded:
             bounded,
             arguments=(counted(None, Domain()),),
             statistics=(Statistic(part.name, part, Fraction(1), one_coordinate(1)),),
-            clipped=(Clipped(replace(vector, scales=(0,), ranked=None)),),
+            clipped=(ClippedVector(replace(vector, scales=(0,), ranked=None)),),
             sources=(),
             histograms=(),
             choices=(),
             trees=(),
         )
     if not vector.distinct:
-        return replace(bounded, clipped=(Clipped(vector),))
+        return replace(bounded, clipped=(ClippedVector(vector),))
     statistic = bounded.statistics[vector.members[0]]
     part = replace(statistic.part, argument=0)
     return replace(
         bounded,
         arguments=(bounded.arguments[statistic.part.argument],),
         statistics=(replace(statistic, part=part),),
-        clipped=(Clipped(replace(vector, scales=(0,))),),
+        clipped=(ClippedVector(replace(vector, scales=(0,))),),
         sources=(),
     )
 
@@ -497,7 +498,7 @@ def _rule(
 def _statistic(
     part: Part, release: Release, layout: Layout, rule: str, bits: int, reach: int, groups: int
 ) -> Statistic:
-    """The claim of one statistic under the rule; the theorems stand in `row`, `at_rest` and `weight`."""
+    """The claim of one statistic under the rule; the theorems are in `single_row`, `at_rest_rule` and `unit_weight`."""
     grid = layout.arguments[part.argument].grid / abs(part.alpha) if part.alpha else Fraction(1)
     if part.units and rule == "one_group":
         return Statistic(part.name, part, grid, one_coordinate(1))

@@ -36,9 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.sensitivity.claim import Claim
-from dpsql.sensitivity.clip_choice import ClipChoice, choose_clip
-from dpsql.sensitivity.norm_histogram import NormHistogram
-from dpsql.sensitivity.weight import WEIGHT_BITS
+from dpsql.sensitivity.clip_choice import ClipChoice, NormHistogram, choose_clip
+from dpsql.sensitivity.unit_weight import WEIGHT_BITS
 
 Norm = Literal["l1", "l2"]
 Ranked = Literal["rows", "groups"]
@@ -118,7 +117,7 @@ class Clip:
     """A vector's clip: `bound` is C, in steps; `exponents` turn each statistic's own steps into those.
 
     `choice` is what it was chosen by, None where nothing was found. Where choices are `ranked`, steps are those of a
-    weight (`dpsql.sensitivity.weight`).
+    weight (`dpsql.sensitivity.unit_weight`).
     """
 
     norm: Norm
@@ -139,7 +138,7 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True)
-class Clipped:
+class ClippedVector:
     """One of the vectors of a release: what was `found` of its norms, if they were searched for, and, once the release
     has a price, the `clip` that was chosen.
     """

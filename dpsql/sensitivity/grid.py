@@ -11,7 +11,7 @@ from dpsql.bounds.domain import Domain, number, value_at
 from dpsql.expressions.expression import Expression, Value
 from dpsql.expressions.types import Kind
 from dpsql.sensitivity.argument import Argument, summed
-from dpsql.sensitivity.keys import on_type
+from dpsql.sensitivity.group_keys import on_type
 
 MOST_CELLS = 2**16
 

@@ -16,7 +16,7 @@ from dpsql.expressions.types import integer
 from dpsql.expressions.typing import call, literal
 from dpsql.plan.nodes.relation import Aggregate
 from dpsql.sensitivity.argument import Argument, Usual, counted, summed
-from dpsql.sensitivity.halves import Nested, pairs_of
+from dpsql.sensitivity.part_and_rest import PartAndRest, pairs_of
 
 Form = OneOf["count", "sum", "pair", "centred", "units", "distinct", "nested", "choice", "tree"]
 
@@ -211,7 +211,7 @@ class _Layout:
             lambda i, _: [Part(f"distinct{i}", i, 0, 1, cap, distinct=True)],
         )
 
-    def halves(self, function: str, whole: Expression | None, domain: Domain, both: Nested) -> int:
+    def halves(self, function: str, whole: Expression | None, domain: Domain, both: PartAndRest) -> int:
         """A part and the rest on one grid, as one share; the number of the first statistic."""
         one, two = len(self.arguments), len(self.arguments) + 1
         for expression in (both.part, both.rest):

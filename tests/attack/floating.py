@@ -106,8 +106,8 @@ def unfit(result: Result) -> Iterator[str]:
 def _grids_of(result: Result) -> list[Fraction | None]:
     """The grids, from what the answer itself carries."""
     found: list[Fraction | None] = []
-    for output, type_ in zip(result._plan.outputs, result.types, strict=True):
-        release = result._released.get(output.direct[0]) if output.direct else None
+    for output, type_ in zip(result.plan.outputs, result.types, strict=True):
+        release = result.released.get(output.direct[0]) if output.direct else None
         if release is None or output.direct is None or type_ == "BIGINT" or release.spread:
             found.append(None)
             continue
@@ -156,7 +156,7 @@ def reordered(world: World, sql: str, rng: random.Random) -> list[AuditFinding]:
 
 def _totals(world: World, sql: str, threads: int) -> str:
     with world.open(steward=True) as db:
-        db._engine.connection.execute(f"SET threads = {threads}")  # type: ignore[attr-defined]
+        db.engine.connection.execute(f"SET threads = {threads}")  # type: ignore[attr-defined]
         return repr([[(s.name, s.values) for s in release.statistics] for release in trace(db, sql, salt=b"order")])
 
 

@@ -329,7 +329,7 @@ def test_integers_that_change_by_themselves_are_noticed(monkeypatch: pytest.Monk
     case = cases(("count, Laplace",))[0]
     monkeypatch.setattr("dpsql.audit.blackbox.observations.RECHECKED", 2)
     with opened(case.world) as db:
-        compute, calls = db._engine._compute, list[int]()
+        compute, calls = db.engine._compute, list[int]()
 
         def drifting(*args: object) -> object:
             calls.append(1)
@@ -337,7 +337,7 @@ def test_integers_that_change_by_themselves_are_noticed(monkeypatch: pytest.Monk
             unsealed(exact).values[0][0] += len(calls)
             return exact
 
-        monkeypatch.setattr(db._engine, "_compute", drifting)
+        monkeypatch.setattr(db.engine, "_compute", drifting)
         remember_integers(db)
         db.query(case.sql)
         with pytest.raises(Changed):

@@ -101,10 +101,10 @@ def test_a_writer_s_files_hold_the_rows_and_types_of_the_world(writer: str, make
     with world.open(steward=True) as memory, written.open(steward=True) as read:
         for name in world.owners:
             shown = f'SELECT * FROM "{name}" ORDER BY ALL'
-            one, two = (db._engine._connection.execute(shown).fetchall() for db in (memory, read))
+            one, two = (db.engine._connection.execute(shown).fetchall() for db in (memory, read))
             if writer != "CSV":
                 assert repr(two) == repr(one)
-                types = {c: "VARCHAR" if t.startswith("ENUM") else t for c, t in memory._engine.schema()[name].items()}
+                types = {c: "VARCHAR" if t.startswith("ENUM") else t for c, t in memory.engine.schema()[name].items()}
                 assert read._engine.schema()[name] == types
             assert len(two) == len(one)
 
@@ -116,7 +116,7 @@ def test_a_layout_is_seen_in_the_files(writer: str) -> None:
     assert isinstance(world.engine, FileTables)
     for layout in (FileLayout(1, 4, True, True, True), FileLayout(1, 1_000, False, False, False)):
         with replace(world, engine=replace(world.engine, layout=layout)).open(steward=True) as db:
-            path = db._engine._files[0][0].paths[0]  # type: ignore[attr-defined]
+            path = db.engine._files[0][0].paths[0]  # type: ignore[attr-defined]
             rows = duckdb.execute(
                 "SELECT max(row_group_id) > 0, bool_or(stats_max_value IS NOT NULL), bool_or(bloom_filter_offset IS NOT"
                 " NULL), bool_or(encodings LIKE '%DICT%') FROM parquet_metadata(?)",

@@ -49,8 +49,8 @@ def test_noise_is_drawn_before_the_database_is_asked(frames: dict[str, Any], mon
     policy = {**POLICY, "limits": {}}
     order: list[str] = []
     with dpsql.connect(frames, policy=policy, ledger=":memory:") as db:
-        run, ahead = db._engine.run, noise_stage.drawn_ahead
-        monkeypatch.setattr(db._engine, "run", lambda *args: (order.append("database"), run(*args))[1])
+        run, ahead = db.engine.run, noise_stage.drawn_ahead
+        monkeypatch.setattr(db.engine, "run", lambda *args: (order.append("database"), run(*args))[1])
         monkeypatch.setattr(execute, "drawn_ahead", lambda priced: (order.append("noise"), ahead(priced))[1])
         drawn = noise_stage._draw
         monkeypatch.setattr(noise_stage, "_draw", lambda *args: (order.append("drawn"), drawn(*args))[1])

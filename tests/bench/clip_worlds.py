@@ -41,11 +41,12 @@ from dpsql.mechanisms.zcdp_conversion import rho_for
 from dpsql.sensitivity.clip_choice import (
     COUNT_WEIGHT,
     SPREAD_WEIGHT,
+    Mechanism,
+    NormHistogram,
     choose_clip,
     search_share,
     widen,
 )
-from dpsql.sensitivity.norm_histogram import Mechanism, NormHistogram
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -26,7 +26,7 @@ from dpsql.answers.error_bars import row_ends
 from dpsql.answers.noise_stage import Released, add_noise
 from dpsql.budget.pricing import Priced
 from dpsql.engines.sealed import Integers
-from dpsql.flow.draft import Prepared
+from dpsql.query_draft import PreparedQuery
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -101,7 +101,7 @@ def cells(kinds: dict[str, str], shape: str, runs: int, sizes: tuple[int, ...] =
             for size in sizes if not shape else sizes[:1]:
                 text = SHAPES[shape].format(sql, f"g{size}")
                 prepared = db.prepare(text, epsilon=epsilon, mechanism=mechanism)
-                exact = integers(db._engine, prepared.bill.releases[0], b"salt")
+                exact = integers(db.engine, prepared.bill.releases[0], b"salt")
                 for place, key in enumerate(exact.keys):
                     units = int(key[0][1:]) if key else size
                     if units in sizes:
@@ -116,7 +116,7 @@ def _only(exact: Integers, place: int) -> Integers:
     return Integers(exact.keys[place : place + 1], tuple(v[place : place + 1] for v in exact.values), selection)
 
 
-def _ends(db: dpsql.Connection, prepared: Prepared, exact: Integers, runs: int) -> tuple[Floats, Floats]:
+def _ends(db: dpsql.Connection, prepared: PreparedQuery, exact: Integers, runs: int) -> tuple[Floats, Floats]:
     """The intervals of many runs: each is a row of a released table, as a group would be."""
     formula, priced = prepared.plan.outputs[-1].formula, prepared.bill.releases[0]
     assert formula is not None
@@ -125,7 +125,7 @@ def _ends(db: dpsql.Connection, prepared: Prepared, exact: Integers, runs: int) 
     for _ in range(runs // batch):
         released = _released(priced, exact, batch)
         if len(released.keys):
-            ends += row_ends(db._dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.95)
+            ends += row_ends(db.dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.95)
     low, high = (np.concatenate([np.empty(0), *(e[i] for e in ends)]) for i in (0, 1))
     return low, high
 
@@ -135,7 +135,7 @@ def _released(priced: Priced, exact: Integers, times: int) -> Released:
     return add_noise(priced, sealed(exact.keys * times, tuple(np.repeat(v, times) for v in exact.values), selection))
 
 
-def _cell(name: tuple[str, float, str, int], prepared: Prepared, truth: float, low: Floats, high: Floats) -> Cell:
+def _cell(name: tuple[str, float, str, int], prepared: PreparedQuery, truth: float, low: Floats, high: Floats) -> Cell:
     slack = 1e-6 * (1 + abs(truth))
     missed = (low - slack > truth) | (truth > high + slack)
     whole = ~np.isfinite(low) | ~np.isfinite(high)

@@ -97,7 +97,7 @@ def measure(size: int, times: int = 5) -> list[Row]:
         rows = [_row("opening the files", *opening)]
         source = {name: str(path) for name, path in tables.items()}
         with dpsql.connect(source, policy=policy(), ledger=":memory:") as db:
-            engine: Any = db._engine
+            engine: Any = db.engine
             for what, sql in CASES.items():
                 [priced] = db.prepare(sql, epsilon=1, delta=1e-8).bill.releases
                 text = engine.emit(priced, b"bench")

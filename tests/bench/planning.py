@@ -70,13 +70,13 @@ def _shop(size: int) -> duckdb.DuckDBPyConnection:
 
 def _row(db: dpsql.Connection, name: str, sql: str, times: int, *, profile: bool) -> Row:
     prepared = db.prepare(sql)
-    released = db._releaser.release(prepared).tables
+    released = db.conductor.release(prepared).tables
 
     def plan() -> object:
         return db.prepare(sql)
 
     def finish() -> object:
-        return db._dataset.finisher.run(prepared.plan, {n: tabulate(table) for n, table in released.items()})
+        return db.dataset.finisher.run(prepared.plan, {n: tabulate(table) for n, table in released.items()})
 
     planning, finishing = _median(plan, times), _median(finish, times)
     if profile:

@@ -56,7 +56,7 @@ def _row(address: str, size: int, what: str, unit: str, sql: str, times: int) ->
         psycopg.connect(address, autocommit=True) as plain,
     ):
         [priced] = db.prepare(sql, epsilon=1, delta=1e-8).bill.releases
-        engine: Any = db._engine
+        engine: Any = db.engine
         permit = db.permit_trace()
         works: dict[str, tuple[Callable[[], object], Callable[[], int]]] = {
             "plain": (lambda: plain.execute(sql.encode()).fetchall(), lambda: plain.info.backend_pid),

@@ -76,7 +76,7 @@ def ratio_of(source: Any, asked: dict[str, Any], times: int, folder: Path | None
         permit = db.permit_trace()
         works: dict[str, Callable[[], object]] = {
             "plain": lambda: _plain(db),
-            "release": lambda: db._engine.run(priced, SALT, permit),
+            "release": lambda: db.engine.run(priced, SALT, permit),
         }
         spent = {name: min(seconds) for name, seconds in interleaved(works, times).items()}
     progress(f"prepared: plain {spent['plain']:.2f} s, release {spent['release']:.2f} s of CPU")
@@ -84,7 +84,7 @@ def ratio_of(source: Any, asked: dict[str, Any], times: int, folder: Path | None
 
 
 def _plain(db: Any) -> object:
-    with db._engine._running() as cursor:
+    with db.engine._running() as cursor:
         return cursor.execute(SQL).fetchall()
 
 

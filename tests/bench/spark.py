@@ -89,7 +89,7 @@ def _row(session: Any, path: str, size: int, what: str, unit: str, sql: str, tim
         permit = db.permit_trace()
         works: dict[str, Callable[[], object]] = {
             "plain": lambda: session.sql(sql).collect(),
-            "release": lambda: db._engine.run(priced, SALT, permit),
+            "release": lambda: db.engine.run(priced, SALT, permit),
         }
         for work in works.values():
             work()

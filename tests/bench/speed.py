@@ -57,7 +57,7 @@ def _row(connection: duckdb.DuckDBPyConnection, case: Case, times: int) -> Row:
         permit = db.permit_trace()
         works: dict[str, Callable[[], object]] = {
             "plain": lambda: connection.execute(case.sql).fetchall(),
-            "release": lambda: db._engine.run(priced, SALT, permit),
+            "release": lambda: db.engine.run(priced, SALT, permit),
             "query": lambda: db.query(case.sql, epsilon=1, delta=1e-8),
         }
         spent = {name: min(seconds) for name, seconds in interleaved(works, times).items()}

@@ -164,7 +164,7 @@ def examine(cluster: Cluster, paths: dict[str, str]) -> None:
         dpsql.connect(paths, policy=POLICY, ledger=":memory:", steward=True) as reference,
         dpsql.connect((cluster.master, paths), policy=limits, ledger=":memory:") as limited,
     ):
-        session = db._engine._opened.session  # type: ignore[attr-defined]
+        session = db.engine._opened.session  # type: ignore[attr-defined]
         session.sparkContext.setLogLevel("OFF")
         for sql in QUERIES:
             assert integers(db, sql) == integers(reference, sql), sql

@@ -63,7 +63,7 @@ def main() -> None:
             with (folder / "spark-defaults.conf").open("a") as settings:
                 settings.write(f"spark.local.dir {room}\n")
             with dpsql.connect(("local[2]", paths), policy=POLICY, ledger=":memory:") as db:
-                context = db._engine._opened.session.sparkContext  # type: ignore[attr-defined]
+                context = db.engine._opened.session.sparkContext  # type: ignore[attr-defined]
                 context.setLogLevel("OFF")
                 full_disk(db, room)
                 killed(db, context._gateway.proc.pid)

@@ -15,6 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 import dpsql
+from dpsql.accounts import Accounts
 from dpsql.audit.traces import trace, traced
 from dpsql.cancellation import ClientTask
 from dpsql.engines.base import Resources
@@ -22,7 +23,6 @@ from dpsql.engines.open_engine import open_engine
 from dpsql.engines.postgres.engine import PostgresEngine
 from dpsql.errors import EngineError, InterfaceError, PolicyError, UnsupportedQuery
 from dpsql.expressions.types import from_engine
-from dpsql.flow.releasing import Releaser
 from dpsql.interfaces.cli.main import app
 from dpsql.policy import Policy, load_policy
 
@@ -411,7 +411,7 @@ def counted(db: dpsql.Connection) -> int:
 def test_the_releases_of_a_query_read_one_snapshot(shop: tuple[str, dpsql.Connection]) -> None:
     address, db = shop
     before = counted(db)
-    with db._engine.together():
+    with db.engine.together():
         assert counted(db) == before
         asked(address, "INSERT INTO customers VALUES (1000, 30, 'north')")
         assert counted(db) == before
@@ -439,19 +439,19 @@ def test_a_table_that_changed_since_it_was_planned_is_not_read(
     """The plan relies on constraints and types: a change between planning and reading is a failure, and is paid for."""
     address, _ = shop
     db = connected(address, steward=False)
-    reserve = Releaser._reserve
+    reserve = Accounts.charge
 
-    def late(self: Releaser, *args: Any) -> Any:
+    def late(self: Accounts, *args: Any) -> Any:
         entry = reserve(self, *args)
         asked(address, change)
         return entry
 
-    monkeypatch.setattr(Releaser, "_reserve", late)
+    monkeypatch.setattr(Accounts, "charge", late)
     with pytest.raises(EngineError) as failure:
         db.query(COUNT, epsilon=1)
     assert str(failure.value).startswith(str(EngineError()).splitlines()[0])
     assert db.budget().dataset.spent.epsilon > 0
-    monkeypatch.setattr(Releaser, "_reserve", reserve)
+    monkeypatch.setattr(Accounts, "charge", reserve)
     if "DROP TABLE" not in change:
         assert db.query(COUNT, epsilon=1)
 

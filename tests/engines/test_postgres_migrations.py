@@ -23,12 +23,12 @@ import pytest
 from unlocked import unsealed
 
 import dpsql
+from dpsql.accounts import Accounts
 from dpsql.engines.postgres import engine as under_test
 from dpsql.engines.postgres.engine import PostgresEngine
 from dpsql.engines.postgres.server_session import open_session
 from dpsql.engines.sealed import Exact
 from dpsql.errors import EngineError
-from dpsql.flow.releasing import Releaser
 
 pytestmark = pytest.mark.skipif(engine_server.absent() is not None, reason=str(engine_server.absent()))
 NUMBERS = count()
@@ -158,7 +158,7 @@ class Watched:
         self.happening: dict[int, Any] = {}
         self.statements, self.charged, self.released = 0, False, list[tuple[int, ...]]()
         self.locks, self.reads = list[int](), list[int]()
-        reserve, run = Releaser._reserve, PostgresEngine.run
+        reserve, run = Accounts.charge, PostgresEngine.run
 
         def opened(*args: Any) -> Any:
             session, schemas = open_session(*args)
@@ -189,7 +189,7 @@ class Watched:
             return exact
 
         monkeypatch.setattr(under_test, "open_session", opened)
-        monkeypatch.setattr(Releaser, "_reserve", charged)
+        monkeypatch.setattr(Accounts, "charge", charged)
         monkeypatch.setattr(PostgresEngine, "run", ran)
 
     def ask(self, db: dpsql.Connection, sql: str = QUERY) -> list[tuple[int, ...]] | None:
@@ -336,7 +336,7 @@ def test_a_public_table_that_became_a_view_of_people_is_not_read(address: str) -
         raw.execute("CREATE TABLE stores (size integer); INSERT INTO stores VALUES (1)")
     policy = {**POLICY, "tables": {**POLICY["tables"], "stores": {"public": True}}}
     with dpsql.connect(address, policy=policy, ledger=":memory:") as db:
-        engine = db._engine
+        engine = db.engine
         assert isinstance(engine, PostgresEngine)
         assert engine.read_public("stores", ["size"]).values["size"].tolist() == [1]
         migrate(address, "ALTER TABLE stores RENAME TO gone; CREATE VIEW stores AS SELECT age AS size FROM people")

@@ -85,10 +85,10 @@ def test_paths_frames_and_tables_give_the_same_integers(session: Any, path: str,
     for source in ((session, {"sales": path}), {"sales": frame}, {"sales": frame.select("kind", "amount", "person")}):
         with dpsql.connect(source, policy=policy(), ledger=":memory:", steward=True) as db:
             assert counts(db) == wanted
-            assert not db._engine.live
+            assert not db.engine.live
     with dpsql.connect(session, policy=policy(table), ledger=":memory:", steward=True) as db:
         assert counts(db, BY_KIND.replace("sales", table)) == wanted
-        assert db._engine.live
+        assert db.engine.live
 
 
 def test_an_answer_has_all_public_keys_and_is_charged(session: Any, path: str) -> None:
@@ -113,7 +113,7 @@ def test_the_settings_of_the_caller_do_not_matter_and_stay_the_callers(session: 
         wanted = counts(db)
     with dpsql.connect((theirs, {"sales": path}), policy=policy(), ledger=":memory:", steward=True) as db:
         assert counts(db) == wanted
-        own = db._engine._opened.session  # type: ignore[attr-defined]
+        own = db.engine._opened.session  # type: ignore[attr-defined]
         assert {name: own.conf.get(name) for name in SETTINGS} == SETTINGS
     assert {name: theirs.conf.get(name) for name in odd} == odd
 
@@ -405,7 +405,7 @@ def test_the_name_of_a_directory_chooses_no_type(session: Any, tmp_path: Path, o
     said = {"unit": "person", "columns": {"year": {"min": 2000, "max": 2030}, "amount": {"min": 0, "max": 9}}}
     made = {"dataset": "d", "search": False, "budget": {"epsilon": 100}, "tables": {"sales": said}}
     with dpsql.connect((session, {"sales": str(tmp_path)}), policy=made, ledger=":memory:", steward=True) as db:
-        assert db._engine.schema()["sales"] == {"person": "INTEGER", "amount": "DOUBLE", "year": "BIGINT"}
+        assert db.engine.schema()["sales"] == {"person": "INTEGER", "amount": "DOUBLE", "year": "BIGINT"}
         [statistic] = trace(db, "SELECT count(*) AS n FROM sales WHERE year > 2020", salt=b"s")[0].statistics
         assert statistic.values[0] == (statistic.linf or 0) // 50
     with pytest.raises(InterfaceError, match="partitioned"):
@@ -492,7 +492,7 @@ def test_files_that_an_option_reads_otherwise_are_copied(session: Any, path: str
     with dpsql.connect({"sales": frame}, policy=policy(), ledger=":memory:", steward=True) as db:
         first = bounded(db)
         (tmp_path / "one.parquet").unlink()
-        assert bounded(db) == first and not db._engine._opened.files
+        assert bounded(db) == first and not db.engine._opened.files
 
 
 def test_files_in_directories_below_are_watched_too(session: Any, path: str, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from dpsql.audit.grammar.query_writer import Query, Writer
 from dpsql.audit.neighbouring_worlds import neighbours_of
 from dpsql.audit.world import World
 from dpsql.errors import Error, UnsupportedQuery
-from dpsql.flow.draft import Prepared
+from dpsql.query_draft import PreparedQuery
 
 if (reason := spark_session.absent()) is not None:
     pytest.skip(reason, allow_module_level=True)
@@ -36,14 +36,14 @@ def bare(world: World) -> World:
     return replace(world, tables={name: replace(t, constraints=()) for name, t in world.tables.items()})
 
 
-def taken(writer: Writer, db: dpsql.Connection) -> tuple[Query, Prepared]:
+def taken(writer: Writer, db: dpsql.Connection) -> tuple[Query, PreparedQuery]:
     """The next query that dpsql takes and Spark computes."""
     while True:
         query = writer.any()
         try:
             prepared = prepare(db, query)
             for priced in prepared.bill.releases:
-                db._engine.emit(priced, b"")
+                db.engine.emit(priced, b"")
         except UnsupportedQuery:
             continue
         except Error:
@@ -51,7 +51,7 @@ def taken(writer: Writer, db: dpsql.Connection) -> tuple[Query, Prepared]:
         return query, prepared
 
 
-def chosen(prepared: Prepared) -> bool:
+def chosen(prepared: PreparedQuery) -> bool:
     """Does a hash of the engine's own decide what a unit keeps?"""
     bounded = [priced.bounded for priced in prepared.bill.releases]
     return any(b.selection is not None or any(s.part.distinct for s in b.statistics) for b in bounded)

@@ -12,7 +12,7 @@ from suite import QUERIES, REFUSED, Asked
 import dpsql
 from dpsql.audit.traces import ReleaseTrace, traced
 from dpsql.errors import Error, UnsupportedQuery
-from dpsql.flow.draft import Prepared
+from dpsql.query_draft import PreparedQuery
 
 SALT = b"a fixed salt"
 OTHERS = sorted(set(STORES) - {"duckdb"})
@@ -41,11 +41,11 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
         store.close()
 
 
-def planned(db: dpsql.Connection, asked: Asked) -> Prepared:
+def planned(db: dpsql.Connection, asked: Asked) -> PreparedQuery:
     return db.prepare(asked.sql, mechanism=asked.mechanism)
 
 
-def integers(db: dpsql.Connection, prepared: Prepared) -> list[ReleaseTrace]:
+def integers(db: dpsql.Connection, prepared: PreparedQuery) -> list[ReleaseTrace]:
     return traced(db, prepared, salt=SALT)[0]
 
 

@@ -93,7 +93,7 @@ def release_lines(db: dpsql.Connection, sql: str) -> Iterator[str]:
     except dpsql.Error:
         return
     for name, dialect in DIALECTS.items():
-        site = Site(db._engine.schema(), dialect)
+        site = Site(db.engine.schema(), dialect)
         try:
             for priced in releases:
                 yield from (f"  {name}: {text}" for text in statements(priced, site, None))
@@ -128,7 +128,7 @@ def clip_lines(db: dpsql.Connection, sql: str) -> Iterator[str]:
     searches = [price_release(norm_search(main.bounded, each.vector), price) for each in main.bounded.clipped]
     assert searches
     for name, dialect in {"duckdb": DUCKDB, **DIALECTS}.items():
-        site = Site(db._engine.schema(), dialect)
+        site = Site(db.engine.schema(), dialect)
         for what, priced in (("totals", main), *(("norms", search) for search in searches)):
             for text in statements(priced, site, None):
                 for norm in ("l1", "l2"):

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.flow.drafting import Drafter
-from dpsql.flow.searching import Searcher
+from dpsql.session import Conductor
 
 POLICY = {
     "dataset": "d", "search": False, "budget": {"epsilon": 100, "delta": 1e-6}, "limits": {"epsilon": 50}, "defaults": {"epsilon": 1},
@@ -67,7 +66,7 @@ def test_other_values_are_another_query(db: dpsql.Connection) -> None:
 
 def test_the_ledger_has_the_values(db: dpsql.Connection) -> None:
     db.query("SELECT count(*) FROM t WHERE k = :k", {"k": "it's"})
-    assert "k = 'it''s'" in repr(list(db._ledger.log())).replace("\\", "")
+    assert "k = 'it''s'" in repr(list(db.ledger.log())).replace("\\", "")
 
 
 def test_refusals_point_into_the_text_that_was_sent(db: dpsql.Connection) -> None:
@@ -268,12 +267,12 @@ def test_no_other_thread_uses_the_connection_meanwhile(
     taken: list[bool] = []
 
     def work(*_: object) -> None:
-        other = threading.Thread(target=lambda: taken.append(db._turn.acquire(blocking=False)))
+        other = threading.Thread(target=lambda: taken.append(db.turn.acquire(blocking=False)))
         other.start()
         other.join()
         raise dpsql.InterfaceError("enough was seen")
 
-    where, name = (Searcher, "search") if door == "search" else (Drafter, "draft")
+    where, name = Conductor, "search" if door == "search" else "draft"
     monkeypatch.setattr(where, name, work)
     with pytest.raises(dpsql.InterfaceError, match="enough"):
         getattr(db, door)("SELECT count(*) FROM t")

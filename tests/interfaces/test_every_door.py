@@ -147,7 +147,7 @@ DOORS = [
 
 def spent(folder: Path) -> tuple[Any, int]:
     with connect(folder) as db:
-        return db.budget().dataset.spent, sum(entry.kind == "charge" for entry in db._ledger.log())
+        return db.budget().dataset.spent, sum(entry.kind == "charge" for entry in db.ledger.log())
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -163,7 +163,7 @@ def test_each_door_charges_the_same_once(folder: Path, door: Callable[[Path], Ro
     with connect(folder) as db:
         assert db.query(SQL, epsilon=EPSILON).replayed
         assert str(db.explain(SQL, epsilon=EPSILON)) == str(plan)
-        [entry] = [entry for entry in db._ledger.log() if entry.kind == "charge"]
+        [entry] = [entry for entry in db.ledger.log() if entry.kind == "charge"]
         assert entry.cost == plan.cost
 
 

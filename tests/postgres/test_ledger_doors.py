@@ -70,7 +70,7 @@ def test_the_policy_names_the_ledger_without_its_password(
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     with dpsql.connect({"visits": VISITS}, policy={**POLICY, "ledger": plain}, analyst="ana") as ana:
         ana.query("SELECT count(*) FROM visits")
-        assert ana._ledger.place == plain
+        assert ana.ledger.place == plain
     with pytest.raises(PolicyError, match="holds a password") as refusal:
         dpsql.connect({"visits": VISITS}, policy={**POLICY, "ledger": url}, analyst="ana")
     assert "geheim" not in f"{refusal.value!r} {refusal.value}"

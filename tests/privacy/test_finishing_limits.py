@@ -91,7 +91,7 @@ def test_an_answer_with_too_many_values_is_not_held(db: dpsql.Connection, monkey
 
 def test_the_policys_limits_hold_for_finishing_too_and_are_locked(db: dpsql.Connection) -> None:
     asked = "SELECT current_setting('max_execution_time'), current_setting('memory_limit')"
-    assert db._dataset.finisher._connection.execute(asked).fetchall() == [(1000, "286.1 MiB")]
-    usual = finish.Finisher(db._dataset._read_public)
+    assert db.dataset.finisher._connection.execute(asked).fetchall() == [(1000, "286.1 MiB")]
+    usual = finish.Finisher(db.dataset._read_public)
     assert usual._connection.execute(asked).fetchall() == [(60_000, "1.8 GiB")]
     usual.close()

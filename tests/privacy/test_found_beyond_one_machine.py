@@ -20,7 +20,7 @@ from dpsql.audit.traces import trace
 from dpsql.errors import InterfaceError
 from dpsql.interfaces import steward_tasks
 from dpsql.plan.nodes.relation import Copy, Scan
-from dpsql.sensitivity.at_rest import apart_at_rest
+from dpsql.sensitivity.at_rest_rule import apart_at_rest
 from dpsql.sensitivity.bound import bound
 
 POLICY: dict[str, Any] = {

@@ -81,13 +81,13 @@ def test_a_chain_of_ctes_is_planned(db: dpsql.Connection) -> None:
     ids=["recursion", "joins", "columns", "keys", "words", "digits", "wide", "infinite", "name", "text", "depth"],
 )
 def test_what_crashed_or_took_long_is_refused_before_it_is_charged(db: dpsql.Connection, sql: str, said: str) -> None:
-    before = db._ledger.last(db.analyst, None)
+    before = db.ledger.last(db.analyst, None)
     for ask in (db.query, db.explain, db.describe):
         with pytest.raises(Error, match=said) as caught:
             ask(sql)
         assert not isinstance(caught.value, InternalError)
         str(caught.value).encode("utf-8", "backslashreplace")
-    assert db._ledger.last(db.analyst, None) == before
+    assert db.ledger.last(db.analyst, None) == before
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_sum_beyond_64_bits_does_not_stop_at_the_largest_number(db: dpsql.Conn
 
 def test_a_fault_of_our_own_is_an_error_of_our_own(db: dpsql.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its text is constant: what failed may have had a stored value in hand."""
-    monkeypatch.setattr("dpsql.flow.drafting.build", lambda *_: 1 / 0)
+    monkeypatch.setattr("dpsql.session.build", lambda *_: 1 / 0)
     with pytest.raises(InternalError, match="a fault of dpsql") as caught:
         db.query("SELECT count(*) FROM people")
     assert "division" not in str(caught.value) and caught.value.__cause__ is None

@@ -92,7 +92,7 @@ def test_values_that_a_decimal_column_cannot_hold_are_no_keys_and_no_row_counts_
 
 
 def test_the_lookup_of_keys_is_a_function_whatever_the_list_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.sensitivity.keys.on_type", lambda value, type_: value)
+    monkeypatch.setattr("dpsql.sensitivity.group_keys.on_type", lambda value, type_: value)
     tables = {"t": {"unit": "u", "columns": {"d": {"values": [2**53, 2**53 + 1, 5, 6, 7, 8]}}}}
     data = [
         database("CREATE TABLE t(u INT, d DOUBLE)", f"INSERT INTO t SELECT i, {2**53} FROM range({n}) r(i)")
@@ -226,7 +226,7 @@ def test_the_types_of_a_csv_file_are_the_policys_whatever_its_rows_are(tmp_path:
     (tmp_path / "t.csv").write_text(f"u,x\n1,{cell}\n")
     columns = {"x": {"min": 0, "max": 9}}
     with connect({"t": str(tmp_path / "t.csv")}, {"t": {"unit": "u", "columns": columns}}) as db:
-        assert db._engine.schema()["t"] == {"u": "VARCHAR", "x": "DOUBLE"}
+        assert db.engine.schema()["t"] == {"u": "VARCHAR", "x": "DOUBLE"}
         db.query("SELECT count(*), sum(x) FROM t", epsilon=1)
 
 

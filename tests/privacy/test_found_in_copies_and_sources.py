@@ -93,7 +93,7 @@ def test_steps_are_found_by_their_bounds_and_their_grid(tmp_path: Path) -> None:
     path, names = shop(tmp_path / "shop", None), set()
     for amount in (AMOUNT, FROM_PRICES, {"min": 0, "max": 510}):
         with dpsql.connect(path, policy=said(amount, "keep"), ledger=":memory:", steward=True) as db:
-            table = db._dataset.uncopied_catalog().find("orders")
+            table = db.dataset.uncopied_catalog().find("orders")
             scan = getattr(table, "scan", None)
             assert isinstance(scan, Scan)
             names |= {steps_name(name, argument) for name, argument in steps_of(scan).items()}

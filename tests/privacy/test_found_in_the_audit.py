@@ -142,7 +142,7 @@ def test_what_was_spilled_goes_with_a_process_that_nobody_listens_to(file: Path,
     code = (
         "import sys, time, json, dpsql\n"
         "db = dpsql.connect(sys.argv[1], policy=json.loads(sys.argv[2]), ledger=':memory:', isolate=True)\n"
-        "print(db._engine.process.number, flush=True); time.sleep(60)"
+        "print(db.engine.process.number, flush=True); time.sleep(60)"
     )
     words = [sys.executable, "-c", code, str(file), json.dumps(policy)]
     parent = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
@@ -216,7 +216,7 @@ def test_a_report_without_checks_does_not_pass() -> None:
 
 
 def test_a_planner_that_fails_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.flow.drafting.build", lambda *_: 1 / 0)
+    monkeypatch.setattr("dpsql.session.build", lambda *_: 1 / 0)
     tally = Tally()
 
     class One:

@@ -81,8 +81,8 @@ def db(file: Path) -> Iterator[dpsql.Connection]:
 
 
 def engine(db: dpsql.Connection) -> IsolatedEngine:
-    assert isinstance(db._engine, IsolatedEngine)
-    return db._engine
+    assert isinstance(db.engine, IsolatedEngine)
+    return db.engine
 
 
 def gone(number: int, patience: float = 20) -> bool:

@@ -173,7 +173,7 @@ def test_a_connection_of_the_callers_is_not_locked_behind_their_back(tmp_path: P
     }
     with dpsql.connect(own, policy=policy, ledger=":memory:") as db:
         db.query("SELECT count(*) FROM t")
-        assert db._engine._connection.execute("SELECT current_setting('TimeZone')").fetchall() == [("Etc/UTC",)]  # type: ignore[attr-defined]
+        assert db.engine._connection.execute("SELECT current_setting('TimeZone')").fetchall() == [("Etc/UTC",)]  # type: ignore[attr-defined]
     assert own.execute("SELECT name, value FROM duckdb_settings() ORDER BY 1").fetchall() == before
 
 

@@ -122,26 +122,26 @@ def test_it_sees_released_and_public_tables_only(db: dpsql.Connection, monkeypat
         for sql in QUERIES:
             db.query(sql, epsilon=1).intervals()
     assert len(looks) >= len(QUERIES)
-    inspect(db._dataset.finisher._connection, {"p"})
+    inspect(db.dataset.finisher._connection, {"p"})
 
 
 def test_the_engines_own_connection_would_be_found_out(db: dpsql.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     with inspected(monkeypatch), pytest.raises(Open):
-        db._dataset.finisher._connection = db._engine.connection  # type: ignore[attr-defined]
+        db.dataset.finisher._connection = db.engine.connection  # type: ignore[attr-defined]
         db.query(QUERIES[0])
 
 
 def test_a_private_table_that_was_loaded_would_be_found_out(db: dpsql.Connection) -> None:
-    db._dataset.finisher._connection.execute("CREATE TABLE hidden AS SELECT 1")
+    db.dataset.finisher._connection.execute("CREATE TABLE hidden AS SELECT 1")
     with pytest.raises(Open):
-        inspect(db._dataset.finisher._connection, {"p"})
+        inspect(db.dataset.finisher._connection, {"p"})
 
 
 def test_only_public_tables_are_read_into_it(db: dpsql.Connection) -> None:
     for table in ("t", "hidden"):
         with pytest.raises((AssertionError, dpsql.Error)):
-            db._dataset._read_public(table)
-    assert set(db._dataset._read_public("p").types) == {"g"}
+            db.dataset._read_public(table)
+    assert set(db.dataset._read_public("p").types) == {"g"}
 
 
 def test_what_it_is_given_was_released() -> None:
@@ -166,7 +166,7 @@ def test_what_it_is_given_was_released() -> None:
         "audit/traces.py",
         "answers/error_bars.py",
         "answers/nested_results.py",
-        "flow/answering.py",
+        "session.py",
     }
     for each in fillers - {"audit/traces.py"}:
         assert "Exact" not in {getattr(n, "id", getattr(n, "attr", None)) for n in ast.walk(trees[each])}, each

@@ -113,7 +113,7 @@ def test_a_public_table_that_cannot_be_read_is_logged_and_not_quoted(
         with dpsql.connect(own, policy=POLICY, ledger=":memory:") as db:
             own.execute(f"DROP TABLE p; CREATE TABLE p AS SELECT '{CANARY}' AS h")
             with pytest.raises(dpsql.EngineError) as failed:
-                db._engine.read_public("p", ["g"])
+                db.engine.read_public("p", ["g"])
     logged = everything()
     assert "a public table cannot be read: " in logged
     assert CANARY not in said(failed.value) + logged

@@ -98,7 +98,7 @@ def test_the_policy_says_the_type_and_what_does_not_fit_is_null(stated: str) -> 
     values = ["a", 5, 2.5, True, date(2024, 1, 2), datetime(2024, 1, 2, 3, 4, 5), Decimal("1.50"), None, [1], "é"]
     source = pd.DataFrame({"id": range(10), "x": pd.Series(values, dtype=object)})
     with dpsql.connect({"t": source}, policy=policy({"type": stated}), ledger=":memory:", steward=True) as db:
-        assert [row[0] for row in db._engine._connection.execute("SELECT x FROM t ORDER BY id").fetchall()] == STATED[
+        assert [row[0] for row in db.engine._connection.execute("SELECT x FROM t ORDER BY id").fetchall()] == STATED[
             stated
         ]
 
@@ -118,14 +118,14 @@ def test_texts_in_a_column_of_objects_are_public_keys_where_their_values_are_lis
 def test_units_in_a_column_of_objects_are_texts() -> None:
     source = pd.DataFrame({"id": pd.Series(["p", 7, None, "7", "p"], dtype=object), "x": 1.0})
     with dpsql.connect({"t": source}, policy=policy({"min": 0, "max": 1}), ledger=":memory:", steward=True) as db:
-        rows = db._engine._connection.execute("SELECT id FROM t").fetchall()
+        rows = db.engine._connection.execute("SELECT id FROM t").fetchall()
         assert rows == [("p",), ("7",), (None,), ("7",), ("p",)]
 
 
 def test_a_column_of_objects_that_the_policy_does_not_name_is_left_out() -> None:
     source = pd.DataFrame({"id": range(3), "x": [1.0, 2.0, 3.0], "secret": pd.Series([1, "x", [2]], dtype=object)})
     with dpsql.connect({"t": source}, policy=policy({"min": 0, "max": 1}), ledger=":memory:", steward=True) as db:
-        assert list(db._engine.schema()["t"]) == ["id", "x"]
+        assert list(db.engine.schema()["t"]) == ["id", "x"]
 
 
 def test_public_frames_have_the_types_of_their_rows() -> None:
@@ -133,7 +133,7 @@ def test_public_frames_have_the_types_of_their_rows() -> None:
     said["tables"]["p"] = {"public": True}
     tables = {"t": frame("object"), "p": pd.DataFrame({"y": pd.Series([1, 2], dtype=object)})}
     with dpsql.connect(tables, policy=said, ledger=":memory:", steward=True) as db:
-        assert db._engine.schema()["p"] == {"y": "BIGINT"} or "INT" in db._engine.schema()["p"]["y"]
+        assert db.engine.schema()["p"] == {"y": "BIGINT"} or "INT" in db.engine.schema()["p"]["y"]
 
 
 TYPED = {
@@ -150,7 +150,7 @@ def test_a_column_whose_dtype_says_a_type_needs_no_other_and_keeps_it_without_ro
     types = []
     for part in (source, source.iloc[:0], pd.DataFrame({"id": [1], "x": TYPED[kind].where([False])})):
         with dpsql.connect({"t": part}, policy=policy({}), ledger=":memory:", steward=True) as db:
-            types.append(db._engine.schema()["t"]["x"])
+            types.append(db.engine.schema()["t"]["x"])
     assert len(set(types)) == 1 and from_engine(types[0]) is not None
 
 
@@ -163,7 +163,7 @@ def test_categories_of_polars_and_arrow_are_texts(categories: list[str]) -> None
         coded,
     ):
         with dpsql.connect({"t": source}, policy=policy({}), ledger=":memory:", steward=True) as db:
-            assert from_engine(db._engine.schema()["t"]["x"]) == TEXT
+            assert from_engine(db.engine.schema()["t"]["x"]) == TEXT
 
 
 @pytest.mark.parametrize("values", [[1, 2], [1, "x"]])

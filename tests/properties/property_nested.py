@@ -14,8 +14,8 @@ from dpsql.audit import nested, trace
 from dpsql.audit.comparison import compare
 from dpsql.audit.traces import exact_answer
 from dpsql.errors import EngineError
-from dpsql.flow.draft import Prepared
 from dpsql.plan.nodes.released_scan import Content
+from dpsql.query_draft import PreparedQuery
 
 EPSILON = 1e5
 
@@ -79,7 +79,7 @@ KEYED = (
 """With private keys in the outer release."""
 
 
-def answer(database: Database, prepared: Prepared) -> list[tuple[Any, ...]]:
+def answer(database: Database, prepared: PreparedQuery) -> list[tuple[Any, ...]]:
     """The answer of the product's own stages over integers to which no noise was added."""
     rows = exact_answer(database.db, prepared, salt=SALT)
     return [row[: len(prepared.plan.outputs)] for row in rows]

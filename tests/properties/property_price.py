@@ -15,9 +15,9 @@ from dpsql.answers import noise_stage as release_noise
 from dpsql.audit import ReleaseTrace, StatisticTrace, trace
 from dpsql.audit.grammar.query_writer import Query
 from dpsql.budget.pricing import Priced, charge_of
-from dpsql.flow.draft import Prepared
 from dpsql.mechanisms import DiscreteGaussian, Noise
 from dpsql.mechanisms.exact_numbers import UNIT
+from dpsql.query_draft import PreparedQuery
 
 SLACK = 1 + 1e-9
 """What the floats of this file may be off."""
@@ -42,7 +42,7 @@ def price_violations(database: Database, query: Query) -> list[str]:
     return found + _concentrated(prepared, releases, charge.rho * UNIT, float(charge.delta * UNIT))
 
 
-def _pure(prepared: Prepared, releases: list[ReleaseTrace], charged: Fraction | None) -> list[str]:
+def _pure(prepared: PreparedQuery, releases: list[ReleaseTrace], charged: Fraction | None) -> list[str]:
     spent = sum((Fraction(l1) / scale for r in releases for l1, _, scale in _shares(r)), Fraction(0))
     found = (
         [f"epsilon {float(spent)} is spent, {float(prepared.bill.epsilon)} was asked"]
@@ -54,7 +54,7 @@ def _pure(prepared: Prepared, releases: list[ReleaseTrace], charged: Fraction | 
     return found
 
 
-def _concentrated(prepared: Prepared, releases: list[ReleaseTrace], charged: Fraction, tails: float) -> list[str]:
+def _concentrated(prepared: PreparedQuery, releases: list[ReleaseTrace], charged: Fraction, tails: float) -> list[str]:
     spent = sum((Fraction(l2) ** 2 / (2 * scale**2) for r in releases for _, l2, scale in _shares(r)), Fraction(0))
     found = [f"rho {float(spent)} is spent, {float(charged)} is charged"] if spent > charged else []
     total = tails + _delta(float(spent), float(prepared.bill.epsilon))
@@ -121,7 +121,7 @@ def variance_violations(database: Database, query: Query, times: int = 30) -> li
     [priced], [release] = prepared.bill.releases, trace(
         database.db, query.sql, salt=SALT, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism
     )  # fmt: skip
-    ran = run(database.db._engine, priced, SALT)
+    ran = run(database.db.engine, priced, SALT)
     draws = [release_noise.add_noise(priced, ran).noisy for _ in range(times)]
     found = []
     for index, statistic in enumerate(release.statistics):

@@ -105,7 +105,7 @@ def priced_at(bounded: Bounded, mechanism: str, *, floored: bool = False) -> Pri
 
 def run(db: dpsql.Connection, priced: Priced) -> Integers:
     """The integers of a release, as the engine adds them up."""
-    return unlocked.integers(db._engine, priced, SALT)
+    return unlocked.integers(db.engine, priced, SALT)
 
 
 def clipped_at(bounded: Bounded, norm: float) -> Bounded:

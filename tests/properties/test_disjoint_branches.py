@@ -15,10 +15,10 @@ from test_equals_duckdb import EPSILON, answer
 
 from dpsql.audit.comparison import compare, compare_equal
 from dpsql.audit.grammar.query_writer import Query
-from dpsql.sensitivity.weight import Term
+from dpsql.sensitivity.unit_weight import Term
 
 bound: Any = import_module("dpsql.sensitivity.bound")
-disjoint: Any = import_module("dpsql.sensitivity.disjoint")
+disjoint: Any = import_module("dpsql.sensitivity.disjoint_branches")
 BRANCHES = (
     "sum(CASE WHEN n = 1 THEN x END), sum(CASE WHEN n = 2 THEN x ELSE 0 END), sum(x) FILTER (WHERE n > 2)",
     "count(*) FILTER (WHERE kind = 'a'), count(*) FILTER (WHERE kind = 'b')",

@@ -21,7 +21,7 @@ from dpsql.audit.traces import exact_answer
 from dpsql.budget.pricing import Priced
 from dpsql.errors import Error
 from dpsql.expressions.types import Type
-from dpsql.flow.draft import Prepared
+from dpsql.query_draft import PreparedQuery
 
 CHUNKS, QUERIES = 10, 40
 ROWS = 10
@@ -31,7 +31,7 @@ EPSILON = 1e5
 Rows = list[tuple[Any, ...]]
 
 
-def answer(database: Database, prepared: Prepared) -> Rows:
+def answer(database: Database, prepared: PreparedQuery) -> Rows:
     """The answer of the product's own estimator and finishing SQL, over integers to which no noise was added."""
     rows = exact_answer(database.db, prepared, salt=b"a fixed salt")
     return [row[: len(prepared.plan.outputs)] for row in rows]
@@ -73,7 +73,7 @@ class Plain(Writer):
         return ""
 
 
-def _accepted(database: Database, rng: random.Random) -> Iterator[tuple[Query, Prepared]]:
+def _accepted(database: Database, rng: random.Random) -> Iterator[tuple[Query, PreparedQuery]]:
     """Queries that both take, and whose groups do not hang on the last bit of a computed double.
 
     Nor on small totals of what may be as large as 1e200: the sums of a unit lie on one grid.
@@ -92,7 +92,7 @@ def _accepted(database: Database, rng: random.Random) -> Iterator[tuple[Query, P
             yield query, prepared
 
 
-def differences(database: Database, query: Query, prepared: Prepared) -> list[str]:
+def differences(database: Database, query: Query, prepared: PreparedQuery) -> list[str]:
     """Compare by key; a key that DuckDB does not show must have count 0, sum 0 and no average."""
     wanted = {_key(row[: query.keys]): row[query.keys :] for row in database.raw.execute(query.sql).fetchall()}
     shown = {_key(row[: query.keys]): row[query.keys :] for row in answer(database, prepared)}

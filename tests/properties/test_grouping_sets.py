@@ -15,13 +15,13 @@ from test_equals_duckdb import EPSILON, answer
 from unlocked import run
 
 import dpsql
+from dpsql import session
 from dpsql.answers.consistent_totals import fit_draws, fit_tables
 from dpsql.answers.noise_stage import add_noise
 from dpsql.audit import trace
 from dpsql.audit.comparison import compare
 from dpsql.audit.grammar.query_writer import Query
 from dpsql.errors import Error
-from dpsql.flow import releasing
 from dpsql.mechanisms.exact_numbers import UNIT
 
 CLAUSES = (
@@ -105,15 +105,15 @@ def _uncharged(mechanism: str) -> list[str]:
             shares += [(l1, l2, named[names[0]].scale) for names, l1, l2 in release.joint]
             shares += [(s.l1 or 0, s.l2 or 0, s.scale) for s in release.statistics if s.name not in joined]
         db.query(sql, epsilon=1, mechanism=mechanism)
-        [spent] = [Fraction(s.spent.rho) * UNIT for s in db._accounts.standings()[:1] if s is not None]
+        [spent] = [Fraction(s.spent.rho) * UNIT for s in db.accounts.standings()[:1] if s is not None]
     wanted = sum((Fraction(l2) ** 2 / (2 * scale**2) for _, l2, scale in shares), Fraction(0))
     return [] if spent >= wanted else [f"rho {float(wanted)} is spent, {float(spent)} is charged"]
 
 
 def test_a_coarser_set_without_its_charge_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _uncharged("gaussian") == []
-    original = releasing.charge_of
-    monkeypatch.setattr(releasing, "charge_of", lambda priced: original(list(priced)[:1]))
+    original = session.charge_of
+    monkeypatch.setattr(session, "charge_of", lambda priced: original(list(priced)[:1]))
     assert "is charged" in _uncharged("gaussian")[0]
 
 
@@ -154,7 +154,7 @@ def test_private_sets_and_counts_of_different_things_are_left_as_they_are(shop: 
     for sql in ("SELECT note, count(*) FROM orders GROUP BY ROLLUP (note)",
                 "SELECT kind, count(DISTINCT id), count(DISTINCT note) FROM orders GROUP BY ROLLUP (kind)"):  # fmt: skip
         prepared = shop.db.prepare(sql, epsilon=1, delta=1e-6, mechanism="gaussian")
-        released = {p.bounded.release.name: add_noise(p, run(shop.db._engine, p, SALT)) for p in prepared.bill.releases}
+        released = {p.bounded.release.name: add_noise(p, run(shop.db.engine, p, SALT)) for p in prepared.bill.releases}
         assert all(not table.spread for table in fit_tables(prepared.plan, released).values())
 
 
@@ -163,7 +163,7 @@ def test_error_bars_are_those_of_the_fitted_values(shop: Database, mechanism: st
     """The spread of each set against impulses sent through the fit: the fit is linear, so this is exact."""
     sql = "SELECT kind, size, sum(x) AS s FROM orders GROUP BY ROLLUP (kind, size)"
     prepared = shop.db.prepare(sql, epsilon=2, delta=1e-6, mechanism=mechanism)
-    released = {p.bounded.release.name: add_noise(p, run(shop.db._engine, p, SALT)) for p in prepared.bill.releases}
+    released = {p.bounded.release.name: add_noise(p, run(shop.db.engine, p, SALT)) for p in prepared.bill.releases}
     fitted = fit_tables(prepared.plan, released)
     squares = {name: np.zeros(len(table.keys)) for name, table in released.items()}
     for source, table in released.items():
@@ -191,7 +191,7 @@ def test_a_laplace_bar_of_fitted_values_holds_at_every_confidence(shop: Database
     """Draws with a fixed seed: sums of Laplace noises are neither Laplace nor Gaussian, and the bar covers both."""
     sql = "SELECT size, count(*) AS n FROM visits GROUP BY ROLLUP (size)"
     prepared = shop.db.prepare(sql, epsilon=0.01, delta=1e-6, mechanism="laplace")
-    released = {p.bounded.release.name: add_noise(p, run(shop.db._engine, p, SALT)) for p in prepared.bill.releases}
+    released = {p.bounded.release.name: add_noise(p, run(shop.db.engine, p, SALT)) for p in prepared.bill.releases}
     fitted, rng = fit_tables(prepared.plan, released), np.random.default_rng(0)
     scale = float(prepared.bill.releases[0].noised[0].noise.scale)
     draws = {n: (rng.laplace(0, scale, (40_000, len(t.keys))),) for n, t in released.items()}

@@ -49,7 +49,7 @@ def nodes(relation: Relation) -> Iterator[Relation]:
 def rows_of(database: Database, relation: Relation) -> list[Row]:
     """The owner of each row, and its fields."""
     names = [f.name for f in relation.fields]
-    made = relation_sql(relation, frozenset(names), Site(database.db._engine.schema(), DUCKDB))
+    made = relation_sql(relation, frozenset(names), Site(database.db.engine.schema(), DUCKDB))
     assert made.unit is not None
     listed = ", ".join([made.unit, *(made.columns[n] for n in names)])
     return [

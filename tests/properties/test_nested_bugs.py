@@ -12,12 +12,12 @@ from property_joins import join_database, join_policy, join_world, without
 from property_nested import inner, moved_too_far, seen
 from property_world import Database
 
+from dpsql import accounts
 from dpsql.answers import reuse
 from dpsql.bounds.domain import interval
 from dpsql.budget.pricing import charge_of
 from dpsql.engines import base
 from dpsql.errors import InternalError
-from dpsql.flow import releasing
 from dpsql.plan.builder import nested_queries
 from dpsql.plan.nodes import lookups
 from dpsql.plan.nodes.released_scan import content_of, released_in, with_digests
@@ -94,7 +94,7 @@ def _spent_and_cost() -> tuple[float, float]:
     with join_database(join_world(random.Random(3), tame=True), join_policy()) as database:
         asked = database.db.prepare(LOWER, epsilon=1.0, delta=1e-6, mechanism="gaussian")
         database.db.query(LOWER, epsilon=1.0, delta=1e-6, mechanism="gaussian")
-        charged = database.db._ledger.spent(None)
+        charged = database.db.ledger.spent(None)
         due = charge_of(asked.bill.releases)
         assert due is not None
         return charged.rho, due.rho
@@ -103,7 +103,7 @@ def _spent_and_cost() -> tuple[float, float]:
 def test_the_inner_release_is_not_charged(monkeypatch: Patch) -> None:
     spent, due = _spent_and_cost()
     assert spent >= due
-    monkeypatch.setattr(releasing, "charge_of", lambda releases: charge_of(list(releases)[1:]))
+    monkeypatch.setattr(accounts, "charge_of", lambda releases: charge_of(list(releases)[1:]))
     spent, due = _spent_and_cost()
     assert spent < due
 

@@ -15,7 +15,7 @@ from test_equals_duckdb import EPSILON, answer
 
 from dpsql.audit.comparison import compare, compare_equal
 from dpsql.audit.grammar.query_writer import Query
-from dpsql.sensitivity.weight import Term
+from dpsql.sensitivity.unit_weight import Term
 
 bound: Any = import_module("dpsql.sensitivity.bound")
 PAIRS = (

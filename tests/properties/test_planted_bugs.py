@@ -38,7 +38,7 @@ from dpsql.plan.nodes.relation import Relation
 from dpsql.policy import Policy
 from dpsql.sensitivity.argument import Argument
 from dpsql.sensitivity.claim import Claim
-from dpsql.sensitivity.weight import Term
+from dpsql.sensitivity.unit_weight import Term
 
 allocate: Any = import_module("dpsql.budget.pricing")
 bound: Any = import_module("dpsql.sensitivity.bound")

@@ -12,7 +12,7 @@ from property_world import Row, make_policy, opened, tame_world, traced, wild_wo
 from dpsql.audit.comparison import compare
 from dpsql.audit.grammar.query_writer import Query
 from dpsql.sensitivity.claim import Claim
-from dpsql.sensitivity.tree import Tree
+from dpsql.sensitivity.quantile_tree import Tree
 
 Patch = pytest.MonkeyPatch
 PLACES = [f"0.{i}" for i in range(1, 10)]

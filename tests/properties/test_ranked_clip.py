@@ -19,7 +19,7 @@ from dpsql.audit.comparison import compare, paid, vectors
 from dpsql.audit.grammar.query_writer import Query
 from dpsql.budget.pricing import price_release
 from dpsql.engines.sql import histogram
-from dpsql.flow.draft import Prepared
+from dpsql.query_draft import PreparedQuery
 from dpsql.sensitivity.bound import settle
 from dpsql.sensitivity.clip import clip_at
 
@@ -63,7 +63,7 @@ def test_no_unit_moves_a_score_further_than_its_clip(seed: int) -> None:
     assert used > 0.3
 
 
-def _at(database: Database, query: Query, norm: float) -> Prepared:
+def _at(database: Database, query: Query, norm: float) -> PreparedQuery:
     """The query with everything clipped at one norm."""
     prepared = database.db.prepare(query.sql, epsilon=query.epsilon, delta=query.delta, mechanism=query.mechanism)
     releases = []

@@ -45,7 +45,7 @@ def _rows(seed: int) -> pd.DataFrame:
 def _exact(frame: pd.DataFrame, subject: Subject) -> list[tuple[tuple[object, ...], list[int], int]]:
     with dpsql.connect({"t": frame, "r": frame}, policy=POLICY, ledger=":memory:", steward=True) as db:
         _, bill = db.searches.search(subject)
-        ran = [(priced, integers(db._engine, priced, b"salt")) for priced in bill.releases]
+        ran = [(priced, integers(db.engine, priced, b"salt")) for priced in bill.releases]
         return [(tuple(e.keys), e.values[0].tolist(), p.noised[0].claim.l1) for p, e in ran]
 
 

@@ -210,7 +210,7 @@ class Abuse:
             if not all(answers):
                 self.wrong.append("a cancelled query is not answered when it is asked again")
             with dpsql.connect(folder / "shop.duckdb", policy=folder / "policy.yaml", steward=True) as db:
-                charges = sum(entry.text == sql and entry.cost is not None for entry in db._ledger.log())
+                charges = sum(entry.text == sql and entry.cost is not None for entry in db.ledger.log())
             if charges < len(shown):
                 self.wrong.append(f"{charges} charges for {len(shown)} answers")
             if charges > 1:

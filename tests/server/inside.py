@@ -15,7 +15,7 @@ import pytest
 from served import PASSWORD, need_packages
 
 import dpsql
-from dpsql.flow.releasing import Releaser
+from dpsql.accounts import Accounts
 from dpsql.interfaces.server.listener import Server
 from dpsql.interfaces.server.scram import Verifier
 from dpsql.interfaces.server.server_limits import ServerLimits
@@ -150,15 +150,15 @@ def held(monkeypatch: pytest.MonkeyPatch, word: str, *, charged: bool) -> Iterat
 @contextmanager
 def held_at_the_charge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """Queries that are charged wait before the engine is asked: nothing is stored for a replay yet."""
-    gate, reserve = Gate(), Releaser._reserve
+    gate, reserve = Gate(), Accounts.charge
 
-    def waiting(self: Releaser, *args: Any) -> Any:
+    def waiting(self: Accounts, *args: Any) -> Any:
         made = reserve(self, *args)
         gate.wait()
         return made
 
     with monkeypatch.context() as patch:
-        patch.setattr(Releaser, "_reserve", waiting)
+        patch.setattr(Accounts, "charge", waiting)
         try:
             yield gate
         finally:

@@ -22,7 +22,8 @@ from unlocked import DATASET, integers, paid, reserved, run, sealed, unsealed
 
 import dpsql
 import dpsql.answers.noise_stage as noise_stage
-from dpsql.answers.execute import Maker
+from dpsql.answers.execute import Execution
+from dpsql.answers.nested_results import NestedResults
 from dpsql.answers.noise_stage import RELEASE, NoisyTable, Released, add_noise, public_table
 from dpsql.answers.serialize import serialize
 from dpsql.audit import traces
@@ -202,7 +203,7 @@ def test_there_are_no_exact_values_without_a_warrant(warrant: Any) -> None:
 
 def test_a_released_table_is_not_made_of_exact_values(steward: dpsql.Connection) -> None:
     asked = priced(steward)
-    exact = integers(steward._engine, asked, SALT)
+    exact = integers(steward.engine, asked, SALT)
     with pytest.raises(TypeError, match="by"):
         Released(asked, exact.keys, exact.values)  # type: ignore[call-arg]
     for token in (None, traces._OPEN, noise_stage._OPEN):
@@ -212,7 +213,7 @@ def test_a_released_table_is_not_made_of_exact_values(steward: dpsql.Connection)
 
 def test_exact_values_are_not_put_into_a_released_table(db: dpsql.Connection) -> None:
     asked = priced(db)
-    ran = run(db._engine, asked, SALT)
+    ran = run(db.engine, asked, SALT)
     released, exact = add_noise(asked, ran), unsealed(ran)
     with pytest.raises(ValueError, match="by"):
         replace(released, noisy=exact.values)
@@ -226,8 +227,8 @@ def test_exact_values_are_not_put_into_a_released_table(db: dpsql.Connection) ->
 
 def test_a_trace_is_not_released(steward: dpsql.Connection) -> None:
     asked = priced(steward)
-    exact = steward._engine.run(asked, SALT, steward.permit_trace())
-    assert exact.traced and not run(steward._engine, asked, SALT).traced
+    exact = steward.engine.run(asked, SALT, steward.permit_trace())
+    assert exact.traced and not run(steward.engine, asked, SALT).traced
     with pytest.raises(InternalError, match="never released"):
         add_noise(asked, exact)
 
@@ -295,7 +296,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unread")
 def test_nothing_is_run_without_a_reservation(db: dpsql.Connection) -> None:
-    asked, engine = priced(db), db._engine
+    asked, engine = priced(db), db.engine
     version = engine.version()
     mark = fingerprint(asked, engine.emit(asked, SALT), version, DATASET)
     real = paid(engine, asked, SALT)
@@ -311,7 +312,7 @@ def test_nothing_is_run_without_a_reservation(db: dpsql.Connection) -> None:
 @pytest.mark.usefixtures("unread")
 def test_a_reservation_covers_its_own_releases_only(db: dpsql.Connection) -> None:
     """Another query, a dearer one, another salt, dataset or version: none of them was paid for."""
-    asked, engine = priced(db), db._engine
+    asked, engine = priced(db), db.engine
     mark, version = fingerprint(asked, engine.emit(asked, SALT), engine.version(), DATASET), engine.version()
     others = [priced(db, SUM), priced(db, epsilon=2.0), priced(db, "SELECT k, count(*) FROM t WHERE x > 1 GROUP BY k")]
     for other in others:
@@ -331,7 +332,7 @@ def test_a_reservation_covers_its_own_releases_only(db: dpsql.Connection) -> Non
 
 
 def test_a_reservation_is_used_once_for_each_release(db: dpsql.Connection) -> None:
-    engine, both = db._engine, [priced(db), priced(db, SUM)]
+    engine, both = db.engine, [priced(db), priced(db, SUM)]
     version = f"{engine.version()} bumped"
     marks = [fingerprint(each, engine.emit(each, SALT), version, DATASET) for each in both]
     made = reserved(*marks, version=version)
@@ -347,7 +348,7 @@ def test_a_release_that_reads_another_is_run_over_what_was_released(db: dpsql.Co
     assert len(db.query(NESTED, epsilon=1.0)) == 1
     outer = db.prepare(NESTED, epsilon=1.0, mechanism="laplace").bill.releases[-1]
     with pytest.raises(InternalError, match="before what it reads"):
-        run(db._engine, outer, SALT)
+        run(db.engine, outer, SALT)
 
 
 def test_each_engine_runs_through_the_one_check() -> None:
@@ -365,15 +366,19 @@ def test_each_engine_runs_through_the_one_check() -> None:
     assert named == {"engines/base.py", "audit/blackbox/observations.py"}
 
 
-def test_a_maker_without_a_reservation_reads_nothing(db: dpsql.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_execution_without_a_reservation_reads_nothing(
+    db: dpsql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As if somebody forgot the charge: the engine stops it, and not only the order of two lines."""
     monkeypatch.setattr(DuckDBEngine, "_compute", lambda *_: pytest.fail("the data was read"))
-    releaser, prepared = db._releaser, db.prepare(COUNT, epsilon=1.0)
-    archive = releaser.archive(SALT)
+    prepared = db.prepare(COUNT, epsilon=1.0)
+    archive = db.accounts.archive(db.dataset)
     for given in (None, 3, reserved(), reserved(b"mark", version=db.data_version())):
-        maker = Maker(db._engine, archive, db._dataset.finisher, SALT, False, lambda *_, g=given: (g, ()))  # type: ignore[misc]
+        contents = NestedResults(db.dataset.finisher, prepared.plan.nested)
+        execution = Execution(db.engine, archive, contents, SALT, False, prepared.bill)
+        execution.look_up()
         with pytest.raises(InternalError):
-            maker.make(prepared.bill, prepared.plan.nested, frozenset())
+            execution.run(given)  # type: ignore[arg-type]
 
 
 # the steward's permit ---------------------------------------------------------------------------------------------------
@@ -387,13 +392,13 @@ def test_an_analyst_has_no_permit_to_trace(db: dpsql.Connection, steward: dpsql.
                 each.permit_trace()
             with pytest.raises(PolicyError, match="for the steward only"):
                 dpsql.audit.trace(each, COUNT, salt=SALT)
-    both = Connection(steward._engine, steward.policy, steward._ledger, "ana", steward=True)
+    both = Connection(steward.engine, steward.policy, steward.ledger, "ana", steward=True)
     with pytest.raises(PolicyError, match="for the steward only"):
         both.permit_trace()
 
 
 def test_a_trace_charges_nothing_and_needs_no_reservation(steward: dpsql.Connection) -> None:
-    ledger: Ledger = steward._ledger
+    ledger: Ledger = steward.ledger
     before = list(ledger.log())
     [traced] = dpsql.audit.trace(steward, COUNT, salt=SALT)
     assert sum(traced.statistics[0].values) > 0 and list(ledger.log()) == before

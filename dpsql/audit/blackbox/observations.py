@@ -91,7 +91,7 @@ def remember_integers(db: Connection) -> None:
     The integers are a function of the question and the rows, which stay; if they ever differ, `Changed` is raised. What
     reads results of its own is computed each time. So a run costs its noise, its charge and its finishing.
     """
-    engine, known, asked = db._engine, dict[str, Any](), dict[str, int]()
+    engine, known, asked = db.engine, dict[str, Any](), dict[str, int]()
     compute, write, texts = engine._compute, engine.statements, dict[int, tuple[Any, bytes | None, list[str]]]()
 
     def statements(release: Any, salt: bytes | None) -> list[str]:

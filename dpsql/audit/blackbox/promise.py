@@ -25,7 +25,7 @@ from dpsql.mechanisms.zcdp_conversion import epsilon_for
 
 if TYPE_CHECKING:
     from dpsql.budget import Cost
-    from dpsql.flow.draft import Prepared
+    from dpsql.query_draft import PreparedQuery
 
 Floats = NDArray[np.float64]
 ORDERS = np.array([1.25, 1.6, 2.0, 3.0, 5.0, 9.0, 17.0, 33.0])
@@ -65,7 +65,7 @@ class Limit:
         return epsilon_for(self.value, self.conversion)
 
 
-def promised(prepared: Prepared, cost: Cost) -> tuple[Limit, ...]:
+def promised(prepared: PreparedQuery, cost: Cost) -> tuple[Limit, ...]:
     """All that was promised for what a query was charged: ρ with the δ of its thresholds, and its (ε, δ)."""
     slack = float(sum(priced.tail for priced in prepared.bill.releases))
     gaussian = prepared.bill.mechanism == "gaussian"

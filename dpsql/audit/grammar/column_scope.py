@@ -184,7 +184,7 @@ def _literal(value: object, type_: Type) -> str:
 def scopes_of_views(world: World) -> list[tuple[str, ColumnScope]]:
     """Views that can be planned; their columns are taken for what their types are, without bounds."""
     with world.open(steward=True) as db:
-        catalog, found = db._dataset.whole_catalog, []
+        catalog, found = db.dataset.whole_catalog, []
         for name, sql in world.policy.view_queries.items():
             made = planned(sql, catalog)
             if not isinstance(made, Error):

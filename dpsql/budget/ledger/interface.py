@@ -151,7 +151,7 @@ class Ledger(ABC):
         **Proof.** The analyst's accounts are asked for `request.whole`, in which a release of another's is priced as a
         new one, and on any refusal the text is made of `request.whole` and all accounts. What others released lowers
         only what the dataset's account is asked for; where that refuses, it refuses the whole too.
-        **Requires** that `asked` is priced without a look at the archive (`dpsql.flow.releasing`), and that every
+        **Requires** that `asked` is priced without a look at the archive (`dpsql.session`), and that every
         storage makes its refusal from it (`dpsql.budget.accountant`).
         **Checked by** `tests/unit/session/test_refusals_tell_nothing.py`.
         """

@@ -126,8 +126,8 @@ class Spark(Dialect):
         known; as there is none, Spark also drops that join. **Theorem.** Each row is there once, with the weight of its
         unit. **Proof.** The anti join has each row at most once, and drops one only for a weight below zero. There is
         none: a weight is 2**WEIGHT_BITS or a quotient of positive numbers. `w` has each unit once.
-        **Requires** `w` grouped by unit, with positive caps and totals (`dpsql.sensitivity.weight`), and units that are
-        not NULL.
+        **Requires** `w` grouped by unit, with positive caps and totals (`dpsql.sensitivity.unit_weight`), and units
+        that are not NULL.
         **Checked by** `tests/engines/test_spark_neighbours.py`.
         """
         waiting = f"{rows} LEFT ANTI JOIN (SELECT w FROM w WHERE w < 0) AS m ON TRUE"

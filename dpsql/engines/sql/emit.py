@@ -25,10 +25,10 @@ from dpsql.engines.sql.relations import relation_sql
 from dpsql.expressions.expression import Column, columns_of
 from dpsql.plan.at_rest import reading
 from dpsql.plan.nodes.relation import Relation, Scan
-from dpsql.sensitivity.at_rest import apart_at_rest
+from dpsql.sensitivity.at_rest_rule import apart_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.selection import Selection
-from dpsql.sensitivity.weight import WEIGHT_BITS, Term
+from dpsql.sensitivity.unit_weight import WEIGHT_BITS, Term
 
 ONE = 1 << WEIGHT_BITS
 LIMIT = 2**62

@@ -22,7 +22,7 @@ from dpsql.expressions.types import Kind
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.choice import Histogram
 from dpsql.sensitivity.grid import Grid
-from dpsql.sensitivity.weight import WEIGHT_BITS
+from dpsql.sensitivity.unit_weight import WEIGHT_BITS
 
 _ROOT_BITS = 20
 
@@ -195,7 +195,7 @@ def _by_units(dialect: Dialect, histogram: Histogram, rows: str, names: Sequence
 
 
 def _weight(dialect: Dialect, histogram: Histogram) -> str:
-    """A unit's weight by the number of its rows or groups here, as in `dpsql.sensitivity.weight`, rounded down."""
+    """A unit's weight by the number of its rows or groups here, as in `dpsql.sensitivity.unit_weight`, rounded down."""
     less = dialect.cast(dialect.quotient(dialect.wide(str(histogram.most)), "count(*)"), "BIGINT")
     return f"CASE WHEN count(*) > {histogram.most // ONE} THEN {less} ELSE {ONE} END"
 

@@ -17,7 +17,7 @@ from dpsql.engines.sql.from_item import From
 from dpsql.expressions.expression import Value
 from dpsql.expressions.types import DOUBLE, Kind, Type
 from dpsql.sensitivity.bound import Bounded
-from dpsql.sensitivity.keys import Key
+from dpsql.sensitivity.group_keys import Key
 
 INLINE = 4
 """Up to so many values a CASE is cheaper than a lookup."""

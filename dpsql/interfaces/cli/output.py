@@ -74,7 +74,7 @@ def cell(text: str, style: str = "") -> Text:
 
 def footer(result: Result) -> str:
     """What the answer cost, and what else there is to know of it."""
-    noisy = any(output.noisy for output in result._plan.outputs)
+    noisy = any(output.noisy for output in result.plan.outputs)
     lines = ["± is the 95% error bar of the noise"] if noisy else []
     lines.append(f"cost: {price(result)}")
     lines += [f"notes: {'; '.join(result.notes)}"] if result.notes else []
@@ -84,7 +84,7 @@ def footer(result: Result) -> str:
 def price(result: Result) -> str:
     """What was paid for an answer."""
     if result.replayed:
-        from dpsql.flow.accounts import REPLAYED
+        from dpsql.accounts import REPLAYED
 
         counted = any(note.startswith(REPLAYED) for note in result.notes)
         return f"free{' for the dataset' if counted else ''} (released before, and replayed)"

@@ -65,7 +65,7 @@ def explanation_of(said: dict[str, Any], ask: Ask) -> RemoteExplanation:
     def made(said: dict[str, Any], ask: Ask, others: dict[str, RemoteExplanation]) -> RemoteExplanation:
         told = {name: read(said[name]) for name in TOLD}
         told["releases"] = with_ranks(told["releases"], lambda *place: float(ask("rank_error", place=place)["rank"]))
-        return RemoteExplanation(**told, alternatives=others, _plan=cast(Any, None), _bill=cast(Any, None), _ask=ask)
+        return RemoteExplanation(**told, alternatives=others, plan=cast(Any, None), bill=cast(Any, None), _ask=ask)
 
     def with_other(name: str) -> Ask:
         return lambda call, **words: ask(call, **words | {"mechanism": name})
@@ -96,7 +96,7 @@ class RemoteResult(Result):
         asked = self.intervals(confidence)
         ends = [asked.iloc[:, place].astype(float).tolist() for place in range(asked.shape[1])]
         pairs = iter(zip(ends[::2], ends[1::2], strict=True))
-        return [list(zip(*next(pairs), strict=True)) if output.noisy else None for output in self._plan.outputs]
+        return [list(zip(*next(pairs), strict=True)) if output.noisy else None for output in self.plan.outputs]
 
 
 class RemoteConnection(Pep249Errors):

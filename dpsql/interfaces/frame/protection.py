@@ -183,7 +183,7 @@ class Protection:
             raise InterfaceError(f"there is a table {name} already", hint='give it another name: called="orders"')
         self._tables[name] = declared
         try:
-            self.connection((name,))._dataset.catalog  # noqa: B018 - read once here, so that mistakes show in `protect`
+            self.connection((name,)).dataset.catalog  # noqa: B018 - read once here, so that mistakes show in `protect`
         except Error:
             del self._tables[name]
             raise
@@ -235,7 +235,7 @@ class Protection:
         connection = self.connection((name,))
         [told] = visible_tables(connection)
         notes = {each.name: each.note for each in told.columns}
-        found = connection._dataset.catalog.find(name)
+        found = connection.dataset.catalog.find(name)
         unit = ""
         if isinstance(found, PrivateTable):
             listed = [(f.name, f.type, f.domain) for f in found.scan.fields]
@@ -243,7 +243,7 @@ class Protection:
         else:
             assert isinstance(found, PublicTable)
             listed = [(each, type_, Domain()) for each, type_ in zip(found.columns, found.types, strict=True)]
-        order = {each: i for i, each in enumerate(connection._engine.schema()[name.lower()])}
+        order = {each: i for i, each in enumerate(connection.engine.schema()[name.lower()])}
         listed.sort(key=lambda each: order[each[0]])
         searched = {each for each, said in self._tables[name].spec.get("columns", {}).items() if "bounds" in said}
         return {

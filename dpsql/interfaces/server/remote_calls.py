@@ -45,7 +45,7 @@ class RecentResults:
 
     def keep(self, result: Result) -> int:
         """Remember an answer, if it fits, in place of the oldest; its number."""
-        number, size = next(self.numbers), size_of((result._table.rows, result._released, result._bars))
+        number, size = next(self.numbers), size_of((result.table.rows, result.released, result.bar_columns))
         while len(self.kept) >= MOST_RESULTS:
             self._drop()
         while not (fits := self.room.keep(self.account, size)) and self.kept:
@@ -112,7 +112,7 @@ def _query(db: Connection, words: dict[str, Any], results: RecentResults) -> dic
         "number": results.keep(result), "columns": result.columns, "types": result.types, "rows": rows,
         "cost": asdict(result.cost), "replayed": result.replayed, "mechanism": result.mechanism,
         "notes": result.notes, "clipped": [[pack(v) for v in asdict(each).values()] for each in result.clipped],
-        "noisy": [output.noisy for output in result._plan.outputs],
+        "noisy": [output.noisy for output in result.plan.outputs],
     }  # fmt: skip
 
 

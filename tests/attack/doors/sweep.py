@@ -131,4 +131,4 @@ def entered(folder: Path) -> Connection:
 def charges(folder: Path) -> list[str]:
     """What was charged so far: the texts of the queries."""
     with connect(folder / "canaries.duckdb", policy=folder / "policy.yaml", steward=True) as db:
-        return [str(entry) for entry in db._ledger.log() if entry.kind == "charge"]
+        return [str(entry) for entry in db.ledger.log() if entry.kind == "charge"]

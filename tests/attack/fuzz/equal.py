@@ -18,8 +18,8 @@ from attack.fuzz.canaries import ROWS, opened, world
 from dpsql.audit.traces import exact_answer
 from dpsql.audit.world import load
 from dpsql.expressions.types import sql_type
-from dpsql.flow.draft import Prepared
 from dpsql.plan.builder.selection_aggregates import chooses
+from dpsql.query_draft import PreparedQuery
 from dpsql.sensitivity.bound import Bounded
 
 EPSILON = 1e5
@@ -87,7 +87,7 @@ class Reference:
         except Exception:
             return None
 
-    def _compare(self, prepared: Prepared, wanted: Sequence[Row]) -> None:
+    def _compare(self, prepared: PreparedQuery, wanted: Sequence[Row]) -> None:
         outputs = prepared.plan.outputs
         shown = [row[: len(outputs)] for row in exact_answer(self.db, prepared, salt=b"a fixed salt")]
         keys = [i for i, output in enumerate(outputs) if not output.noisy]
@@ -124,12 +124,12 @@ def with_zeros(sql: str) -> str:
     return tree.sql("duckdb")
 
 
-def _key_types(prepared: Prepared) -> list[str]:
+def _key_types(prepared: PreparedQuery) -> list[str]:
     """A group that hangs on the last bit of a computed double is not compared."""
     return [sql_type(key.expression.type) for release in prepared.plan.releases for key in release.keys]
 
 
-def filled_in(prepared: Prepared) -> bool:
+def filled_in(prepared: PreparedQuery) -> bool:
     """Are there groups that are shown although nobody is in them? DuckDB does not show these."""
     return any(priced.bounded.public and priced.bounded.keys for priced in prepared.bill.releases)
 

@@ -84,7 +84,7 @@ class Judge:
         return found + (self._compared(sql) if accepted else [])
 
     def _spent(self) -> object:
-        everyone = self.db._accounts.standings()[0]
+        everyone = self.db.accounts.standings()[0]
         assert everyone is not None
         return everyone.spent
 

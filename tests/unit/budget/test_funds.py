@@ -31,8 +31,8 @@ from dpsql.mechanisms.exact_numbers import UNIT, exact, float_up
 from dpsql.mechanisms.rho_price import laplace_rho
 from dpsql.sensitivity.bound import Bounded, Statistic
 from dpsql.sensitivity.claim import Claim, one_coordinate
+from dpsql.sensitivity.quantile_tree import Tree
 from dpsql.sensitivity.selection import select_keys
-from dpsql.sensitivity.tree import Tree
 
 EPSILON, DELTA = Fraction(3, 4), Fraction(1, 10**6)
 PAIR = Claim(None, 5, 7, 6, 2)

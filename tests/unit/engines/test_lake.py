@@ -245,8 +245,8 @@ def test_the_types_of_a_text_file_are_the_policys_whatever_its_rows_hold(tmp_pat
     tame = _csv(tmp_path / "tame", "1,a,2,x", "2,b,3.5,x")
     wild = _csv(tmp_path / "wild", "1,a,2,x", "2,b,3.5,x", 'x,"a, b",much,x', '"",a,,', "7,,nan,x", "8,b,1e400,x")
     with opened(tame, said) as one, opened(wild, said) as two:
-        assert one._engine.schema() == two._engine.schema()
-        assert one._engine.schema()["orders"] == {"customer": "VARCHAR", "kind": "VARCHAR", "amount": "DOUBLE"}
+        assert one.engine.schema() == two.engine.schema()
+        assert one.engine.schema()["orders"] == {"customer": "VARCHAR", "kind": "VARCHAR", "amount": "DOUBLE"}
         for sql in ("SELECT kind, sum(amount), count(*) FROM orders GROUP BY kind", "SELECT avg(amount) FROM orders"):
             first, second = (db.query(sql, epsilon=90_000, mechanism="laplace") for db in (one, two))
             assert first.types == second.types

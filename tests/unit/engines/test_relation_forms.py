@@ -63,7 +63,7 @@ def source(db: dpsql.Connection, rows: str, what: str = "count(*)") -> Relation:
 
 
 def site(db: dpsql.Connection, dialect: DuckDB = DUCKDB) -> Site:
-    return Site(db._engine.schema(), dialect)
+    return Site(db.engine.schema(), dialect)
 
 
 @pytest.mark.parametrize(

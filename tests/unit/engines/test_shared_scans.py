@@ -95,9 +95,9 @@ def test_one_statement_gives_the_integers_of_many(
     database: duckdb.DuckDBPyConnection, sql: str, memory: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with dpsql.connect(database, policy=POLICY, ledger=":memory:", steward=True) as db:
-        db._engine._limits = type(db._engine._limits)(memory)  # type: ignore[attr-defined]
+        db.engine._limits = type(db.engine._limits)(memory)  # type: ignore[attr-defined]
         for priced in db.prepare(sql).bill.releases:
-            named, run = (f(priced, b"salt") for f in (db._engine.statements, db._engine.run_statements))
+            named, run = (f(priced, b"salt") for f in (db.engine.statements, db.engine.run_statements))
             many = len(priced.bounded.histograms)
             assert many < 2 or len(named) - len(run) == many - 1
             assert not many > 1 or ("s AS MATERIALIZED" in run[-1]) == (
@@ -123,6 +123,6 @@ def test_the_rows_are_read_once(database: duckdb.DuckDBPyConnection) -> None:
     with dpsql.connect(database, policy=POLICY, ledger=":memory:") as db:
         [priced] = db.prepare(ORDERS[0]).bill.releases
         plans = [
-            database.execute(f"EXPLAIN {text}").fetchall()[0][1] for text in db._engine.run_statements(priced, b"s")
+            database.execute(f"EXPLAIN {text}").fetchall()[0][1] for text in db.engine.run_statements(priced, b"s")
         ]
     assert [plan.count("Sequential Scan") for plan in plans] == [1, 1]

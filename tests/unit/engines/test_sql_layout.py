@@ -55,7 +55,7 @@ def test_a_layout(sql: str, expected: str) -> None:
 def test_the_layout_of_each_golden_query_has_its_tokens_and_runs(name: str) -> None:
     """`explain` shows what runs: the layout is run here, on the empty tables of the golden cases."""
     with connect() as db:
-        engine = db._engine
+        engine = db.engine
         for sql in queries(name):
             try:
                 releases = db.prepare(sql, mechanism="laplace" if sql.startswith("-- laplace") else None).bill.releases

@@ -173,5 +173,5 @@ def test_a_share_of_less_than_a_megabyte_is_told(count: int, told: tuple[int, ..
         raw.execute("CREATE TABLE notes (person INTEGER, note VARCHAR)")
         db = dpsql.connect(raw, policy=policy, ledger=":memory:")
         asked = db.prepare(f"SELECT count(*) FROM (SELECT DISTINCT person, {parts} FROM notes) AS t")
-        said = text_notes(asked.bill.releases, Site(db._engine.schema(), Postgres()))
+        said = text_notes(asked.bill.releases, Site(db.engine.schema(), Postgres()))
     assert [note.split(" bytes")[0].rpartition(" ")[2] for note in said] == [f"{share:,}" for share in told]

@@ -264,7 +264,7 @@ def test_public_keys_are_all_there_with_zero_where_there_is_no_row(
 
 def test_the_statements_are_the_totals_if_there_are_any_and_one_for_each_histogram(db: dpsql.Connection) -> None:
     site = DuckDBEngine(duckdb.connect())._site
-    site = type(site)(db._engine.schema(), DUCKDB)
+    site = type(site)(db.engine.schema(), DUCKDB)
     for sql, texts in (("SELECT median(x) FROM t", 1), ("SELECT median(x), sum(f) FROM t", 2), ("SELECT sum(f) FROM t", 1),
                        ("SELECT city, median(x) FROM t GROUP BY city", 2)):  # fmt: skip
         made = statements(release(db, sql), site, b"\x01\xff")

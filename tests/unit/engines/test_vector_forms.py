@@ -41,6 +41,6 @@ def test_rows_are_put_together_by_unit_where_a_unit_may_have_several(
 ) -> None:
     [priced] = db.prepare(sql.format(table), epsilon=1, delta=1e-7, mechanism=mechanism).bill.releases
     assert priced.bounded.rule == "vector"
-    [text] = db._engine.statements(priced, b"salt")
+    [text] = db.engine.statements(priced, b"salt")
     assert ("GROUP BY u" in text) == several
     assert f"{2**62}" in text

@@ -22,7 +22,7 @@ from dpsql.expressions.expression import Column
 from dpsql.expressions.types import DOUBLE, from_engine
 from dpsql.plan.nodes.relation import Aggregate, Field, Relation
 from dpsql.sensitivity.bound import Bounded
-from dpsql.sensitivity.weight import WEIGHT_BITS
+from dpsql.sensitivity.unit_weight import WEIGHT_BITS
 
 NARROW, WIDE = 9, 2**40
 
@@ -73,7 +73,7 @@ def test_a_units_total_has_the_bits_of_the_widest_of_its_values(db: dpsql.Connec
     [release] = db.prepare(
         "SELECT k, sum(n), sum(m) FROM t GROUP BY k", epsilon=1.0, delta=1e-7, mechanism="laplace"
     ).bill.releases
-    made = statements(release, Site(db._engine.schema(), dialect), b"s")[0]
+    made = statements(release, Site(db.engine.schema(), dialect), b"s")[0]
     for index in (0, 1):
         assert dialect.total(f"abs(v{index})", bits=WIDE.bit_length()) in made
 

@@ -66,7 +66,7 @@ def release_of(db: dpsql.Connection, sql: str) -> Any:
 
 
 def catalog(db: dpsql.Connection) -> Catalog:
-    return db._dataset.catalog
+    return db.dataset.catalog
 
 
 def holds(node: Relation, kind: type[Relation]) -> bool:

@@ -289,7 +289,7 @@ def test_uniqueness_of_public_rows_counts_in_a_file_and_on_a_live_connection_onl
 
 
 def test_a_node_that_would_mix_owners_cannot_be_made(db: dpsql.Connection) -> None:
-    tables = db._dataset.catalog.tables
+    tables = db.dataset.catalog.tables
     people, orders, visits = (tables[name].scan for name in ("people", "orders", "visits"))  # type: ignore[union-attr]
     areas = tables["areas"].scan({})  # type: ignore[union-attr, call-arg]
     true = conjunction([])
@@ -314,7 +314,7 @@ def test_a_node_that_would_mix_owners_cannot_be_made(db: dpsql.Connection) -> No
 
 
 def test_a_label_leads_to_one_owner_along_the_whole_path(db: dpsql.Connection) -> None:
-    items = db._dataset.catalog.tables["items"].scan  # type: ignore[union-attr]
+    items = db.dataset.catalog.tables["items"].scan  # type: ignore[union-attr]
     assert isinstance(items, Scan)
     assert items.path == (Step("oid", "orders", "oid"),)
     assert items.unit == "id"

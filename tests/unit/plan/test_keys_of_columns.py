@@ -68,7 +68,7 @@ def source(db: dpsql.Connection, rows: str) -> Relation:
     made: Relation = (
         db.prepare(f"SELECT count(*) FROM {rows}", epsilon=1.0, delta=1e-7, mechanism="laplace").plan.releases[0].source
     )
-    check_facts(made, db._dataset.catalog)
+    check_facts(made, db.dataset.catalog)
     return made
 
 
@@ -121,7 +121,7 @@ def test_an_outer_join_also_has_the_rows_that_match_nothing(db: dpsql.Connection
     assert made.rows_per_unit == most
     if most > 1:
         with pytest.raises(InternalError, match="rows per unit"):
-            check_facts(replace(made, rows_per_unit=most - 1), db._dataset.catalog)
+            check_facts(replace(made, rows_per_unit=most - 1), db.dataset.catalog)
 
 
 def test_an_outer_join_that_forgets_the_rows_that_match_nothing_is_stopped(
@@ -150,7 +150,7 @@ def test_keys_that_the_catalogue_does_not_have_are_refused(db: dpsql.Connection)
         return replace(part, relation=replace(part.relation, keys=frozenset({frozenset({"part"})})))
 
     with pytest.raises(InternalError, match="public table with other keys"):
-        check_facts(replace(made, parts=tuple(map(lying, made.parts))), db._dataset.catalog)
+        check_facts(replace(made, parts=tuple(map(lying, made.parts))), db.dataset.catalog)
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -167,9 +167,9 @@ def test_two_sides_of_one_row_may_be_two_rows_of_a_full_join(db: dpsql.Connectio
     lie = replace(made, lookups=frozenset({1}), single=True)
     if full:
         with pytest.raises(InternalError, match="not looked up"):
-            check_facts(lie, db._dataset.catalog)
+            check_facts(lie, db.dataset.catalog)
     else:
-        check_facts(lie, db._dataset.catalog)
+        check_facts(lie, db.dataset.catalog)
 
 
 # what is verified ---------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_a_file_is_checked_and_the_fact_holds_for_that_version(tmp_path: Path) -
         assert check(before).recorded == 3
     with dpsql.connect(path, policy=POLICY, ledger=ledger) as after:
         assert source(after, rows).rows_per_unit == 725
-        after._ledger.bump("later", "steward")
+        after.ledger.bump("later", "steward")
     with dpsql.connect(path, policy=POLICY, ledger=ledger) as later:
         assert source(later, rows).rows_per_unit == 90 * 725
 

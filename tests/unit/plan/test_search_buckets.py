@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from dpsql.expressions.types import BIGINT, DATE, DOUBLE, TIMESTAMP, Type
-from dpsql.plan.search import LEAST, MOST, OFFSET, YEARS, largest_of, least_of, middle_of
+from dpsql.search.bounds_search import LEAST, MOST, OFFSET, YEARS, largest_of, least_of, middle_of
 
 
 @pytest.mark.parametrize("half_octave", [LEAST, LEAST + 1, -1, 0, 1, 17, MOST])

@@ -85,12 +85,12 @@ def test_all_intervals_of_a_column_hold_together(sql: str, truth: float, mechani
         prepared = db.prepare(f"SELECT k, {sql} AS v FROM t GROUP BY k", epsilon=1.0, mechanism=mechanism)
         priced, formula = prepared.bill.releases[0], prepared.plan.outputs[1].formula
         assert formula is not None
-        exact = run(db._engine, priced, b"salt")
+        exact = run(db.engine, priced, b"salt")
         hits = {True: 0, False: 0}
         for together, _ in [(t, r) for t in hits for r in range(runs)]:
             released = add_noise(priced, exact)
             [(low, high)] = row_ends(
-                db._dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.95, together=together
+                db.dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.95, together=together
             )
             hits[together] += bool(np.all((low - 1e-6 <= truth) & (truth <= high + 1e-6)))
     assert hits[False] / runs < least(runs) <= hits[True] / runs
@@ -140,12 +140,12 @@ def test_extremes_and_thresholds_of_equal_groups_are_covered(
             above.format("SELECT k, count(*) AS n FROM t GROUP BY k"), epsilon=0.5, mechanism="laplace"
         )
         priced, plan = prepared.bill.releases[0], prepared.plan
-        exact = run(db._engine, priced, b"salt")
+        exact = run(db.engine, priced, b"salt")
         for _ in range(runs):
             released = add_noise(priced, exact)
-            answer = db._dataset.finisher.run(plan, {"_r0": tabulate(released, {})})
+            answer = db.dataset.finisher.run(plan, {"_r0": tabulate(released, {})})
             ends = resampled_intervals(
-                db._dataset.finisher, plan, {"_r0": released}, {"_r0": {}}, answer, [0], 0.95, together=False
+                db.dataset.finisher, plan, {"_r0": released}, {"_r0": {}}, answer, [0], 0.95, together=False
             )
             hits += bool(ends[0][0][0] <= truth <= ends[0][1][0])
     assert hits / runs >= least(runs)
@@ -162,7 +162,7 @@ def test_an_average_of_flags_with_noise_of_one_step_is_covered(ones: int) -> Non
         assert formula is not None
         assert priced.noised[0].noise.scale == 1
         released = add_noise(priced, sealed(((),) * RUNS, (np.full(RUNS, ones), np.full(RUNS, 50 - ones)), None))
-        [(low, high)] = row_ends(db._dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.95)
+        [(low, high)] = row_ends(db.dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.95)
     share = np.mean((low - 1e-9 <= ones / 50) & (ones / 50 <= high + 1e-9))
     assert least(RUNS) <= share
 
@@ -184,7 +184,7 @@ def test_a_wrong_width_is_noticed() -> None:
         released = add_noise(other, sealed(((),) * RUNS, (np.full(RUNS, 2400),), None))
         assert released.priced is other
         ends = row_ends(
-            db._dataset.finisher,
+            db.dataset.finisher,
             prepared.plan,
             released.shown_as(priced),
             {},

@@ -35,7 +35,7 @@ def db() -> dpsql.Connection:
 
 def sealed(db: dpsql.Connection) -> duckdb.DuckDBPyConnection:
     db.query("SELECT * FROM p")
-    return db._dataset.finisher._connection
+    return db.dataset.finisher._connection
 
 
 @pytest.mark.parametrize(
@@ -150,14 +150,14 @@ def test_a_star_has_the_columns_and_the_noise_of_what_it_stands_for(
 ) -> None:
     result = db.query(sql)
     assert result.columns == columns and all(len(row) == len(columns) for row in result.fetchall())
-    assert [output.noisy for output in result._plan.outputs] == [name in ("n", "units") for name in columns]
+    assert [output.noisy for output in result.plan.outputs] == [name in ("n", "units") for name in columns]
 
 
 @pytest.mark.parametrize("sql", [f"SELECT COLUMNS(*) FROM {GROUPS}", f"SELECT * FROM {GROUPS} NATURAL JOIN p"])
 def test_columns_that_are_not_known_are_refused_before_anything_is_charged(db: dpsql.Connection, sql: str) -> None:
     with pytest.raises(ParseError, match="not known"):
         db.query(sql)
-    assert db._ledger.spent(None).epsilon == 0
+    assert db.ledger.spent(None).epsilon == 0
 
 
 def test_a_column_with_a_time_zone_is_refused_before_anything_is_charged(db: dpsql.Connection) -> None:
@@ -165,4 +165,4 @@ def test_a_column_with_a_time_zone_is_refused_before_anything_is_charged(db: dps
         sql = f"SELECT CAST('2024-01-0' || least(greatest(n, 1), 9) AS {day}) AS day FROM {GROUPS}"
         with pytest.raises(ParseError, match="day has a time zone") if refused else nullcontext():
             db.query(sql)
-        assert (db._ledger.spent(None).epsilon == 0) is refused
+        assert (db.ledger.spent(None).epsilon == 0) is refused

@@ -94,7 +94,7 @@ def test_a_ratio_is_covered_row_by_row(db: dpsql.Connection, sql: str, mechanism
         total = statistic.part.alpha * round(n * mean / float(grid)) + statistic.part.beta * n
         values.append(np.full(runs, total >> noised.shift))
     released = add_noise(priced, sealed((("a",),) * runs, tuple(values), None))
-    [(low, high)] = row_ends(db._dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.9)
+    [(low, high)] = row_ends(db.dataset.finisher, prepared.plan, released, {}, [formula[1]], 0.9)
     hits = int(np.sum((low <= mean) & (mean <= high)))
     assert binom.ppf(1e-7, runs, 0.89) <= hits <= binom.ppf(1 - 1e-7, runs, 0.91)
 

@@ -15,9 +15,9 @@ import dpsql
 from dpsql.answers.accuracy import Goal, cheapest, least, read_goals
 from dpsql.answers.analytic_bars import half_width
 from dpsql.budget.pricing import Bill, Funds, Portions, allocate, charge_of, fund, spend
-from dpsql.flow.draft import Prepared
 from dpsql.options import Accuracy
 from dpsql.plan.plan import Plan
+from dpsql.query_draft import PreparedQuery
 
 POLICY = {
     "dataset": "d", "search": False, "budget": {"epsilon": 50, "delta": 1e-6},
@@ -47,7 +47,7 @@ def db() -> dpsql.Connection:
     return dpsql.connect({"t": frame, "v": frame[["x"]]}, policy=POLICY, ledger=":memory:")
 
 
-def priced(db: dpsql.Connection, sql: str, accuracy: Accuracy, mechanism: str) -> tuple[Prepared, Bill, Funds]:
+def priced(db: dpsql.Connection, sql: str, accuracy: Accuracy, mechanism: str) -> tuple[PreparedQuery, Bill, Funds]:
     prepared = db.prepare(sql, epsilon=8, delta=1e-7 if "GROUP BY c" in sql else None, mechanism=mechanism)
     bounded = [p.bounded for p in prepared.bill.releases]
     funds = fund(bounded, Fraction(8), prepared.bill.delta, mechanism)
@@ -104,7 +104,7 @@ def test_the_answer_has_the_error_that_was_asked_for_and_the_cost_that_was_told(
         result = db.query(sql, accuracy=accuracy, mechanism=mechanism, delta=delta)
         assert result.cost == told.cost
         assert "the least that gives" in str(told)
-        for goal in read_goals(accuracy, result._plan.outputs):
+        for goal in read_goals(accuracy, result.plan.outputs):
             bars = result.intervals(goal.within.confidence)
             widths = (bars[f"{goal.name}_high"] - bars[f"{goal.name}_low"]) / 2
             assert (widths <= goal.within.size + 0.5).all()

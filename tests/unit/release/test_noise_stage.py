@@ -33,7 +33,7 @@ def prepared(db: dpsql.Connection, sql: str, epsilon: float = 1.0, mechanism: st
 
 def test_every_public_key_is_released_also_an_empty_one(db: dpsql.Connection) -> None:
     priced = prepared(db, "SELECT k, count(*) FROM t GROUP BY k")
-    released = add_noise(priced, run(db._engine, priced, b"salt"))
+    released = add_noise(priced, run(db.engine, priced, b"salt"))
     assert released.keys == (("a",), ("b",), (None,))
 
 
@@ -86,7 +86,7 @@ def test_public_keys_alone_need_no_data(db: dpsql.Connection) -> None:
 
 def test_resampling_draws_around_what_was_released(db: dpsql.Connection) -> None:
     priced = prepared(db, "SELECT k, count(*) FROM t GROUP BY k")
-    released = add_noise(priced, run(db._engine, priced, b"salt"))
+    released = add_noise(priced, run(db.engine, priced, b"salt"))
     draws = resampled(released, 4_000)[0]
     assert draws.shape == (4_000, 3)
     assert np.all(np.abs(draws.mean(axis=0) - released.noisy[0]) < 0.5)
@@ -102,7 +102,7 @@ def test_a_key_that_no_unit_supports_is_never_shown(db: dpsql.Connection) -> Non
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_a_box_holds_all_noises_together_and_is_no_wider_than_that_takes(db: dpsql.Connection, mechanism: str) -> None:
     priced = prepared(db, "SELECT k, count(*) FROM t GROUP BY k", 0.01, mechanism)
-    released = add_noise(priced, run(db._engine, priced, b"salt"))
+    released = add_noise(priced, run(db.engine, priced, b"salt"))
     draws = np.abs(resampled(released, 8_000)[0] - released.noisy[0])
     [(low, high)] = box(released, 0.9, 3)
     assert np.all(high - released.noisy[0] == released.noisy[0] - low)
@@ -113,7 +113,7 @@ def test_a_box_holds_all_noises_together_and_is_no_wider_than_that_takes(db: dps
 
 def test_a_box_around_fitted_values_is_as_many_times_as_wide_as_their_error(db: dpsql.Connection) -> None:
     priced = prepared(db, "SELECT k, count(*) FROM t GROUP BY k", 0.1, "gaussian")
-    released = add_noise(priced, run(db._engine, priced, b"salt"))
+    released = add_noise(priced, run(db.engine, priced, b"salt"))
     fitted = with_spread(released, 0.25)
     [(_, plain)], [(_, narrow)] = box(released, 0.9, 3), box(fitted, 0.9, 3)
     assert np.allclose(narrow - released.noisy[0], 0.25 * (plain - released.noisy[0]))

@@ -128,4 +128,4 @@ def test_a_public_table_that_cannot_be_read_is_an_error_without_details() -> Non
         with connect(own, p={"public": True}) as db:
             own.execute("DROP TABLE p")
             with pytest.raises(EngineError, match="steward's log has the details"):
-                db._engine.read_public("p", ["a"])
+                db.engine.read_public("p", ["a"])

@@ -95,7 +95,7 @@ def test_everything_that_shows_is_in_the_mark(db: dpsql.Connection, sql: str) ->
 @pytest.mark.parametrize("sql", QUERIES)
 def test_what_was_stored_comes_back(db: dpsql.Connection, sql: str) -> None:
     each = priced(db, sql)
-    released = add_noise(each, run(db._engine, each, b"salt"))
+    released = add_noise(each, run(db.engine, each, b"salt"))
     again = deserialize(serialize(released), each)
     assert again.keys == released.keys and len(again.keys)
     for name in ("noisy", "chosen", "trees"):

@@ -11,7 +11,7 @@ from scipy import stats
 from dpsql.answers.tree_quantiles import _deviations, cumulated, quantile_cells, quantile_ends, reach
 from dpsql.budget.pricing import Noised
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpsql.sensitivity.tree import BRANCHES, Tree, counted, errs_less, height_of
+from dpsql.sensitivity.quantile_tree import BRANCHES, Tree, counted, errs_less, height_of
 
 DECILES = [Fraction(i, 10) for i in range(1, 10)]
 

@@ -13,7 +13,7 @@ from scipy import stats
 from dpsql.answers.tree_quantiles import _deviations, cumulated, quantile_cells, quantile_ends, rank_width
 from dpsql.budget.pricing import Noised
 from dpsql.mechanisms import DiscreteGaussian
-from dpsql.sensitivity.tree import BRANCHES, Tree
+from dpsql.sensitivity.quantile_tree import BRANCHES, Tree
 
 ONE = Tree("t", 0, 1, 1, 1, 1)
 PLACES = [Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1)]

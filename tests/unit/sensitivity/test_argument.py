@@ -12,7 +12,7 @@ from dpsql.errors import InternalError
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import DOUBLE, from_engine
 from dpsql.sensitivity.argument import ROW_BITS, Argument, counted, summed
-from dpsql.sensitivity.weight import WEIGHT_BITS
+from dpsql.sensitivity.unit_weight import WEIGHT_BITS
 
 
 def _column(type_: str) -> Column:

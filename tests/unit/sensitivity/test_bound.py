@@ -16,9 +16,9 @@ from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BIGINT
 from dpsql.plan.nodes.relation import Aggregate, Copy, Scan
 from dpsql.sensitivity.bound import Bounded, bound
-from dpsql.sensitivity.choices import histogram
+from dpsql.sensitivity.choice_layout import histogram
 from dpsql.sensitivity.statistics import lay_out
-from dpsql.sensitivity.weight import WEIGHT_BITS
+from dpsql.sensitivity.unit_weight import WEIGHT_BITS
 
 TABLES: dict[str, Any] = {
     "t": {"unit": "u", "max_rows_per_unit": 5, "max_groups_per_unit": 3,

@@ -12,7 +12,7 @@ import pytest
 from dpsql.mechanisms import ExponentialLaw
 from dpsql.plan.nodes.relation import Aggregate
 from dpsql.sensitivity.choice import Choice, Runs, choice_of, reach, scored
-from dpsql.sensitivity.tree import BRANCHES, Tree, counted, height_of
+from dpsql.sensitivity.quantile_tree import BRANCHES, Tree, counted, height_of
 
 LAW = ExponentialLaw(Fraction(4))
 CELLS = 6

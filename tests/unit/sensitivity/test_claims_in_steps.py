@@ -16,10 +16,10 @@ from dpsql.expressions.types import BIGINT, BOOLEAN, DOUBLE, TEXT
 from dpsql.expressions.typing import call, literal
 from dpsql.plan.nodes.relation import UNIT, Aggregate, Copy, Field, Item, Scan
 from dpsql.plan.plan import Release
-from dpsql.sensitivity.at_rest import apart_at_rest
+from dpsql.sensitivity.at_rest_rule import apart_at_rest
 from dpsql.sensitivity.bound import Bounded, Statistic, bound
 from dpsql.sensitivity.claim import Claim
-from dpsql.sensitivity.weight import Term
+from dpsql.sensitivity.unit_weight import Term
 
 ROWS, GROUPS, ONE = 5, 3, 2**30
 MAX_RELEASED = 2**20

@@ -20,8 +20,7 @@ from dpsql.sensitivity.clip import (
     norms_of,
     read_norms,
 )
-from dpsql.sensitivity.clip_choice import choose_clip
-from dpsql.sensitivity.norm_histogram import NormHistogram
+from dpsql.sensitivity.clip_choice import NormHistogram, choose_clip
 
 VECTOR = Vector("l2", (0, None, -3), 20, 1_000, True, False)
 

@@ -17,11 +17,13 @@ from dpsql.sensitivity.clip_choice import (
     COUNT_WEIGHT,
     SPREAD_WEIGHT,
     ClipChoice,
+    Mechanism,
+    NormHistogram,
     _reach,
     choose_clip,
+    likely_histograms,
     widen,
 )
-from dpsql.sensitivity.norm_histogram import Mechanism, NormHistogram, likely_histograms
 
 Floats = NDArray[np.float64]
 FIRST, SIZE = -60, 187

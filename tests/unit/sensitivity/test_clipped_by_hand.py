@@ -15,7 +15,7 @@ from dpsql.plan.nodes.relation import UNIT, Aggregate, Field, Item, Relation, Sc
 from dpsql.plan.nodes.unary import UnitGroup
 from dpsql.plan.plan import Release
 from dpsql.sensitivity.bound import bound
-from dpsql.sensitivity.clipped import Check, checks_of
+from dpsql.sensitivity.clip_checks import Check, checks_of
 
 DECLARED = ("declared for t",)
 FIELDS = (

@@ -9,7 +9,7 @@ from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.types import BIGINT, BOOLEAN
 from dpsql.expressions.typing import call, literal
 from dpsql.plan.nodes.relation import Aggregate
-from dpsql.sensitivity.halves import nested, pairs_of
+from dpsql.sensitivity.part_and_rest import nested, pairs_of
 from dpsql.sensitivity.statistics import lay_out
 
 X, Y = Column(BIGINT, name="x"), Column(BIGINT, name="y")

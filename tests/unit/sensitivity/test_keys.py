@@ -11,7 +11,7 @@ from dpsql.bounds.domain import Domain, finite, interval, number
 from dpsql.bounds.infer import AT_MOST
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, from_engine
-from dpsql.sensitivity.keys import make_keys, on_type, public_values
+from dpsql.sensitivity.group_keys import make_keys, on_type, public_values
 
 DECIMAL, WHOLE = from_engine("DECIMAL(9,2)"), from_engine("INTEGER")
 assert DECIMAL is not None and WHOLE is not None

@@ -13,10 +13,10 @@ from dpsql.expressions.types import BIGINT, BOOLEAN, DOUBLE, TEXT
 from dpsql.expressions.typing import call, literal
 from dpsql.plan.nodes.relation import Aggregate, Scan
 from dpsql.plan.plan import Release
-from dpsql.sensitivity.choices import histogram, lay_out_choices
+from dpsql.sensitivity.choice_layout import histogram, lay_out_choices
 from dpsql.sensitivity.grid import make_grid
 from dpsql.sensitivity.statistics import Layout, Part, Source, _around, lay_out
-from dpsql.sensitivity.weight import Term
+from dpsql.sensitivity.unit_weight import Term
 
 X, Y, C = Column(BIGINT, name="x"), Column(BIGINT, name="y"), Column(BOOLEAN, name="c")
 SURE, MAYBE, NAN = interval(-3, 7, nullable=False), interval(-3, 7), interval(-3, 7, nullable=False, nan=True)

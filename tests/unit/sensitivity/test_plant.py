@@ -16,7 +16,7 @@ from dpsql.expressions.types import BIGINT
 from dpsql.sensitivity.choice import Choice, Histogram
 from dpsql.sensitivity.claim import Claim
 from dpsql.sensitivity.grid import make_grid
-from dpsql.sensitivity.tree import Tree, counted, errs_less, plant
+from dpsql.sensitivity.quantile_tree import Tree, counted, errs_less, plant
 
 
 def histogram(cells: int, name: str = "x") -> Histogram:

@@ -48,7 +48,7 @@ def connect(units: int = UNITS, ledger: str | Path = ":memory:", **policy: objec
 def worst(result: dpsql.Result, accuracy: Accuracy) -> float:
     """The largest half width over what was asked for."""
     ratios = []
-    for goal in read_goals(accuracy, result._plan.outputs):
+    for goal in read_goals(accuracy, result.plan.outputs):
         bars = result.intervals(goal.within.confidence)
         width = (bars[f"{goal.name}_high"] - bars[f"{goal.name}_low"]) / 2
         size = goal.within.size * (result.df()[goal.name].abs() if goal.within.relative else 1)
@@ -79,11 +79,11 @@ def test_the_goal_is_reached_at_no_more_than_was_told_and_the_same_query_is_free
 def test_the_pilot_is_charged_and_released_before_the_answer_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     with connect() as db:
-        for target, name in ((db._ledger, "reserve"), (db._engine, "run"), (db._ledger, "store")):
+        for target, name in ((db.ledger, "reserve"), (db.engine, "run"), (db.ledger, "store")):
             original = getattr(target, name)
             monkeypatch.setattr(target, name, lambda *a, _n=name, _o=original: (order.append(_n), _o(*a))[1])
         result = db.query(COUNT, accuracy="2%")
-        charges = [entry.cost for entry in db._ledger.log() if entry.kind == "charge"]
+        charges = [entry.cost for entry in db.ledger.log() if entry.kind == "charge"]
     assert order == ["reserve", "run", "store"] * 2
     assert charges[0] is not None and charges[1] is not None
     assert charges[0].rho < charges[1].rho
@@ -94,7 +94,7 @@ def test_what_the_account_paid_is_what_the_result_says() -> None:
     for mechanism in ("laplace", "gaussian"):
         with connect() as db:
             result = db.query("SELECT c, count(*) AS n FROM t GROUP BY c", accuracy="5%", mechanism=mechanism)
-            spent = db._ledger.spent(None)
+            spent = db.ledger.spent(None)
             assert spent.rho / 1e40 == pytest.approx(result.cost.rho, rel=1e-9)
             assert spent.delta / 1e40 <= result.cost.delta
 
@@ -118,13 +118,13 @@ def test_the_price_is_a_function_of_released_values_only(
     """On neighbours, the same released pilot gives the same price, and no data is read for it."""
     prices = []
     with connect() as one, connect(units=UNITS - 1) as other:
-        draft, goals = one._draft(one._question(sql, None, QueryOptions(accuracy=accuracy)))
-        shown = one._answerer.answer(draft.at(draft.stages.pilots[-1]), nonnegative=False)
+        draft, goals = one.conductor.draft(one._question(sql, None, QueryOptions(accuracy=accuracy)))
+        shown = one.conductor.answer(draft.at(draft.stages.pilots[-1]), nonnegative=False)
         for db in (one, other):
-            draft, goals = db._draft(db._question(sql, None, QueryOptions(accuracy=accuracy)))
-            own = db._answerer.answer(draft.at(draft.stages.pilots[-1]), nonnegative=False)
-            monkeypatch.setattr(db._engine, "run", lambda *_: pytest.fail("the data was read"))
-            same = replace(own, _released=shown._released, _table=shown._table)
+            draft, goals = db.conductor.draft(db._question(sql, None, QueryOptions(accuracy=accuracy)))
+            own = db.conductor.answer(draft.at(draft.stages.pilots[-1]), nonnegative=False)
+            monkeypatch.setattr(db.engine, "run", lambda *_: pytest.fail("the data was read"))
+            same = replace(own, released=shown.released, table=shown.table)
             prices.append(enough(same, goals, draft.stages).price)
     assert prices[0] == prices[1]
 
@@ -247,7 +247,7 @@ def test_a_main_release_that_is_refused_after_all_leaves_the_pilot_that_was_paid
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with connect() as db:
-        reserve, calls = db._ledger.reserve, []
+        reserve, calls = db.ledger.reserve, []
 
         def once(request: object) -> int:
             calls.append(request)
@@ -255,7 +255,7 @@ def test_a_main_release_that_is_refused_after_all_leaves_the_pilot_that_was_paid
                 raise dpsql.BudgetExceeded("somebody else was faster")
             return reserve(request)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(db._ledger, "reserve", once)
+        monkeypatch.setattr(db.ledger, "reserve", once)
         result = db.query(COUNT, accuracy="2%")
         assert result.notes[-1] == "this is the pilot only: somebody else was faster"
         assert 0 < result.cost.epsilon < 0.05 and not result.replayed

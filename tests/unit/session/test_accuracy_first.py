@@ -39,10 +39,10 @@ def test_where_no_more_is_left_the_earlier_release_is_shown_with_what_it_misses(
     with connect() as db:
         earlier = db.query(MEAN, epsilon=1)
         db.query(OTHER, epsilon="1.9995")
-        before = db._ledger.mark()
+        before = db.ledger.mark()
         result = db.query(MEAN, accuracy="0.01%")
         assert result.fetchall() == earlier.fetchall()
-        assert result.replayed and result.cost == FREE and db._ledger.mark() == before
+        assert result.replayed and result.cost == FREE and db.ledger.mark() == before
         assert any(note.startswith("no more: over the privacy budget") for note in result.notes)
         assert any("a" in note and "is missed" in note for note in result.notes)
 
@@ -74,7 +74,7 @@ def test_a_refusal_before_anything_was_paid_is_a_refusal(monkeypatch: pytest.Mon
         raise dpsql.BudgetExceeded("somebody else was faster")
 
     with connect() as db:
-        monkeypatch.setattr(db._ledger, "reserve", refuse)
+        monkeypatch.setattr(db.ledger, "reserve", refuse)
         for sql, accuracy in ((MEAN, "5%"), ("SELECT count(*) AS n FROM t", 5)):
             with pytest.raises(dpsql.BudgetExceeded, match="somebody else was faster"):
                 db.query(sql, accuracy=accuracy)
@@ -83,7 +83,7 @@ def test_a_refusal_before_anything_was_paid_is_a_refusal(monkeypatch: pytest.Mon
 def test_pilots_are_counted_and_their_cost_is_told_with_that_of_the_answer() -> None:
     with connect() as db:
         result = db.query("SELECT k, avg(x) AS a FROM t GROUP BY k", accuracy="2%")
-        charges = [line.cost.epsilon for line in db._ledger.log() if line.kind == "charge" and line.cost is not None]
+        charges = [line.cost.epsilon for line in db.ledger.log() if line.kind == "charge" and line.cost is not None]
         pilots = charges[:-1]
         said = "a pilot was" if len(pilots) == 1 else f"{len(pilots)} pilots were"
         assert len(pilots) > 1

@@ -59,33 +59,33 @@ def test_a_closed_connection_does_nothing_more_and_its_ledger_is_closed() -> Non
             act(db)
             pytest.fail(name)
     with pytest.raises(LedgerError):
-        db._ledger.spent(None)
+        db.ledger.spent(None)
 
 
 def test_a_connection_that_lets_go_of_its_database_leaves_the_ledger_open(monkeypatch: pytest.MonkeyPatch) -> None:
     db, closed = connect(), list[str]()
     db.query(SQL)
-    for part, name in ((db._engine, "engine"), (db._dataset.finisher, "finisher")):
+    for part, name in ((db.engine, "engine"), (db.dataset.finisher, "finisher")):
         close = part.close
         monkeypatch.setattr(part, "close", lambda name=name, close=close: (closed.append(name), close()))
     db.release()
     assert sorted(closed) == ["engine", "finisher"]
     with pytest.raises(InterfaceError, match="closed"):
         db.query(SQL)
-    assert db._ledger.spent(None).rho > 0
-    db._ledger.close()
+    assert db.ledger.spent(None).rho > 0
+    db.ledger.close()
 
 
 def test_a_connection_that_closes_closes_the_sealed_database_that_it_opened() -> None:
     db = connect()
     db.query(SQL)
-    sealed = db._dataset.finisher._connection
+    sealed = db.dataset.finisher._connection
     db.close()
     with pytest.raises(duckdb.ConnectionException):
         sealed.execute("SELECT 1")
     unused = connect()
     unused.close()
-    assert "finisher" not in unused._dataset.__dict__
+    assert "finisher" not in unused.dataset.__dict__
 
 
 def test_a_block_closes_its_connection() -> None:
@@ -120,7 +120,7 @@ def test_a_policy_is_a_path_in_either_form_with_the_ledger_beside_it(tmp_path: P
         "dataset: d\nsearch: false\nbudget: {epsilon: 1}\ntables: {t: {unit: row, columns: {x: {min: 0, max: 1}}}}\n"
     )
     with connect(policy=str(file) if as_text else file, ledger=None) as db:
-        assert Path(db._ledger.place).parent == tmp_path
+        assert Path(db.ledger.place).parent == tmp_path
 
 
 def test_what_is_asked_from_now_on_is_inside_the_limits_or_not_taken() -> None:
@@ -181,7 +181,7 @@ def test_a_new_version_of_the_data_is_asked_anew() -> None:
     with connect() as db:
         before = db.data_version()
         db.query(SQL)
-        db._ledger.bump("v2", "ste")
+        db.ledger.bump("v2", "ste")
         assert db.data_version() == f"{before} v2".strip()
         assert not db.query(SQL).replayed and db.query(SQL).replayed
 
@@ -221,19 +221,19 @@ def test_an_accuracy_for_which_next_to_nothing_is_left_is_refused_before_a_pilot
     with connect(policy=PURE) as db:
         db.query("SELECT sum(x) FROM t", epsilon=1)
         db.query("SELECT sum(x) FROM t WHERE x > 1", epsilon="0.9995")
-        before = db._ledger.mark()
+        before = db.ledger.mark()
         for sql, accuracy in ((MEAN, "50%"), (SQL, 5)):
             with pytest.raises(dpsql.BudgetExceeded):
                 db.query(sql, accuracy=accuracy)
             assert db.explain(sql, accuracy=accuracy).cost.epsilon > 0
-        assert db._ledger.mark() == before
+        assert db.ledger.mark() == before
 
 
 def test_a_list_of_declared_keys_is_answered_without_a_charge() -> None:
     with connect() as db:
         result = db.query("SELECT k FROM t GROUP BY k ORDER BY k")
         assert (result.fetchall(), result.cost) == ([("a",), ("b",), (None,)], FREE)
-        assert [line.kind for line in db._ledger.log()] == ["account"]
+        assert [line.kind for line in db.ledger.log()] == ["account"]
 
 
 def test_a_part_that_was_released_is_free_and_the_rest_is_charged() -> None:

@@ -105,7 +105,7 @@ def test_a_probe_has_columns_and_no_rows_and_is_free(db: dpsql.Connection, sql: 
 
 
 def _ledger(db: dpsql.Connection) -> object:
-    return db._ledger.last(None, None)
+    return db.ledger.last(None, None)
 
 
 def test_a_probe_has_the_types_of_the_answer(db: dpsql.Connection) -> None:
@@ -118,7 +118,7 @@ def test_a_probe_is_answered_without_a_table_to_read(db: dpsql.Connection, monke
     def refuse(*_: object, **__: object) -> object:
         raise AssertionError("the data were touched")
 
-    monkeypatch.setattr(type(db._engine), "run", refuse)
+    monkeypatch.setattr(type(db.engine), "run", refuse)
     for sql, _ in PROBES:
         db.query(sql)
 
@@ -213,7 +213,7 @@ def test_the_policy_answers_min_and_max(db: dpsql.Connection, sql: str) -> None:
     result = db.query(sql)
     assert result.fetchall() == [(date(2024, 1, 1), date(2024, 12, 31))]
     assert result.types == ("DATE", "DATE") and result.cost.epsilon == 0
-    assert [output.noisy for output in result._plan.outputs] == [False, False]
+    assert [output.noisy for output in result.plan.outputs] == [False, False]
     assert any("placed are the bounds that the policy declares" in note for note in result.notes)
     assert any("placed are the bounds" in note for note in db.explain(sql).notes)
     assert _entries(db) == before

@@ -72,7 +72,7 @@ def test_it_is_one_share_beside_a_sum_and_has_a_search_of_its_own(shop: duckdb.D
         assert "first a private search" in str(db.explain(sql))
         answer = db.query(sql, epsilon=0.5, delta=1e-8)
         assert answer.cost.epsilon <= 0.5
-        assert sum("a private search" in each.text for each in db._ledger.log() if each.kind == "charge") == 1
+        assert sum("a private search" in each.text for each in db.ledger.log() if each.kind == "charge") == 1
         told = db.explain(sql, epsilon=0.5, delta=1e-8)
         [release] = told.releases
         assert [list(clip.cut) for clip in release.clips] == [["count0"], ["distinct1"]]
@@ -108,7 +108,7 @@ def test_a_list_of_values_limits_what_is_cut(shop: duckdb.DuckDBPyConnection) ->
     sql = "SELECT month, count(DISTINCT kind) AS n FROM orders WHERE month >= 1 GROUP BY month"
     with opened(shop) as db:
         answer = db.query(sql, epsilon=0.5, delta=1e-8)
-        [of] = next(iter(answer._released.values())).priced.bounded.clipped
+        [of] = next(iter(answer.released.values())).priced.bounded.clipped
         assert of.clip is not None and of.clip.choice is not None
         assert of.clip.choice.clip == 1.0 and of.clip.choice.cut_upper <= 3 * 12
         values, bars = np.array([n for _, n in answer.fetchall()], dtype=float), answer.intervals(0.95)

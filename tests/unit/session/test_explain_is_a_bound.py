@@ -54,7 +54,7 @@ def question(chance: random.Random, delta: float) -> tuple[str, dict[str, Any]]:
 
 
 def sums(db: dpsql.Connection) -> tuple[int, int, int | None]:
-    spent = db._ledger.spent("ana")
+    spent = db.ledger.spent("ana")
     return spent.rho, spent.delta, spent.epsilon
 
 

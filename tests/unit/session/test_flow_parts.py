@@ -13,17 +13,15 @@ import duckdb
 import pandas as pd
 import pytest
 
+from dpsql.accounts import REPLAYED, Accounts, known_mechanism, price_of
 from dpsql.budget import FREE, Caps, Cost, Ledger, Spent, open_ledger, pure_charge
 from dpsql.budget.pricing import allocate
+from dpsql.dataset import copies_path, ledger_at, name_in, open_data
+from dpsql.error_boundary import UNEXPECTED, error_boundary
 from dpsql.errors import InterfaceError, InternalError, LedgerError, ParseError, PolicyError, UnsupportedQuery
-from dpsql.flow.about import UNEXPECTED, about
-from dpsql.flow.accounts import REPLAYED, Accounts
-from dpsql.flow.draft import Draft
-from dpsql.flow.opening import copies_path, ledger_at, name_in, open_data
-from dpsql.flow.price import known_mechanism, price_of
-from dpsql.flow.question import Question
 from dpsql.options import QueryOptions
 from dpsql.policy import Policy, load_policy
+from dpsql.query_draft import Draft, Question
 
 TABLES = {"t": {"unit": "u", "max_rows_per_unit": 1, "columns": {"x": {"min": 0, "max": 10}}}}
 ANALYSTS = {"ana": {"epsilon": 2, "delta": 1e-9, "purposes": {"report": {"epsilon": 1}, "research": {"epsilon": 2}}},
@@ -141,10 +139,10 @@ def test_anothers_release_is_counted_once_and_said_with_what_it_cost(ledger: Led
     ledger.store(entry, b"f", b"x")
     stored = ledger.find(b"f")
     assert stored is not None
-    assert bob.counted(stored) == ()
-    [note] = ana.counted(stored)
+    assert bob.count(stored) == ()
+    [note] = ana.count(stored)
     assert note.startswith(f"{REPLAYED} (ε = 0.5")
-    assert ana.counted(stored) == ()
+    assert ana.count(stored) == ()
     assert ledger.spent("ana") == ledger.spent("bob") == Spent().after(pure_charge(0.5))
 
 
@@ -237,22 +235,22 @@ def test_a_refusal_carries_the_text_that_it_points_into_and_keeps_one_that_it_ha
     for had, carried in ((None, "SELECT 1"), ("inner", "inner")):
         error = UnsupportedQuery("no")
         error.sql = had
-        with pytest.raises(UnsupportedQuery) as caught, about("SELECT 1"):
+        with pytest.raises(UnsupportedQuery) as caught, error_boundary("SELECT 1"):
             raise error
         assert caught.value is error and error.sql == carried
 
 
 def test_nothing_but_errors_of_dpsql_comes_out_of_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, BaseException]] = []
-    monkeypatch.setattr("dpsql.flow.about.failed", lambda text, problem: told.append((text, problem)))
+    monkeypatch.setattr("dpsql.error_boundary.failed", lambda text, problem: told.append((text, problem)))
     problem = ZeroDivisionError("of a private value: 17")
-    with pytest.raises(InternalError, match=UNEXPECTED) as caught, about("SELECT 1"):
+    with pytest.raises(InternalError, match=UNEXPECTED) as caught, error_boundary("SELECT 1"):
         raise problem
     assert "17" not in str(caught.value) and caught.value.__cause__ is None
     assert told == [("a query failed unexpectedly", problem)]
-    with pytest.raises(ParseError, match="nested too deeply"), about("SELECT 1"):
+    with pytest.raises(ParseError, match="nested too deeply"), error_boundary("SELECT 1"):
         raise RecursionError
-    with about("SELECT 1"):
+    with error_boundary("SELECT 1"):
         pass
     assert len(told) == 1
 

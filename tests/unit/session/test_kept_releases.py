@@ -20,7 +20,7 @@ def test_a_release_is_kept_once_it_was_made_if_the_policy_replays(replay: bool) 
     }  # fmt: skip
     with dpsql.connect(data, policy=policy, ledger=":memory:") as db:
         prepared = db.prepare(SQL, epsilon=1.0, mechanism="laplace")
-        releaser = db._answerer.releaser
+        releaser = db.conductor.releaser
         assert not releaser.kept(prepared)
         db.query(SQL, epsilon=1.0, mechanism="laplace")
         assert releaser.kept(prepared) == replay

@@ -43,7 +43,7 @@ def db(database: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
 
 
 def charges(db: dpsql.Connection) -> int:
-    return len([entry for entry in db._ledger.log() if entry.kind == "charge"])
+    return len([entry for entry in db.ledger.log() if entry.kind == "charge"])
 
 
 @pytest.mark.parametrize("sql", [AVERAGE, TABLE])
@@ -62,7 +62,7 @@ def test_one_price_one_charge_and_a_free_replay(db: dpsql.Connection, sql: str) 
 
 
 def test_explain_shows_the_stages_and_touches_no_data(db: dpsql.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(db._engine), "run", lambda *_: pytest.fail("explain ran a release"))
+    monkeypatch.setattr(type(db.engine), "run", lambda *_: pytest.fail("explain ran a release"))
     told = db.explain(AVERAGE)
     assert [release.stage for release in told.releases] == [1, 2]
     assert "stage 1 of 2, all in one price" in str(told)
@@ -75,7 +75,7 @@ def test_too_little_budget_for_all_of_it_answers_none_of_it(
 ) -> None:
     with dpsql.connect(database, policy=policy(epsilon=0.8, delta=0), ledger=":memory:", analyst="ana") as db:
         db.query("SELECT count(*) FROM t", epsilon=0.5)
-        monkeypatch.setattr(type(db._engine), "run", lambda *_: pytest.fail("a release ran without a charge"))
+        monkeypatch.setattr(type(db.engine), "run", lambda *_: pytest.fail("a release ran without a charge"))
         with pytest.raises(dpsql.BudgetExceeded):
             db.query(AVERAGE, epsilon=0.5)
         assert charges(db) == 1
@@ -130,7 +130,7 @@ def test_a_result_that_cannot_be_computed_is_paid_for_once(db: dpsql.Connection)
 
 def test_another_bump_of_the_data_is_another_result(db: dpsql.Connection) -> None:
     assert not db.query(AVERAGE, epsilon=0.5).replayed
-    db._ledger.bump("another", "steward")
+    db.ledger.bump("another", "steward")
     assert not db.query(AVERAGE, epsilon=0.5).replayed
 
 
@@ -164,7 +164,7 @@ def test_the_hint_for_a_value_without_bounds_can_be_followed(db: dpsql.Connectio
 def test_a_release_has_no_mark_before_what_it_reads_is_named(db: dpsql.Connection) -> None:
     """Else an answer from one nested result would be replayed where another was read."""
     first, second = db.prepare(AVERAGE, epsilon=0.5, delta=1e-7).bill.releases
-    archive = db._releaser.archive(b"salt")
+    archive = db.conductor.archive(b"salt")
     assert archive.mark(first)
     with pytest.raises(InternalError, match="before what it reads was named"):
         archive.mark(second)

@@ -36,11 +36,11 @@ def connect(folder: Path, analyst: str, units: int = 2_000, **more: Any) -> dpsq
 
 def charged(db: dpsql.Connection) -> list[tuple[str | None, bool]]:
     """Who was charged, and whether that was for a search."""
-    return [(e.analyst, "a private search" in e.text) for e in db._ledger.log() if e.kind == "charge"]
+    return [(e.analyst, "a private search" in e.text) for e in db.ledger.log() if e.kind == "charge"]
 
 
 def spent(db: dpsql.Connection, analyst: str | None) -> int:
-    return db._ledger.spent(analyst).rho
+    return db.ledger.spent(analyst).rho
 
 
 @pytest.mark.parametrize("replay", [True, False])
@@ -66,7 +66,7 @@ def test_whoever_is_shown_a_clip_is_counted_the_search_that_found_it(tmp_path: P
 def test_without_replay_a_search_is_made_once_and_read_by_whoever_it_was_counted(tmp_path: Path) -> None:
     for analyst in ("ana", "bob", "ana", "bob"):
         with connect(tmp_path, analyst, replay=False) as db:
-            clip = next(iter(db.query(COUNT)._released.values())).priced.bounded.clip
+            clip = next(iter(db.query(COUNT).released.values())).priced.bounded.clip
             assert clip is not None and clip.choice is not None
     with connect(tmp_path, "ana", replay=False) as db:
         assert charged(db) == [("ana", True), ("ana", False), ("bob", False), ("ana", False), ("bob", False)]
@@ -86,7 +86,7 @@ def test_a_search_that_finds_nothing_leaves_the_limit_and_an_answer_that_is_kept
 ) -> None:
     with connect(tmp_path, "ana", units=1) as db:
         first = db.query(COUNT, mechanism=mechanism)
-        clip = next(iter(first._released.values())).priced.bounded.clip
+        clip = next(iter(first.released.values())).priced.bounded.clip
         assert clip is not None and clip.choice is not None and not clip.choice.found
         assert db.query(COUNT, mechanism=mechanism).replayed
 

@@ -133,7 +133,7 @@ def _changed_data(path: Path) -> None:
 
 def _bumped(path: Path) -> None:
     with opened(path, steward=True) as db:
-        db._ledger.bump("tuesday", "steward")
+        db.ledger.bump("tuesday", "steward")
 
 
 def _edited(path: Path) -> None:

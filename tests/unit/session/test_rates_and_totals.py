@@ -52,7 +52,7 @@ def connect(path: Path) -> dpsql.Connection:
 
 
 def asked(db: dpsql.Connection, sql: str) -> Plan:
-    plan = db.explain(sql)._plan
+    plan = db.explain(sql).plan
     assert isinstance(plan, Plan)
     return plan
 
@@ -110,7 +110,7 @@ def test_the_bar_of_an_average_allows_for_the_cut_of_its_sum(stays: Path) -> Non
     with connect(stays) as db:
         answer = db.query("SELECT avg(x) FROM t", epsilon=0.5)
         assert isinstance(answer, Result)
-        (table,) = answer._released.values()
+        (table,) = answer.released.values()
         count, centred = cut_off(table)
         shifts = [2.0**noised.shift for noised in table.priced.noised]
         assert (np.abs(centred) * shifts[1] >= 2 * np.abs(count) * shifts[0] * 0.999).all()

@@ -9,10 +9,10 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql import query_draft
 from dpsql.budget import open_ledger
 from dpsql.errors import InternalError
-from dpsql.flow import drafting
-from dpsql.flow.answering import Answerer
+from dpsql.session import Conductor
 
 SQL = "SELECT k, count(*) AS n, avg(x) AS a FROM t GROUP BY k ORDER BY n"
 POLICY: dict[str, Any] = {
@@ -42,7 +42,7 @@ def unplanned(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> object:
         raise InternalError("planned again")
 
-    monkeypatch.setattr(drafting, "build", refuse)
+    monkeypatch.setattr(query_draft, "build", refuse)
 
 
 def test_the_same_text_with_other_values_is_another_query(database: Path) -> None:
@@ -172,10 +172,10 @@ def test_a_plan_is_made_anew_for_another_version_and_another_setting(
         db.query(SQL)
         unplanned(monkeypatch)
         version = db.data_version()
-        monkeypatch.setattr(db._dataset, "version", lambda: f"{version} bumped")
+        monkeypatch.setattr(db.dataset, "version", lambda: f"{version} bumped")
         with pytest.raises(InternalError, match="planned again"):
             db.query(SQL)
-        monkeypatch.setattr(db._dataset, "version", lambda: version)
+        monkeypatch.setattr(db.dataset, "version", lambda: version)
         db.query(SQL)
         db.settle("SET dpsql.mechanism = laplace")
         with pytest.raises(InternalError, match="planned again"):
@@ -198,7 +198,7 @@ def test_an_answer_that_is_kept_is_not_finished_again(database: Path, monkeypatc
 
     with connect(database) as db:
         first = db.query(SQL)
-        monkeypatch.setattr(Answerer, "finished", refuse)
+        monkeypatch.setattr(Conductor, "finish", refuse)
         assert db.query(SQL).fetchall() == first.fetchall()
 
 

@@ -132,7 +132,7 @@ def test_a_callers_connection_is_a_version_of_its_own_until_the_steward_bumps_it
     with dpsql.connect(database, policy=policy(), ledger=tmp_path / "d.ledger", analyst="ana") as db:
         db.query(COUNT)
         assert db.query(COUNT).replayed
-        db._ledger.bump("2026-11", "ste")
+        db.ledger.bump("2026-11", "ste")
         assert not db.query(COUNT).replayed
     with dpsql.connect(database, policy=policy(), ledger=tmp_path / "d.ledger", analyst="ana") as db:
         assert not db.query(COUNT).replayed, "another process may have written in between"
@@ -142,7 +142,7 @@ def test_a_callers_connection_is_a_version_of_its_own_until_the_steward_bumps_it
 KILLED = """
 import os, signal, sys
 import dpsql
-from dpsql.flow import answering
+from dpsql.answers import result
 from dpsql.answers import execute
 from {module} import {name} as real
 
@@ -161,7 +161,7 @@ connect(Path({database!r})).query(COUNT)
     ("name", "module", "patch", "kept"),
     [
         ("add_noise", "dpsql.answers.noise_stage", "execute.add_noise = dies", False),
-        ("tabulate", "dpsql.answers.estimation", "answering.tabulate = dies", True),
+        ("tabulate", "dpsql.answers.estimation", "result.tabulate = dies", True),
     ],
 )
 def test_a_retry_of_a_killed_query_is_free_only_if_its_release_was_kept(

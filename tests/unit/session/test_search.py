@@ -16,8 +16,8 @@ import dpsql
 from dpsql.expressions.types import DOUBLE
 from dpsql.interfaces.steward_tasks import found
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpsql.plan.search import OFFSET, largest_of, least_of
 from dpsql.policy.searched_subjects import FoundBounds, Subject
+from dpsql.search.bounds_search import OFFSET, largest_of, least_of
 
 VISITS = {
     "unit": "person",

@@ -36,7 +36,7 @@ def connect(ledger: str | Path = ":memory:", **options: object) -> dpsql.Connect
 def test_the_charge_is_durable_before_the_engine_runs_and_before_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     with connect() as db:
-        for target, name in ((db._ledger, "reserve"), (db._engine, "run"), (db._ledger, "store")):
+        for target, name in ((db.ledger, "reserve"), (db.engine, "run"), (db.ledger, "store")):
             original = getattr(target, name)
             monkeypatch.setattr(target, name, lambda *a, _n=name, _o=original: (order.append(_n), _o(*a))[1])
         db.query("SELECT count(*) FROM t")
@@ -56,7 +56,7 @@ def test_explaining_and_describing_touch_no_data_and_spend_nothing(monkeypatch: 
         raise AssertionError("touched")
 
     with connect() as db:
-        for target, name in ((db._ledger, "reserve"), (db._engine, "run"), (db._ledger, "store")):
+        for target, name in ((db.ledger, "reserve"), (db.engine, "run"), (db.ledger, "store")):
             monkeypatch.setattr(target, name, refused)
         names, types = db.describe(sql)
         assert len(names) == len(types) == len(db.explain(sql, epsilon=0.5).columns)
@@ -146,7 +146,7 @@ def test_what_the_policy_does_not_name_does_not_exist() -> None:
 
 def test_explain_spends_nothing_and_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with connect() as db:
-        monkeypatch.setattr(type(db._engine), "run", lambda *_: pytest.fail("explain touched the data"))
+        monkeypatch.setattr(type(db.engine), "run", lambda *_: pytest.fail("explain touched the data"))
         plan = db.explain("SELECT k, count(*), avg(x) FROM t GROUP BY k", epsilon=0.5)
         assert plan.cost.epsilon == 0.5
         assert {s.mechanism for r in plan.releases for s in r.statistics} == {"gaussian"}
@@ -162,7 +162,7 @@ def test_an_unverified_unique_is_enforced_and_a_verified_one_is_used(tmp_path: P
     unique = {**policy(), "tables": {"t": {"unit": "u", "unique": True, "columns": {"x": {"min": 0, "max": 10}}}}}
     with dpsql.connect(path, policy=unique, ledger=tmp_path / "d.ledger", steward=True) as db:
         assert db.explain("SELECT sum(x) FROM t").releases[0].rule == "one_group"
-        db._ledger.record_fact("t", "unique:u", db._engine.version())
+        db.ledger.record_fact("t", "unique:u", db.engine.version())
     with dpsql.connect(path, policy=unique, ledger=tmp_path / "d.ledger", steward=True) as db:
         assert db.explain("SELECT sum(x) FROM t").releases[0].rule == "single_row"
     with duckdb.connect(str(path)) as database:

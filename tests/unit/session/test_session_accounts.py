@@ -298,7 +298,7 @@ def test_the_ledger_holds_error_bars_and_no_answers(database: Path) -> None:
     with connect(database, epsilon=2) as db:
         db.query(COUNT, epsilon=0.5)
         half = db.explain(COUNT, epsilon=0.5).releases[0].statistics[0].expected_error(0.95)
-        last = db._ledger.last("ana")
+        last = db.ledger.last("ana")
         assert last is not None and last.error is not None
         assert (last.error.of, last.error.half, last.error.noise) == ("count(*)", half, "gaussian")
 

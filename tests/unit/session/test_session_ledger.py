@@ -43,7 +43,7 @@ def test_a_bump_ends_replay_and_continues_the_account(database: Path) -> None:
     with connect(database) as db:
         db.query(SQL)
         assert db.query(SQL).replayed
-        db._ledger.bump("2026-11", "ste")
+        db.ledger.bump("2026-11", "ste")
         assert not db.query(SQL).replayed
         assert db.budget().dataset.spent.epsilon == pytest.approx(1)
         with pytest.raises(BudgetExceeded):
@@ -62,12 +62,12 @@ def test_a_bump_during_a_check_names_data_that_nobody_looked_at(
         before = db.data_version()
 
         def bumped(*args: Any) -> Any:
-            db._ledger.bump("next", "ste")
+            db.ledger.bump("next", "ste")
             return check_facts(*args)
 
         monkeypatch.setattr("dpsql.interfaces.steward_tasks.check_facts", bumped)
         assert check(db).recorded == 1
-        assert db._ledger.facts(before) and not db._ledger.facts(db.data_version())
+        assert db.ledger.facts(before) and not db.ledger.facts(db.data_version())
         assert db.explain("SELECT count(*) FROM people").releases[0].rule != "single_row"
 
 
@@ -86,7 +86,7 @@ def test_a_fact_that_was_verified_of_one_version_is_not_believed_of_the_next(tmp
         check(db)
     assert rule() == "single_row"
     with dpsql.connect(path, policy=told, ledger=tmp_path / "l.ledger", steward=True) as db:
-        db._ledger.bump("next", "ste")
+        db.ledger.bump("next", "ste")
     assert rule() == "one_group"
 
 

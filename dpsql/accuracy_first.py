@@ -7,30 +7,47 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
+from typing import Protocol
 
+from dpsql.accounts import REPLAYED, Accounts
 from dpsql.answers.accuracy import Goal, foreseeable
-from dpsql.answers.execute import Made
+from dpsql.answers.execute import Executed
 from dpsql.answers.noise_stage import public_table
 from dpsql.answers.pilot_pricing import enough, shortfall
 from dpsql.answers.result import Result
 from dpsql.budget import FREE
+from dpsql.dataset import Dataset
 from dpsql.errors import BudgetExceeded
-from dpsql.flow.accounts import REPLAYED, Accounts
-from dpsql.flow.afford import fitted
-from dpsql.flow.answering import Answerer
-from dpsql.flow.draft import Draft, Prepared
-from dpsql.flow.releasing import Releaser
+from dpsql.query_draft import Draft, PreparedQuery
 
 PILOT = "{} charged first ({}): what was released, and at what price, follows from what that showed"
 EARLIER = "an earlier release was used: what was released, and at what price, follows from what it showed"
 ENOUGH = "answered from an earlier release, which is as exact as asked"
 
 
+class QueryConductor(Protocol):
+    """What leads a prepared query through its stages (`dpsql.session`)."""
+
+    @property
+    def dataset(self) -> Dataset:
+        """The data that is read."""
+
+    def is_kept(self, prepared: PreparedQuery) -> bool:
+        """Whether the ledger has all of it."""
+
+    def answer(self, prepared: PreparedQuery, nonnegative: bool) -> Result:
+        """Release and finish."""
+
+    def finish(self, prepared: PreparedQuery, released: Executed, nonnegative: bool) -> Result:
+        """Finish what was released."""
+
+
 @dataclass(frozen=True, slots=True)
 class AccuracyFirst:
-    """What answers at a price, as often as it takes."""
+    """Answers at a price that is looked for, by as many releases as that takes."""
 
-    answerer: Answerer
+    conductor: QueryConductor
+    accounts: Accounts
 
     def answer(self, draft: Draft, goals: Sequence[Goal], nonnegative: bool) -> Result:
         """From an earlier release that is exact enough; else at the least price, inside what is left."""
@@ -38,41 +55,41 @@ class AccuracyFirst:
         if earlier is not None and len(earlier) and not shortfall(earlier, goals):
             return replace(earlier, notes=(*earlier.notes, ENOUGH))
         if foreseeable(draft.plan, goals):
-            return self.answerer.answer(self._least(draft, goals), nonnegative)
+            return self.conductor.answer(self._least(draft, goals), nonnegative)
         try:
-            kept = self._releaser.kept(draft.at(draft.stages.pilots[0]))
-            within = draft if kept else fitted(draft, self._accounts)
+            kept = self.conductor.is_kept(draft.at(draft.stages.pilots[0]))
+            within = draft if kept else self.accounts.fitted(draft)
             return self._answer_in_stages(within, goals, nonnegative, earlier)
         except BudgetExceeded as refusal:
             if earlier is None:
                 raise
             return replace(earlier, notes=(*earlier.notes, *shortfall(earlier, goals), f"no more: {refusal.message}"))
 
-    def _least(self, draft: Draft, goals: Sequence[Goal]) -> Prepared:
+    def _least(self, draft: Draft, goals: Sequence[Goal]) -> PreparedQuery:
         """The query at the least price, which has to fit into what is left unless it was released at that price."""
         with suppress(BudgetExceeded):
             prepared = draft.priced(goals)
-            if self._releaser.kept(prepared):
+            if self.conductor.is_kept(prepared):
                 return prepared
-        return fitted(draft, self._accounts).priced(goals)
+        return self.accounts.fitted(draft).priced(goals)
 
     def _answer_in_stages(
         self, draft: Draft, goals: Sequence[Goal], nonnegative: bool, earlier: Result | None
     ) -> Result:
         """First releases, made before or pilots, until they show the price well enough; then, at it, the answer."""
         stages, shown = draft.stages, list[Result]()
-        had = Fraction(0) if earlier is None else stages.worth(earlier._released.values())
+        had = Fraction(0) if earlier is None else stages.worth(earlier.released.values())
         try:
             for price, ahead in zip(stages.rungs, (*stages.rungs[1:], None), strict=True):
                 pilot = draft.at(stages.at(price))
-                reused = earlier if price <= had and not self._releaser.kept(pilot) else None
-                shown.append(reused or self.answerer.answer(pilot, nonnegative))
+                reused = earlier if price <= had and not self.conductor.is_kept(pilot) else None
+                shown.append(reused or self.conductor.answer(pilot, nonnegative))
                 verdict = enough(shown[-1], goals, stages)
                 if ahead is None or not verdict.leaves(ahead):
                     break
             firsts, notes = tuple(shown), verdict.notes
             if verdict.price is not None and verdict.price > had:
-                shown.append(self.answerer.answer(draft.at(stages.at(verdict.price)), nonnegative))
+                shown.append(self.conductor.answer(draft.at(stages.at(verdict.price)), nonnegative))
             elif earlier is not None:
                 shown.append(earlier)
             notes = notes or shortfall(shown[-1], goals)
@@ -85,8 +102,8 @@ class AccuracyFirst:
     def _earlier(self, draft: Draft, nonnegative: bool) -> Result | None:
         """The query from the most exact releases that the analyst already has, if there are any for all of it."""
         prepared = draft.at(draft.stages.pilots[0])
-        archive = self._releaser.archive(self._accounts.ledger.salt())
-        asked = [priced for priced in prepared.bill.releases if self._accounts.policy.replay and not priced.free]
+        archive = self.accounts.archive(self.conductor.dataset)
+        asked = [priced for priced in prepared.bill.releases if self.accounts.policy.replay and not priced.free]
         found = {p.bounded.release.name: each for p in asked if (each := archive.best(p)) is not None}
         if not asked or len(found) < len(asked):
             return None
@@ -94,16 +111,8 @@ class AccuracyFirst:
         tables |= {name: each.released for name, each in found.items()}
         notes = tuple(dict.fromkeys(note for each in found.values() for note in each.notes))
         origins = {each.mark: each.stored.entry for each in found.values()}
-        made = Made(tables, FREE, True, notes, (), origins, archive.version)
-        return self.answerer.finished(prepared, made, nonnegative)
-
-    @property
-    def _accounts(self) -> Accounts:
-        return self.answerer.accounts
-
-    @property
-    def _releaser(self) -> Releaser:
-        return self.answerer.releaser
+        made = Executed(tables, FREE, True, notes, (), origins, archive.version)
+        return self.conductor.finish(prepared, made, nonnegative)
 
 
 def _together(draft: Draft, firsts: Sequence[Result], shown: Sequence[Result], notes: tuple[str, ...]) -> Result:

@@ -1,46 +1,46 @@
-"""The private searches that come before a query: for bounds that the policy leaves open, and for the best clip."""
+"""The private searches that come before a query: for bounds that the policy leaves open, and for the best clip.
+
+Nothing is released here: a search is a prepared query that the conductor releases like any other (`dpsql.session`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import reduce
 from math import floor, log, sqrt
 from operator import add
 
 import numpy as np
 from sqlglot import exp
 
-from dpsql.answers.reuse import Archive
+from dpsql.accounts import Accounts
 from dpsql.answers.serialize import deserialize
 from dpsql.budget import FREE, Charge, Cost, StoredRelease
 from dpsql.budget.pricing import Bill, Portion, Priced, charge_of, fund, price_release
+from dpsql.dataset import Dataset
 from dpsql.errors import BudgetExceeded, UnboundedColumn
-from dpsql.flow.accounts import Accounts
-from dpsql.flow.dataset import Dataset
-from dpsql.flow.draft import Draft, Prepared
-from dpsql.flow.releasing import Releaser
 from dpsql.mechanisms import DiscreteLaplace
 from dpsql.plan.plan import Plan
-from dpsql.policy.searched_subjects import FoundBounds, Subject
-from dpsql.search import Searches
+from dpsql.policy.searched_subjects import Subject
+from dpsql.query_draft import Draft, PreparedQuery
+from dpsql.search.open_bounds import BoundSearches
 from dpsql.sensitivity.bound import Bounded, norm_search
 from dpsql.sensitivity.clip import Vector, norms_of, read_norms
-from dpsql.sensitivity.clip_choice import search_share
-from dpsql.sensitivity.norm_histogram import NormHistogram
+from dpsql.sensitivity.clip_choice import NormHistogram, search_share
 
 PAID = "the private search that came first is counted, and what it found stays known"
 BEST_CLIP = "a private search for the best clip of: "
-"""What the log says of such a search, before its query."""
+"""How the log names such a search, before the text of its query."""
 DEARER = 3
-"""A search of up to so many tiers above serves as well."""
+"""A search that is up to this many tiers dearer serves as well."""
 
 
 @contextmanager
-def search_told(draft: Draft) -> Iterator[None]:
-    """A refusal of what follows from a search, such as of bounds that it did not find, tells that it was made."""
+def naming_searches(draft: Draft) -> Iterator[None]:
+    """A refusal that follows from a search, for example because it found no bounds, says that the search was made."""
     try:
         yield
     except (BudgetExceeded, UnboundedColumn) as refusal:
@@ -49,29 +49,17 @@ def search_told(draft: Draft) -> Iterator[None]:
         raise
 
 
+@dataclass(frozen=True, slots=True)
 class Searcher:
-    """Searches for what a query needs, each charged as any release is."""
+    """The searches of one session: what is known, which are due before a query, and what they cost."""
 
-    def __init__(self, dataset: Dataset, accounts: Accounts, releaser: Releaser) -> None:
-        self._dataset, self._accounts, self._releaser = dataset, accounts, releaser
+    dataset: Dataset
+    accounts: Accounts
 
-    @cached_property
-    def searches(self) -> Searches:
-        """The private searches for bounds that the policy leaves open."""
-        accounts, ledger = self._accounts, self._accounts.ledger
-        return Searches(
-            accounts.policy,
-            ledger,
-            Fraction(accounts.default_delta),
-            self._dataset.catalog_of,
-            lambda: self._dataset.whole_catalog,
-            self._archive,
-            accounts.owes,
-            self._dataset.finisher.check,
-        )
-
-    def _archive(self) -> Archive:
-        return self._releaser.archive(self._accounts.ledger.salt())
+    @property
+    def bounds(self) -> BoundSearches:
+        """The searches for bounds."""
+        return BoundSearches(self.dataset, self.accounts)
 
     # norms ----------------------------------------------------------------------------------------------------------
 
@@ -95,8 +83,8 @@ class Searcher:
         set_apart = sum((search.price for search in searches.values()), Fraction(0)) / price
         draft = replace(draft, bounded=bounded, part=draft.part - set_apart)
         unknown = {place[0] for place, histogram in found.items() if histogram is None}
-        if unknown and not draft.missing and self._accounts.policy.replay:
-            archive = self._archive()
+        if unknown and not draft.missing and self.accounts.policy.replay:
+            archive = self.accounts.archive(self.dataset)
             priced = [p for p in draft.split.bill.releases if p.bounded.release.name in unknown]
             unknown -= {p.bounded.release.name for p in priced if archive.best(p) is not None}
         wanted = [place for place, histogram in found.items() if histogram is None and place[0] in unknown]
@@ -109,8 +97,8 @@ class Searcher:
 
     def _default(self, mechanism: str) -> Fraction:
         """The price of a query that asks for nothing special, in the currency of its noise."""
-        defaults = self._accounts.policy.defaults
-        delta = Fraction(self._accounts.default_delta) or Fraction(1, 10**9)
+        defaults = self.accounts.policy.defaults
+        delta = Fraction(self.accounts.default_delta) or Fraction(1, 10**9)
         return fund((), Fraction(defaults.epsilon), delta, mechanism).price
 
     def _norm_search(self, bounded: Bounded, vector: Vector, mechanism: str, tier: int) -> Priced:
@@ -120,20 +108,18 @@ class Searcher:
 
     def _known_norms(self, bounded: Bounded, vector: Vector, mechanism: str, tier: int) -> NormHistogram | None:
         """What an earlier search found: one of the same price first, so that a repeated query finds the same clip."""
-        archive = self._archive()
+        archive = self.accounts.archive(self.dataset)
         for each in range(tier, tier + DEARER + 1):
             search = self._norm_search(bounded, vector, mechanism, each)
-            stored = self._accounts.ledger.find(archive.mark(search))
-            if stored is not None and not self._accounts.owes(stored):
+            stored = self.accounts.ledger.find(archive.mark(search))
+            if stored is not None and not self.accounts.owes(stored):
                 return _histogram(vector, search, stored)
         return None
 
-    def _search_norms(self, draft: Draft) -> tuple[Cost, Sequence[str]]:
-        """Make all searches for norms that a query needs, as one charge."""
-        bill = self._norms_bill(draft)
+    def norms_query(self, draft: Draft) -> PreparedQuery:
+        """All searches for norms that a query needs, as one charge."""
         plan = Plan(tuple(p.bounded.release for p in draft.unsearched), exp.Select(), (), (), None)
-        made = self._releaser.release(Prepared(BEST_CLIP + draft.sql, plan, bill, ()))
-        return made.cost, made.counted
+        return PreparedQuery(BEST_CLIP + draft.sql, plan, self._norms_bill(draft), ())
 
     def _norms_bill(self, draft: Draft) -> Bill:
         funds = draft.funds
@@ -142,28 +128,21 @@ class Searcher:
 
     # bounds ---------------------------------------------------------------------------------------------------------
 
-    def search_first(self, draft: Draft) -> tuple[Cost, Sequence[str]]:
-        """Search for what the query needs; refused as a whole if the query cannot follow or cannot be computed.
+    def require_room(self, draft: Draft) -> tuple[Subject, ...]:
+        """The subjects to search for, if query and searches fit into what is left; both are refused if they do not.
 
-        What somebody else searched for is shown, like any other release, only after it was counted. Bounds come first:
-        the norms are those of rows within them.
+        What somebody else searched for is shown, like any other release, only after it was counted.
         """
-        if not (draft.missing or draft.unsearched):
-            return FREE, ()
-        new = [subject for subject in draft.missing if self.searches.read(subject) is None]
+        new = tuple(subject for subject in draft.missing if self.bounds.read(subject) is None)
         for priced in draft.split.bill.releases:
-            self._dataset.engine.emit(priced, None)
+            self.dataset.engine.emit(priced, None)
         asked, now = (self._charges(draft, subjects) for subjects in (draft.missing, new))
-        self._accounts.ledger.afford(self._accounts.request(draft.sql, *now, asked=asked))
-        if not draft.missing:
-            return self._search_norms(draft)
-        made = [made for subject in draft.missing if (made := self.search(subject)) is not None]
-        counted = [note for _, stored in made for each in stored for note in self._accounts.counted(each)]
-        return self.cost(draft, new), counted
+        self.accounts.ledger.afford(self.accounts.request(draft.sql, *now, asked=asked))
+        return new
 
     def _charges(self, draft: Draft, subjects: Sequence[Subject]) -> tuple[Charge, Cost]:
         """What the query and these searches before it cost together."""
-        bills = [draft.split.bill, *(self.searches.search(subject)[1] for subject in subjects)]
+        bills = [draft.split.bill, *(self.bounds.search(subject)[1] for subject in subjects)]
         bills += [self._norms_bill(draft)] if draft.unsearched else []
         charges = [charge for bill in bills if (charge := charge_of(bill.releases)) is not None]
         cost = draft.funds.plus(self.cost(draft, subjects), self.norms_cost(draft))
@@ -173,16 +152,14 @@ class Searcher:
         """What searches for norms cost that are still to be made."""
         return self._norms_bill(draft).cost if draft.unsearched else FREE
 
-    def search(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:
-        """Search for the bounds of one subject, unless somebody did: charged as any release is."""
-        if self.searches.read(subject) is None:
-            plan, bill = self.searches.search(subject)
-            self._releaser.release(Prepared(f"a private search: {subject}", plan, bill, ()))
-        return self.searches.read(subject)
+    def bounds_query(self, subject: Subject) -> PreparedQuery:
+        """The search for the bounds of one subject."""
+        plan, bill = self.bounds.search(subject)
+        return PreparedQuery(f"a private search: {subject}", plan, bill, ())
 
     def cost(self, draft: Draft, subjects: Sequence[Subject]) -> Cost:
         """What searches cost, in the currency of the query that they come before."""
-        bills = [self.searches.search(subject)[1] for subject in subjects]
+        bills = [self.bounds.search(subject)[1] for subject in subjects]
         return reduce(draft.funds.plus, (bill.cost for bill in bills), FREE)
 
 

@@ -7,7 +7,7 @@ that of SUM(x), rows · M.
 **Proof.** Every row is in exactly one of the two (a condition that is NULL is not TRUE), so it adds at most M to both
 together. One weight per unit keeps the total of both below the cap: by a term on the number of its rows, or by one on
 Σ|x| over the part plus Σ|x| over the rest (where all rows lie in one group, |Σ| of each), as in
-`dpsql.sensitivity.weight`. Part and rest are on one grid, with one bound M.
+`dpsql.sensitivity.unit_weight`. Part and rest are on one grid, with one bound M.
 **Requires** that the planner gives both the same condition, once as it is and once as NOT TRUE, over the same rows, and
 one weight for both in the emitted SQL (`Term.others`).
 **Checked by** `tests/properties/test_parts_and_wholes.py`, with the planted bug "part and rest bounded one by one".
@@ -27,14 +27,14 @@ Subject = Expression | None
 
 
 @dataclass(frozen=True, slots=True)
-class Nested:
+class PartAndRest:
     """The argument of the part and that of the rest; a row has exactly one of them, or none where x is NULL."""
 
     part: Expression
     rest: Expression
 
 
-def nested(function: str, part: Subject, whole: Subject) -> Nested | None:
+def nested(function: str, part: Subject, whole: Subject) -> PartAndRest | None:
     """Part and rest, if the one argument is the other under a condition (None is that of COUNT(*))."""
     if not (isinstance(part, Call) and part.op == "case" and len(part.args) == 3):
         return None
@@ -45,7 +45,7 @@ def nested(function: str, part: Subject, whole: Subject) -> Nested | None:
     if not nothing or condition.type != BOOLEAN or not _same(function, inside, whole):
         return None
     null = literal(None)
-    return Nested(
+    return PartAndRest(
         call("case", inside.type, condition, inside, null), call("case", inside.type, condition, null, inside)
     )
 
@@ -56,9 +56,9 @@ def _same(function: str, inside: Expression, whole: Subject) -> bool:
     return order(inside) == order(whole)
 
 
-def pairs_of(asked: Sequence[tuple[str, Subject]]) -> dict[int, tuple[int, Nested]]:
+def pairs_of(asked: Sequence[tuple[str, Subject]]) -> dict[int, tuple[int, PartAndRest]]:
     """For each part, by its place, the place of its whole; a whole has one part, the first that is found."""
-    found: dict[int, tuple[int, Nested]] = {}
+    found: dict[int, tuple[int, PartAndRest]] = {}
     taken: set[int] = set()
     for place, (function, part) in enumerate(asked):
         for other, (same, whole) in enumerate(asked):

@@ -1,17 +1,17 @@
-"""What a query needs that the policy leaves to a private search: which subjects, what is known of them, and the search.
+"""The bounds that a query needs and the policy leaves open: which are searched for, what is known, and the searches.
 
-Whether a query needs a search is a function of its text and the policy: a column's bounds are searched if the query
-cannot be planned without them, and rows per unit if it reads the table. What was found is read from the ledger, where
-each search is a release like any other: charged once, then remembered for that version of the data.
+Whether a query needs a search is a function of its text and the policy: the bounds of a column are searched for if the
+query cannot be planned without them, and rows per unit if it reads the table. What was found is read from the ledger,
+where each search is a release like any other: charged once, then known for that version of the data.
 
-Averages are centred around where values usually lie. A column whose bounds do not tell that is searched for it, but
+Averages are centred where values usually lie. A column whose bounds do not say where that is gets searched for it, but
 only out of the price of the query itself: as much of the price is set apart as these searches cost, whether or not they
-were made before, so that a query costs what was asked and a repeated one is a replay.
+were made before, so that a query costs what was asked for and a repeated one is a replay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -19,25 +19,25 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.accounts import Accounts
 from dpsql.answers.noise_stage import Released
-from dpsql.answers.reuse import Archive
-from dpsql.answers.search import found_in
 from dpsql.answers.serialize import deserialize
 from dpsql.bounds.domain import Domain
-from dpsql.budget import Ledger, StoredRelease
+from dpsql.budget import StoredRelease
 from dpsql.budget.pricing import Bill, allocate, choose_mechanism
+from dpsql.dataset import Dataset
 from dpsql.errors import UnboundedColumn
 from dpsql.expressions.types import INT64, Kind, Type, integer
-from dpsql.plan.builder.nested_queries import Describe, not_described
 from dpsql.plan.builder.query import build
 from dpsql.plan.catalog import Catalog, PrivateTable
 from dpsql.plan.nodes.relation import Field, scans_in
 from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Plan
-from dpsql.plan.search import search_plan
 from dpsql.plan.usual import columns_behind
 from dpsql.policy import Policy
 from dpsql.policy.searched_subjects import FoundBounds, Subject
+from dpsql.query_draft import ParsedQuery, SearchKey
+from dpsql.search.bounds_search import found_in, search_plan
 from dpsql.sensitivity import bound
 
 ROWS = FoundBounds(None, 50)
@@ -60,47 +60,54 @@ class Knowledge:
     found: Mapping[Subject, FoundBounds]
     missing: tuple[Subject, ...] = ()
     apart: Fraction = Fraction(0)
+    key: SearchKey = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was found, for people."""
+        """What was found, as notes for the analyst."""
         return tuple(f"{subject}: {found}, found by a private search" for subject, found in self.found.items())
 
 
 @dataclass(frozen=True, slots=True)
-class Searches:
-    """The searches of one session. `seen` makes the analyst's catalogue of a policy, `whole` is the steward's.
+class Needs:
+    """The subjects that a query cannot do without, and the columns that it averages, whose centre would help."""
 
-    `owed` tells of another's release whether it is still to be counted against this analyst's cap: until it is, what it
-    found is as unknown to them as if nobody had searched.
+    needed: tuple[Subject, ...] = ()
+    averaged: tuple[Subject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSearches:
+    """The searches for bounds of one session, over its dataset and accounts.
+
+    What another analyst's search found is unknown here until it is counted against this analyst's cap.
     """
 
-    policy: Policy
-    ledger: Ledger
-    delta: Fraction
-    seen: Callable[[Policy], Catalog]
-    whole: Callable[[], Catalog]
-    archive: Callable[[], Archive]
-    owed: Callable[[StoredRelease], bool]
-    describe: Describe = not_described
+    dataset: Dataset
+    accounts: Accounts
 
-    def knowledge(self, tree: exp.Query, catalog: Catalog, mechanism: str, price: Fraction) -> Knowledge:
-        """What is known of everything that a query at this price has searched."""
-        needed, averaged = self._needed(tree, catalog, mechanism)
-        centres = self._affordable(averaged, mechanism, price * CENTRES)
-        sought = (*needed, *centres)
+    @property
+    def _policy(self) -> Policy:
+        return self.accounts.policy
+
+    def knowledge(self, needs: Needs, catalog: Catalog, mechanism: str, price: Fraction) -> Knowledge:
+        """What is known of everything that a query with these needs has searched for at this price."""
+        centres = self._affordable(needs.averaged, mechanism, price * CENTRES)
+        sought = (*needs.needed, *centres)
         if not sought:
             return Knowledge(catalog, {})
         read = {subject: self.read(subject) for subject in sought}
-        known = {s: made for s, made in read.items() if made is not None and not any(map(self.owed, made[1]))}
+        known = {s: made for s, made in read.items() if made is not None and not any(map(self.accounts.owes, made[1]))}
         found = {s: what for s, (what, _) in known.items() if what is not None}
-        for subject in needed:
+        for subject in needs.needed:
             if subject in known and subject not in found:
                 raise _not_found(subject)
         missing = tuple(subject for subject in sought if subject not in known)
         standing_in = {subject: self._stand_in(subject) for subject in missing}
-        catalog = self.seen(self.policy.with_found(found | standing_in))
-        return Knowledge(catalog, found, missing, sum(centres.values(), Fraction(0)))
+        used = found | standing_in
+        key = tuple((subject, what, what.usual) for subject, what in used.items())
+        catalog = self.dataset.catalog_of(self._policy.with_found(used))
+        return Knowledge(catalog, found, missing, sum(centres.values(), Fraction(0)), key)
 
     def _affordable(self, subjects: Iterable[Subject], mechanism: str, most: Fraction) -> dict[Subject, Fraction]:
         """Those of the subjects whose searches together cost no more, with the price of each."""
@@ -114,42 +121,43 @@ class Searches:
 
     def search(self, subject: Subject) -> tuple[Plan, Bill]:
         """The search as a plan at the policy's price for one; the same for every query and every analyst."""
-        plan, catalog = search_plan(subject, self.whole()), self.whole()
-        mechanism = choose_mechanism(self.policy.defaults.mechanism, self.delta)
+        plan, catalog = search_plan(subject, self.dataset.whole_catalog), self.dataset.whole_catalog
+        delta = Fraction(self.accounts.default_delta)
+        mechanism = choose_mechanism(self._policy.defaults.mechanism, delta)
         bounded = [bound(release, mechanism, catalog) for release in plan.releases]
-        return plan, allocate(bounded, Fraction(self.policy.defaults.search), self.delta, mechanism)
+        return plan, allocate(bounded, Fraction(self._policy.defaults.search), delta, mechanism)
 
     def read(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:
         """What an earlier search found, and its releases; None if there was none for this version of the data."""
         _, bill = self.search(subject)
-        archive, stored = self.archive(), list[StoredRelease]()
+        archive, stored = self.accounts.archive(self.dataset), list[StoredRelease]()
         released: dict[str, Released] = {}
         for priced in bill.releases:
-            kept = self.ledger.find(archive.mark(priced))
+            kept = self.accounts.ledger.find(archive.mark(priced))
             if kept is None:
                 return None
             stored.append(kept)
             released[priced.bounded.release.name] = deserialize(kept.payload, priced)
         return found_in(subject, self._type(subject), released), tuple(stored)
 
-    def _needed(
-        self, tree: exp.Query, catalog: Catalog, mechanism: str
-    ) -> tuple[tuple[Subject, ...], tuple[Subject, ...]]:
-        """The subjects that this query cannot do without, and of the others the columns that it averages.
+    def needs(self, parsed: ParsedQuery, mechanism: str) -> Needs:
+        """What a query needs: the columns that it cannot do without, and the rows per unit of each table that it reads.
 
-        Of the first no column can be left out, and each table's rows are read.
+        The plan is bounded to see what is missing; the mechanism makes no difference to that.
         """
-        explicit = [s for s in self.policy.searched() if _visible(s, catalog)]
+        tree, catalog = parsed.tree, parsed.catalog
+        explicit = [s for s in self._policy.searched() if _visible(s, catalog)]
         named = {column.name.casefold() for column in tree.find_all(exp.Column)}
         every = any(tree.find_all(exp.Star))
         implied = [s for s in self._left_open(catalog) if every or (s.column or "").casefold() in named]
         subjects = list(dict.fromkeys((*explicit, *implied)))
         if not subjects and not catalog.searches:
-            return (), ()
+            return Needs()
         columns = [s for s in subjects if s.column is not None]
         needed: list[Subject] = []
         try:
-            plan = self._planned(tree, catalog, mechanism)
+            plan = parsed.planned((), catalog)
+            parsed.bounded((), catalog, mechanism)
         except UnboundedColumn:
             if not columns:
                 raise
@@ -163,16 +171,16 @@ class Searches:
         scans = {scan.table.lower() for release in plan.releases for scan in scans_in(release.source)}
         kept = [s for s in subjects if s in needed or (s.column is None and s.table.lower() in scans)]
         averaged = dict.fromkeys(s for s in (self._centred(plan) if catalog.searches else ()) if s not in kept)
-        return tuple(kept), tuple(averaged)
+        return Needs(tuple(kept), tuple(averaged))
 
     def numbers(self) -> tuple[Subject, ...]:
         """All columns of numbers that a query may have searched, where the policy allows it."""
-        return tuple(self._numbers(self.whole()))
+        return tuple(self._numbers(self.dataset.whole_catalog))
 
     def _numbers(self, catalog: Catalog) -> Iterator[Subject]:
         for table in catalog.tables.values() if catalog.searches else ():
             if isinstance(table, PrivateTable):
-                declared = self.policy.tables[table.name].columns or {}
+                declared = self._policy.tables[table.name].columns or {}
                 for field in table.scan.fields:
                     known = field.stored is not None and field.stored[1] in declared
                     if known and field.type.kind in NUMERIC and field.domain.values is None:
@@ -197,10 +205,10 @@ class Searches:
                         yield Subject(*stored)
 
     def _standing_in(self, subjects: Iterable[Subject]) -> Catalog:
-        return self.seen(self.policy.with_found({s: self._stand_in(s) for s in subjects}))
+        return self.dataset.catalog_of(self._policy.with_found({s: self._stand_in(s) for s in subjects}))
 
     def _planned(self, tree: exp.Query, catalog: Catalog, mechanism: str) -> Plan:
-        plan = build(tree, catalog, self.describe)
+        plan = build(tree, catalog, self.dataset.finisher.check)
         for release in plan.releases:
             bound(release, mechanism, catalog)
         return plan
@@ -211,13 +219,13 @@ class Searches:
         return self._field(subject).type
 
     def _field(self, subject: Subject) -> Field:
-        table = self.whole().find(subject.table)
+        table = self.dataset.whole_catalog.find(subject.table)
         assert isinstance(table, PrivateTable)
         return next(f for f in table.scan.fields if f.name.lower() == (subject.column or "").lower())
 
     def bounds_needed(self, subject: Subject) -> bool:
         """Must it be searched for before it can be used? Of a column with declared bounds only the centre is sought."""
-        return subject.column is None or (self.policy.tables[subject.table].columns or {})[subject.column].open
+        return subject.column is None or (self._policy.tables[subject.table].columns or {})[subject.column].open
 
     def _stand_in(self, subject: Subject) -> FoundBounds:
         if subject.column is None:

@@ -3,7 +3,8 @@
 Level l of the tree (1 … height) cuts the grid into 16^l equal runs of cells, those of the last level have one cell. The
 root is not counted: it is the sum of the first level.
 **Theorem.** A unit changes the vector of all nodes of all groups by at most height·most in L1, √height·most in L2 and
-`most` in one coordinate, where `most` bounds what it adds to the histogram (`dpsql.sensitivity.choices.histogram`).
+`most` in one coordinate, where `most` bounds what it adds to the histogram
+(`dpsql.sensitivity.choice_layout.histogram`).
 **Proof.** Each cell lies in one node a level, so a level is the histogram with some cells added up: the unit adds
 non-negative weights of at most `most` in all to it, which is L1 ≤ most and so L2 ≤ most and linf ≤ most. With the
 levels side by side the L1 norms add up, and the L2 norms in squares. The floor to a coarser grid is that of

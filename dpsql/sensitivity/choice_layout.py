@@ -11,15 +11,15 @@ from dpsql.plan.nodes.relation import Aggregate
 from dpsql.plan.plan import Release
 from dpsql.sensitivity.choice import Choice, Histogram, Kept, choice_of
 from dpsql.sensitivity.grid import Grid, make_grid
+from dpsql.sensitivity.quantile_tree import Tree, plant
 from dpsql.sensitivity.statistics import Source
-from dpsql.sensitivity.tree import Tree, plant
-from dpsql.sensitivity.weight import WEIGHT_BITS, Term
+from dpsql.sensitivity.unit_weight import WEIGHT_BITS, Term
 
 _KEPT: dict[str, Kept] = {"min": "least", "max": "greatest"}
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChoiceLayout:
     """All that is chosen in a release, and where each of its aggregates that choose has its answer."""
 
     histograms: tuple[Histogram, ...]
@@ -30,7 +30,7 @@ class Chosen:
 
 def lay_out_choices(
     release: Release, asked: Sequence[tuple[Aggregate, Domain]], rule: str, groups: int | None, mechanism: str
-) -> Chosen:
+) -> ChoiceLayout:
     """Histograms, choices and trees, each once, and for each aggregate its choice or its tree.
 
     `groups` is the number of public groups, None if they are private.
@@ -54,7 +54,7 @@ def lay_out_choices(
 
 def _with_trees(
     histograms: tuple[Histogram, ...], choices: Sequence[Choice], numbers: Sequence[int], trees: Sequence[Tree]
-) -> Chosen:
+) -> ChoiceLayout:
     """The choices that are left beside the trees."""
     grown = {tree.histogram: place for place, tree in enumerate(trees)}
     left = [c for c in choices if c.kind != "quantile" or c.histogram not in grown]
@@ -62,7 +62,7 @@ def _with_trees(
         Source("choice", left.index(c)) if c in left else Source("tree", grown[c.histogram])
         for c in (choices[number] for number in numbers)
     ]
-    return Chosen(histograms, tuple(left), tuple(trees), tuple(sources))
+    return ChoiceLayout(histograms, tuple(left), tuple(trees), tuple(sources))
 
 
 def _grid(aggregate: Aggregate, domain: Domain) -> Grid:
@@ -83,9 +83,10 @@ def histogram(release: Release, grid: Grid, kept: Kept, rule: str) -> Histogram:
     **Proof.** Rules `row` and `single_row`: a unit is one row, in one group and one cell. Otherwise its n rows with a
     value each add W with W·n ≤ rows_per_unit; or each of its g groups has one extreme, and adds W with
     W·g ≤ groups_per_unit; where all keys are attributes of the unit there is one group, so no weight is needed. W is
-    rounded down to units of 2^-WEIGHT_BITS (`dpsql.sensitivity.weight`). Rule `at_rest`: it has at most that many rows,
-    and each adds one. Where bounds are searched for, let n be the numbers by group of u's rows with a value, or of its
-    extremes (each 0 or 1): W is at most `most`/N in those units, rounded down, for an N ≥ ‖n‖, so ‖W·n‖ ≤ `most`.
+    rounded down to units of 2^-WEIGHT_BITS (`dpsql.sensitivity.unit_weight`). Rule `at_rest`: it has at most that many
+    rows, and each adds one. Where bounds are searched for, let n be the numbers by group of u's rows with a value, or
+    of its extremes (each 0 or 1): W is at most `most`/N in those units, rounded down, for an N ≥ ‖n‖, so ‖W·n‖ ≤
+    `most`.
     **Requires** the emitted weight (`dpsql.engines.sql.histogram`), one value for each unit and group where extremes
     are kept, and attributes that are derived (`dpsql.plan.invariants`).
     **Checked by** `tests/properties/test_choices.py`.

@@ -1,4 +1,4 @@
-"""What comes out of a query that fails: dpsql's own errors, with the text that they point into."""
+"""The errors that leave a query: only dpsql's own, with the SQL text that they point into."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ UNEXPECTED = "dpsql failed on this query, and stopped it: a fault of dpsql"
 
 
 @contextmanager
-def about(sql: str) -> Iterator[None]:
-    """Refusals carry the text that they point into; nothing but dpsql's own errors comes out."""
+def error_boundary(sql: str) -> Iterator[None]:
+    """Give errors the text that they point into, and replace every other exception by an `InternalError`."""
     try:
         yield
     except Error as error:

@@ -6,7 +6,8 @@ A table that is turned by CASE or FILTER has the same coordinates as GROUP BY k,
 the L2 norm) of one of them: M for a unit of one row, and rows · M for a unit whose weight keeps the total over all of
 these arguments below the cap.
 **Proof.** A row adds to one of them at most, so its vector has an L1 norm of at most M. For the weight it is the
-theorem `clip` (`dpsql.sensitivity.weight`) with T the sum over all of these arguments, in whichever of them a row is.
+theorem `clip` (`dpsql.sensitivity.unit_weight`) with T the sum over all of these arguments, in whichever of them a row
+is.
 **Requires** one weight for all of them in the emitted SQL (`Term.others`, also beside a term on its rows), or, for a
 unit of one row, arguments of which each excludes those before it (`exclusive`): so it never rests on the inference
 which branches are disjoint, and a mistake there costs accuracy. One grid and one M for all of them.

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 
 from dpsql.answers.finish import Finisher
-from dpsql.budget import Ledger
-from dpsql.engines.base import Engine, PublicRows
+from dpsql.budget import Ledger, open_ledger
+from dpsql.engines.base import Engine, PublicRows, Resources
+from dpsql.engines.duckdb.table_files import is_lake, is_path, tables_in
+from dpsql.engines.isolated.engine import IsolatedEngine
+from dpsql.engines.open_engine import Source, is_address, open_engine
+from dpsql.errors import InterfaceError, PolicyError
 from dpsql.plan.catalog import Catalog, Copies, PublicTable, make_catalog
 from dpsql.plan.copies import copies_of
 from dpsql.plan.view_expansion import with_visible_views
-from dpsql.policy import Policy, fold
+from dpsql.policy import Policy, fold, ledger_location
 
 
 class Dataset:
-    """What is known of the data without its private rows, for one version of it at a time."""
+    """What is known of the data without reading private rows, for one version of the data at a time."""
 
     def __init__(self, engine: Engine, policy: Policy, ledger: Ledger, analyst: str | None) -> None:
         self.engine, self.policy = engine, policy
@@ -26,9 +33,9 @@ class Dataset:
         return " ".join(part for part in (self.engine.version(), self._ledger.label()) if part)
 
     def look_again(self) -> str:
-        """Where others may write, what was known about tables and constraints is asked anew for each query.
+        """Read tables and constraints again for each query if others may write to them.
 
-        Facts and copies belong to a version of the data, which is returned: after a bump they are looked up again.
+        Facts and copies belong to a version of the data, which is returned; they are looked up again after a bump.
         """
         version = self.version()
         if self.engine.live:
@@ -41,7 +48,7 @@ class Dataset:
         return version
 
     def close(self) -> None:
-        """Let go of the database and of the sealed one."""
+        """Close the database and the sealed one."""
         if "finisher" in self.__dict__:
             self.finisher.close()
         self.engine.close()
@@ -50,20 +57,20 @@ class Dataset:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The analyst's."""
+        """The analyst's catalogue."""
         return self.catalog_of(self.policy)
 
     @cached_property
     def whole_catalog(self) -> Catalog:
-        """The steward's."""
+        """The steward's catalogue."""
         return self._catalog_of(self.policy, None)
 
     def catalog_of(self, policy: Policy) -> Catalog:
-        """The analyst's, by another policy."""
+        """The analyst's catalogue under another policy."""
         return self._catalog_of(policy, self._analyst)
 
     def uncopied_catalog(self) -> Catalog:
-        """The steward's, without prepared copies: what copies are made of."""
+        """The steward's catalogue without prepared copies, from which copies are made."""
         return make_catalog(self.policy, self.engine.schema(), self._facts(), None, self.engine.public)
 
     def _catalog_of(self, policy: Policy, analyst: str | None) -> Catalog:
@@ -109,3 +116,54 @@ class Dataset:
         table = self.catalog.find(name)
         assert isinstance(table, PublicTable)
         return self.engine.read_public(table.name, table.columns)
+
+
+# opening --------------------------------------------------------------------------------------------------------------
+
+
+def open_data(source: Source, policy: Policy, place: str | Path, *, isolate: bool) -> tuple[Engine, Ledger]:
+    """Open the database and the ledger of a dataset. If one cannot be opened, the other is closed."""
+    if isolate and is_address(source):
+        raise InterfaceError(
+            "only files can be opened in a process of their own: this is the address of a server",
+            hint="leave isolate=True (or --isolate) out: its data is in other processes already",
+        )
+    limits = Resources(policy.limits.memory, policy.limits.spill)
+    source = tables_in(Path(source), policy.tables) if is_lake(source) else source
+    copies = copies_path(policy, place, source)
+    engine = IsolatedEngine(source, limits, policy, copies) if isolate else open_engine(source, limits, policy, copies)
+    try:
+        return engine, open_ledger(place, policy.dataset)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def name_in(policy: Policy, analyst: str | None, purpose: str | None, *, steward: bool) -> str | None:
+    """The name that is charged, if it may ask for this purpose; None for the steward."""
+    if analyst is None and not steward and policy.budget.analysts and "analyst" not in tuple(policy.budget.analysts):
+        raise PolicyError(
+            f"the policy of {policy.dataset} lists who may ask, and no name was given",
+            hint="give a name listed in budget.analysts: analyst=… in Python, --analyst on the command line",
+        )
+    name = None if steward else analyst or "analyst"
+    policy.check_purpose(name, purpose)
+    return name
+
+
+def ledger_at(policy: object, loaded: Policy, ledger: str | os.PathLike[str] | None) -> str | Path:
+    """The place of the ledger: where it is given, else beside the policy file."""
+    place = ledger_location(loaded, policy if isinstance(policy, str | os.PathLike) else None, ledger)
+    if place is None:
+        raise InterfaceError(
+            "where should the ledger be?",
+            hint='name a file, ledger="shop.ledger", or ledger=":memory:" for a throw-away',
+        )
+    return place
+
+
+def copies_path(policy: Policy, ledger: str | Path, source: object) -> Path | None:
+    """The file of a policy's prepared copies, beside the ledger that records them. Only files are copied."""
+    files = all(map(is_path, source.values())) if isinstance(source, Mapping) else is_path(source)
+    stored = str(ledger) != ":memory:" and "://" not in f"{ledger} {source}"
+    return Path(ledger).with_name(f"{policy.dataset}.prepared") if policy.prepared and files and stored else None

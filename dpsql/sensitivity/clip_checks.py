@@ -25,7 +25,7 @@ from dpsql.plan.nodes.unary import unit_grouped
 from dpsql.plan.plan import Release
 from dpsql.sensitivity.bound import Bounded, with_rule
 from dpsql.sensitivity.statistics import lay_out
-from dpsql.sensitivity.weight import Term
+from dpsql.sensitivity.unit_weight import Term
 
 FLAG = Domain(0, 1, None, True, False, ("0 or 1",))
 _ROUNDING = 1e-6
