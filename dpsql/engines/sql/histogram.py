@@ -1,4 +1,4 @@
-"""The histograms of a release in SQL: for each group and cell that has any weight, the weight `h`.
+"""The histograms of a release in SQL: one row for each group and cell whose weight `h` is not zero.
 
 A group is its keys, or their code `g` where the keys are public. A cell without weight has no row and counts as zero.
 """
