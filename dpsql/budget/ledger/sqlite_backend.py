@@ -58,7 +58,7 @@ class SqliteStorage(LedgerStorage):
             return ChainEnd() if self._head is None else self._head.read()
 
     def settle(self, mark: ChainEnd, previous: bytes) -> None:
-        """See `LedgerStorage`. Only the last entry may be missing from the head: see `dpsql.budget.ledger.rollback_guard`."""
+        """See `LedgerStorage`. Only the last entry may be missing from the head (`rollback_guard`)."""
         if self._head is None:
             return
         marked = self.marked()

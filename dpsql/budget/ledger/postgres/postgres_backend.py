@@ -67,7 +67,7 @@ class PostgresStorage(LedgerStorage):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """See `LedgerStorage`. The lock that counts is the transaction's own; this one is for the witness of this machine."""
+        """See `LedgerStorage`. The transaction's own lock excludes others; this one protects this machine's witness."""
         if self._witness is None:
             yield
             return
@@ -217,7 +217,7 @@ class PostgresLocation(LedgerLocation):
         return mark if mark.number else None
 
     def replace(self, dataset: str, made: Callable[[], WholeLedger]) -> str | None:
-        """See `LedgerLocation`. One transaction of the tables' owner, who alone may open the guards to rename the old one."""
+        """See `LedgerLocation`. One transaction of the tables' owner, who alone may rename the old one."""
         with closing(LedgerSession(self._address, dataset)) as session, session.writing():
             rows, payloads = made()
             _make_schema(session)
