@@ -44,7 +44,7 @@ class QueryConductor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AccuracyFirst:
-    """Answers at a price that is looked for, by as many releases as that takes."""
+    """Answers to a required accuracy: finds the lowest price that reaches it, with pilots where needed."""
 
     conductor: QueryConductor
     accounts: Accounts

@@ -37,7 +37,7 @@ def reachable(plan: Plan) -> tuple[Output, ...]:
     """The columns of a query whose error hangs on its price alone: not on what it releases first, and then reads."""
     if plan.nested:
         raise InterfaceError(
-            "accuracy= cannot be given for a query that reads results of its own below an aggregate",
+            "accuracy= is not supported where one aggregate reads the result of another",
             hint="give epsilon=; or ask the inner query by itself, with accuracy=, and write its answer as a constant",
         )
     return plan.outputs

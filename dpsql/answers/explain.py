@@ -82,7 +82,7 @@ class ChoicePlan:
 
 @dataclass(frozen=True, slots=True)
 class TreePlan:
-    """Noisy counts of all cells of a tree, from which many quantiles come; claims and scale count rows."""
+    """Noisy counts of all cells of a tree, from which many quantiles come; claims and scale are in rows."""
 
     name: str
     height: int

@@ -248,7 +248,7 @@ def might_cover(asked: Priced, recipe: Recipe) -> bool:
 
 
 def readable(relation: Relation, recipe: Recipe) -> bool:
-    """Are there all columns that the earlier release read?"""
+    """Does the relation still have every column that the earlier release read?"""
     written = [argument for _, argument, *_ in recipe["aggregates"] if argument is not None] + list(recipe["keys"])
     return all(relation.offers(read(each)) for each in written)
 

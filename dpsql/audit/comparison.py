@@ -271,8 +271,8 @@ def answered(db: Connection, query: Query) -> tuple[object, ...]:
 
 
 def _about(cost: Cost) -> tuple[str, ...]:
-    """A cost without its last digits, in which the noise of a search may show: clips are rounded to their grid."""
-    return tuple(f"{each:.3g}" for each in (cost.epsilon, cost.delta, cost.rho))
+    """What a cost says whatever a search found: noise of few steps has another ρ where the clip that was found has."""
+    return tuple(f"{each:.3g}" for each in (cost.epsilon, cost.delta))
 
 
 def forget_searches(db: Connection, label: str) -> None:

@@ -123,7 +123,7 @@ def _matched(
 
 
 def _tried(known: RowDomains, condition: Expression, truth: Truth, infer: Infer, origin: str) -> RowDomains:
-    """Put NULL, and each of finitely many values, for each column; keep those with which the condition can be so.
+    """Put NULL, and each of finitely many values, for each column; keep those with which the condition can hold.
 
     Two compared columns have already exchanged their bounds, and their lists of values if they are equal.
     """

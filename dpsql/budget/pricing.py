@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt, prod, sqrt
+from math import isqrt, log, prod, sqrt
 
 from dpsql.budget.costs import FREE, Charge, Cost, pure_charge, zcdp_charge
 from dpsql.errors import UnsupportedQuery
@@ -246,9 +246,10 @@ def _reach(release: Bounded) -> int:
 
 
 def _rank_noise(release: Bounded, vector: Vector, portion: Portion) -> float:
-    """The standard deviation of the rank of a choice, or from a tree, where the clip is 1: the largest of them.
+    """By how much the rank of a choice, or from a tree, is off where the clip is 1: the largest of them.
 
-    The rank that is chosen is off by about a Laplace variable with the scale of the choice's law.
+    A choice is off by the scale of its law times the logarithm of how many cells have about the same chance: on a grid
+    that is wider than the data, nearly all of its cells.
     """
     of = [place for place, each in enumerate(release.histograms) if each.ranked == vector.ranked]
     parts = iter(portion.parts[len(release.shares) :])
@@ -256,7 +257,8 @@ def _rank_noise(release: Bounded, vector: Vector, portion: Portion) -> float:
     for choice, each in zip(release.choices, parts, strict=False):
         if choice.histogram in of:
             epsilon = float(each) if portion.mechanism == "laplace" else sqrt(8 * float(each))
-            noises.append(sqrt(2) * choice.spread(1) / (choice.parts * epsilon))
+            cells = release.histograms[choice.histogram].grid.cells
+            noises.append(log(max(cells, 4)) * choice.spread(1) / (choice.parts * epsilon))
     for tree, each in zip(release.trees, portion.parts[len(release.shares) + len(release.choices) :], strict=False):
         if tree.histogram in of:
             nodes = tree.height * (BRANCHES - 1 / BRANCHES) / 6

@@ -115,7 +115,9 @@ class Response(ABC):
         try:
             return self.values.index(truth)
         except (ValueError, TypeError):  # a missing value of pandas cannot even be compared
-            raise ProgrammingError("an answer is not among the values", hint="list every value that there is") from None
+            raise ProgrammingError(
+                "an answer is not among the values", hint="give all possible answers: values=[…]"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ class DatabaseReader(ABC):
 
 
 class DuckDBReader(DatabaseReader):
-    """A connection, which stays the caller's."""
+    """Reads through a DuckDB connection that the caller owns and closes."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection

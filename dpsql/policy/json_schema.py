@@ -70,7 +70,11 @@ _KEYS: dict[str, dict[str, tuple[str, dict[str, Any] | None]]] = {
     "QueryLimits": {
         "epsilon": ("The largest epsilon that one query may ask for.", _NUMBER),
         "delta": ("The largest delta that one query may ask for.", _NUMBER),
-        "max_public_keys": ("The most groups that a query with public keys may have.", None),
+        "max_public_keys": (
+            "Up to this many combinations of key values are listed in advance. With more, the keys are private: groups "
+            "appear above a threshold, and the query needs delta.",
+            None,
+        ),
         "seconds": ("The longest time that a query may run, in seconds.", None),
         "pad": ("Replies are sent only at multiples of this many seconds, such as 0.25.", _BOUND),
         "memory": ("The memory that the engine may use, such as 2GB.", _SIZE),

@@ -39,7 +39,7 @@ def recipe(policy: Policy, table: str) -> str:
 
 
 def made_of(facts: Collection[tuple[str, str]], table: str) -> list[PreparedCopy]:
-    """What these facts say of copies of a table, the other facts left out."""
+    """The prepared copies of a table that these facts record."""
     texts = [fact.removeprefix(PREFIX) for name, fact in facts if fold(name) == fold(table) and fact.startswith(PREFIX)]
     return [PreparedCopy(*text.split(":", 2)) for text in sorted(texts)]
 

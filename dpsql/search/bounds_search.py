@@ -37,6 +37,8 @@ LEAST, MOST = -60, 124
 """Buckets are half octaves: bucket h holds 2^(h/2) ≤ |x| < 2^((h+1)/2), from about 1e-9 to 4e18."""
 OFFSET = 1 - LEAST
 YEARS = (1800, 2200)
+MOST_BUCKETS = 1_024
+"""More than any search has: its keys are public, whatever the policy's limit on the keys of queries is."""
 _MAGNITUDE = f"greatest(least(CAST(floor(2 * log2(abs(x))) AS INTEGER), {MOST}), {LEAST}) + {OFFSET}"
 _NUMBER = f"CASE WHEN x > 0 THEN {_MAGNITUDE} WHEN x < 0 THEN -({_MAGNITUDE}) WHEN x = 0 THEN 0 END"
 _DATE = f"greatest(least(CAST(extract(year FROM x) AS INTEGER), {YEARS[1]}), {YEARS[0]})"

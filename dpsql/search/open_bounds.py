@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
 
@@ -37,7 +37,7 @@ from dpsql.plan.usual import columns_behind
 from dpsql.policy import Policy
 from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.query_draft import ParsedQuery, SearchKey
-from dpsql.search.bounds_search import found_in, search_plan
+from dpsql.search.bounds_search import MOST_BUCKETS, found_in, search_plan
 from dpsql.sensitivity import bound
 
 ROWS = FoundBounds(None, 50)
@@ -124,7 +124,8 @@ class BoundSearches:
         plan, catalog = search_plan(subject, self.dataset.whole_catalog), self.dataset.whole_catalog
         delta = Fraction(self.accounts.default_delta)
         mechanism = choose_mechanism(self._policy.defaults.mechanism, delta)
-        bounded = [bound(release, mechanism, catalog) for release in plan.releases]
+        listed = replace(catalog, max_public_keys=max(catalog.max_public_keys, MOST_BUCKETS))
+        bounded = [bound(release, mechanism, listed) for release in plan.releases]
         return plan, allocate(bounded, Fraction(self._policy.defaults.search), delta, mechanism)
 
     def read(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:

@@ -164,7 +164,7 @@ class Searcher:
 
 
 def _place(bounded: Bounded, vector: Vector) -> tuple[str, tuple[int, ...], str | None]:
-    """Which vector of a query this is."""
+    """The key that identifies a vector within its query."""
     return bounded.release.name, vector.members, vector.ranked
 
 

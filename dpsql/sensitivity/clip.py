@@ -64,8 +64,9 @@ SHOWN_FROM = 100
 RATE_CUT = 0.3
 """How much of a cut is left in a rate: a clip takes the same part of what is divided and of what it is divided by, so
 only that matters by which the rates of heavy units differ from those of others."""
-RANK_CUT = 0.3
-"""How much of a cut is left in a rank: as in a rate, a unit counts less below the value and above it."""
+RANK_CUT = 0.1
+"""How much of a cut is left in a rank: a unit counts less below the value and above it, and the values of units with
+many rows are mostly spread as those of others are."""
 VALUE_CUT = 0.5
 """How much of a cut is left in a number of different values: what one unit leaves out, others often keep."""
 

@@ -83,7 +83,7 @@ def _check_written(statement: exp.Expr) -> None:
 
 
 def _check_sides(statement: exp.Expr) -> None:
-    """Refuse a table name in brackets as a side of a set operation, which the parser accepts."""
+    """Refuse `(t) UNION SELECT …`, a table name in brackets beside a set operation, which the parser accepts."""
     for operation in statement.find_all(exp.SetOperation):
         for side in (operation.this, operation.expression):
             if not isinstance(side, exp.Query):

@@ -105,7 +105,7 @@ def test_a_writer_s_files_hold_the_rows_and_types_of_the_world(writer: str, make
             if writer != "CSV":
                 assert repr(two) == repr(one)
                 types = {c: "VARCHAR" if t.startswith("ENUM") else t for c, t in memory.engine.schema()[name].items()}
-                assert read._engine.schema()[name] == types
+                assert read.engine.schema()[name] == types
             assert len(two) == len(one)
 
 

@@ -15,8 +15,8 @@ import pandas as pd
 import dpsql
 from dpsql.budget import Caps, ChainedLedger, Cost, Request, open_ledger, pure_charge
 from dpsql.budget.ledger import sqlite_file
+from dpsql.budget.ledger.account_state import end_of_chain
 from dpsql.budget.ledger.hash_chain import ROOT, next_entry
-from dpsql.budget.ledger.maintenance import end_of
 from dpsql.budget.ledger.rollback_guard import RollbackGuard
 
 PRICE = 1e-5
@@ -118,7 +118,7 @@ def large(path: Path, entries: int) -> None:
         rows.append(next_entry(rows[-1][4], len(rows), "charge", gist, body))
         rows.append(next_entry(rows[-1][4], len(rows), "release", [len(rows), mark, mark], {"at": body["at"]}))
     sqlite_file.create(str(path), rows)
-    RollbackGuard(str(path)).create(end_of(str(path), rows))
+    RollbackGuard(str(path)).create(end_of_chain(str(path), rows))
 
 
 def main() -> None:

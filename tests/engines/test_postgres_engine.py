@@ -235,7 +235,7 @@ def test_a_table_whose_rows_are_hidden_from_the_role_is_none() -> None:
 
 
 def test_a_session_may_only_read(shop: tuple[str, dpsql.Connection]) -> None:
-    engine = shop[1]._engine
+    engine = shop[1].engine
     assert isinstance(engine, PostgresEngine)
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), engine._snapshot() as session:
         session.execute("DELETE FROM public.customers")

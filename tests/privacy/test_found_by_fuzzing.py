@@ -107,7 +107,7 @@ def test_a_sum_beyond_64_bits_does_not_stop_at_the_largest_number(db: dpsql.Conn
 
 def test_a_fault_of_our_own_is_an_error_of_our_own(db: dpsql.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its text is constant: what failed may have had a stored value in hand."""
-    monkeypatch.setattr("dpsql.session.build", lambda *_: 1 / 0)
+    monkeypatch.setattr("dpsql.query_draft.build", lambda *_: 1 / 0)
     with pytest.raises(InternalError, match="a fault of dpsql") as caught:
         db.query("SELECT count(*) FROM people")
     assert "division" not in str(caught.value) and caught.value.__cause__ is None

@@ -116,7 +116,7 @@ def test_what_another_analyst_searched_for_is_shown_only_after_it_was_counted() 
         Connection(DuckDBEngine(data), load_policy(policy), ledger, who, steward=False) for who in ("ana", "ben")
     )
     for each in (ana, ben):
-        each._engine.version = lambda: "one"  # type: ignore[method-assign]
+        each.engine.version = lambda: "one"  # type: ignore[method-assign]
     found = ana.explain(sql).releases[0].statistics[0].bounds
     ana.query(sql, epsilon=1)
     assert ana.explain(sql).releases[0].statistics[0].bounds != found

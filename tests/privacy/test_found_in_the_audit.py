@@ -216,7 +216,7 @@ def test_a_report_without_checks_does_not_pass() -> None:
 
 
 def test_a_planner_that_fails_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.session.build", lambda *_: 1 / 0)
+    monkeypatch.setattr("dpsql.query_draft.build", lambda *_: 1 / 0)
     tally = Tally()
 
     class One:

@@ -166,7 +166,7 @@ def test_what_it_is_given_was_released() -> None:
         "audit/traces.py",
         "answers/error_bars.py",
         "answers/nested_results.py",
-        "session.py",
+        "answers/result.py",
     }
     for each in fillers - {"audit/traces.py"}:
         assert "Exact" not in {getattr(n, "id", getattr(n, "attr", None)) for n in ast.walk(trees[each])}, each

@@ -60,7 +60,7 @@ def said(error: BaseException) -> str:
 
 
 def break_the_engine(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(duckdb_engine, "statements", lambda release, schema, salt: [text])
+    monkeypatch.setattr(duckdb_engine, "shared_statements", lambda *_, **__: [text])
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_the_command_line_prints_no_value(
 SERVER = (
     "import logging, sys\nlogging.getLogger().setLevel(logging.DEBUG)\n"
     "from dpsql.engines.duckdb import engine\n"
-    "engine.statements = lambda release, schema, salt: ['SELECT CAST(secret AS INTEGER) FROM t']\n"
+    "engine.shared_statements = lambda *_, **__: ['SELECT CAST(secret AS INTEGER) FROM t']\n"
     "from dpsql.interfaces.cli.main import app\n"
     "sys.argv = ['dpsql', 'serve', 'd.duckdb', '--port', '0']\napp()"
 )

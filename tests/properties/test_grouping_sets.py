@@ -15,7 +15,7 @@ from test_equals_duckdb import EPSILON, answer
 from unlocked import run
 
 import dpsql
-from dpsql import session
+from dpsql import accounts
 from dpsql.answers.consistent_totals import fit_draws, fit_tables
 from dpsql.answers.noise_stage import add_noise
 from dpsql.audit import trace
@@ -112,8 +112,8 @@ def _uncharged(mechanism: str) -> list[str]:
 
 def test_a_coarser_set_without_its_charge_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _uncharged("gaussian") == []
-    original = session.charge_of
-    monkeypatch.setattr(session, "charge_of", lambda priced: original(list(priced)[:1]))
+    original = accounts.charge_of
+    monkeypatch.setattr(accounts, "charge_of", lambda priced: original(list(priced)[:1]))
     assert "is charged" in _uncharged("gaussian")[0]
 
 

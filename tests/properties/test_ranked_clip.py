@@ -97,6 +97,18 @@ def test_a_heavy_unit_moves_the_scores_by_the_clip(sql: str, mechanism: str, nor
     assert used > (0.9 * reached if "quantile" not in sql else 0.3)
 
 
+@pytest.mark.parametrize("aggregate", ["median(n)", "mode(n)", "max(n)", "quantile_cont(n, [0.1, 0.3, 0.5, 0.8, 0.9])"])
+def test_values_that_are_not_listed_are_one_group_before_they_are_counted(aggregate: str) -> None:
+    """Six unlisted kinds are all in the NULL group, where the unit adds what it has in all of them together."""
+    mine = [{**row, "kind": f"unlisted {row['kind']}"} for row in MINE]
+    query = Query(f"SELECT kind, {aggregate} FROM orders GROUP BY kind", 0, "gaussian", 10.0)
+    policy = make_policy(30, 30) | SEARCHES
+    with opened({"orders": [*mine, *OTHERS]}, policy) as one, opened({"orders": OTHERS}, policy) as two:
+        for norm in (1.0, 2.0**1.5):
+            made = [vectors(each.db, _at(each, query, norm))[0] for each in (one, two)]
+            assert compare(*made, paid(query)).violations == []
+
+
 # planted bugs -----------------------------------------------------------------------------------------------------------
 
 

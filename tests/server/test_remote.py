@@ -132,7 +132,7 @@ def test_words_of_a_call_that_make_no_sense_are_refused_in_words(far: RemoteConn
 
 def test_a_refusal_is_the_same_error_with_its_caret(far: RemoteConnection, near: dpsql.Connection) -> None:
     for sql in (
-        "SELECT avg(tip)\nFROM orders",
+        "SELECT avg(tip)\nFROM nowhere",
         "SELECT * FROM orders",
         "SELECT nope FROM orders",
         "SELECT count(* FROM orders",

@@ -1,4 +1,4 @@
-"""Choose the event that speaks most against a promise: statistics are learned on some runs, the event on others.
+"""Choose the event that is the strongest evidence against a promise: some runs teach the statistics, others choose.
 
 What is chosen here is only a guess at what gives a breach away; the test on fresh runs is valid whatever was chosen.
 """

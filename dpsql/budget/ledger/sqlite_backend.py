@@ -42,23 +42,23 @@ class SqliteStorage(LedgerStorage):
         return self
 
     def check_pages(self) -> None:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         sqlite_file.check_pages(self._db, self.name)
 
     def accept(self) -> None:
-        """See `Storage`. Not before: SQLite tidies up what a connection that can write was opened on."""
+        """See `LedgerStorage`. Not before: SQLite tidies up what a connection that can write was opened on."""
         if self._head is not None:
             with explained(self.name):
                 verified, self._db = self._db, sqlite_file.connect(self.name)
                 verified.close()
 
     def marked(self) -> ChainEnd:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         with explained(self.name):
             return ChainEnd() if self._head is None else self._head.read()
 
     def settle(self, mark: ChainEnd, previous: bytes) -> None:
-        """See `Storage`. Only the last entry may be missing from the head: see `dpsql.budget.ledger.rollback_guard`."""
+        """See `LedgerStorage`. Only the last entry may be missing from the head (`rollback_guard`)."""
         if self._head is None:
             return
         marked = self.marked()
@@ -72,18 +72,18 @@ class SqliteStorage(LedgerStorage):
         self._head.write(mark)
 
     def reading(self) -> AbstractContextManager[None]:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return self._transaction("BEGIN")
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         with explained(self.name), nullcontext() if self._head is None else self._head.locked(backend.PATIENCE):
             yield
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         with self._transaction("BEGIN IMMEDIATE"):
             yield
         self._sync_directory()
@@ -118,37 +118,37 @@ class SqliteStorage(LedgerStorage):
             raise self.damaged("the file was deleted or replaced while it was open")
 
     def entries(self, start: int) -> Iterator[Entry]:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return sqlite_file.entries(self._db, start)
 
     def ends_at(self, number: int) -> bool:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return sqlite_file.last_number(self._db) == number
 
     def hash_of(self, number: int) -> bytes | None:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return sqlite_file.hash_of(self._db, number)
 
     def payload_of(self, number: int) -> bytes | None:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return sqlite_file.payload_of(self._db, number)
 
     def payloads(self) -> Payloads:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return list(sqlite_file.payloads(self._db))
 
     def append(self, entry: Entry, payload: bytes | None = None) -> None:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         sqlite_file.insert(self._db, entry)
         if payload is not None:
             self._db.execute("INSERT INTO payload VALUES (?, ?)", (entry[0], payload))
 
     def damaged(self, what: str = "it is not a dpsql ledger, or it is damaged") -> LedgerError:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return damaged(self.name, what)
 
     def close(self) -> None:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         self._db.close()
         held, self._held = self._held, None
         if held is not None:
@@ -161,11 +161,11 @@ class MemoryLocation(LedgerLocation):
     name = MEMORY
 
     def create(self, first: Entry) -> None:
-        """See `Place`."""
+        """See `LedgerLocation`."""
         raise LedgerError("a ledger in memory is created when it is opened", hint="name a file")
 
     def open(self, dataset: str | None, first: Callable[[], Entry] | None) -> LedgerStorage:
-        """See `Place`."""
+        """See `LedgerLocation`."""
         if first is None:
             raise LedgerError("there is no ledger in memory to open", hint="name its file")
         db = sqlite_file.connect(MEMORY)
@@ -173,11 +173,11 @@ class MemoryLocation(LedgerLocation):
         return SqliteStorage(db, MEMORY)
 
     def mark(self) -> ChainEnd | None:
-        """See `Place`."""
+        """See `LedgerLocation`."""
         return None
 
     def replace(self, dataset: str, made: Callable[[], WholeLedger]) -> str | None:
-        """See `Place`."""
+        """See `LedgerLocation`."""
         raise LedgerError("a ledger in memory cannot be restored", hint="name a file")
 
 
@@ -190,7 +190,7 @@ class FileLocation(LedgerLocation):
         self._head = RollbackGuard(self.name)
 
     def create(self, first: Entry) -> None:
-        """See `Place`."""
+        """See `LedgerLocation`."""
         with explained(self.name):
             refuse_network(self.name)
             if os.path.lexists(self.name):
@@ -198,7 +198,7 @@ class FileLocation(LedgerLocation):
             self._create(lambda: first)
 
     def open(self, dataset: str | None, first: Callable[[], Entry] | None) -> LedgerStorage:
-        """See `Place`."""
+        """See `LedgerLocation`."""
         with explained(self.name):
             refuse_network(self.name)
             if not os.path.lexists(self.name):
@@ -225,11 +225,11 @@ class FileLocation(LedgerLocation):
                 sqlite_file.create(self.name, [first()])
 
     def mark(self) -> ChainEnd | None:
-        """See `Place`."""
+        """See `LedgerLocation`."""
         return self._head.read() if self._head.exists() else None
 
     def replace(self, dataset: str, made: Callable[[], WholeLedger]) -> str | None:
-        """See `Place`. The head is written last: what was cut short is a refused ledger, and can be run again.
+        """See `LedgerLocation`. The head is written last: what was cut short is a refused ledger, and can be run again.
 
         Without a head there is nothing to lock yet, so another restore may come first: then this one is made anew.
         """

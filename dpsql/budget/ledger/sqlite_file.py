@@ -272,7 +272,7 @@ _open: dict[Identity, tuple[int, int]] = {}
 
 @dataclass(frozen=True, slots=True)
 class FileHold:
-    """A hold on a file: `release` it once, after SQLite has closed its own."""
+    """Keeps a descriptor of a file open. Call `release` once, after SQLite has closed its descriptors."""
 
     identity: Identity
 

@@ -1,4 +1,4 @@
-"""The histograms of a release in SQL: for each group and cell that has any weight, the weight `h`.
+"""The histograms of a release in SQL: one row for each group and cell whose weight `h` is not zero.
 
 A group is its keys, or their code `g` where the keys are public. A cell without weight has no row and counts as zero.
 """
@@ -80,8 +80,14 @@ def _base(bounded: Bounded, grids: Sequence[Grid], site: Site) -> tuple[From, Co
 
 
 def _weights(bounded: Bounded, histogram: Histogram, keys: Coded, rows: str) -> str:
-    """The weights by group and cell, from rows that have a unit, keys and a cell."""
-    if histogram.kept == "rows" or _unowned(bounded):
+    """The weights by group and cell, from rows that have a unit, keys and a cell.
+
+    Where the rows of a unit are counted by group, values that are not listed are one group before they are counted.
+    """
+    if histogram.kept == "rows" and histogram.clipped == "l2":
+        rows, names = keys.in_rows(rows, ["u", "cell"])
+        totals = _by_rows(keys.dialect, histogram, rows, names)
+    elif histogram.kept == "rows" or _unowned(bounded):
         totals = keys.mapped(_by_rows(keys.dialect, histogram, rows, keys.names), ["h"], ["cell"])
     else:
         rows, names = keys.in_rows(rows, ["u", "cell"])
@@ -208,8 +214,9 @@ def _clipped(dialect: Dialect, histogram: Histogram, power: str) -> str:
     into a DOUBLE, the root and the product each lose less than 2⁻⁵⁰ of their operand, which 2⁻⁴⁰ makes up for, so
     N > 2²⁰·√S and W·√S ≤ most. There S > (most/ONE)², as S is a whole number, so W is at most ONE as well. For up to
     2⁴² rows S is below 2⁸⁴, and N fits 64 bits; `most` is below 2⁶², and most·2²⁰ is taken in the widest type.
-    **Requires** an exact S. **Checked by** `tests/properties/test_choices.py` and the planted bug "ranks are clipped by
-    the root of too little".
+    **Requires** an exact S over the groups that are released: keys are coded before rows are counted by them.
+    **Checked by** `tests/properties/test_ranked_clip.py` and the planted bug "ranks are clipped by the root of too
+    little".
     """
     above = f"floor(sqrt({dialect.cast(power, 'DOUBLE')}) * {dialect.double(ROUNDED_UP * 2**_ROOT_BITS)})"
     root = f"({dialect.cast(above, 'BIGINT')} + 1)"

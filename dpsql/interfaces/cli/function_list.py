@@ -12,8 +12,6 @@ from dpsql.plan.builder.error_bar_functions import BARS
 from dpsql.plan.builder.group_by import _FUNCTIONS
 from dpsql.plan.builder.moments import PAIRS, SPREADS
 
-REFUSED_AGGREGATES = frozenset({"min", "max"})
-
 
 def listing() -> dict[str, list[str]]:
     """The allowed forms by group, in the order in which people look for them."""
@@ -37,7 +35,16 @@ def _types() -> list[str]:
 def _aggregates() -> list[str]:
     names = {"count(*)", "count(DISTINCT x)", "approx_count_distinct(x)"}
     for kind, name in _FUNCTIONS.items():
-        if name not in REFUSED_AGGREGATES:
-            names.add("count_if(…)" if kind is exp.CountIf else f"{name}(x)")
+        names.add("count_if(…)" if kind is exp.CountIf else f"{name}(x)")
     composed = [f"{name}(x)" for name in dict.fromkeys(SPREADS.values())] + [f"{name}(y, x)" for name in PAIRS.values()]
-    return [*sorted(names), *composed, "rr_count(x[, value])", "bool_or(…)", "bool_and(…)", "… FILTER (WHERE …)"]
+    chosen = ["min(x)", "max(x)", "median(x)", "mode(x)", "quantile_cont(x, 0.9)", "quantile_disc(x, 0.9)"]
+    chosen += [f"{name}(0.9) WITHIN GROUP (ORDER BY x)" for name in ("percentile_cont", "percentile_disc")]
+    return [
+        *sorted(names),
+        *chosen,
+        *composed,
+        "rr_count(x[, value])",
+        "bool_or(…)",
+        "bool_and(…)",
+        "… FILTER (WHERE …)",
+    ]

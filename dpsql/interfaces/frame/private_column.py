@@ -195,7 +195,9 @@ class PrivateColumn(RowGuard):
             raise InterfaceError(f"bins = {bins!r} is not a valid number of bins", hint="write .hist(bins=20)")
         ends = range or self._ends()
         if not ends[0] < ends[1]:
-            raise InterfaceError("the range of a histogram must be two values", hint="write .hist(range=(0, 100))")
+            raise InterfaceError(
+                "the range of a histogram must be a lower and a higher value", hint="write .hist(range=(0, 100))"
+            )
         low, high = float(ends[0]), float(ends[1])
         number, edges = histogram(self._field.expression, (low, high), bins)
         within = exp.Between(this=sql.inside(self._field.expression), low=sql.constant(low), high=sql.constant(high))

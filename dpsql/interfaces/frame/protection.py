@@ -342,7 +342,8 @@ def _account(
 ) -> Protection:
     if epsilon is None:
         raise InterfaceError(
-            "how much may all answers together reveal?", hint="write epsilon=3, or less: a smaller one protects more"
+            "epsilon is missing: it says how much all answers together may reveal",
+            hint="write epsilon=3, or less: a smaller one protects more",
         )
     try:
         whole, slack = to_decimal(epsilon), to_decimal(delta)

@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpsql
@@ -220,3 +221,18 @@ def test_the_ends_of_a_bucket_are_rounded_away_from_its_values(power: int) -> No
     assert low**2 <= Decimal(2) ** power < low**2 * Decimal("1.03")
     assert high**2 >= Decimal(2) ** (power + 1) > high**2 * Decimal("0.97")
     assert (largest_of(below, DOUBLE), least_of(below, DOUBLE)) == (-low, -high)
+
+
+def test_a_limit_on_public_keys_is_about_queries_not_about_searches() -> None:
+    """The buckets of a search were private keys under a small limit, and only those with many units were seen."""
+    frame = pd.DataFrame({"id": range(2_000), "a": [float(i % 50) for i in range(2_000)]})
+    columns = {"a": {}}
+    policy = {
+        "dataset": "limited",
+        "budget": {"epsilon": 20, "delta": 1e-6},
+        "limits": {"max_public_keys": 5},
+        "tables": {"t": {"unit": "id", "unique": True, "columns": columns}},
+    }
+    with dpsql.connect({"t": frame}, policy=policy, ledger=":memory:") as db:
+        [[total]] = db.query("SELECT sum(a) FROM t", epsilon=5).fetchall()
+        assert abs(total / frame.a.sum() - 1) < 0.1

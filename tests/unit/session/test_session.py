@@ -67,7 +67,7 @@ def test_an_engine_failure_keeps_the_charge_and_says_one_constant_text(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with connect() as db, caplog.at_level("INFO", "dpsql.steward"):
-        monkeypatch.setattr(duckdb_engine, "statements", lambda *_: ["SELECT error('secret value 42')"])
+        monkeypatch.setattr(duckdb_engine, "shared_statements", lambda *_, **__: ["SELECT error('secret value 42')"])
         with pytest.raises(EngineError) as caught:
             db.query("SELECT count(*) FROM t", epsilon=1)
         assert str(caught.value) == EngineError.TEXT

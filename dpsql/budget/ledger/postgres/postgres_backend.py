@@ -37,7 +37,7 @@ class PostgresStorage(LedgerStorage):
         self.name = session.address.name
 
     def check_pages(self) -> None:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         settings = "current_setting('fsync'), current_setting('full_page_writes')"
         standby, *values = self._session.ask(f"SELECT pg_is_in_recovery(), {settings}")[0]
         if standby:
@@ -49,25 +49,25 @@ class PostgresStorage(LedgerStorage):
             raise self.damaged("its tables or the triggers that guard them were changed")
 
     def accept(self) -> None:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
 
     def marked(self) -> ChainEnd:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         with explained(self.name):
             return ChainEnd() if self._witness is None or not self._witness.exists() else self._witness.read()
 
     def settle(self, mark: ChainEnd, previous: bytes) -> None:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         if self._witness is not None and self._witness.read().number < mark.number:
             self._witness.write(mark)
 
     def reading(self) -> AbstractContextManager[None]:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return nullcontext()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """See `Storage`. The lock that counts is the transaction's own; this one is for the witness of this machine."""
+        """See `LedgerStorage`. The transaction's own lock excludes others; this one protects this machine's witness."""
         if self._witness is None:
             yield
             return
@@ -77,11 +77,11 @@ class PostgresStorage(LedgerStorage):
                 yield
 
     def writing(self) -> AbstractContextManager[None]:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return self._session.writing()
 
     def entries(self, start: int) -> Iterator[Entry]:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return iter(
             self._session.ask(
                 "SELECT number, kind, gist, body, hash FROM dpsql_ledger.entry WHERE account = %s AND number >= %s"
@@ -92,35 +92,35 @@ class PostgresStorage(LedgerStorage):
         )
 
     def ends_at(self, number: int) -> bool:
-        """See `Storage`. A server keeps no other count of them than the rows."""
+        """See `LedgerStorage`. A server keeps no other count of them than the rows."""
         return True
 
     def hash_of(self, number: int) -> bytes | None:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return self._one("SELECT hash FROM dpsql_ledger.entry WHERE account = %s AND number = %s", number)
 
     def payload_of(self, number: int) -> bytes | None:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return self._one("SELECT bytes FROM dpsql_ledger.payload WHERE account = %s AND number = %s", number)
 
     def payloads(self) -> Payloads:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return self._session.ask(
             "SELECT number, bytes FROM dpsql_ledger.payload WHERE account = %s ORDER BY number", self._account
         )
 
     def append(self, entry: Entry, payload: bytes | None = None) -> None:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         self._session.tell(INSERT, self._account, *entry, self._session.id)
         if payload is not None:
             self._session.tell(KEEP, self._account, entry[0], payload)
 
     def damaged(self, what: str = "it is not a dpsql ledger, or it is damaged") -> LedgerError:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         return damaged(self.name, what)
 
     def close(self) -> None:
-        """See `Storage`."""
+        """See `LedgerStorage`."""
         self._session.close()
 
     def _one(self, sql: str, number: int) -> bytes | None:
@@ -155,7 +155,7 @@ class PostgresLocation(LedgerLocation):
         self._witness = None if self._address.witness is None else RollbackGuard(self._address.witness)
 
     def create(self, first: Entry) -> None:
-        """See `Place`."""
+        """See `LedgerLocation`."""
         dataset = read_ledger(self.name, [first]).dataset
         if (mark := self.mark()) is not None:
             raise damaged(self.name, f"a file on this machine says that it had {mark.number} entries")
@@ -166,7 +166,7 @@ class PostgresLocation(LedgerLocation):
             session.tell(INSERT, dataset, *first, session.id)
 
     def open(self, dataset: str | None, first: Callable[[], Entry] | None) -> LedgerStorage:
-        """See `Place`."""
+        """See `LedgerLocation`."""
         session = LedgerSession(self._address, dataset or self._address.dataset or "")
         try:
             self._check_version(session)
@@ -210,14 +210,14 @@ class PostgresLocation(LedgerLocation):
         )
 
     def mark(self) -> ChainEnd | None:
-        """See `Place`."""
+        """See `LedgerLocation`."""
         if self._witness is None or not self._witness.exists():
             return None
         mark = self._witness.read()
         return mark if mark.number else None
 
     def replace(self, dataset: str, made: Callable[[], WholeLedger]) -> str | None:
-        """See `Place`. One transaction of the tables' owner, who alone may open the guards to rename the old one."""
+        """See `LedgerLocation`. One transaction of the tables' owner, who alone may rename the old one."""
         with closing(LedgerSession(self._address, dataset)) as session, session.writing():
             rows, payloads = made()
             _make_schema(session)
