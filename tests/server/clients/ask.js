@@ -17,7 +17,7 @@ async function main() {
   said.since = (await client.query("SELECT count(*) AS n FROM orders WHERE placed >= $1::date", ["2024-06-01"])).rows.length;
   said.probe = (await client.query("SELECT * FROM orders WHERE 1=0")).fields.length;
   try {
-    await client.query("SELECT avg(tip) FROM orders");
+    await client.query("SELECT avg(CAST(city AS DOUBLE PRECISION)) FROM customers");
   } catch (error) {
     said.error = { code: error.code, position: error.position, hint: error.hint };
   }

@@ -67,7 +67,7 @@ def test_an_act_names_its_steward(path: Path) -> None:
             lambda: ledger.accept_clock(""),
             lambda: ledger.bump("v", ""),
         ):
-            with pytest.raises(LedgerError, match="name of the steward"):
+            with pytest.raises(LedgerError, match="this command records the steward"):
                 act()
         ledger.bump("2026-11", "ste")
         assert ledger.label() == "2026-11"
@@ -124,7 +124,7 @@ def test_a_loss_is_accepted_only_by_name(path: Path, tmp_path: Path) -> None:
     backup(path, copy)
     with open_ledger(path, "shop") as ledger:
         ledger.reserve(ask(0.3))
-    with pytest.raises(LedgerError, match="name of the steward"):
+    with pytest.raises(LedgerError, match="this command records the steward"):
         restore(path, copy, "", accept_loss=True)
     path.unlink()
     head.unlink()
@@ -147,7 +147,7 @@ def test_a_connection_that_was_open_during_a_restore_is_refused(path: Path, tmp_
     backup(path, tmp_path / "copy")
     with open_ledger(path, "shop") as ledger:
         restore(path, tmp_path / "copy", "ste")
-        with pytest.raises(LedgerError, match="exchanged"):
+        with pytest.raises(LedgerError, match="deleted or replaced"):
             ledger.reserve(ask())
 
 

@@ -309,7 +309,7 @@ def test_a_lake_is_checked_prepared_and_asked_on_the_command_line(tmp_path: Path
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(policy(prepare="keep")))
     run = CliRunner()
     done = run.invoke(app, ["check", str(folder)])
-    assert "the table and its columns are there" in done.output and done.exit_code == 0, done.output
+    assert "the table and its columns exist" in done.output and done.exit_code == 0, done.output
     done = run.invoke(app, ["prepare", str(folder)])
     assert "orders: 300 rows; no unit has more than 5" in done.output, done.output
     done = run.invoke(app, ["query", str(folder), "SELECT count(*) AS n FROM orders", "--epsilon", "90000"])

@@ -20,8 +20,8 @@ def test_a_release_is_kept_once_it_was_made_if_the_policy_replays(replay: bool) 
     }  # fmt: skip
     with dpsql.connect(data, policy=policy, ledger=":memory:") as db:
         prepared = db.prepare(SQL, epsilon=1.0, mechanism="laplace")
-        releaser = db.conductor.releaser
-        assert not releaser.kept(prepared)
+        conductor = db.conductor
+        assert not conductor.is_kept(prepared)
         db.query(SQL, epsilon=1.0, mechanism="laplace")
-        assert releaser.kept(prepared) == replay
-        assert not releaser.kept(db.prepare(SQL, epsilon=2.0, mechanism="laplace"))
+        assert conductor.is_kept(prepared) == replay
+        assert not conductor.is_kept(db.prepare(SQL, epsilon=2.0, mechanism="laplace"))

@@ -164,7 +164,7 @@ def test_the_hint_for_a_value_without_bounds_can_be_followed(db: dpsql.Connectio
 def test_a_release_has_no_mark_before_what_it_reads_is_named(db: dpsql.Connection) -> None:
     """Else an answer from one nested result would be replayed where another was read."""
     first, second = db.prepare(AVERAGE, epsilon=0.5, delta=1e-7).bill.releases
-    archive = db.conductor.archive(b"salt")
+    archive = db.accounts.archive(db.dataset)
     assert archive.mark(first)
     with pytest.raises(InternalError, match="before what it reads was named"):
         archive.mark(second)

@@ -297,10 +297,12 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     path = made(tmp_path)
     done = CliRunner().invoke(app, ["prepare", str(path)])
     assert done.exit_code == 0, done.output
-    assert "orders: 400 rows; 2 units have more than 10 (50.0% of the rows). They are weighed" in done.output
+    assert (
+        "orders: 400 rows; 2 units have more than 10 (50.0% of the rows). Their rows are down-weighted" in done.output
+    )
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(policy("keep")))
     assert (
-        "180 rows (45.0%) were left out. Answers are biased" in CliRunner().invoke(app, ["prepare", str(path)]).output
+        "180 rows (45.0%) were left out. This biases answers" in CliRunner().invoke(app, ["prepare", str(path)]).output
     )
 
 
