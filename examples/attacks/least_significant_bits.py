@@ -59,8 +59,9 @@ def private_sum(values: np.ndarray, scale: float) -> tuple[np.ndarray, Fraction]
     """The sum by town, where the one person of each town has the value, by dpsql; and the grid that `explain` tells."""
     people = pd.DataFrame({"town": np.arange(len(values)), "x": values.astype(float)})
     with behind(people, {"x": {"min": 0.0, "max": 1.0}}, 1 / scale) as db:
+        answers = by_town(db, "sum(x)", 1 / scale)
         plan = db.explain("SELECT town, sum(x) FROM people GROUP BY town", epsilon=1 / scale)
-        return by_town(db, "sum(x)", 1 / scale), Fraction(plan.releases[0].statistics[0].grid)
+        return answers, Fraction(plan.releases[0].statistics[0].grid)
 
 
 def in_support(answer: float, value: int, scale: float) -> bool:

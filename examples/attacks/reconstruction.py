@@ -75,6 +75,7 @@ def private_answers(secret: np.ndarray, subsets: np.ndarray, epsilon: float) -> 
     policy = {
         "dataset": "people",
         "budget": {"epsilon": epsilon},
+        "search": False,  # a found clip would cut the counts instead of hiding them in noise
         "tables": {"people": private, "subsets": {"public": True}},
     }
     sql = """SELECT s.subset, count(*) AS answer FROM people AS p JOIN subsets AS s ON p.id = s.id

@@ -80,7 +80,7 @@ def test_the_policy_names_the_ledger_without_its_password(
     assert "recorded" in run("ledger", "raise-cap", policy, "--by", "ste")
     run("query", tmp_path / "shop.duckdb", "SELECT count(*) FROM orders", "--analyst", "ana")
     assert not (tmp_path / "shop.ledger").exists()
-    assert f"the ledger: {plain}" in run("check", tmp_path / "shop.duckdb")
+    assert f"ledger: {plain}" in run("check", tmp_path / "shop.duckdb")
 
 
 def test_a_frame_keeps_its_account_there(postgres: Server, url: str) -> None:
