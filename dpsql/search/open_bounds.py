@@ -34,7 +34,7 @@ from dpsql.plan.nodes.relation import Field, scans_in
 from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Plan
 from dpsql.plan.usual import columns_behind
-from dpsql.policy import Policy
+from dpsql.policy import Policy, fold
 from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.query_draft import ParsedQuery, SearchKey
 from dpsql.search.bounds_search import MOST_BUCKETS, found_in, search_plan
@@ -169,8 +169,8 @@ class BoundSearches:
                 with suppress(UnboundedColumn):
                     self._planned(tree, self._standing_in(others), mechanism)
                     needed = others
-        scans = {scan.table.lower() for release in plan.releases for scan in scans_in(release.source)}
-        kept = [s for s in subjects if s in needed or (s.column is None and s.table.lower() in scans)]
+        scans = {fold(scan.table) for release in plan.releases for scan in scans_in(release.source)}
+        kept = [s for s in subjects if s in needed or (s.column is None and fold(s.table) in scans)]
         averaged = dict.fromkeys(s for s in (self._centred(plan) if catalog.searches else ()) if s not in kept)
         return Needs(tuple(kept), tuple(averaged))
 
@@ -222,7 +222,7 @@ class BoundSearches:
     def _field(self, subject: Subject) -> Field:
         table = self.dataset.whole_catalog.find(subject.table)
         assert isinstance(table, PrivateTable)
-        return next(f for f in table.scan.fields if f.name.lower() == (subject.column or "").lower())
+        return next(f for f in table.scan.fields if fold(f.name) == fold(subject.column or ""))
 
     def bounds_needed(self, subject: Subject) -> bool:
         """Must it be searched for before it can be used? Of a column with declared bounds only the centre is sought."""
@@ -267,4 +267,4 @@ def _visible(subject: Subject, catalog: Catalog) -> bool:
     table = catalog.find(subject.table)
     if not isinstance(table, PrivateTable):
         return False
-    return subject.column is None or any(f.name.lower() == subject.column.lower() for f in table.scan.fields)
+    return subject.column is None or any(fold(f.name) == fold(subject.column) for f in table.scan.fields)

@@ -74,7 +74,7 @@ def test_names_are_folded_in_one_place() -> None:
     root = Path(dpsql.__file__).parent
     found = [
         f"{path.name}: {line.strip()}"
-        for folder in ("plan", "engines", "sensitivity", "policy")
+        for folder in ("plan", "engines", "sensitivity", "search", "policy")
         for path in sorted((root / folder).rglob("*.py"))
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"(name|table|column|alias|key|parent|references)\.lower\(\)", line)
