@@ -2,13 +2,15 @@
 
 An expression over one released row is computed again over resampled noise row by row. For what mixes rows (windows,
 joins, subqueries) the noise is drawn again and the finishing SQL runs again. All of it is post-processing of released
-values and of public noise laws, so it is free.
+values and of public noise laws, so it is free, and the same release has the same bars each time, through every door.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
-from math import floor
+from math import expm1, floor
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,9 @@ from dpsql.answers.analytic_bars import cut_off, drawn_with_cut, form_ends, form
 from dpsql.answers.consistent_totals import fit_draws, fit_tables
 from dpsql.answers.estimation import tabulate
 from dpsql.answers.finish import AnswerTable, Finisher, direct_index
-from dpsql.answers.noise_stage import Noisy, NoisyTable, Released, box, resampled
+from dpsql.answers.noise_stage import Noisy, NoisyTable, Released, box
+from dpsql.mechanisms import DiscreteLaplace, Noise
+from dpsql.plan.canonical import describe_relation
 from dpsql.plan.plan import Bar, Plan
 
 Floats = NDArray[np.float64]
@@ -88,6 +92,39 @@ Bars = dict[str, NDArray[Any]]
 Draw = Callable[[NoisyTable, int], tuple[Noisy, ...]]
 """So many draws of a released table's noise around its values."""
 _Ends = tuple[NDArray[Any], NDArray[Any]]
+
+
+def resampled(released: NoisyTable, times: int) -> tuple[Noisy, ...]:
+    """Draws of the same laws around the released values, `times` rows of them: the same draws each time.
+
+    They only measure widths, and their seed is a digest of what was released: whoever knows it knows the answer, and
+    nothing else. No noise that protects anything is drawn here.
+    """
+    random = np.random.default_rng(int.from_bytes(_digest(released)))
+    spread = released.spread or (1,) * len(released.noisy)
+    return tuple(
+        values + each * _around_zero(random, noised.noise, (times, len(values)))
+        for values, noised, each in zip(released.noisy, released.priced.noised, spread, strict=True)
+    )
+
+
+def _digest(released: NoisyTable) -> bytes:
+    """A digest of the values, and of what they are: two releases that happen to be equal have different draws."""
+    release = released.priced.bounded.release
+    read = [describe_relation(release.source), *map(repr, release.keys), *map(repr, release.aggregates)]
+    digest = hashlib.sha256(json.dumps(read, default=str).encode())
+    for values in released.noisy:
+        digest.update(np.asarray(values, dtype=np.float64).tobytes())
+    return digest.digest()
+
+
+def _around_zero(random: np.random.Generator, noise: Noise, shape: tuple[int, int]) -> NDArray[np.int64]:
+    """Draws of a noise law, Gaussian ones by rounding."""
+    scale = float(noise.scale)
+    if isinstance(noise, DiscreteLaplace):
+        above, below = (random.geometric(-expm1(-1 / scale), shape) for _ in range(2))
+        return above - below
+    return np.rint(random.normal(0.0, scale, shape)).astype(np.int64)
 
 
 def bar_columns(finisher: Finisher, plan: Plan, released: Mapping[str, NoisyTable]) -> dict[str, Bars]:

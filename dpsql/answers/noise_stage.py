@@ -195,15 +195,6 @@ def _shown(priced: Priced, exact: Integers) -> NDArray[np.int64] | None:
     return np.flatnonzero((noisy >= priced.threshold) & (exact.selection > 0))[:MAX_RELEASED]
 
 
-def resampled(released: NoisyTable, times: int) -> tuple[Noisy, ...]:
-    """Fresh draws of the same laws around the released values, `times` rows of them: free, as post-processing is."""
-    spread = released.spread or (1,) * len(released.noisy)
-    return tuple(
-        values + each * noised.noise.sample(times * len(values)).reshape(times, len(values))
-        for values, noised, each in zip(released.noisy, released.priced.noised, spread, strict=True)
-    )
-
-
 def box(released: Released, confidence: float, noises: int) -> tuple[Noisy, ...]:
     """The released values moved down and up, so far that none of `noises` in all strays further, with confidence."""
     each = confidence ** (1 / max(1, noises))

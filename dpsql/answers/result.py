@@ -12,10 +12,20 @@ import numpy as np
 from dpsql.answers.analytic_bars import half_width, interval
 from dpsql.answers.chosen_values import chosen_ends
 from dpsql.answers.consistent_totals import fit_tables
-from dpsql.answers.error_bars import Bars, Draw, Ends, bar_columns, nearest, number, resampled_intervals, row_ends
+from dpsql.answers.error_bars import (
+    Bars,
+    Draw,
+    Ends,
+    bar_columns,
+    nearest,
+    number,
+    resampled,
+    resampled_intervals,
+    row_ends,
+)
 from dpsql.answers.estimation import estimates, tabulate
 from dpsql.answers.finish import AnswerTable, Finisher, direct_index
-from dpsql.answers.noise_stage import Released, resampled
+from dpsql.answers.noise_stage import Released
 from dpsql.answers.notes import inner_notes, notes_of, table_notes, top_notes
 from dpsql.budget import Cost
 from dpsql.budget.status import BudgetStatus
@@ -77,14 +87,13 @@ class Result:
         return [row[:width] for row in self.table.rows]
 
     def df(self) -> pd.DataFrame:
-        """The answer as a pandas DataFrame."""
+        """The answer as a pandas DataFrame; the dtype of a column follows from its SQL type, never from its values."""
         import pandas as pd
 
         rows = self.fetchall()
-        frame = pd.DataFrame(rows, columns=list(self.columns))
-        for index, type_ in enumerate(self.types):
-            if type_ == "BIGINT" and any(row[index] is None for row in rows):
-                frame.isetitem(index, pd.array([row[index] for row in rows], dtype="Int64"))
+        columns = {i: _series([row[i] for row in rows], type_) for i, type_ in enumerate(self.types)}
+        frame = pd.DataFrame(columns, index=pd.RangeIndex(len(rows)))
+        frame.columns = pd.Index(self.columns)
         return frame
 
     def arrow(self) -> pa.Table:
@@ -294,6 +303,30 @@ def clipped_shares(checks: Sequence[Check], released: Mapping[str, Released]) ->
         low, high = interval(table, 0, CONFIDENCE)
         shares.append(Clipped(check.what, check.effect, float(share[0]), float(low[0]), float(high[0])))
     return tuple(shares)
+
+
+# the answer as a pandas frame
+# -------------------------------------------------------------------------------------------
+
+
+_DTYPES = {
+    "BOOLEAN": "boolean", "TINYINT": "Int8", "SMALLINT": "Int16", "INTEGER": "Int32", "BIGINT": "Int64",
+    "HUGEINT": "Int64", "UTINYINT": "UInt8", "USMALLINT": "UInt16", "UINTEGER": "UInt32", "UBIGINT": "UInt64",
+    "FLOAT": "float64", "DOUBLE": "float64", "VARCHAR": "str", "INTERVAL": "timedelta64[us]",
+}  # fmt: skip
+"""Dtypes with room for a missing value; dates, decimals and whatever has no dtype of its own stay Python objects."""
+
+
+def _series(values: Sequence[Any], type_: str) -> pd.Series[Any]:
+    """A column in the dtype of its type, with or without rows, with or without missing values."""
+    import pandas as pd
+
+    name = "VARCHAR" if type_.startswith("ENUM(") else type_
+    dtype = "datetime64[us]" if name.startswith("TIMESTAMP") else _DTYPES.get(name, "object")
+    if dtype == "str":
+        return pd.Series(values, dtype=pd.Series(["", None]).dtype)
+    wide = name == "HUGEINT" and any(value is not None and abs(value) >= 2**63 for value in values)
+    return pd.Series(values, dtype="object" if wide else dtype)
 
 
 # the answer as an Arrow table

@@ -148,7 +148,7 @@ def test_frames_of_every_kind(db: dpsql.Connection) -> None:
     table, frame, polars = cursor.arrow(), cursor.df(), cursor.pl()
     assert table.schema == pa.schema({"k": pa.string(), "n": pa.int64(), "a": pa.float64()})
     assert polars.schema == pl.Schema({"k": pl.String(), "n": pl.Int64(), "a": pl.Float64()})
-    assert frame["n"].dtype == "int64" and list(frame.columns) == ["k", "n", "a"]
+    assert frame["n"].dtype == "Int64" and list(frame.columns) == ["k", "n", "a"]
     assert table.to_pylist() == polars.to_dicts() == frame.to_dict("records")
     for native in (table, frame, polars):
         wide = nw.from_native(native).filter(nw.col("k") == "it's").select(nw.col("n") * 2)

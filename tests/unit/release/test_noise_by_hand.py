@@ -23,7 +23,8 @@ from dpsql.answers.chosen_values import (
     rank_error,
     rank_of,
 )
-from dpsql.answers.noise_stage import Drawn, add_noise, box, drawn_ahead, public_table, resampled
+from dpsql.answers.error_bars import resampled
+from dpsql.answers.noise_stage import Drawn, add_noise, box, drawn_ahead, public_table
 from dpsql.answers.tree_quantiles import quantile_ends
 from dpsql.bounds.domain import Domain, finite, interval
 from dpsql.budget.pricing import Noised, Portion, Priced, PricedChoice

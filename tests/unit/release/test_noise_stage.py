@@ -9,7 +9,8 @@ import pytest
 from unlocked import run, sealed, with_spread
 
 import dpsql
-from dpsql.answers.noise_stage import add_noise, box, public_table, resampled
+from dpsql.answers.error_bars import resampled
+from dpsql.answers.noise_stage import add_noise, box, public_table
 
 POLICY = {
     "dataset": "noise",
