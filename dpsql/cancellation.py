@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from threading import Timer
 
 AGAIN = 0.2
 """Seconds between two attempts: between the statements of a query there is nothing to interrupt."""
@@ -87,3 +88,20 @@ def interruptible(stop: Callable[[], object]) -> Iterator[None]:
         return
     with errand.stopped_by(stop):
         yield
+
+
+# timers ---------------------------------------------------------------------------------------------------------------
+# Run a function unless a block ends in time.
+
+
+@contextmanager
+def run_after(seconds: float, act: Callable[[], object]) -> Iterator[None]:
+    """Act once so many seconds have passed inside the block; after the block it has been done, or never is."""
+    timer = Timer(seconds, act)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()

@@ -14,8 +14,8 @@ from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from dpsql.cancellation import run_after
 from dpsql.html import element, page, text
-from dpsql.timer import run_after
 
 if TYPE_CHECKING:
     from rich.console import Console

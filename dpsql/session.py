@@ -36,7 +36,7 @@ from dpsql.engines.open_engine import Source
 from dpsql.error_boundary import error_boundary
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, Pep249Errors, PolicyError
 from dpsql.mechanisms.exact_numbers import float_up
-from dpsql.mechanisms.rho_price import pure_rho
+from dpsql.mechanisms.zcdp_conversion import pure_rho
 from dpsql.options import QueryKeywords, QueryOptions
 from dpsql.plan.view_expansion import put_views
 from dpsql.policy import Policy, load_policy

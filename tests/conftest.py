@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import tiers
 
-from dpsql.mechanisms import entropy
+from dpsql.mechanisms import sampler as entropy
 
 if TYPE_CHECKING:
     from postgres_server import Server

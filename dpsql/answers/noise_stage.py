@@ -9,7 +9,7 @@ comparison of such a sum with the threshold, and scores, which only the mechanis
 the policy, or have passed the threshold; their order is that of the keys.
 **Requires** a claim that holds for `exact` (`dpsql.sensitivity.bound` and the SQL that enforces it), a charge that is
 durable before `exact` exists (`dpsql.budget.ledger.reservation`), and draws from the operating system
-(`dpsql.mechanisms.entropy`).
+(`dpsql.mechanisms.sampler`).
 **Checked by** `tests/unit/release/test_noise_stage.py` and `tests/unit/test_locks.py`.
 """
 

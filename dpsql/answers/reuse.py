@@ -40,8 +40,7 @@ from typing import Any
 from dpsql.answers.noise_stage import RELEASE, Released
 from dpsql.answers.serialize import deserialize
 from dpsql.bounds import infer
-from dpsql.bounds.domain import finite
-from dpsql.bounds.row_domains import RowDomains
+from dpsql.bounds.domain import RowDomains, finite
 from dpsql.budget import Ledger, RelatedRelease, ReleaseDetails, StoredRelease
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.budget.pricing import Portion, Priced, charge_of, price_release

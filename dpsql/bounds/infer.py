@@ -12,13 +12,24 @@ from __future__ import annotations
 from itertools import product
 from math import ceil, floor, prod
 
-from dpsql.bounds import arithmetic, casts, comparison, conditional, date_arithmetic, function_bounds
+from dpsql.bounds import arithmetic, casts, date_arithmetic, function_bounds, logic
 from dpsql.bounds.constant_folding import Unsure, as_type, evaluate
-from dpsql.bounds.domain import ONLY_NULL, UNKNOWN, Domain, Rule, finite, intersect, interval, number, of_type, value_at
+from dpsql.bounds.domain import (
+    ONLY_NULL,
+    UNKNOWN,
+    Domain,
+    RowDomains,
+    Rule,
+    finite,
+    intersect,
+    interval,
+    number,
+    of_type,
+    value_at,
+)
 from dpsql.bounds.endpoints import tidy
 from dpsql.bounds.function_bounds import lenient, rule_of
 from dpsql.bounds.predicates import Truth, narrowed
-from dpsql.bounds.row_domains import RowDomains
 from dpsql.expressions.expression import Call, Column, Expression, Literal, Value
 from dpsql.expressions.types import Kind, Type
 
@@ -29,11 +40,11 @@ MOST_VALUES = 10_000
 MOST_PRODUCTS = 1_000
 
 _RULES: dict[str, Rule] = {
-    **arithmetic.RULES, **casts.RULES, **comparison.RULES, **conditional.RULES, **date_arithmetic.RULES,
+    **arithmetic.RULES, **casts.RULES, **logic.RULES, **date_arithmetic.RULES,
     **function_bounds.RULES,
 }  # fmt: skip
 
-_LENIENT = comparison.LENIENT | {"coalesce", "greatest", "least", "concat", "nullif"}
+_LENIENT = logic.LENIENT | {"coalesce", "greatest", "least", "concat", "nullif"}
 
 _LISTING = {"mul", "round", "strftime"}
 """Operations that leave gaps: over whole numbers in bounds they give a list."""
@@ -64,7 +75,7 @@ def _constant(node: Literal) -> Domain:
 
 def _call(call: Call, known: RowDomains) -> Domain:
     if call.op == "case":
-        return conditional.case(call, known, infer, _branch)
+        return logic.case(call, known, infer, _branch)
     args = tuple(infer(a, known) for a in call.args)
     if call.op not in _LENIENT and not lenient(call.op):
         if any(d.empty for d in args):

@@ -16,8 +16,7 @@ from dpsql.budget.ledger.interface import (
 )
 from dpsql.budget.ledger.reservation import Reservation
 from dpsql.mechanisms.exact_numbers import UNIT, Number, exact
-from dpsql.mechanisms.rho_price import laplace_rho, pure_rho
-from dpsql.mechanisms.zcdp_conversion import delta_for, epsilon_for, rho_for
+from dpsql.mechanisms.zcdp_conversion import delta_for, epsilon_for, laplace_rho, pure_rho, rho_for
 
 __all__ = [
     "FREE",

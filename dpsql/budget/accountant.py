@@ -24,8 +24,7 @@ from dpsql.mechanisms.exact_numbers import (
     probability,
     units_down,
 )
-from dpsql.mechanisms.rho_price import pure_rho
-from dpsql.mechanisms.zcdp_conversion import epsilon_for, rho_for
+from dpsql.mechanisms.zcdp_conversion import epsilon_for, pure_rho, rho_for
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.exact_numbers import Number, exact, positive, probability, units_up
-from dpsql.mechanisms.rho_price import pure_rho
+from dpsql.mechanisms.zcdp_conversion import pure_rho
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from dpsql.budget.costs import FREE, Charge, Cost, pure_charge, zcdp_charge
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw, Noise, threshold
 from dpsql.mechanisms.exact_numbers import UNIT, exact, float_down, float_up
-from dpsql.mechanisms.rho_price import laplace_rho
-from dpsql.mechanisms.zcdp_conversion import epsilon_for, rho_for
+from dpsql.mechanisms.zcdp_conversion import epsilon_for, laplace_rho, rho_for
 from dpsql.sensitivity.bound import MAX_RELEASED, Bounded, settle
 from dpsql.sensitivity.choice import Choice
 from dpsql.sensitivity.claim import Claim

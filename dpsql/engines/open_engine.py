@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dpsql.engines.base import Engine, Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.engine import Source as DuckDBSource
-from dpsql.engines.spark.recognize import is_spark
 from dpsql.errors import InterfaceError
 from dpsql.policy import Policy
 from dpsql.server_address import HINT, SCHEMES, NoAddress, read_server
 
+# Spark's sources ------------------------------------------------------------------------------------------------------
+# Recognize the sources that are opened with Spark, without importing it.
+
+
+MASTERS = ("spark://", "local[")
+
+
+def is_spark(source: object) -> bool:
+    """Whether a source is opened with Spark."""
+    if isinstance(source, tuple):
+        return len(source) == 2 and is_spark(source[0])
+    if isinstance(source, Mapping):
+        return any(of_pyspark(value) for value in source.values())
+    return source.startswith(MASTERS) if isinstance(source, str) else of_pyspark(source)
+
+
+def of_pyspark(value: object) -> bool:
+    """Whether the value is a session, a DataFrame or another object of PySpark."""
+    return type(value).__module__.startswith("pyspark.")
+
+
 Source = DuckDBSource | Any
-"""What DuckDB opens, the address of a PostgreSQL server, or what Spark opens (`dpsql.engines.spark.recognize`)."""
+"""What DuckDB opens, the address of a PostgreSQL server, or what Spark opens (`dpsql.engines.open_engine`)."""
 
 
 def open_engine(source: Source, limits: Resources, policy: Policy | None = None, copies: Path | None = None) -> Engine:

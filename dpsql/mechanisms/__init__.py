@@ -20,13 +20,11 @@ from dpsql.mechanisms.exponential import ExponentialLaw
 from dpsql.mechanisms.gaussian import DiscreteGaussian
 from dpsql.mechanisms.laplace import DiscreteLaplace
 from dpsql.mechanisms.randomized_response import CoinResponse, RandomizedResponse, Share
-from dpsql.mechanisms.rho_price import laplace_rho, pure_rho
 from dpsql.mechanisms.textbook.composition import Guarantee, advanced, basic, group, parallel
-from dpsql.mechanisms.textbook.exponential_mechanism import Exponential
+from dpsql.mechanisms.textbook.exponential_mechanism import Exponential, NoisyMax
 from dpsql.mechanisms.textbook.gaussian_mechanism import Gaussian, gaussian_delta, textbook_sigma
 from dpsql.mechanisms.textbook.laplace_mechanism import Laplace, histogram
 from dpsql.mechanisms.textbook.name_and_shame import NameAndShame, default_delta, delta_for_risk, somebody_is_shamed
-from dpsql.mechanisms.textbook.noisy_max import NoisyMax
 from dpsql.mechanisms.textbook.rdp import (
     curve_delta,
     curve_epsilon,
@@ -39,7 +37,7 @@ from dpsql.mechanisms.textbook.rdp import (
 from dpsql.mechanisms.textbook.sensitivity_search import global_sensitivity, local_sensitivity
 from dpsql.mechanisms.textbook.smooth_median import SmoothMedian
 from dpsql.mechanisms.threshold import selection_weights, threshold
-from dpsql.mechanisms.zcdp_conversion import delta_for, epsilon_for, rho_for
+from dpsql.mechanisms.zcdp_conversion import delta_for, epsilon_for, laplace_rho, pure_rho, rho_for
 
 __all__ = [
     "CoinResponse",

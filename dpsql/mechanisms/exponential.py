@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.mechanisms.discrete_noise import check_scale, finest
-from dpsql.mechanisms.entropy import random_words
-from dpsql.mechanisms.sampler import LIMIT, bernoulli_exp_fraction, exp_bounds, uniform
+from dpsql.mechanisms.sampler import LIMIT, bernoulli_exp_fraction, exp_bounds, random_words, uniform
 
 FINE = 2**40
 """Scales keep their twenty binary digits after the point below this numerator."""
@@ -77,7 +76,7 @@ class ExponentialLaw:
         cell with p stands for one value of the draw. Further bits make p a real number; it is kept if
         p < 2^32·e^(−v), which the rational bounds of `exp_bounds` decide, and then with probability exp(−r). So in each
         turn a cell is kept with probability proportional to e^(−v)·e^(−r), and turns are independent.
-        **Requires** uniform bits that are never used twice (`dpsql.mechanisms.entropy`), and bounds of e^(−v) that
+        **Requires** uniform bits that are never used twice (`dpsql.mechanisms.sampler`), and bounds of e^(−v) that
         enclose it (`dpsql.mechanisms.exact_numbers`).
         **Checked by** `tests/unit/mechanisms/test_exponential.py`.
         """

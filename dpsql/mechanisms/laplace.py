@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
 from dpsql.mechanisms.discrete_noise import Noise, check_scale, finest
-from dpsql.mechanisms.entropy import random_bits
-from dpsql.mechanisms.sampler import bernoulli_exp_fraction, geometric, uniform
+from dpsql.mechanisms.sampler import bernoulli_exp_fraction, geometric, random_bits, uniform
 
 LIMIT = 2**40
 _LARGEST_EXPONENT = 800

@@ -32,9 +32,8 @@ from numpy.typing import NDArray
 
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.divergence import FiniteLaw
-from dpsql.mechanisms.entropy import random_bits
 from dpsql.mechanisms.exact_numbers import Number, positive, probability
-from dpsql.mechanisms.sampler import bernoulli_exp, uniform
+from dpsql.mechanisms.sampler import bernoulli_exp, random_bits, uniform
 
 FINEST = 2**40
 """An ε with more binary digits than this is rounded down: a little more noise."""
@@ -154,7 +153,7 @@ class RandomizedResponse(Response):
         **Theorem.** The truth has probability p, each other value q, exactly. **Proof.** A move by j, uniform in [0,
         k), is kept if j = 0, and else with probability e^(−ε), which `bernoulli_exp` draws exactly; what is not kept
         is drawn again. So the truth has weight 1 and each other value e^(−ε).
-        **Requires** a list of values that is public and holds the truth, and uniform bits (`dpsql.mechanisms.entropy`).
+        **Requires** a list of values that is public and holds the truth, and uniform bits (`dpsql.mechanisms.sampler`).
         **Checked by** `tests/unit/mechanisms/test_randomized_answers.py`.
         """
         moves = np.zeros(codes.size, dtype=np.int64)

@@ -7,13 +7,65 @@ Differential Privacy").
 
 from __future__ import annotations
 
+import os
+import threading
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.entropy import random_words
+
+# random bytes ---------------------------------------------------------------------------------------------------------
+# Random bytes from the operating system, buffered; no bit is handed out twice.
+
+
+BUFFER = 4096
+"""Requests of at least this many bytes go to the operating system directly."""
+
+
+class _Buffer(threading.local):
+    """Unused random bytes of one thread in one process.
+
+    A thread sees no other thread's buffer, so there is nothing to lock. A child process starts with its
+    parent's bytes in memory: the fork hook below throws them away, and the process id catches a fork
+    that Python did not see.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.owner = os.getpid()
+        self.unused = b""
+
+    def take(self, count: int) -> bytes:
+        if self.owner != os.getpid():
+            self.clear()
+        if len(self.unused) < count:
+            self.unused = os.urandom(BUFFER)
+        taken, self.unused = self.unused[:count], self.unused[count:]
+        return taken
+
+
+_buffer = _Buffer()
+os.register_at_fork(after_in_child=_buffer.clear)
+
+
+def random_bytes(count: int) -> bytes:
+    """Fresh bytes from the operating system's generator."""
+    return os.urandom(count) if count >= BUFFER else _buffer.take(count)
+
+
+def random_words(count: int, bits: int) -> NDArray[np.unsignedinteger]:
+    """Independent uniform words of 8, 16, 32 or 64 bits."""
+    return np.frombuffer(random_bytes(count * bits // 8), dtype=f"u{bits // 8}")
+
+
+def random_bits(count: int) -> NDArray[np.bool_]:
+    """Independent fair coins."""
+    return np.unpackbits(random_words(-(-count // 8), 8), count=count).view(np.bool_)
+
 
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
@@ -34,7 +86,7 @@ def uniform(n: int | Integers, size: int) -> Integers:
 
     **Theorem.** Each value is as likely. **Proof.** With b = ⌊(2^w − 1)/n⌋, each value v is hit by exactly the b words
     in [bv, bv + b); words from bn on are drawn again. bn < 2^w, so nothing overflows.
-    **Requires** words that are uniform, independent and used once (`dpsql.mechanisms.entropy`).
+    **Requires** words that are uniform, independent and used once (`dpsql.mechanisms.sampler`).
     **Checked by** `tests/unit/mechanisms/test_sampler_words.py`, and the planted bug "a uniform draw by remainder".
     """
     _require(n, 1, LIMIT)
@@ -47,7 +99,7 @@ def bernoulli(num: int | Integers, den: int | Integers, size: int) -> Booleans:
 
     **Theorem.** The probability is exact. **Proof.** As in `uniform`, ⌊word/b⌋ is uniform in [0, den), and it is below
     num exactly when the word is below b·num <= b·den < 2^w.
-    **Requires** uniform words (`dpsql.mechanisms.entropy`). **Checked by**
+    **Requires** uniform words (`dpsql.mechanisms.sampler`). **Checked by**
     `tests/unit/mechanisms/test_sampler_words.py`.
     """
     _require(den, 1, LIMIT)
@@ -105,7 +157,7 @@ def geometric(size: int) -> Integers:
     rational bounds of `exp_bounds` decide.
     A draw that 2**22 bits do not decide is refused with an error, whatever the data are; its probability is
     below 2^(-4·10^6). So V < 2**22: `v` is decided by b bits only if 2^b·e^(-v) >= 1.
-    **Requires** uniform bits (`dpsql.mechanisms.entropy`), and bounds that enclose e^(-v) (`exp_bounds`).
+    **Requires** uniform bits (`dpsql.mechanisms.sampler`), and bounds that enclose e^(-v) (`exp_bounds`).
     **Checked by** `tests/unit/mechanisms/test_sampler.py`, and the planted bug "cells of the geometric law are decided
     at their edge".
     """

@@ -24,7 +24,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from dpsql.bounds.comparison_limits import NEGATED, SWAPPED
+from dpsql.bounds.predicates import NEGATED, SWAPPED
 from dpsql.expressions.expression import Call, Expression, Literal
 from dpsql.expressions.json_form import order
 from dpsql.expressions.types import BOOLEAN, Kind

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpsql.bounds import infer, narrow
-from dpsql.bounds.row_domains import RowDomains
+from dpsql.bounds.domain import RowDomains
 from dpsql.expressions.expression import Call, Expression, Literal
 from dpsql.expressions.types import BOOLEAN
 from dpsql.expressions.typing import call, literal

@@ -17,7 +17,7 @@ import pytest
 
 import dpsql
 from dpsql.audit.traces import trace
-from dpsql.engines.sql.grid_columns import steps_name, steps_of
+from dpsql.engines.sql.clamp import steps_name, steps_of
 from dpsql.interfaces import steward_tasks
 from dpsql.plan.nodes.relation import Scan
 from dpsql.policy import load_policy

@@ -334,7 +334,7 @@ def test_the_operating_system_holds_it_to_its_limits(db: dpsql.Connection) -> No
 
 def test_confined_a_process_gets_no_memory_and_writes_no_file(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom dpsql.engines.isolated.confine import confine\nfrom dpsql.engines.base import Resources\n"
+        "import sys\nfrom dpsql.engines.isolated.worker import confine\nfrom dpsql.engines.base import Resources\n"
         "confine(Resources(64 * 10**6))\n"
         "try: bytearray(4 * 10**9); print('memory')\nexcept MemoryError: pass\n"
         "try:\n    with open(sys.argv[1], 'wb', buffering=0) as f: f.write(b'x'); print('file')\nexcept OSError: pass"

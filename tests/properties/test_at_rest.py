@@ -18,7 +18,7 @@ from dpsql.audit.neighbour_search import examine
 from dpsql.audit.traces import ReleaseTrace
 from dpsql.audit.world import World
 from dpsql.engines.duckdb.prepare import _Writer
-from dpsql.engines.sql.grid_columns import STEPS
+from dpsql.engines.sql.clamp import STEPS
 from dpsql.session import Connection
 
 bound: Any = import_module("dpsql.sensitivity.bound")

@@ -16,7 +16,7 @@ from dpsql.engines.duckdb.text_rules import LONGEST
 from dpsql.errors import Error, ParseError
 from dpsql.expressions.expression import Call, Column, Expression
 from dpsql.expressions.from_syntax import convert
-from dpsql.expressions.functions.regex import Rejected, groups_of
+from dpsql.expressions.functions.patterns import Rejected, groups_of
 from dpsql.expressions.functions.table import FUNCTIONS
 from dpsql.expressions.types import BIGINT, TEXT, Kind
 

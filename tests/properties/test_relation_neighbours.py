@@ -16,7 +16,8 @@ from property_world import Row, traced
 import dpsql
 from dpsql.audit.comparison import compare, compare_equal
 from dpsql.audit.grammar.query_writer import Query
-from dpsql.engines.sql import relations, window_functions
+from dpsql.engines.sql import relations
+from dpsql.engines.sql import unit_windows as window_functions
 from dpsql.errors import InternalError
 from dpsql.plan.nodes.relation import Relation
 from dpsql.plan.nodes.windows import Windowed

@@ -42,7 +42,7 @@ from dpsql.budget.ledger.hash_chain import Entry, next_entry
 from dpsql.budget.ledger.rollback_guard import HASH, ChainEnd
 from dpsql.errors import LedgerError
 from dpsql.mechanisms.exact_numbers import UNIT, units_up
-from dpsql.mechanisms.rho_price import pure_rho
+from dpsql.mechanisms.zcdp_conversion import pure_rho
 
 
 @dataclass(frozen=True, slots=True)

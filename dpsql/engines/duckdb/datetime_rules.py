@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpsql.engines.duckdb import number_rules
-from dpsql.engines.sql import comparison_rules
+from dpsql.engines.sql import expression_rules as comparison_rules
 from dpsql.engines.sql.datetime_range import FIRST, LAST, Calendar, moved, stored
 from dpsql.engines.sql.expression_rules import Emit, Rule
 from dpsql.engines.sql.sql_types import physical

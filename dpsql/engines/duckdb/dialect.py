@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import partial
 
 from dpsql.engines.duckdb import datetime_rules, function_rules, number_rules, text_rules
-from dpsql.engines.sql import comparison_rules
+from dpsql.engines.sql import expression_rules as comparison_rules
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.expression_rules import Rule
 from dpsql.expressions.expression import Call

@@ -16,27 +16,27 @@ import numpy as np
 
 from dpsql.budget.ledger.reservation import Warrant
 from dpsql.budget.pricing import Priced
-from dpsql.cancellation import interruptible
+from dpsql.cancellation import interruptible, run_after
 from dpsql.engines.base import Engine, PublicRows, Resources
-from dpsql.engines.duckdb.copies import content_while
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.open import Placed, open_file, open_frames, open_tables, open_to_copy, settle
-from dpsql.engines.duckdb.prepare import Order, Prepared, Told, write_copies
-from dpsql.engines.duckdb.released_tables import placed
+from dpsql.engines.duckdb.prepare import Order, Prepared, Told, content_while, write_copies
 from dpsql.engines.duckdb.system_catalogue import describe, unique_keys
 from dpsql.engines.duckdb.table_files import Files
 from dpsql.engines.sealed import Exact
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.public_tables import PublicReader
+from dpsql.engines.sql.relations import released_name
 from dpsql.engines.sql.release_statements import exact, shared_statements, statements, text_notes
+from dpsql.engines.sql.sql_types import physical
 from dpsql.errors import EngineError, InterfaceError, InternalError
 from dpsql.expressions.types import Kind, from_engine
-from dpsql.plan.nodes.released_scan import Content
+from dpsql.plan.nodes.relation import Relation
+from dpsql.plan.nodes.released_scan import Content, ReleasedScan, released_in
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import constraint_facts
 from dpsql.policy.database_catalog import DatabaseReader, DuckDBReader
 from dpsql.steward_log import failed
-from dpsql.timer import run_after
 
 _AS_ARRAYS = frozenset({
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
@@ -270,3 +270,33 @@ def stopped_after(seconds: float | None, cursor: duckdb.DuckDBPyConnection) -> I
     late = nullcontext() if seconds is None else run_after(seconds, cursor.interrupt)
     with interruptible(cursor.interrupt), late:
         yield
+
+
+# released tables ------------------------------------------------------------------------------------------------------
+# What nested queries released, as temporary tables of one connection, in the types that the planner computes with.
+
+
+@contextmanager
+def placed(cursor: duckdb.DuckDBPyConnection, relation: Relation, contents: Mapping[str, Content]) -> Iterator[None]:
+    """The released tables that a relation reads stand beside the stored ones, for as long as this lasts."""
+    scans = {released_name(scan): scan for scan in released_in(relation)}
+    try:
+        for name, scan in scans.items():
+            _create(cursor, name, scan, contents[scan.digest or ""])
+        yield
+    finally:
+        for name in scans:
+            cursor.execute(f"DROP TABLE IF EXISTS temp.{DUCKDB.quote(name)}")
+
+
+def _create(cursor: duckdb.DuckDBPyConnection, name: str, scan: ReleasedScan, content: Content) -> None:
+    """Values come as text and become what they were: no cast of a type's own text can fail."""
+    columns = [f"c{i}" for i in range(len(scan.fields))]
+    arrays = {c: np.array([row[i] for row in content.rows], dtype=object) for i, c in enumerate(columns)}
+    listed = [
+        f"TRY_CAST(CAST({c} AS VARCHAR) AS {physical(f.type)}) AS {c}"
+        for c, f in zip(columns, scan.fields, strict=True)
+    ]
+    cursor.register("_incoming", arrays)
+    cursor.execute(f"CREATE TEMP TABLE {DUCKDB.quote(name)} AS SELECT {', '.join(listed)} FROM _incoming")
+    cursor.unregister("_incoming")

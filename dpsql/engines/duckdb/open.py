@@ -19,9 +19,9 @@ from uuid import uuid4
 import duckdb
 
 from dpsql.engines.base import Resources
-from dpsql.engines.duckdb.copies import attach
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.object_columns import require_types
+from dpsql.engines.duckdb.prepare import attach
 from dpsql.engines.duckdb.register_tables import register_files, register_table, require_dtypes
 from dpsql.engines.duckdb.table_files import Files, is_path, label_of, list_files
 from dpsql.errors import InterfaceError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpsql.engines.duckdb import function_rules
-from dpsql.engines.sql import comparison_rules
+from dpsql.engines.sql import expression_rules as comparison_rules
 from dpsql.engines.sql.expression_rules import Emit, Rule
 from dpsql.errors import UnsupportedQuery
 from dpsql.expressions.expression import Call, Expression, Literal

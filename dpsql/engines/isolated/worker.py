@@ -7,7 +7,9 @@ release is the one that was paid for.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -24,7 +26,6 @@ from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.engines.duckdb.open import remove_spills
 from dpsql.engines.isolated.codec import pack, unpack
-from dpsql.engines.isolated.confine import confine
 from dpsql.engines.sealed import OPEN
 from dpsql.errors import Error
 from dpsql.policy import fold, load_policy
@@ -160,3 +161,41 @@ if __name__ == "__main__":
         main(int(sys.argv[1]), sys.argv[2])
     except (EOFError, OSError):
         _leave(1, sys.argv[2])
+
+
+# limits of the operating system ---------------------------------------------------------------------------------------
+# Operating system limits of the worker process. They cannot be raised again.
+
+
+NO_NEW_PRIVILEGES, DUMPABLE = 38, 4
+ROOM = 2**30
+"""Memory for Python, libraries and thread stacks, beyond that of the engine."""
+
+
+def confine(limits: Resources) -> None:
+    """No core dumps, debugger or new privileges; no files unless there is a spill; at most twice the memory limit.
+
+    The engine keeps its own memory limit; the limit of the system is the net below it, for what an engine does not
+    count (long texts), and ends the process rather than the machine. Not limited here: the CPU time, which the system
+    counts over a whole life (the other side has a clock for each query), and system calls (there is no filter).
+    """
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, 0 if limits.spill is None else limits.spill)
+    if limits.memory is not None:
+        _limit(resource.RLIMIT_AS, _mapped() + 2 * limits.memory + ROOM)
+    if sys.platform == "linux":
+        system = ctypes.CDLL(None)
+        system.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        system.prctl(DUMPABLE, 0, 0, 0, 0)
+
+
+def _limit(what: int, most: int) -> None:
+    hard = resource.getrlimit(what)[1]
+    least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(what, (least, least))
+
+
+def _mapped() -> int:
+    """The address space that is taken already."""
+    table = Path("/proc/self/statm")
+    return int(table.read_text().split()[0]) * resource.getpagesize() if table.exists() else ROOM

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from dpsql.engines.postgres import number_rules
 from dpsql.engines.postgres.syntax import called, cast, text
-from dpsql.engines.sql import comparison_rules
+from dpsql.engines.sql import expression_rules as comparison_rules
 from dpsql.engines.sql.datetime_range import Calendar, moved
 from dpsql.engines.sql.expression_rules import Emit, Rule
 from dpsql.engines.sql.sql_types import physical

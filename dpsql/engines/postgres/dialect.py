@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from dpsql.engines.postgres import datetime_rules, number_rules, syntax, text_rules
-from dpsql.engines.sql import comparison_rules
+from dpsql.engines.sql import expression_rules as comparison_rules
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.expression_rules import Rule
 from dpsql.expressions.expression import Call

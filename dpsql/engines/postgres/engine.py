@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -16,20 +16,23 @@ from dpsql.budget.ledger.reservation import Warrant
 from dpsql.budget.pricing import Priced
 from dpsql.engines.base import Engine, PublicRows, Resources
 from dpsql.engines.postgres.dialect import LABELS, UNLIMITED, Postgres
-from dpsql.engines.postgres.released_tables import with_released
 from dpsql.engines.postgres.server_session import Session, open_session, stopped_after
-from dpsql.engines.postgres.steward_reader import PostgresReader
+from dpsql.engines.postgres.syntax import quoted, type_name
 from dpsql.engines.postgres.system_catalogue import DescribedTable, describe
 from dpsql.engines.sealed import Exact
-from dpsql.engines.sql.dialect import Site
+from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.public_tables import Keys, PublicReader
+from dpsql.engines.sql.relations import released_name
 from dpsql.engines.sql.release_statements import exact, shared_statements, statements, text_notes
+from dpsql.engines.sql.sql_types import physical
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.expressions.types import SPELLINGS
 from dpsql.plan.nodes.relation import JoinSide, PublicScan, Relation, Scan
-from dpsql.plan.nodes.released_scan import Content
+from dpsql.plan.nodes.released_scan import Content, ReleasedScan, released_in
 from dpsql.policy import Policy, fold
 from dpsql.policy.check import facts_of
+from dpsql.policy.database_catalog import CatalogRelation, DatabaseReader, UnreadableDatabase
+from dpsql.policy.identifiers import Names
 from dpsql.server_address import ServerAddress
 from dpsql.steward_log import failed
 
@@ -298,3 +301,70 @@ def _tables_of(node: object) -> Iterator[str]:
     elif isinstance(node, tuple):
         for item in node:
             yield from _tables_of(item)
+
+
+# released tables ------------------------------------------------------------------------------------------------------
+# What nested queries released, as tables of a WITH clause before the statement that reads them.
+
+
+def with_released(relation: Relation, contents: Mapping[str, Content], dialect: Dialect) -> str:
+    """The WITH clause, or nothing. The values are released ones, in the texts of their own types."""
+    scans = {released_name(scan): scan for scan in released_in(relation)}
+    made = [_table(name, scan, contents[scan.digest or ""], dialect) for name, scan in scans.items()]
+    return f"WITH {', '.join(made)} " if made else ""
+
+
+def _table(name: str, scan: ReleasedScan, content: Content, dialect: Dialect) -> str:
+    columns = [f"c{i}" for i in range(len(scan.fields))]
+    cells = [["NULL" if v is None else dialect.text(v) for v in column] for column in _columns(content, len(columns))]
+    arrays = [f"CAST(ARRAY[{', '.join(column)}] AS text[])" for column in cells]
+    read = [
+        f"{dialect.cast(f'r.{column}', physical(field.type))} AS {column}"
+        for column, field in zip(columns, scan.fields, strict=True)
+    ]
+    rows = f"unnest({', '.join(arrays)}) AS r({', '.join(columns)})"
+    return f"{dialect.quote(name)} AS MATERIALIZED (SELECT {', '.join(read)} FROM {rows})"
+
+
+def _columns(content: Content, width: int) -> list[list[str | None]]:
+    return [[row[i] for row in content.rows] for i in range(width)]
+
+
+# what the steward's commands read -------------------------------------------------------------------------------------
+# How the steward's commands read a PostgreSQL database: exactly, in a read-only transaction.
+
+
+_NAMES = {
+    UNLIMITED: "numeric",
+    SPELLINGS: "text",
+    LABELS: "text",
+    "FLOAT": "real",
+    "UUID": "uuid",
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+}
+
+
+class PostgresReader(DatabaseReader):
+    """The tables that were described, and sessions in which to read them."""
+
+    def __init__(
+        self, tables: Mapping[str, DescribedTable], snapshot: Callable[[], AbstractContextManager[Session]]
+    ) -> None:
+        self._tables, self._snapshot = tables, snapshot
+
+    def catalog(self) -> Names[CatalogRelation]:
+        return Names({name: table.relation(name) for name, table in self._tables.items()})
+
+    def rows(self, sql: str, parameters: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+        try:
+            with self._snapshot() as session:
+                return session.execute(sql.replace("%", "%%").replace("?", "%s").encode(), parameters).fetchall()
+        except psycopg.Error as problem:
+            raise UnreadableDatabase(str(problem)) from None
+
+    def table(self, name: str) -> str:
+        found = self._tables.get(fold(name))
+        return quoted(name) if found is None else found.place
+
+    def type(self, data_type: str) -> str:
+        return _NAMES.get(data_type) or type_name(data_type)

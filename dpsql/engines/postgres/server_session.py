@@ -10,13 +10,12 @@ from typing import Any
 import psycopg
 from psycopg.adapt import Loader
 
-from dpsql.cancellation import interruptible
+from dpsql.cancellation import interruptible, run_after
 from dpsql.engines.base import Resources
 from dpsql.engines.postgres.total_functions import statements
 from dpsql.errors import InterfaceError
 from dpsql.server_address import ServerAddress
 from dpsql.steward_log import failed
-from dpsql.timer import run_after
 
 Session = psycopg.Connection[Any]
 SETTINGS = {

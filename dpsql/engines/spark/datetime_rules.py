@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from dpsql.engines.spark.number_rules import guarded
 from dpsql.engines.spark.type_names import spark_type
-from dpsql.engines.sql import comparison_rules
+from dpsql.engines.sql import expression_rules as comparison_rules
 from dpsql.engines.sql.datetime_range import Calendar, moved, stored
 from dpsql.engines.sql.expression_rules import Emit, Rule
 from dpsql.engines.sql.sql_types import physical

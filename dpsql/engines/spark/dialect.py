@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from dpsql.engines.spark import datetime_rules, function_rules, number_rules, text_rules
 from dpsql.engines.spark.type_names import spark_type
-from dpsql.engines.sql import comparison_rules
+from dpsql.engines.sql import expression_rules as comparison_rules
 from dpsql.engines.sql.dialect import Dialect
 from dpsql.engines.sql.expression_rules import Rule
 from dpsql.expressions.expression import Call

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from dpsql.engines.spark.recognize import of_pyspark
+from dpsql.engines.open_engine import of_pyspark
 from dpsql.engines.spark.session_settings import forget_the_dead, own_session, require_running, runs
 from dpsql.engines.spark.table_files import (
     Watched,

@@ -15,11 +15,10 @@ from functools import partial
 
 from dpsql.budget.pricing import Priced
 from dpsql.engines.sql import vector_clip
-from dpsql.engines.sql.clamp import clamped, pieces
+from dpsql.engines.sql.clamp import clamped, on_steps, pieces
 from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.distinct_counts import distinct_totals, numbers, shown_names
 from dpsql.engines.sql.from_item import From
-from dpsql.engines.sql.grid_columns import on_steps
 from dpsql.engines.sql.key_codes import Coded, code_keys
 from dpsql.engines.sql.relations import relation_sql
 from dpsql.expressions.expression import Column, columns_of

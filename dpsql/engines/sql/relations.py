@@ -13,8 +13,7 @@ from dataclasses import replace
 from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.from_item import From
 from dpsql.engines.sql.sql_types import physical, whole
-from dpsql.engines.sql.unit_aggregates import unit_aggregate
-from dpsql.engines.sql.window_functions import window_sql
+from dpsql.engines.sql.unit_windows import unit_aggregate, window_sql
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.expression import Call, Expression, columns_of
 from dpsql.expressions.types import DOUBLE, TEXT, Kind, Type, from_engine

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from dpsql.bounds import infer, narrow
-from dpsql.bounds.domain import Domain
-from dpsql.bounds.row_domains import RowDomains
+from dpsql.bounds.domain import Domain, RowDomains
 from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.expressions.types import BOOLEAN
 from dpsql.expressions.typing import call, common

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 
-from dpsql.bounds.domain import Domain
-from dpsql.bounds.row_domains import RowDomains
+from dpsql.bounds.domain import Domain, RowDomains
 from dpsql.errors import InternalError, UnboundedColumn
 from dpsql.expressions.expression import Column, Expression, Value, columns_of
 from dpsql.expressions.types import DOUBLE, INT64, INT128, Kind, Type, decimal, integer

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from dpsql.bounds.domain import finite
-from dpsql.bounds.row_domains import RowDomains
+from dpsql.bounds.domain import RowDomains, finite
 from dpsql.expressions.expression import Expression, columns_of
 from dpsql.expressions.types import BOOLEAN
 from dpsql.plan.nodes.joins import distinct_names, narrowed_fields, share_owner

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpsql.bounds import infer, narrow
+from dpsql.bounds.domain import RowDomains
 from dpsql.bounds.infer import aggregate_domain
-from dpsql.bounds.row_domains import RowDomains
 from dpsql.expressions.expression import Call, Column, Expression, Literal
 from dpsql.expressions.types import BOOLEAN
 from dpsql.plan.nodes.relation import Aggregate, Field, Item, Relation, UniqueKeys, aggregate_type, require, shown_keys

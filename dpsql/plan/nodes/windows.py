@@ -8,9 +8,8 @@ from typing import Literal
 
 from dpsql.bounds import infer
 from dpsql.bounds.casts import widened
-from dpsql.bounds.domain import Domain, interval, union
+from dpsql.bounds.domain import Domain, RowDomains, interval, union
 from dpsql.bounds.infer import AT_MOST, aggregate_domain
-from dpsql.bounds.row_domains import RowDomains
 from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.expressions.types import DOUBLE, integer
 from dpsql.expressions.typing import common

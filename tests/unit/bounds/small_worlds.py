@@ -17,8 +17,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.bounds import infer, narrow
-from dpsql.bounds.domain import Domain, Number, interval, number
-from dpsql.bounds.row_domains import RowDomains
+from dpsql.bounds.domain import Domain, Number, RowDomains, interval, number
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.expressions.expression import Column, Expression, columns_of
 from dpsql.expressions.from_syntax import convert

@@ -13,8 +13,7 @@ from small_worlds import FAR, Axis, World, axis, has_nan, hull, inside, some
 
 from dpsql.bounds import infer
 from dpsql.bounds.arithmetic import RULES
-from dpsql.bounds.domain import Domain, Number, finite, interval
-from dpsql.bounds.row_domains import RowDomains
+from dpsql.bounds.domain import Domain, Number, RowDomains, finite, interval
 from dpsql.expressions.expression import Call, Column
 from dpsql.expressions.types import BIGINT, DOUBLE
 

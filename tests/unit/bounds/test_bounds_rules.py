@@ -15,10 +15,9 @@ from sqlglot import exp
 
 from dpsql.bounds import infer, narrow, predicates
 from dpsql.bounds.casts import _within
-from dpsql.bounds.comparison_limits import limited
-from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type, union, value_at
+from dpsql.bounds.domain import Domain, RowDomains, finite, intersect, interval, number, of_type, union, value_at
 from dpsql.bounds.infer import MOST_PRODUCTS
-from dpsql.bounds.row_domains import RowDomains
+from dpsql.bounds.predicates import limited
 from dpsql.engines.sql.sql_types import shared
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.from_syntax import convert

@@ -15,8 +15,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.bounds import infer, narrow
-from dpsql.bounds.domain import Domain, finite, interval, number, of_type
-from dpsql.bounds.row_domains import RowDomains
+from dpsql.bounds.domain import Domain, RowDomains, finite, interval, number, of_type
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.errors import Error
 from dpsql.expressions.expression import Column, Expression

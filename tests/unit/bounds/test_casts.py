@@ -14,8 +14,7 @@ from small_worlds import Axis, World, axis, hull, inside
 
 from dpsql.bounds import infer
 from dpsql.bounds.casts import widened
-from dpsql.bounds.domain import Domain, finite, interval, number, of_type
-from dpsql.bounds.row_domains import RowDomains
+from dpsql.bounds.domain import Domain, RowDomains, finite, interval, number, of_type
 from dpsql.expressions.expression import Call, Column
 from dpsql.expressions.types import BIGINT, DATE, DOUBLE, NULL, TEXT, TIMESTAMP, from_engine
 

@@ -12,8 +12,7 @@ from small_worlds import Axis, World, inside
 
 from dpsql.bounds import infer
 from dpsql.bounds.calendar import PARTS, WITHIN, truncated
-from dpsql.bounds.domain import Domain, interval, number
-from dpsql.bounds.row_domains import RowDomains
+from dpsql.bounds.domain import Domain, RowDomains, interval, number
 
 TIMES = [
     datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(2019, 12, 31, 23, 59, 59, 999_999), datetime(2020, 1, 1),

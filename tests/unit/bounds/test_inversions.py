@@ -9,7 +9,7 @@ import pytest
 
 from dpsql.bounds.calendar import truncated
 from dpsql.bounds.domain import Domain, interval, number
-from dpsql.bounds.inverses import inverted
+from dpsql.bounds.predicates import inverted
 from dpsql.expressions.expression import Call, Column, Literal
 from dpsql.expressions.types import BIGINT, DATE, DOUBLE, TIMESTAMP, Type
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dpsql.bounds.domain import Domain, finite, interval, of_type
-from dpsql.bounds.row_domains import RowDomains, either
+from dpsql.bounds.domain import Domain, RowDomains, either, finite, interval, of_type
 from dpsql.expressions.expression import Call, Column
 from dpsql.expressions.types import BIGINT
 

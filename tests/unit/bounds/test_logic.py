@@ -9,9 +9,8 @@ import pytest
 from small_worlds import FAR, Axis, World, has_nan, hull, inside, some
 
 from dpsql.bounds import infer
-from dpsql.bounds.comparison import RULES
-from dpsql.bounds.domain import Domain, finite, interval
-from dpsql.bounds.row_domains import RowDomains
+from dpsql.bounds.domain import Domain, RowDomains, finite, interval
+from dpsql.bounds.logic import RULES
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import BIGINT, BOOLEAN, TEXT
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from small_worlds import BEYOND, FAR, Axis, World, has_nan, hull, inside, some
 
-from dpsql.bounds.domain import Domain, finite, interval, number
-from dpsql.bounds.row_domains import RowDomains
+from dpsql.bounds.domain import Domain, RowDomains, finite, interval, number
 from dpsql.expressions.types import BIGINT, BOOLEAN, TEXT, Type
 
 

@@ -11,11 +11,10 @@ import pytest
 from small_worlds import Axis, World, has_nan, inside
 
 from dpsql.bounds import infer
-from dpsql.bounds.domain import Domain, finite, interval
+from dpsql.bounds.domain import Domain, RowDomains, finite, interval
 from dpsql.bounds.function_bounds import RULES as TEXT_RULES
 from dpsql.bounds.function_bounds import lenient, rule_of, widened
 from dpsql.bounds.infer import _places
-from dpsql.bounds.row_domains import RowDomains
 from dpsql.expressions.expression import Call, Column, Literal
 from dpsql.expressions.functions.function import Anything, Image, Monotone
 from dpsql.expressions.functions.table import FUNCTIONS

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from dpsql.bounds.comparison_limits import NEGATED, SWAPPED, excluded, limited
 from dpsql.bounds.domain import Domain, finite, intersect, interval
 from dpsql.bounds.endpoints import DAY
+from dpsql.bounds.predicates import NEGATED, SWAPPED, excluded, limited
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import (
     BIGINT,

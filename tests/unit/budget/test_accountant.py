@@ -32,7 +32,7 @@ from dpsql.budget import (
 from dpsql.budget.accountant import FilterLimits, _affordable, _laplace_affordable, _shaved
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.exact_numbers import exact, float_down, float_up, units_down
-from dpsql.mechanisms.rho_price import pure_rho
+from dpsql.mechanisms.zcdp_conversion import pure_rho
 
 CAPS = Caps(3, 1e-6)
 PURE = Caps(1, 0)

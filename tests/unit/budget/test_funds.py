@@ -28,7 +28,7 @@ from dpsql.budget.pricing import (
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpsql.mechanisms.exact_numbers import UNIT, exact, float_up
-from dpsql.mechanisms.rho_price import laplace_rho
+from dpsql.mechanisms.zcdp_conversion import laplace_rho
 from dpsql.sensitivity.bound import Bounded, Statistic
 from dpsql.sensitivity.claim import Claim, one_coordinate
 from dpsql.sensitivity.quantile_tree import Tree

@@ -14,9 +14,8 @@ import pytest
 from dpsql.bounds.domain import Domain
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb import prepare
-from dpsql.engines.duckdb.copies import content_of, stamp_of
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.prepare import Order, Prepared, Written, _Writer, write_copies
+from dpsql.engines.duckdb.prepare import Order, Prepared, Written, _Writer, content_of, stamp_of, write_copies
 from dpsql.engines.sql.dialect import Site
 from dpsql.errors import InterfaceError
 from dpsql.expressions.types import TEXT, integer

@@ -15,8 +15,8 @@ from unlocked import integers, run
 import dpsql
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb import engine as running
-from dpsql.engines.duckdb.copies import content_of
 from dpsql.engines.duckdb.engine import DuckDBEngine, FilesChanged, _nothing
+from dpsql.engines.duckdb.prepare import content_of
 from dpsql.engines.duckdb.system_catalogue import describe
 from dpsql.errors import EngineError, InterfaceError, InternalError
 

@@ -18,7 +18,7 @@ from dpsql.engines.duckdb import dialect
 from dpsql.engines.duckdb.datetime_rules import _CALENDAR
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.sql.sql_types import physical
-from dpsql.engines.sql.unit_aggregates import _into
+from dpsql.engines.sql.unit_windows import _into
 from dpsql.errors import Error, UnsupportedQuery
 from dpsql.expressions.expression import Column, Expression
 from dpsql.expressions.from_syntax import convert

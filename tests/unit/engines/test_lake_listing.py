@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.engines.duckdb import copies
+from dpsql.engines.duckdb import prepare as copies
 from dpsql.engines.duckdb.table_files import _FORMATS, Files, is_lake, label_of, list_files, tables_found, tables_in
 from dpsql.errors import InterfaceError
 

@@ -15,8 +15,8 @@ import pytest
 
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb import open as opening
-from dpsql.engines.duckdb.copies import stamp_of
 from dpsql.engines.duckdb.open import _label, open_file, open_frames, open_tables, open_to_copy, remove_spills, settle
+from dpsql.engines.duckdb.prepare import stamp_of
 from dpsql.errors import InterfaceError
 
 NONE = Resources()

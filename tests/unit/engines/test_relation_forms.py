@@ -12,8 +12,8 @@ from sqlglot import exp
 import dpsql
 from dpsql.bounds.domain import Domain
 from dpsql.engines.duckdb.dialect import DUCKDB, DuckDB
+from dpsql.engines.sql.clamp import STEPS
 from dpsql.engines.sql.dialect import Site
-from dpsql.engines.sql.grid_columns import STEPS
 from dpsql.engines.sql.relations import _distance, _only_equalities, relation_sql
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.expression import Column, Expression

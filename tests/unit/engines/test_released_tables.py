@@ -9,8 +9,7 @@ import pytest
 
 from dpsql.bounds.domain import of_type
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.engine import stopped_after
-from dpsql.engines.duckdb.released_tables import placed
+from dpsql.engines.duckdb.engine import placed, stopped_after
 from dpsql.engines.sql.dialect import Site
 from dpsql.engines.sql.relations import relation_sql, released_name
 from dpsql.expressions.types import BIGINT, DATE, DOUBLE, TEXT

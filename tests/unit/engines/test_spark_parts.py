@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from dpsql.engines.open_engine import is_spark
 from dpsql.engines.spark import open as opening
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.spark.engine import SparkEngine
 from dpsql.engines.spark.number_rules import fits
 from dpsql.engines.spark.open import _read_as
-from dpsql.engines.spark.recognize import is_spark
 from dpsql.engines.spark.session_settings import quietly
 from dpsql.engines.spark.table_files import FilesChanged, relation_of, unchanged
 from dpsql.errors import InterfaceError, UnsupportedQuery

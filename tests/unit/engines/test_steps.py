@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dpsql.bounds.domain import Domain, finite, interval
-from dpsql.engines.sql.grid_columns import steps_of
+from dpsql.engines.sql.clamp import steps_of
 from dpsql.expressions.types import DOUBLE, Type, from_engine
 from dpsql.plan.nodes.relation import Field, Scan
 

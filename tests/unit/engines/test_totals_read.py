@@ -18,8 +18,7 @@ import dpsql
 from dpsql.bounds.domain import Domain, interval, number
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.duckdb.engine import DuckDBEngine
-from dpsql.engines.sql.clamp import clamped, pieces
-from dpsql.engines.sql.grid_columns import STEPS, on_steps, steps_name
+from dpsql.engines.sql.clamp import STEPS, clamped, on_steps, pieces, steps_name
 from dpsql.engines.sql.histogram import _cell
 from dpsql.engines.sql.release_statements import _identity, statements
 from dpsql.expressions.expression import Column

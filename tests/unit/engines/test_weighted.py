@@ -17,7 +17,7 @@ from dpsql.engines.sql.dialect import Dialect, Site
 from dpsql.engines.sql.emit import _weighted
 from dpsql.engines.sql.from_item import From
 from dpsql.engines.sql.release_statements import statements
-from dpsql.engines.sql.unit_aggregates import unit_aggregate
+from dpsql.engines.sql.unit_windows import unit_aggregate
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import DOUBLE, from_engine
 from dpsql.plan.nodes.relation import Aggregate, Field, Relation

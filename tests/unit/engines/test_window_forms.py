@@ -7,7 +7,7 @@ import pytest
 from dpsql.bounds.domain import interval
 from dpsql.engines.duckdb.dialect import DUCKDB, DuckDB
 from dpsql.engines.sql.from_item import From
-from dpsql.engines.sql.window_functions import window_sql
+from dpsql.engines.sql.unit_windows import window_sql
 from dpsql.errors import UnsupportedQuery
 from dpsql.expressions.expression import Column, Literal
 from dpsql.expressions.types import DOUBLE, integer

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql.mechanisms import entropy
+from dpsql.mechanisms import sampler as entropy
 
 pytestmark = pytest.mark.true_randomness
 

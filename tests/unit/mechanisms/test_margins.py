@@ -15,7 +15,7 @@ import pytest
 
 from dpsql.mechanisms import zcdp_conversion
 from dpsql.mechanisms.exact_numbers import UNIT
-from dpsql.mechanisms.rho_price import laplace_rho
+from dpsql.mechanisms.zcdp_conversion import laplace_rho
 
 DIGITS = 200
 COVERED, NOT_COVERED = Decimal("0.99e-70"), Decimal("1.01e-70")

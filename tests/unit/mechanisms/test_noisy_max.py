@@ -14,7 +14,7 @@ import pytest
 from dpsql.errors import InternalError, ProgrammingError, UnsupportedQuery
 from dpsql.mechanisms import Exponential, ExponentialLaw, Laplace, NoisyMax, exponential
 from dpsql.mechanisms.sampler import LIMIT
-from dpsql.mechanisms.textbook import noisy_max
+from dpsql.mechanisms.textbook import exponential_mechanism as noisy_max
 from dpsql.mechanisms.textbook.exponential_mechanism import score_grid, scored
 
 QUIET = 10**5

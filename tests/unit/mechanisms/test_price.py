@@ -10,7 +10,7 @@ import pytest
 from scipy.special import logsumexp
 
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.rho_price import laplace_rho, pure_rho
+from dpsql.mechanisms.zcdp_conversion import laplace_rho, pure_rho
 
 ORDERS = [1.000001, 1.001, 1.1, 1.5, 2, 3, 5, 10, 50, 1000]
 CASES = [

@@ -11,9 +11,8 @@ import pytest
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.mechanisms import DiscreteLaplace, selection_weights, threshold
 from dpsql.mechanisms.exact_numbers import UNIT
-from dpsql.mechanisms.rho_price import laplace_rho, pure_rho
 from dpsql.mechanisms.threshold import exposure
-from dpsql.mechanisms.zcdp_conversion import _margin, _root, delta_for, epsilon_for, rho_for
+from dpsql.mechanisms.zcdp_conversion import _margin, _root, delta_for, epsilon_for, laplace_rho, pure_rho, rho_for
 
 # the price of Laplace noise -------------------------------------------------------------------------------------------------
 

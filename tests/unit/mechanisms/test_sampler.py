@@ -12,7 +12,8 @@ import pytest
 from scipy import stats
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms import entropy, sampler
+from dpsql.mechanisms import sampler
+from dpsql.mechanisms import sampler as entropy
 
 ALARM = 1e-9
 

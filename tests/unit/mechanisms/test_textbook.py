@@ -294,7 +294,7 @@ def test_name_and_shame() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["textbook.laplace_mechanism", "textbook.gaussian_mechanism", "textbook.name_and_shame", "rho_price"]
+    "name", ["textbook.laplace_mechanism", "textbook.gaussian_mechanism", "textbook.name_and_shame", "zcdp_conversion"]
 )
 def test_the_examples_in_the_docstrings_run(name: str) -> None:
     tried = doctest.testmod(importlib.import_module(f"dpsql.mechanisms.{name}"))

@@ -17,7 +17,7 @@ from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.postgres.dialect import Postgres
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.dialect import Dialect
-from dpsql.engines.sql.window_functions import _check
+from dpsql.engines.sql.unit_windows import _check
 from dpsql.errors import InternalError, UnsupportedQuery
 from dpsql.expressions.types import integer
 from dpsql.plan.nodes.relation import Aggregate, PublicScan, Relation, aggregate_type

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import dpsql
 from dpsql.audit import trace
 from dpsql.engines.duckdb import prepare as writing
-from dpsql.engines.sql.grid_columns import STEPS
+from dpsql.engines.sql.clamp import STEPS
 from dpsql.interfaces import steward_tasks
 from dpsql.interfaces.cli.main import app
 from dpsql.plan.catalog import Refused

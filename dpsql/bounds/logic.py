@@ -1,17 +1,93 @@
-"""Comparisons and logic: which truth values can occur, by three-valued logic over intervals. NaN is above all."""
+"""Comparisons, logic and choices (CASE, COALESCE, NULLIF, GREATEST, LEAST): which values can occur, by intervals."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from dpsql.bounds.casts import widened
-from dpsql.bounds.constant_folding import equal
-from dpsql.bounds.domain import Domain, Rule, finite
-from dpsql.bounds.endpoints import End, ends
-from dpsql.expressions.expression import Call
+from dpsql.bounds.constant_folding import Unsure, equal
+from dpsql.bounds.domain import Domain, RowDomains, Rule, finite, intersect, interval, union
+from dpsql.bounds.endpoints import End, ends, span
+from dpsql.expressions.expression import Call, Expression
 from dpsql.expressions.types import BOOLEAN, Kind
 from dpsql.expressions.typing import common
+
+# choices between values -----------------------------------------------------------------------------------------------
+# Choices between values: CASE, COALESCE, NULLIF, GREATEST and LEAST (which ignore NULL).
+
+
+Infer = Callable[[Expression, RowDomains], Domain]
+Narrow = Callable[[RowDomains, Expression, bool], RowDomains]
+
+
+def case(call: Call, known: RowDomains, infer: Infer, narrow: Narrow) -> Domain:
+    """The branches that can be reached: each knows its condition, and that the earlier ones did not hold."""
+    *pairs, default = call.args
+    parts: list[Domain] = []
+    for condition, result in zip(pairs[::2], pairs[1::2], strict=True):
+        truth = infer(condition, known)
+        simple = not any(isinstance(n, Call) and n.op == "case" for n in condition.walk())
+        inside = narrow(known, condition, True) if simple else known
+        if can(truth, True) and not inside.impossible:
+            parts.append(widened(infer(result, inside), result.type, call.type))
+        known = narrow(known, condition, False) if simple else known
+        if known.impossible or (truth.values == (True,) and not truth.nullable):
+            return union(parts)
+    return union([*parts, widened(infer(default, known), default.type, call.type)])
+
+
+def _aligned(call: Call, args: tuple[Domain, ...]) -> list[Domain]:
+    return [widened(d, a.type, call.type) for d, a in zip(args, call.args, strict=True)]
+
+
+def _coalesce(call: Call, args: tuple[Domain, ...]) -> Domain:
+    parts: list[Domain] = []
+    for domain in _aligned(call, args):
+        parts.append(replace(domain, nullable=False))
+        if not domain.nullable:
+            return union(parts)
+    return replace(union(parts), nullable=True)
+
+
+def _nullif(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """A single value that the other side must have goes; where that may be NULL (or NaN), it may stay too."""
+    one, two = args
+    if two.empty:
+        return one
+    if one.values is None or two.values is None or len(two.values) != 1:
+        return replace(one, nullable=True)
+    try:
+        others = tuple(v for v in one.values if not equal(call, v, two.values[0]))
+    except Unsure:
+        return replace(one, nullable=True)
+    sure = not two.nullable and not two.nan
+    left = intersect(one, Domain(values=others, nan=True)) if sure else one
+    return replace(left, nullable=one.nullable or two.nan or others != one.values)
+
+
+def _greatest(call: Call, args: tuple[Domain, ...]) -> Domain:
+    """At least every operand that is there; NaN is greatest of all, so LEAST passes it over."""
+    parts = [d for d in _aligned(call, args) if not d.empty]
+    if not parts:
+        return Domain(values=())
+    bounds = [ends(d, call.type) for d in parts]
+    sure = [b for b, d in zip(bounds, parts, strict=True) if not d.nullable and not (d.nan and call.op == "least")]
+    lows, highs = [low for low, _ in bounds], [high for _, high in bounds]
+    if call.op == "greatest":
+        low, high = max((low for low, _ in sure), default=min(lows)), max(highs)
+    else:
+        low, high = min(lows), min((high for _, high in sure), default=max(highs))
+    made = span(low, high, call.type, tuple(parts))
+    nan = made.nan and not (call.op == "least" and sure)
+    made = replace(made, nullable=all(d.nullable for d in args), nan=nan)
+    if all(d.values is not None for d in parts):
+        return replace(intersect(union(parts), interval(made.lower, made.upper, nan=True)), nullable=made.nullable)
+    return made
+
+
+_CHOICES: dict[str, Rule] = {"coalesce": _coalesce, "nullif": _nullif, "greatest": _greatest, "least": _greatest}
 
 
 def truths(can_true: bool, can_false: bool, nullable: bool, like: tuple[Domain, ...] = ()) -> Domain:
@@ -118,7 +194,7 @@ def _le(x: End, y: End) -> bool:
 RULES: dict[str, Rule] = {
     "lt": _order(_lt, False), "le": _order(_le, False), "gt": _order(_lt, True), "ge": _order(_le, True),
     "eq": _equal, "ne": _equal, "in": _in, "is_null": _is_null, "is_not_distinct": _distinct, "is_distinct": _distinct,
-    "isnan": _is_nan, "and": _and, "or": _or, "not": _not,
+    "isnan": _is_nan, "and": _and, "or": _or, "not": _not, **_CHOICES,
 }  # fmt: skip
 LENIENT = {"is_null", "is_not_distinct", "is_distinct", "and", "or", "in"}
 """Operations that can answer although an operand is NULL."""
