@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 
 from sqlglot import exp
 
-from dpsql.bounds.domain import Domain, intersect
 from dpsql.errors import Error
-from dpsql.expressions.expression import Column, Expression, columns_of, substitute
 from dpsql.expressions.from_syntax import convert, written_too_large
 from dpsql.plan.builder.clauses import (
     entitled,
@@ -30,6 +27,7 @@ from dpsql.plan.builder.grouping_sets import GroupKeys, made_family, union_of
 from dpsql.plan.builder.linear_aggregates import several_forms
 from dpsql.plan.builder.name_scope import Scope, scope_of
 from dpsql.plan.builder.open_select import key_places, release_output, subquery_above
+from dpsql.plan.builder.public_keys import is_listed, public_values, released_lists
 from dpsql.plan.builder.scalar_lookups import find_values
 from dpsql.plan.builder.set_operations import distinct_rows, without_owner
 from dpsql.plan.builder.size_limit import MOST_WRITTEN, widest
@@ -38,15 +36,10 @@ from dpsql.plan.builder.where_clause import chosen_rows
 from dpsql.plan.builder.window_clause import with_windows
 from dpsql.plan.canonical import canonical
 from dpsql.plan.catalog import PrivateTable
-from dpsql.plan.nodes.joins import Inner, Outer, inner_join
-from dpsql.plan.nodes.lookups import equations
-from dpsql.plan.nodes.relation import Aggregate, Item, JoinSide, Relation
-from dpsql.plan.nodes.released_scan import released_in
-from dpsql.plan.nodes.semi_joins import Exists, ExistsColumn
-from dpsql.plan.nodes.unary import Filter, Project, UnitGroup, filtered, projected, unit_grouped
-from dpsql.plan.nodes.windows import Windowed
+from dpsql.plan.nodes.relation import Aggregate, Item, Relation
+from dpsql.plan.nodes.unary import filtered, projected, unit_grouped
+from dpsql.plan.ownership import one_to_one
 from dpsql.plan.plan import Bar, Release
-from dpsql.plan.public_data import PublicData
 from dpsql.policy.identifiers import fold
 from dpsql.sql.span import refuse
 
@@ -209,6 +202,8 @@ def release_of(
         if isinstance(clause, exp.Expr) and part not in ("with_", "limit", "offset"):
             clause = group.rewrite(clause, aliases=True)
         finishing.set(part, clause)
+    for condition in _in_released_lists(planner, name, scope.relation, keys):
+        finishing.where(condition, copy=False)
     row = name if top and node.args.get("distinct") is None else None
     if row is not None:
         finishing.append("expressions", exp.alias_(exp.column(ROW, table=name), "_row", quoted=True))
@@ -227,6 +222,21 @@ def release_of(
         outputs = [replace(output, direct=None) for output in outputs]
     places = key_places(items, len(keys.expressions)) if keys.plain else None
     return OpenQuery(finishing, tuple(outputs), row, key=places)
+
+
+def _in_released_lists(planner: Planner, table: str, relation: Relation, keys: GroupKeys) -> Iterator[exp.Expr]:
+    """For each key whose values are among those of a released list, that it is one of them.
+
+    The list is not known while keys are; here it is, and no row has another key.
+    """
+    known = {nested.name: nested for nested in planner.nesting.made}
+    for place, key in enumerate(keys.expressions):
+        for name, column in dict.fromkeys(released_lists(relation, key)):
+            outputs = [output.name for output in known[name].plan.outputs]
+            if one_to_one(planner.nesting.types[name][outputs.index(column)]):
+                listed = is_listed(exp.column(f"_k{place}", table=table), known[name], column)
+                lacking = [exp.Literal.number(i) for i, each in enumerate(keys.sets) if place not in each]
+                yield exp.or_(exp.column("_set", table=table).isin(*lacking), listed) if lacking else listed
 
 
 def _asked(
@@ -255,84 +265,3 @@ def _asked(
         groups_capped=all(table.groups_capped for table in source.tables),
     )
     return canonical(asked)
-
-
-# Values of public keys -----------------------------------------------------------------------------------------------
-
-
-def public_values(relation: Relation, key: Expression, public: PublicData, most: int) -> Domain | None:
-    """The values of a key that reads public tables only; None if it reads anything else or has too many values."""
-    match relation:
-        case Filter(source=Relation() as source):
-            return public_values(source, key, public, most)
-        case Exists(source=Relation() as source):
-            said = [public_values(source, key, public, most), _looked_for(relation, key, public, most)]
-            return reduce(intersect, listed) if (listed := [each for each in said if each is not None]) else None
-        case Outer(left=JoinSide() as left, full=False) if columns_of(key) <= set(left.names):
-            return public_values(left.relation, _own(key, left), public, most)
-        case Project(source=Relation() as source, items=items):
-            below = substitute(key, {i.name: i.expression for i in items})
-            return public_values(source, below, public, most)
-        case UnitGroup(source=Relation() as source, keys=keys) if columns_of(key) <= {k.name for k in keys}:
-            below = substitute(key, {k.name: k.expression for k in keys})
-            return public_values(source, below, public, most)
-        case Windowed(source=Relation() as source) | ExistsColumn(source=Relation() as source) if source.offers(key):
-            return public_values(source, key, public, most)
-        case Inner():
-            part = _public_part(relation, key)
-            return None if part is None else public.values(part, key, most)
-    return None
-
-
-def _own(expression: Expression, part: JoinSide) -> Expression:
-    """An expression over a part's fields, in the relation's own names for them."""
-    return substitute(
-        expression,
-        {n: Column(f.type, name=f.name) for f, n in zip(part.relation.fields, part.names, strict=True)},
-    )
-
-
-def _looked_for(relation: Exists, key: Expression, public: PublicData, most: int) -> Domain | None:
-    """A key that EXISTS equates to an expression over public rows has one of its values there, and is not NULL."""
-    inner, condition = relation.inner, relation.condition
-    if inner is None or condition is None or relation.negated or inner.private or any(released_in(inner)):
-        return None
-    for sides in equations([condition]):
-        for one, other in (sides, sides[::-1]):
-            if one == key and columns_of(other) and columns_of(other) <= set(inner.names):
-                said = public.values(inner.relation, _own(other, inner), most)
-                return None if said is None else replace(said, nullable=False)
-    return None
-
-
-def _public_part(relation: Inner, key: Expression) -> Relation | None:
-    """The public parts that the key reads, with those that equalities link to them, and the conditions on these.
-
-    Every row of the whole join contains a row of this one, so no value is missing.
-    """
-    names = columns_of(key)
-    chosen = [part for part in relation.parts if names & set(part.names)]
-    if not chosen or any(part.private or any(released_in(part)) for part in chosen):
-        return None
-    while (more := _linked(relation, chosen)) is not None:
-        chosen.append(more)
-    offered = {name for part in chosen for name in part.names}
-    conditions = [c for c in relation.conditions if columns_of(c) <= offered]
-    return inner_join(chosen, conditions, public_unknown)
-
-
-def _linked(relation: Inner, chosen: list[JoinSide]) -> JoinSide | None:
-    offered = {name for part in chosen for name in part.names}
-    for part in relation.parts:
-        if part.private or part in chosen or any(released_in(part)):
-            continue
-        for one, two in equations(relation.conditions):
-            read = columns_of(one) | columns_of(two)
-            if read & offered and read & set(part.names) and read <= offered | set(part.names):
-                return part
-    return None
-
-
-def public_unknown(table: str, columns: frozenset[str]) -> bool:
-    """Uniqueness does not matter here."""
-    return False
