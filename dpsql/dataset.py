@@ -14,8 +14,8 @@ from dpsql.engines.duckdb.table_files import is_lake, is_path, tables_in
 from dpsql.engines.isolated.engine import IsolatedEngine
 from dpsql.engines.open_engine import Source, is_address, open_engine
 from dpsql.errors import InterfaceError, PolicyError
+from dpsql.plan.at_rest import copies_of
 from dpsql.plan.catalog import Catalog, Copies, PublicTable, make_catalog
-from dpsql.plan.copies import copies_of
 from dpsql.plan.view_expansion import with_visible_views
 from dpsql.policy import Policy, fold, ledger_location
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dpsql.plan.catalog import Catalog, PrivateTable
+from dpsql.plan.catalog import Catalog, NoPublicData, PrivateTable
 from dpsql.plan.nodes.relation import Relation, scans_in
-from dpsql.plan.public_data import NoPublicData
 from dpsql.policy.identifiers import fold
 
 

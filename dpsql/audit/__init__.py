@@ -1,6 +1,6 @@
 """For the steward: test the promise on one's own policy and data, and see the exact integers before noise.
 
-`trace` returns those integers. The checks of `dpsql audit` are in `dpsql.audit.checks`; attacks on dpsql itself, which
+`trace` returns those integers. The checks of `dpsql audit` are in `dpsql.audit.report`; attacks on dpsql itself, which
 need no data of the steward's, are in tests/attack.
 """
 

@@ -23,8 +23,7 @@ from pathlib import Path
 
 from dpsql.audit.file_writers import WRITERS
 from dpsql.audit.neighbour_search import run_block
-from dpsql.audit.outcome import Check, Figure, Figures, Outcome, PlotSeries, Progress, Settings, write_private
-from dpsql.audit.tally import Tally
+from dpsql.audit.outcome import Check, Figure, Figures, Outcome, PlotSeries, Progress, Settings, Tally, write_private
 from dpsql.audit.world import World
 from dpsql.errors import InterfaceError, OperationalError
 

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dpsql.audit.checks import CHECKS, find_check
+from dpsql.audit.blackbox_check import BLACKBOX
+from dpsql.audit.neighbour_check import NEIGHBOURS
 from dpsql.audit.outcome import AuditFinding, Check, Figures, Outcome, PlotSeries
 from dpsql.errors import InterfaceError
 from dpsql.html import STYLE, element, listed, text
+from dpsql.policy.identifiers import nearest
 
 FORMAT = 1
 MAX_BARS = 45
@@ -37,6 +39,25 @@ font:12px/1.45 ui-monospace,monospace}
 .audit .found{border-left:3px solid #c93a3a;padding-left:.9em;margin:1em 0}
 .audit details{margin:.6em 0}.audit a{color:var(--dp-fill)}
 """.replace("\n", "")
+
+# the checks -----------------------------------------------------------------------------------------------------------
+# The checks that `dpsql audit` runs on the steward's own policy and data.
+
+
+CHECKS: Mapping[str, Check] = {"neighbours": NEIGHBOURS, "blackbox": BLACKBOX}
+"""All checks by name, in the order in which they run."""
+
+
+def find_check(name: str, checks: Mapping[str, Check] = CHECKS) -> Check:
+    """The check with this name."""
+    if name not in checks:
+        close = nearest(name, tuple(checks))
+        meant = f"did you mean {close}? " if close else ""
+        raise InterfaceError(f"there is no check {name!r}", hint=f"{meant}checks: {', '.join(checks)}")
+    return checks[name]
+
+
+# the report -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

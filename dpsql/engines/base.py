@@ -17,8 +17,8 @@ from dpsql.budget.pricing import Priced
 from dpsql.engines.sealed import Exact
 from dpsql.engines.sql.layout import lay_out
 from dpsql.errors import InterfaceError, InternalError
+from dpsql.plan.catalog import PublicData
 from dpsql.plan.nodes.released_scan import Content, released_in, with_digests
-from dpsql.plan.public_data import PublicData
 from dpsql.policy.database_catalog import DatabaseReader
 
 

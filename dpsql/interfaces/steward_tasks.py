@@ -53,7 +53,7 @@ def prepare(db: Connection, told: Told) -> tuple[Written, ...]:
     that is no more, and refused.
     """
     from dpsql.engines.duckdb.engine import DuckDBEngine
-    from dpsql.policy.prepared_copies import PreparedCopy, recipe
+    from dpsql.plan.at_rest import PreparedCopy, recipe
 
     engine, version = db.engine, db.data_version()
     if not db.policy.prepared:

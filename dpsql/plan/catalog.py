@@ -6,22 +6,63 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from difflib import get_close_matches
+from typing import Protocol
 
 from sqlglot import TokenType, exp, tokenize
 
 from dpsql.bounds.domain import Domain, finite, intersect, interval, number, of_type
 from dpsql.errors import PolicyError
 from dpsql.expressions.expression import Column as Reference
-from dpsql.expressions.expression import Value
+from dpsql.expressions.expression import Expression, Value
 from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.mechanisms import RandomizedResponse
-from dpsql.plan.nodes.relation import HIDDEN, UNIT, Copy, Field, PublicScan, Scan
+from dpsql.plan.nodes.relation import HIDDEN, UNIT, Copy, Field, PublicScan, Relation, Scan
 from dpsql.plan.ownership import Facts, Schema, keys_of, labels_of, path_to_unit, stored_column, unverified
-from dpsql.plan.public_data import NoPublicData, PublicData
 from dpsql.policy import Bound, Policy, fold
 from dpsql.policy.column_types import engine_type
 from dpsql.policy.model import DeclaredColumn
 from dpsql.policy.model import DeclaredTable as Declared
+
+# public tables --------------------------------------------------------------------------------------------------------
+# What the planner may ask about public tables. They are public, so keys, bounds and costs may depend on them.
+
+
+class PublicData(Protocol):
+    """Answered by the engine, exactly."""
+
+    def unique(self, table: str, columns: frozenset[str]) -> bool:
+        """Do the columns together (NULL apart) name at most one row, now and when the query runs?
+
+        Rules skip enforcement on the strength of it: only a constraint counts where somebody may still write.
+        """
+
+    def domains(self, table: str, columns: Collection[str]) -> Mapping[str, Domain]:
+        """The values of each column: listed if they are few, else from the least to the largest."""
+
+    def values(self, relation: Relation, expression: Expression, most: int) -> Domain | None:
+        """The values that an expression takes over a public relation; None if there are more than `most`."""
+
+    def forget(self) -> None:
+        """Ask again: somebody may have written to the tables."""
+
+
+class NoPublicData:
+    """Knows nothing: for plans without public tables."""
+
+    def forget(self) -> None:
+        """There is nothing to forget."""
+
+    def unique(self, table: str, columns: frozenset[str]) -> bool:
+        """Unknown."""
+        return False
+
+    def domains(self, table: str, columns: Collection[str]) -> Mapping[str, Domain]:
+        """Unknown."""
+        return {}
+
+    def values(self, relation: Relation, expression: Expression, most: int) -> Domain | None:
+        """Unknown."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)

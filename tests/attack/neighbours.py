@@ -18,10 +18,8 @@ from attack.worlds import joins, kinds, kinds_policy, shop
 from dpsql.audit.file_writers import absent_writers, installed_writers, on_files
 from dpsql.audit.grammar.query_writer import Writer
 from dpsql.audit.neighbour_check import complete, merge_neighbours, merged_tally, outcome_of, search_blocks, share_of
-from dpsql.audit.neighbour_search import QUERIES, examine_world
-from dpsql.audit.neighbouring_worlds import with_extreme
-from dpsql.audit.outcome import Check, Outcome, Progress, Settings
-from dpsql.audit.tally import Tally
+from dpsql.audit.neighbour_search import QUERIES, examine_world, with_extreme
+from dpsql.audit.outcome import Check, Outcome, Progress, Settings, Tally
 from dpsql.audit.world import World
 
 DRAWN = (kinds, kinds, joins, joins, shop)

@@ -21,8 +21,8 @@ import typer
 from attack.checks import ATTACKS
 from dpsql.audit.report import Report
 from dpsql.errors import InterfaceError
-from dpsql.interfaces.audit_doors import DOORS
 from dpsql.interfaces.cli import audit_command as command
+from dpsql.interfaces.cli.audit_command import DOORS
 
 
 def attack(

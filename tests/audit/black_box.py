@@ -19,8 +19,7 @@ from typing import Any
 from attack.blackbox_cases import QUERIES, cases
 from planted import part_of_the_noise
 
-from dpsql.audit.blackbox.binomial import Counts
-from dpsql.audit.blackbox.promise import Limit
+from dpsql.audit.blackbox.promise_test import Counts, Limit
 from dpsql.audit.blackbox.rounds import LEVEL, EventTest, audit, refuted
 
 ONE = LEVEL / (2 * len(QUERIES))

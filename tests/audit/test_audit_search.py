@@ -16,8 +16,7 @@ from dpsql.audit import World
 from dpsql.audit.comparison import MOVED, Case, violations
 from dpsql.audit.counterexample import script, shrink
 from dpsql.audit.grammar.query_writer import Query
-from dpsql.audit.neighbour_search import constructs_of
-from dpsql.audit.neighbouring_worlds import neighbours_of, part_of, with_extreme
+from dpsql.audit.neighbour_search import constructs_of, neighbours_of, part_of, with_extreme
 from dpsql.audit.outcome import Settings
 from dpsql.audit.world import RowUnit, load
 from dpsql.engines.sql import emit

@@ -13,9 +13,8 @@ from planted import half_the_noise
 from tiers import SERVER, need
 from unlocked import unsealed
 
-from dpsql.audit.blackbox.binomial import BETA, Counts, interval, lower_bound, p_value
 from dpsql.audit.blackbox.observations import Changed, Observation, opened, remember_integers, through
-from dpsql.audit.blackbox.promise import Limit
+from dpsql.audit.blackbox.promise_test import BETA, Counts, Limit, interval, lower_bound, p_value
 from dpsql.audit.blackbox.rounds import (
     FIRST,
     LEVEL,
@@ -31,7 +30,7 @@ from dpsql.audit.blackbox.rounds import (
 )
 from dpsql.audit.blackbox_check import own_cases, report_of
 from dpsql.audit.world import StoredTable, World
-from dpsql.interfaces.audit_doors import dbapi, server
+from dpsql.interfaces.cli.audit_command import dbapi, server
 from dpsql.mechanisms.zcdp_conversion import rho_for
 
 CLEAR = (

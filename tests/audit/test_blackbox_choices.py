@@ -16,9 +16,8 @@ import pytest
 from attack.blackbox_cases import cases
 from numpy.typing import NDArray
 
-from dpsql.audit.blackbox.binomial import Counts
 from dpsql.audit.blackbox.observations import Observation, opened
-from dpsql.audit.blackbox.promise import Limit, promised
+from dpsql.audit.blackbox.promise_test import Counts, Limit, promised
 from dpsql.audit.blackbox.rounds import EventTest, Seen, judged, refuted, rounds
 from dpsql.audit.traces import Stepwise, trace
 from dpsql.audit.world import World

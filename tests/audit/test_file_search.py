@@ -24,9 +24,8 @@ from dpsql.audit import World, neighbour_search
 from dpsql.audit.counterexample import finding_of
 from dpsql.audit.file_writers import WRITERS, FileLayout, FileTables, on_files
 from dpsql.audit.neighbour_search import run_block
-from dpsql.audit.outcome import Figures, Settings
+from dpsql.audit.outcome import Figures, Settings, Tally
 from dpsql.audit.report import Report
-from dpsql.audit.tally import Tally
 from dpsql.audit.world import StoredTable
 from dpsql.engines.duckdb import parquet as views
 from dpsql.engines.duckdb import register_tables
@@ -186,7 +185,7 @@ def test_a_folder_is_a_world_on_files_of_the_same_formats(lake: Path) -> None:
 
 def test_a_unit_column_of_two_types_gets_a_unit_that_both_can_hold() -> None:
     """As text files have text where others have numbers."""
-    from dpsql.audit.neighbouring_worlds import with_extreme
+    from dpsql.audit.neighbour_search import with_extreme
 
     tables = {"a": StoredTable({"id": "VARCHAR"}, (("1",),)), "b": StoredTable({"id": "BIGINT"}, ((1,), (2,)))}
     policy = {

@@ -11,7 +11,7 @@ import tiers
 from attack.neighbours import run_block
 
 from dpsql.audit.neighbour_check import outcome_of
-from dpsql.audit.tally import Tally
+from dpsql.audit.outcome import Tally
 
 CHUNKS, CHUNK = 20, 250
 """At most so many tests, and how many pairs are worth one more."""

@@ -15,9 +15,8 @@ from attack.run import app as attacks
 from typer.testing import CliRunner
 
 from dpsql.audit import neighbour_check
-from dpsql.audit.outcome import AuditFinding, Check, Outcome, PlotSeries, Settings
+from dpsql.audit.outcome import AuditFinding, Check, Outcome, PlotSeries, Settings, Tally
 from dpsql.audit.report import Report, merged, plot, shown
-from dpsql.audit.tally import Tally
 from dpsql.interfaces.cli import audit_command
 from dpsql.interfaces.cli.main import app
 

@@ -16,7 +16,7 @@ import dpsql
 from dpsql.budget import Caps, ChainedLedger, Cost, Request, open_ledger, pure_charge
 from dpsql.budget.ledger import sqlite_file
 from dpsql.budget.ledger.account_state import end_of_chain
-from dpsql.budget.ledger.hash_chain import ROOT, next_entry
+from dpsql.budget.ledger.entries import ROOT, next_entry
 from dpsql.budget.ledger.rollback_guard import RollbackGuard
 
 PRICE = 1e-5

@@ -16,7 +16,7 @@ from tiers import need
 from typer.testing import CliRunner
 
 import dpsql
-from dpsql.interfaces.cli.demo_shop import make_shop
+from dpsql.interfaces.cli.demo import make_shop
 from dpsql.interfaces.cli.main import app
 from dpsql.policy import parse_policy
 

@@ -9,9 +9,8 @@ import pytest
 from attack.worlds import joins, kinds, shop
 from stores import STORES, Store
 
-from dpsql.audit.neighbour_search import examine
-from dpsql.audit.neighbouring_worlds import settled
-from dpsql.audit.tally import Tally
+from dpsql.audit.neighbour_search import examine, settled
+from dpsql.audit.outcome import Tally
 
 OTHERS = sorted(name for name, store in STORES.items() if store.engine is not Store.engine)
 PAIRS = 300

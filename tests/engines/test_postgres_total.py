@@ -29,8 +29,7 @@ from dpsql.audit.traces import trace
 from dpsql.engines.base import Resources
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
-from dpsql.engines.postgres.server_session import open_session
-from dpsql.engines.postgres.total_functions import FUNCTIONS
+from dpsql.engines.postgres.server_session import FUNCTIONS, open_session
 from dpsql.errors import Error, UnsupportedQuery
 from dpsql.expressions.expression import Call, Column, Expression
 from dpsql.expressions.from_syntax import convert

@@ -19,7 +19,7 @@ from stores import SparkStore
 import dpsql
 from dpsql.audit.comparison import compare, compare_equal, paid, prepare, vectors
 from dpsql.audit.grammar.query_writer import Query, Writer
-from dpsql.audit.neighbouring_worlds import neighbours_of
+from dpsql.audit.neighbour_search import neighbours_of
 from dpsql.audit.world import World
 from dpsql.errors import Error, UnsupportedQuery
 from dpsql.query_draft import PreparedQuery

@@ -26,7 +26,7 @@ from golden import CASES, connect, queries
 import dpsql
 from dpsql.budget.pricing import Portion, price_release
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.postgres import total_functions
+from dpsql.engines.postgres import server_session as total_functions
 from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.dialect import Dialect, Site

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dpsql.interfaces.cli.demo import QUESTIONS
-from dpsql.interfaces.cli.demo_shop import CUSTOMERS, ORDERS, make_shop
+from dpsql.interfaces.cli.demo import CUSTOMERS, ORDERS, QUESTIONS, make_shop
 from dpsql.interfaces.cli.main import app
 
 

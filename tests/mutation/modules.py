@@ -13,7 +13,7 @@ _PACKAGES = (
     "mechanisms", "mechanisms/textbook", "sensitivity", "bounds", "engines/sql", "engines/duckdb", "engines/postgres", "engines/spark",
 )  # fmt: skip
 _BUDGET = ("accountant calendar_windows costs pricing ledger/account_state ledger/backend ledger/chained_ledger"
-           " ledger/durable_files ledger/hash_chain ledger/interface ledger/log_entry ledger/rollback_guard ledger/sqlite_file")  # fmt: skip
+           " ledger/durable_files ledger/entries ledger/interface ledger/rollback_guard ledger/sqlite_file")  # fmt: skip
 _PLAN = ("ownership canonical nodes/relation nodes/unary nodes/lookups nodes/joins nodes/semi_joins nodes/union "
          "nodes/windows builder/exists builder/set_operations builder/grouping_sets")  # fmt: skip
 _ANSWERS = "noise_stage reuse cache execute chosen_values tree_quantiles"

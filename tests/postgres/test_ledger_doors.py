@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import dpsql
 from dpsql.budget import open_ledger, pure_charge
 from dpsql.errors import BudgetExceeded, InterfaceError, LedgerError, PolicyError
-from dpsql.interfaces.cli.demo_shop import make_shop
+from dpsql.interfaces.cli.demo import make_shop
 from dpsql.interfaces.cli.main import app
 
 POLICY = {

@@ -17,7 +17,7 @@ from postgres_server import OWNER, PASSWORD, Server, fresh_ledger
 
 from dpsql.budget import ChainedLedger, open_ledger, pure_charge
 from dpsql.budget.ledger import backend, create_ledger
-from dpsql.budget.ledger.hash_chain import next_entry
+from dpsql.budget.ledger.entries import next_entry
 from dpsql.budget.ledger.postgres import server_connection
 from dpsql.budget.ledger.postgres.server_connection import read_address
 from dpsql.errors import LedgerError

@@ -11,7 +11,8 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.budget.ledger import chained_ledger, hash_chain
+from dpsql.budget.ledger import chained_ledger
+from dpsql.budget.ledger import entries as hash_chain
 
 POLICY: dict[str, Any] = {
     "dataset": "shop",

@@ -19,11 +19,11 @@ import dpsql
 from dpsql.audit.traces import trace
 from dpsql.engines.sql.clamp import steps_name, steps_of
 from dpsql.interfaces import steward_tasks
+from dpsql.plan.at_rest import recipe
 from dpsql.plan.nodes.relation import Scan
 from dpsql.policy import load_policy
 from dpsql.policy.column_types import column_types
 from dpsql.policy.database_catalog import read_catalog
-from dpsql.policy.prepared_copies import recipe
 
 
 def policy(columns: dict[str, Any], **table: Any) -> dict[str, Any]:

@@ -23,19 +23,18 @@ from attack.blackbox_cases import HEAVY, cases
 
 import dpsql
 from dpsql.audit import Settings, World, blackbox_check, neighbour_check
-from dpsql.audit.blackbox.binomial import BETA, Counts, interval, p_value
-from dpsql.audit.blackbox.promise import Limit
+from dpsql.audit.blackbox.promise_test import BETA, Counts, Limit, interval, p_value
 from dpsql.audit.blackbox.rounds import Audited
 from dpsql.audit.comparison import compare, differences
 from dpsql.audit.grammar.query_writer import Query
 from dpsql.audit.neighbour_check import _fingerprint, check_neighbours
 from dpsql.audit.neighbour_search import _taken
+from dpsql.audit.outcome import Tally
 from dpsql.audit.report import Report, merged
-from dpsql.audit.tally import Tally
 from dpsql.audit.traces import ReleaseTrace, StatisticTrace
 from dpsql.audit.world import StoredTable
 from dpsql.engines.isolated.codec import pack
-from dpsql.engines.isolated.worker_process import RunningWorker
+from dpsql.engines.isolated.engine import RunningWorker
 from dpsql.errors import EngineError, InterfaceError
 from dpsql.session import Connection
 from dpsql.sql import parse_query

@@ -21,7 +21,7 @@ import dpsql
 from dpsql.audit import trace
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.budget.pricing import Priced
-from dpsql.engines.isolated import worker_process as processes
+from dpsql.engines.isolated import engine as processes
 from dpsql.engines.isolated.codec import BadMessage, pack, unpack
 from dpsql.engines.isolated.engine import IsolatedEngine
 from dpsql.engines.sealed import Exact, Integers

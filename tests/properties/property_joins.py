@@ -18,7 +18,7 @@ from property_world import Database, Row, Tables, by_name, stored
 
 from dpsql.audit.grammar.query_writer import Query
 from dpsql.audit.neighbour_search import examine
-from dpsql.audit.tally import Tally
+from dpsql.audit.outcome import Tally
 from dpsql.audit.world import RowUnit, World
 
 join_policy = joins_policy

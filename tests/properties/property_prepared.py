@@ -11,8 +11,8 @@ from dpsql.audit.world import World, load
 from dpsql.budget import open_ledger
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.interfaces.steward_tasks import orders_of
+from dpsql.plan.at_rest import PreparedCopy, recipe
 from dpsql.policy import load_policy
-from dpsql.policy.prepared_copies import PreparedCopy, recipe
 from dpsql.session import Connection
 
 COPY_SALT = b"of the copies"

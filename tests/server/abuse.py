@@ -28,7 +28,7 @@ from served import PASSWORD, Served, run, start, stop
 from starvation import Starvation, starve
 
 import dpsql
-from dpsql.interfaces.cli.demo_shop import make_shop
+from dpsql.interfaces.cli.demo import make_shop
 
 TEXTS = [
     "SELECT 1", "SELECT count(*) FROM stores", "SELECT * FROM orders LIMIT 0", "SELECT * FROM customers", "BEGIN", "COMMIT", "ROLLBACK",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from served import PASSWORD, Served, run, start, stop
 
-from dpsql.interfaces.cli.demo_shop import make_shop
+from dpsql.interfaces.cli.demo import make_shop
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from served import PASSWORD, run, start_words, stop
 
-from dpsql.interfaces.cli.demo_shop import make_shop
+from dpsql.interfaces.cli.demo import make_shop
 
 ROOT = Path(__file__).parents[2]
 BI = ROOT / "examples" / "bi"

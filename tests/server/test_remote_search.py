@@ -15,7 +15,7 @@ from served import PASSWORD, Served, run, start, stop
 
 import dpsql
 from dpsql.answers.explain import Explanation
-from dpsql.interfaces.cli.demo_shop import make_shop
+from dpsql.interfaces.cli.demo import make_shop
 from dpsql.interfaces.client.connection import RemoteConnection, RemoteExplanation
 
 QUERIES = {

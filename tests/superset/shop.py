@@ -15,7 +15,7 @@ from served import PASSWORD, Served, run, start, stop
 
 import dpsql
 from dpsql.budget.ledger import open_ledger
-from dpsql.interfaces.cli.demo_shop import make_shop
+from dpsql.interfaces.cli.demo import make_shop
 
 USER, ANALYST = "superset", "dashboards"
 CHANGES = {

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.audit.blackbox.observations import FeatureTable
-from dpsql.audit.blackbox.promise import Limit
+from dpsql.audit.blackbox.promise_test import Limit
 
 Floats = NDArray[np.float64]
 Hits = NDArray[np.bool_]

@@ -3,8 +3,8 @@
 **Theorem.** If every query keeps its promise, the chance that any of them is flagged is at most `level`.
 **Proof.** Runs are independent: each draws fresh noise, replay is off. A round asks as many new runs as there were
 before. Its events are chosen by the earlier runs only, so on the new ones their p-values are valid
-(`dpsql.audit.blackbox.binomial`). Whether another round follows depends on what was seen, but there are at most R of
-them, and each p-value counts R times: the chance that any round's is at most x is at most R·(x/R). Holm's procedure
+(`dpsql.audit.blackbox.promise_test`). Whether another round follows depends on what was seen, but there are at most R
+of them, and each p-value counts R times: the chance that any round's is at most x is at most R·(x/R). Holm's procedure
 keeps the chance of any false rejection among all tests, of all queries and both directions, at the level, however they
 depend on each other.
 
@@ -25,7 +25,6 @@ from time import perf_counter
 
 import numpy as np
 
-from dpsql.audit.blackbox.binomial import Counts, lower_bound, p_value
 from dpsql.audit.blackbox.event_choice import Event, choose
 from dpsql.audit.blackbox.observations import (
     Observation,
@@ -40,7 +39,7 @@ from dpsql.audit.blackbox.observations import (
     through_session,
     words_in,
 )
-from dpsql.audit.blackbox.promise import Limit, promised
+from dpsql.audit.blackbox.promise_test import Counts, Limit, lower_bound, p_value, promised
 from dpsql.audit.outcome import Door
 from dpsql.audit.world import Unit, World
 

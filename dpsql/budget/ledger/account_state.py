@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from dpsql.budget.accountant import Caps, Spent
 from dpsql.budget.calendar_windows import stricter_window, window_start
 from dpsql.budget.costs import Charge
-from dpsql.budget.ledger.hash_chain import ROOT, Entry, entry_hash
+from dpsql.budget.ledger.entries import ROOT, Entry, entry_hash
 from dpsql.budget.ledger.rollback_guard import ChainEnd
 from dpsql.budget.ledger.sqlite_file import damaged
 from dpsql.errors import LedgerError

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from dpsql.budget.ledger.hash_chain import Entry
+from dpsql.budget.ledger.entries import Entry
 from dpsql.budget.ledger.rollback_guard import ChainEnd
 from dpsql.errors import LedgerError
 

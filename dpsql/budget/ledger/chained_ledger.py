@@ -32,7 +32,16 @@ from dpsql.budget.ledger.account_state import (
     write_sums,
 )
 from dpsql.budget.ledger.backend import LedgerStorage, Payloads
-from dpsql.budget.ledger.hash_chain import Entry, entry_time, next_entry, now
+from dpsql.budget.ledger.entries import (
+    Entry,
+    entry_time,
+    next_entry,
+    now,
+    read_cost,
+    read_error,
+    read_log_entry,
+    write_error,
+)
 from dpsql.budget.ledger.interface import (
     LastCharge,
     Ledger,
@@ -43,7 +52,6 @@ from dpsql.budget.ledger.interface import (
     Standing,
     StoredRelease,
 )
-from dpsql.budget.ledger.log_entry import read_cost, read_error, read_log_entry, write_error
 from dpsql.budget.ledger.reservation import RESERVE, Reservation
 from dpsql.budget.ledger.rollback_guard import ChainEnd
 from dpsql.errors import LedgerError

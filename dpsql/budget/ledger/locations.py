@@ -6,10 +6,10 @@ import os
 import re
 from pathlib import Path
 
-from dpsql.budget.ledger import hash_chain
+from dpsql.budget.ledger import entries as hash_chain
 from dpsql.budget.ledger.backend import LedgerLocation
 from dpsql.budget.ledger.chained_ledger import ChainedLedger
-from dpsql.budget.ledger.hash_chain import ROOT, Entry, next_entry
+from dpsql.budget.ledger.entries import ROOT, Entry, next_entry
 from dpsql.budget.ledger.sqlite_backend import MEMORY, FileLocation, MemoryLocation
 from dpsql.errors import LedgerError
 

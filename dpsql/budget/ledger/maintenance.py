@@ -16,7 +16,7 @@ from dpsql.budget.ledger import ChainedLedger, backend, named, open_ledger, sqli
 from dpsql.budget.ledger.account_state import AccountState, end_of_chain, read_ledger
 from dpsql.budget.ledger.backend import LedgerLocation, Payloads, WholeLedger
 from dpsql.budget.ledger.durable_files import link_new, refuse_network
-from dpsql.budget.ledger.hash_chain import ROOT, Entry, next_entry, now
+from dpsql.budget.ledger.entries import ROOT, Entry, next_entry, now
 from dpsql.budget.ledger.locations import location_of
 from dpsql.budget.ledger.merge_branches import found, identity, merge, missing, stated_gap
 from dpsql.budget.ledger.rollback_guard import ChainEnd, RollbackGuard

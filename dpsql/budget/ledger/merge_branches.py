@@ -38,7 +38,7 @@ from typing import Any
 from dpsql.budget.accountant import Caps, Spent, limits
 from dpsql.budget.ledger.account_state import EVERYONE, AccountState, Whose, write_caps, write_sums
 from dpsql.budget.ledger.backend import WholeLedger
-from dpsql.budget.ledger.hash_chain import Entry, next_entry
+from dpsql.budget.ledger.entries import Entry, next_entry
 from dpsql.budget.ledger.rollback_guard import HASH, ChainEnd
 from dpsql.errors import LedgerError
 from dpsql.mechanisms.exact_numbers import UNIT, units_up

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from dpsql.budget.accountant import Spent
 from dpsql.budget.ledger.durable_files import place_new, sync_data
-from dpsql.budget.ledger.hash_chain import ROOT
+from dpsql.budget.ledger.entries import ROOT
 from dpsql.errors import LedgerError
 
 SLOT = 4096

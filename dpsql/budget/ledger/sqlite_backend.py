@@ -12,7 +12,7 @@ from dpsql.budget.ledger import backend, sqlite_file
 from dpsql.budget.ledger.account_state import end_of_chain
 from dpsql.budget.ledger.backend import LedgerLocation, LedgerStorage, Payloads, WholeLedger
 from dpsql.budget.ledger.durable_files import refuse_network, sync_file
-from dpsql.budget.ledger.hash_chain import Entry, now
+from dpsql.budget.ledger.entries import Entry, now
 from dpsql.budget.ledger.rollback_guard import ChainEnd, RollbackGuard
 from dpsql.budget.ledger.sqlite_file import FileHold, damaged, explained, hold_file
 from dpsql.errors import LedgerError

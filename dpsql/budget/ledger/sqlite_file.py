@@ -34,7 +34,7 @@ from pathlib import Path
 
 from dpsql.budget.ledger import backend
 from dpsql.budget.ledger.durable_files import draft_beside, link_new, sync_file
-from dpsql.budget.ledger.hash_chain import Entry
+from dpsql.budget.ledger.entries import Entry
 from dpsql.budget.ledger.rollback_guard import restore_hint
 from dpsql.errors import LedgerError
 

@@ -156,13 +156,6 @@ def _leave(code: int, folder: str) -> None:
     os._exit(code)
 
 
-if __name__ == "__main__":
-    try:
-        main(int(sys.argv[1]), sys.argv[2])
-    except (EOFError, OSError):
-        _leave(1, sys.argv[2])
-
-
 # limits of the operating system ---------------------------------------------------------------------------------------
 # Operating system limits of the worker process. They cannot be raised again.
 
@@ -199,3 +192,10 @@ def _mapped() -> int:
     """The address space that is taken already."""
     table = Path("/proc/self/statm")
     return int(table.read_text().split()[0]) * resource.getpagesize() if table.exists() else ROOM
+
+
+if __name__ == "__main__":
+    try:
+        main(int(sys.argv[1]), sys.argv[2])
+    except (EOFError, OSError):
+        _leave(1, sys.argv[2])

@@ -2,7 +2,7 @@
 
 **Theorem.** No rule here raises, whatever the operands are. **Proof.** Whole numbers and decimals are computed in a
 type that holds the hard range of the result: `integer` and `bigint` where it fits, else `numeric`, which has no limit
-that could be reached. Divisors are never zero (`nullif`). DOUBLE goes through `dpsql.engines.postgres.total_functions`.
+that could be reached. Divisors are never zero (`nullif`). DOUBLE goes through `dpsql.engines.postgres.server_session`.
 A cast to a narrower type stands in a CASE behind the range of that type.
 **Requires** operands inside the hard ranges of their types, which `Postgres.read` and the rules below keep, and the
 functions of `total` in the session.

@@ -46,7 +46,7 @@ def cast(value: str, wanted: str) -> str:
 
 
 def called(name: str, *args: str) -> str:
-    """A call of one of the session's own functions (`dpsql.engines.postgres.total_functions`)."""
+    """A call of one of the session's own functions (`dpsql.engines.postgres.server_session`)."""
     return f"pg_temp.dpsql_{name}({', '.join(args)})"
 
 

@@ -8,7 +8,7 @@ bounds; they are read only where a query's own argument is that column, unchange
 change no column. Bounds and grid are part of the name under which steps are stored (`steps_name`), so steps of others
 are not found, whatever gave the column its bounds (the policy, a public table that it refers to) when they were
 written.
-**Requires** a copy that was written from this version of the data by this policy (`dpsql.plan.copies`).
+**Requires** a copy that was written from this version of the data by this policy (`dpsql.plan.at_rest`).
 **Checked by** `tests/properties/test_at_rest.py`, which compares with the integers of the table, and
 `tests/privacy/test_found_in_copies_and_sources.py`.
 """

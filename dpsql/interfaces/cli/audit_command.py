@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import quote
 
 import typer
 
-from dpsql.errors import Error, InterfaceError
+from dpsql.errors import Error, InterfaceError, OperationalError
 from dpsql.interfaces.cli.terminal import complain, policy_beside, printable, problems, screen
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from dpsql.audit import Outcome, Settings, World
-    from dpsql.audit.outcome import Check, Figures, Progress
+    from dpsql.audit.outcome import Ask, Check, Door, Figures, Progress
     from dpsql.audit.report import Report
 
 D = TypeVar("D")
@@ -80,7 +88,7 @@ def audit(
 
     Exit code 0: nothing was found; 1: something was found, or the audit is incomplete; 2: wrong usage.
     """
-    from dpsql.audit.checks import CHECKS
+    from dpsql.audit.report import CHECKS
 
     def run() -> Report:
         if given and given[0] == "merge":
@@ -116,8 +124,7 @@ def _own_data(given: Sequence[str]) -> Path:
 
 def _audit_own(db: Path, policy: Path | None, settings: Settings, names: Sequence[str] | None) -> Report:
     from dpsql.audit import World
-    from dpsql.audit.checks import CHECKS
-    from dpsql.interfaces.audit_doors import DOORS
+    from dpsql.audit.report import CHECKS
 
     doors, absent = installed_doors(DOORS)
     world = World.of(db, policy or policy_beside(str(db)))
@@ -175,8 +182,7 @@ def run_checks(
     subject: str,
 ) -> Report:
     """Run the named checks, or all of them, one after another, with a progress bar."""
-    from dpsql.audit.checks import find_check
-    from dpsql.audit.report import Report
+    from dpsql.audit.report import Report, find_check
 
     outcomes = []
     for name, check in {name: find_check(name, checks) for name in names or checks}.items():
@@ -296,3 +302,78 @@ def _show(report: Report) -> None:
         out.print(Text(f"not run: {', '.join(report.not_run)}", style="dim"))
     summary = {"failed": failed, "passed": "nothing was found", "measured": "measured, not judged"}[report.verdict]
     out.print(Text(summary, style="bold green" if report.passed else "bold red"))
+
+
+# the interfaces that the audit asks through ---------------------------------------------------------------------------
+# The interfaces through which the black-box audit asks an analyst's questions: SQL in, rows out.
+
+
+MAX_DELTA = Decimal("0.01")
+"""The largest δ that a policy file may have."""
+PASSWORD = "a password for the audit only"  # noqa: S105 - of a server that runs only during the check
+
+
+@contextmanager
+def dbapi(world: World) -> Iterator[Ask]:
+    """PEP 249, with a new cursor for each question."""
+    from dpsql.audit.blackbox.observations import opened, remember_integers
+
+    with opened(world) as db:
+        remember_integers(db)
+
+        def ask(sql: str) -> list[tuple[Any, ...]]:
+            with db.cursor() as cursor:
+                return cursor.execute(sql).fetchall()
+
+        yield ask
+
+
+@contextmanager
+def server(world: World) -> Iterator[Ask]:
+    """`dpsql serve` in a process of its own, asked by `dpsql://`: TLS, a login, the protocol, a ledger on disk."""
+    from dpsql.interfaces.client.connection import connect_to
+
+    analyst, dataset = next(iter(world.policy.budget.analysts), "ana"), quote(world.policy.dataset, safe="")
+    with TemporaryDirectory() as folder:
+        _write(world, Path(folder))
+        with (
+            served(Path(folder), "world.duckdb", analyst) as (port, _),
+            connect_to(f"dpsql://{quote(analyst, safe='')}@127.0.0.1:{port}/{dataset}", password=PASSWORD) as db,
+        ):
+            yield lambda sql: db.query(sql).fetchall()
+
+
+def _write(world: World, folder: Path) -> None:
+    """Write the database, and a policy with the largest budget that a policy file may have."""
+    import yaml
+
+    from dpsql.audit.blackbox.observations import save
+
+    save(world, folder / "world.duckdb")
+    policy = world.endless.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    for part in (policy["budget"], policy["limits"], *policy["budget"].get("analysts", {}).values()):
+        part["delta"] = str(min(MAX_DELTA, Decimal(part.get("delta", 0))))
+    (folder / "policy.yaml").write_text(yaml.safe_dump(policy), encoding="utf-8")
+
+
+@contextmanager
+def served(folder: Path, database: str, analyst: str) -> Iterator[tuple[int, int]]:
+    """Run `dpsql serve` in a process of its own; gives its port and its process number."""
+    start = [sys.executable, "-u", "-m", "dpsql"]
+    add = [*start, "user", "add", analyst, "--password-stdin"]
+    subprocess.run(add, cwd=folder, input=PASSWORD + "\n", text=True, check=True, capture_output=True)  # noqa: S603
+    command, words = [*start, "serve", database, "--port", "0"], {**os.environ, "COLUMNS": "200"}
+    with (folder / "server.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True, env=words)  # noqa: S603
+    assert process.stdout is not None
+    try:
+        line = next((found for text in process.stdout if (found := re.search(r"on 127\.0\.0\.1:(\d+) ", text))), None)
+        if line is None:
+            raise OperationalError(f"the server did not start: {(folder / 'server.log').read_text()[-300:]}")
+        yield int(line[1]), process.pid
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+DOORS: dict[str, Door] = {"the DB-API": dbapi, "the server": server}

@@ -8,9 +8,9 @@ from dpsql.expressions.functions.conditions import SYNTAX
 from dpsql.expressions.functions.datetimes import PARTS, SHIFTS, UNITS
 from dpsql.expressions.functions.table import SUBJECTS, called
 from dpsql.expressions.typing import CASTS
-from dpsql.plan.builder.error_bar_functions import BARS
 from dpsql.plan.builder.group_by import _FUNCTIONS
 from dpsql.plan.builder.moments import PAIRS, SPREADS
+from dpsql.plan.finishing import BARS
 
 
 def listing() -> dict[str, list[str]]:

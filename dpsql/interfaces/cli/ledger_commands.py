@@ -85,7 +85,7 @@ def export(
 ) -> None:
     """Export every entry as a line of JSON, without released tables, exact values or the salt."""
     from dpsql.budget.ledger import open_ledger
-    from dpsql.budget.ledger.log_entry import export_entry as exported
+    from dpsql.budget.ledger.entries import export_entry as exported
 
     with open_ledger(ledger, None, create=False) as opened:
         text = "".join(json.dumps(exported(row)) + "\n" for row in opened.rows())

@@ -23,6 +23,7 @@ from sqlglot import exp
 
 from dpsql.bounds.domain import Domain, intersect
 from dpsql.expressions.expression import Call, Column, Expression, columns_of, substitute
+from dpsql.plan.catalog import PublicData
 from dpsql.plan.nodes.joins import Inner, Outer, inner_join
 from dpsql.plan.nodes.lookups import equations
 from dpsql.plan.nodes.relation import JoinSide, Relation
@@ -32,7 +33,6 @@ from dpsql.plan.nodes.unary import Filter, Project, UnitGroup, filtered
 from dpsql.plan.nodes.windows import Windowed
 from dpsql.plan.normal_form import conjunction, conjuncts
 from dpsql.plan.plan import NestedQuery
-from dpsql.plan.public_data import PublicData
 
 _COMPARED = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "in", "like", "between"})
 

@@ -10,13 +10,19 @@ from sqlglot import exp
 from dpsql.errors import ParseError
 from dpsql.expressions.from_syntax import one_query
 from dpsql.plan.builder.clauses import no_more
-from dpsql.plan.builder.declared_extremes import answered_by_policy, constants
 from dpsql.plan.builder.from_clause import read_sources
 from dpsql.plan.builder.nested_queries import Describe, Nesting, not_described
 from dpsql.plan.builder.open_select import combined_outputs, only_rates, open_select
 from dpsql.plan.builder.private_select import lists_rows, private_select
+from dpsql.plan.builder.queries_without_data import (
+    answered_by_policy,
+    columns_of,
+    constants,
+    is_probe,
+    no_rows,
+    with_rows,
+)
 from dpsql.plan.builder.scalar_subqueries import repeats_rows, takes_one_row
-from dpsql.plan.builder.schema_probe import columns_of, is_probe, no_rows, with_rows
 from dpsql.plan.builder.set_operations import set_operation, without_people
 from dpsql.plan.builder.size_limit import MOST_RELATIONS, CteSize, size_of, too_large
 from dpsql.plan.builder.subplan import OpenQuery, PrivateRows, Subplan

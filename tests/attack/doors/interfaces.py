@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 from attack.doors.sweep import ANALYST, Door, Opened, Send, entered
 from dpsql.errors import Error, InterfaceError, OperationalError
-from dpsql.interfaces.audit_doors import PASSWORD, served
+from dpsql.interfaces.cli.audit_command import PASSWORD, served
 from dpsql.interfaces.client.transport import LOST, ServerStream, _error
 from dpsql.interfaces.server.statement_routing import StatementKind, TooManyStatements, split_statements
 from dpsql.interfaces.server.wire import message, zero

@@ -21,7 +21,7 @@ from dpsql.budget.accountant import Spent
 from dpsql.budget.ledger import ChainedLedger
 from dpsql.budget.ledger.account_state import AccountState
 from dpsql.budget.ledger.backend import LedgerLocation, LedgerStorage, Payloads, WholeLedger
-from dpsql.budget.ledger.hash_chain import Entry
+from dpsql.budget.ledger.entries import Entry
 from dpsql.budget.ledger.interface import ReleaseDetails
 from dpsql.budget.ledger.locations import first_entry
 from dpsql.budget.ledger.maintenance import LedgerCopy, merge_into

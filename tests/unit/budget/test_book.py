@@ -19,7 +19,7 @@ from dpsql.budget.ledger.account_state import (
     write_charge,
     write_sums,
 )
-from dpsql.budget.ledger.hash_chain import ROOT, Entry, next_entry
+from dpsql.budget.ledger.entries import ROOT, Entry, next_entry
 from dpsql.errors import LedgerError
 
 SALT = "5a" * 32

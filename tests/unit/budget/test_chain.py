@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dpsql.budget.ledger.hash_chain import ROOT, entry_hash, next_entry
+from dpsql.budget.ledger.entries import ROOT, entry_hash, next_entry
 
 
 def test_every_part_of_an_entry_is_in_its_hash() -> None:

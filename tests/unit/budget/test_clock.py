@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
 
-from dpsql.budget.ledger import hash_chain
+from dpsql.budget.ledger import entries as hash_chain
 from dpsql.errors import LedgerError
 
 LAST = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -11,9 +11,10 @@ import pytest
 from postgres_server import a_place
 
 from dpsql.budget import Caps, ChainedLedger, Cost, ErrorBar, Request, Spent, open_ledger, pure_charge
-from dpsql.budget.ledger import chained_ledger, hash_chain, sqlite_file
+from dpsql.budget.ledger import chained_ledger, sqlite_file
+from dpsql.budget.ledger import entries as hash_chain
 from dpsql.budget.ledger.account_state import end_of_chain
-from dpsql.budget.ledger.hash_chain import ROOT, next_entry
+from dpsql.budget.ledger.entries import ROOT, next_entry
 from dpsql.budget.ledger.rollback_guard import RollbackGuard
 from dpsql.errors import BudgetExceeded, LedgerError
 

@@ -13,7 +13,7 @@ import pytest
 
 from dpsql.budget import Caps, Cost, Ledger, Request, Spent, open_ledger, pure_charge
 from dpsql.budget.ledger import backend, sqlite_file
-from dpsql.budget.ledger.hash_chain import ROOT, next_entry
+from dpsql.budget.ledger.entries import ROOT, next_entry
 from dpsql.errors import BudgetExceeded, LedgerError
 
 CAPS = Caps(1, 0)

@@ -20,8 +20,9 @@ from types import ModuleType
 import pytest
 
 from dpsql.budget import Caps, Cost, Request, Spent, open_ledger, pure_charge
-from dpsql.budget.ledger import backend, durable_files, hash_chain, sqlite_file
-from dpsql.budget.ledger.hash_chain import ROOT, next_entry
+from dpsql.budget.ledger import backend, durable_files, sqlite_file
+from dpsql.budget.ledger import entries as hash_chain
+from dpsql.budget.ledger.entries import ROOT, next_entry
 from dpsql.budget.ledger.rollback_guard import ChainEnd, RollbackGuard, _try_lock
 from dpsql.errors import LedgerError
 

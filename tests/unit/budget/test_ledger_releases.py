@@ -21,9 +21,10 @@ from dpsql.budget import (
     pure_charge,
     zcdp_charge,
 )
-from dpsql.budget.ledger import chained_ledger, create_ledger, hash_chain, named, sqlite_file
+from dpsql.budget.ledger import chained_ledger, create_ledger, named, sqlite_file
+from dpsql.budget.ledger import entries as hash_chain
 from dpsql.budget.ledger.account_state import exactly
-from dpsql.budget.ledger.hash_chain import ROOT, next_entry
+from dpsql.budget.ledger.entries import ROOT, next_entry
 from dpsql.budget.ledger.rollback_guard import ChainEnd, RollbackGuard
 from dpsql.errors import BudgetExceeded, LedgerError
 

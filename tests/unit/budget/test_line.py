@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 
 from dpsql.budget.costs import Cost
-from dpsql.budget.ledger.hash_chain import ROOT, next_entry
+from dpsql.budget.ledger.entries import (
+    ROOT,
+    export_entry,
+    next_entry,
+    read_cost,
+    read_error,
+    read_log_entry,
+    write_error,
+)
 from dpsql.budget.ledger.interface import ErrorBar, LogEntry
-from dpsql.budget.ledger.log_entry import export_entry, read_cost, read_error, read_log_entry, write_error
 
 AT = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 BODY: dict[str, Any] = {

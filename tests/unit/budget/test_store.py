@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dpsql.budget.ledger import sqlite_file
-from dpsql.budget.ledger.hash_chain import ROOT, Entry, next_entry
+from dpsql.budget.ledger.entries import ROOT, Entry, next_entry
 from dpsql.errors import LedgerError
 
 FIRST = next_entry(ROOT, 0, "account", ["shop", "00" * 32], {"at": "2026-01-02T00:00:00+00:00"})

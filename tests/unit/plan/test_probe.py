@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlglot
 
-from dpsql.plan.builder.schema_probe import is_probe
+from dpsql.plan.builder.queries_without_data import is_probe
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from dpsql.errors import PolicyError
+from dpsql.plan.at_rest import recipe
 from dpsql.policy import DeclaredCaps, DeclaredColumn, ForeignKey, Names, Policy, load_policy, parse_policy, to_decimal
-from dpsql.policy.prepared_copies import recipe
 
 SHOP = """\
 dataset: shop

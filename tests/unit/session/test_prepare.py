@@ -17,11 +17,10 @@ from dpsql.engines.duckdb import prepare as writing
 from dpsql.engines.sql.clamp import STEPS
 from dpsql.interfaces import steward_tasks
 from dpsql.interfaces.cli.main import app
+from dpsql.plan.at_rest import PreparedCopy, copies_of, recipe
 from dpsql.plan.catalog import Refused
-from dpsql.plan.copies import copies_of
 from dpsql.plan.nodes.relation import Copy
 from dpsql.policy import load_policy
-from dpsql.policy.prepared_copies import PreparedCopy, recipe
 
 SUM = "SELECT kind, sum(amount) AS s FROM orders GROUP BY kind"
 ROWS = 10

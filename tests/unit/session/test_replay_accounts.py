@@ -14,7 +14,8 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.budget.ledger import chained_ledger, hash_chain
+from dpsql.budget.ledger import chained_ledger
+from dpsql.budget.ledger import entries as hash_chain
 
 COLUMNS = {"x": {"min": 0, "max": 10}, "k": {"values": ["a", "b"]}}
 COUNT, SUM = "SELECT k, count(*) FROM t GROUP BY k", "SELECT k, sum(x) FROM t GROUP BY k"

@@ -9,7 +9,7 @@ from uuid import uuid4
 from dpsql.budget.ledger import backend
 from dpsql.budget.ledger.account_state import end_of_chain, read_ledger
 from dpsql.budget.ledger.backend import LedgerLocation, LedgerStorage, Payloads, WholeLedger
-from dpsql.budget.ledger.hash_chain import Entry, now
+from dpsql.budget.ledger.entries import Entry, now
 from dpsql.budget.ledger.postgres import ledger_schema, server_failures
 from dpsql.budget.ledger.postgres.server_connection import read_address
 from dpsql.budget.ledger.postgres.transactions import LedgerSession
