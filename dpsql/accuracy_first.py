@@ -13,7 +13,7 @@ from dpsql.accounts import REPLAYED, Accounts
 from dpsql.answers.accuracy import Goal, foreseeable
 from dpsql.answers.execute import Executed
 from dpsql.answers.noise_stage import public_table
-from dpsql.answers.pilot_pricing import enough, shortfall
+from dpsql.answers.pilot_pricing import shortfall, sufficient_price
 from dpsql.answers.result import Result
 from dpsql.budget import FREE
 from dpsql.dataset import Dataset
@@ -84,7 +84,7 @@ class AccuracyFirst:
                 pilot = draft.at(stages.at(price))
                 reused = earlier if price <= had and not self.conductor.is_kept(pilot) else None
                 shown.append(reused or self.conductor.answer(pilot, nonnegative))
-                verdict = enough(shown[-1], goals, stages)
+                verdict = sufficient_price(shown[-1], goals, stages)
                 if ahead is None or not verdict.leaves(ahead):
                     break
             firsts, notes = tuple(shown), verdict.notes

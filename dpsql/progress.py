@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from dpsql.cancellation import run_after
-from dpsql.html import element, page, text
+from dpsql.notebook_html import element, page, text
 
 if TYPE_CHECKING:
     from rich.console import Console

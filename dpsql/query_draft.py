@@ -21,7 +21,7 @@ from dpsql.plan.catalog import Catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.sensitivity.bound import Bounded, bound
-from dpsql.sensitivity.clip_checks import Check
+from dpsql.sensitivity.clip_checks import ClipCheck
 from dpsql.sql import Parameters, meaning
 
 SearchKey = tuple[tuple[Subject, FoundBounds, tuple[float, float] | None], ...]
@@ -98,7 +98,7 @@ class PreparedQuery:
     plan: Plan
     bill: Bill
     types: tuple[str, ...]
-    checks: tuple[Check, ...] = ()
+    checks: tuple[ClipCheck, ...] = ()
     total: Cost | None = None
 
     @property
@@ -122,7 +122,7 @@ class Draft:
     delta: Fraction
     mechanism: str
     types: tuple[str, ...]
-    checks: tuple[Check, ...] = ()
+    checks: tuple[ClipCheck, ...] = ()
     left: Fraction | None = None
     missing: tuple[Subject, ...] = ()
     notes: tuple[str, ...] = ()

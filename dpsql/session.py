@@ -30,6 +30,7 @@ from dpsql.budget import FREE, Cost, Ledger, StoredRelease
 from dpsql.budget.ledger.reservation import PERMIT, TracePermit
 from dpsql.budget.pricing import choose_mechanism, fund
 from dpsql.budget.status import BudgetStatus
+from dpsql.connection_decorators import padded_reply, serialized
 from dpsql.dataset import Dataset, ledger_at, name_in, open_data
 from dpsql.engines.base import Engine
 from dpsql.engines.open_engine import Source
@@ -47,7 +48,6 @@ from dpsql.search.open_bounds import BoundSearches, before
 from dpsql.search.searcher import Searcher, naming_searches
 from dpsql.sensitivity.clip_checks import checks_of
 from dpsql.sql import Parameters, known_dialect, limit_text, parse_query, read_hints, read_setting
-from dpsql.turns import at_a_multiple, in_turn
 
 if TYPE_CHECKING:
     from dpsql.interfaces.dbapi import Cursor
@@ -318,7 +318,7 @@ class Connection(Pep249Errors):
     ) -> None:
         self.policy, self.analyst, self.purpose, self.steward = policy, analyst, purpose, steward
         self.engine, self.ledger, self.dialect = engine, ledger, known_dialect(dialect)
-        self.asked, self.turn, self._closed = QueryOptions(), threading.RLock(), False
+        self.asked, self.lock, self._closed = QueryOptions(), threading.RLock(), False
         self._committed = self.asked
         self.dataset = Dataset(engine, policy, ledger, analyst)
         self.accounts = Accounts(policy, ledger, analyst, purpose)
@@ -326,9 +326,9 @@ class Connection(Pep249Errors):
 
     # queries --------------------------------------------------------------------------------------------------------
 
-    @in_turn
+    @serialized
     @with_spinner("asking the database")
-    @at_a_multiple
+    @padded_reply
     def query(self, sql: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]) -> Result:
         """Answer a query privately. `epsilon` and `delta` are the price of the whole query.
 
@@ -344,7 +344,7 @@ class Connection(Pep249Errors):
             self.require_open()
             return replace(self.conductor.query(question), account=self.budget)
 
-    @in_turn
+    @serialized
     def explain(self, sql: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]) -> Explanation:
         """What the query would do and cost, at most. Reads no private data and spends nothing."""
         question = self._question(sql, parameters, QueryOptions(**options))
@@ -352,7 +352,7 @@ class Connection(Pep249Errors):
             self.require_open()
             return self.conductor.explain(question)
 
-    @in_turn
+    @serialized
     def describe(self, sql: str, parameters: Parameters | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names and types of the answer's columns. Reads no private data and spends nothing."""
         question = self._question(sql, parameters, QueryOptions())
@@ -364,7 +364,7 @@ class Connection(Pep249Errors):
             draft, _ = self.conductor.draft(question)
             return tuple(output.name for output in draft.plan.outputs), draft.types
 
-    @in_turn
+    @serialized
     def prepare(
         self, sql: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]
     ) -> PreparedQuery:
@@ -386,13 +386,13 @@ class Connection(Pep249Errors):
 
     # settings -------------------------------------------------------------------------------------------------------
 
-    @in_turn
+    @serialized
     def ask(self, asked: QueryOptions) -> None:
         """Set the price, mechanism and dialect of the queries that follow; never above the policy's limits."""
         self._check(asked)
         self.asked = self._committed = asked
 
-    @in_turn
+    @serialized
     def settle(self, sql: str) -> bool:
         """Execute `SET dpsql.epsilon = 0.2` (also delta, mechanism, dialect) or `RESET`; whether the text was one.
 
@@ -411,7 +411,7 @@ class Connection(Pep249Errors):
 
     # the account, the data ------------------------------------------------------------------------------------------
 
-    @in_turn
+    @serialized
     def budget(self) -> BudgetStatus:
         """Caps, spent and remaining, for this analyst (and purpose) and for everyone, and what the rest would buy."""
         self.require_open()
@@ -426,7 +426,7 @@ class Connection(Pep249Errors):
         """The private searches for bounds that the policy leaves open."""
         return self.conductor.searcher.bounds
 
-    @in_turn
+    @serialized
     def search(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:
         """Search for the bounds of one subject, unless somebody did before: charged like any release."""
         return self.conductor.search(subject)
@@ -459,7 +459,7 @@ class Connection(Pep249Errors):
         self.require_open()
         self.asked = self._committed
 
-    @in_turn
+    @serialized
     def close(self) -> None:
         """Close the database and the ledger."""
         if not self.closed:

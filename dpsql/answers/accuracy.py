@@ -122,7 +122,7 @@ def cheapest(releases: Sequence[Bounded], plan: Plan, goals: Sequence[Goal], fun
     return spend(releases, portions, funds)
 
 
-def least(meets: Callable[[Fraction], bool], most: Fraction, digits: int = DIGITS) -> Fraction | None:
+def least_price(meets: Callable[[Fraction], bool], most: Fraction, digits: int = DIGITS) -> Fraction | None:
     """The least price that a monotone test accepts, in so many decimal digits; None if the most is not enough.
 
     A price at which the noise cannot be drawn is not accepted.
@@ -158,12 +158,12 @@ def _least_prices(releases: Sequence[Bounded], needs: Sequence[_Need], funds: Fu
     most = funds.price * BEYOND
     prices: dict[Place, Fraction] = {}
     for need in needs:
-        alone = least(partial(_meet, releases, [need], {}, need.shares, funds), most)
+        alone = least_price(partial(_meet, releases, [need], {}, need.shares, funds), most)
         for place in need.shares:
             prices[place] = max(prices.get(place, Fraction(0)), alone or most)
     for place in [p for p in prices if any(len(n.shares) > 1 and p in n.shares for n in needs)]:
         seeing = [need for need in needs if place in need.shares]
-        lower = least(partial(_meet, releases, seeing, prices, (place,), funds), prices[place])
+        lower = least_price(partial(_meet, releases, seeing, prices, (place,), funds), prices[place])
         prices[place] = lower or prices[place]
     return prices
 

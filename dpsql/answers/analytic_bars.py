@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from dpsql.answers.estimation import Floats, Numbers, argument, is_whole, real, step, whole
+from dpsql.answers.estimation import Floats, Numbers, argument, is_integer, real, rounded, step
 from dpsql.answers.noise_stage import Noisy, NoisyTable
 from dpsql.answers.weighted_noise import deviation
 from dpsql.budget.pricing import Priced
@@ -241,7 +241,7 @@ def interval(released: NoisyTable, index: int, confidence: float) -> tuple[Numbe
     priced = released.priced
     low, high = form_ends(released, aggregate_form(priced, index), confidence)
     source, function = priced.bounded.sources[index], priced.bounded.release.aggregates[index].function
-    return (whole(low), whole(high)) if is_whole(priced, source, function) else (low, high)
+    return (rounded(low), rounded(high)) if is_integer(priced, source, function) else (low, high)
 
 
 def half_width(priced: Priced, index: int, confidence: float) -> float | None:

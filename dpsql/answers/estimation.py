@@ -53,7 +53,7 @@ def estimate(priced: Priced, source: Source, function: str, noisy: Sequence[Nois
         values = real(priced, source.first, noisy) + real(priced, source.first + 1, noisy)
     else:
         values = _from_two(priced, source, function, noisy)
-    return whole(values) if is_whole(priced, source, function) else values
+    return rounded(values) if is_integer(priced, source, function) else values
 
 
 def real(priced: Priced, index: int, noisy: Sequence[Noisy]) -> Floats:
@@ -71,7 +71,7 @@ def _grid(priced: Priced, index: int) -> Fraction:
     return priced.bounded.statistics[index].grid * Fraction(2) ** priced.noised[index].shift
 
 
-def is_whole(priced: Priced, source: Source, function: str) -> bool:
+def is_integer(priced: Priced, source: Source, function: str) -> bool:
     """Counts, and sums of integers, are shown as whole numbers."""
     if function == "count":
         return True
@@ -79,7 +79,7 @@ def is_whole(priced: Priced, source: Source, function: str) -> bool:
     return function == "sum" and expression is not None and expression.type.sums_whole
 
 
-def whole(values: Floats) -> NDArray[np.int64]:
+def rounded(values: Floats) -> NDArray[np.int64]:
     """Rounded to the nearest whole number, ties to even (so that symmetric noise stays unbiased)."""
     return np.clip(np.rint(values), -(2.0**62), 2.0**62).astype(np.int64)
 

@@ -20,7 +20,7 @@ from dpsql.errors import InterfaceError
 from dpsql.mechanisms import DiscreteLaplace, Noise
 from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Plan
-from dpsql.sensitivity.at_rest_rule import apart_at_rest
+from dpsql.sensitivity.at_rest_rule import parts_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clip import Clip
 from dpsql.sensitivity.group_keys import Key
@@ -239,7 +239,7 @@ def release_plan(priced: Priced, sql: str) -> ReleasePlan:
         sql,
         tuple(_choice(priced, i) for i in range(len(priced.chosen))),
         trees=tuple(_tree(priced, i) for i in range(len(priced.trees))),
-        apart=apart_at_rest(bounded) is not None,
+        apart=parts_at_rest(bounded) is not None,
         clips=tuple(_clip(bounded, c.clip) for c in bounded.clipped if c.clip is not None and c.vector.searched),
     )
 

@@ -15,7 +15,7 @@ from dpsql.plan.nodes.unary import Filter, UnitGroup
 from dpsql.plan.plan import Plan
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clip import Clip, ClippedVector
-from dpsql.sensitivity.clip_checks import Check
+from dpsql.sensitivity.clip_checks import ClipCheck
 
 NOBODY = "no group had enough units to be shown: ask for fewer groups, or for a larger epsilon"
 FITTED = "totals and their parts were fitted to each other (they agree up to rounding), which makes both more exact"
@@ -104,7 +104,7 @@ def _clip_notes(bounded: Bounded, clip: Clip | None) -> list[str]:
     ]
 
 
-def notes_of(releases: Iterable[Priced], checks: Sequence[Check] = ()) -> tuple[str, ...]:
+def notes_of(releases: Iterable[Priced], checks: Sequence[ClipCheck] = ()) -> tuple[str, ...]:
     """What the error bars do not cover, in words; the checks, which measure just that, have nothing to add."""
     notes = []
     measured = {check.bounded.release.name for check in checks}

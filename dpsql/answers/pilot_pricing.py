@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.answers.accuracy import Goal, least
+from dpsql.answers.accuracy import Goal, least_price
 from dpsql.answers.analytic_bars import count_width, half_width
 from dpsql.answers.error_bars import Draw
 from dpsql.answers.estimation import step
@@ -127,7 +127,7 @@ class Verdict:
         return self.open or (self.price is not None and self.price - self.low > 2 * pilot)
 
 
-def enough(first: Result, goals: Sequence[Goal], stages: Stages) -> Verdict:
+def sufficient_price(first: Result, goals: Sequence[Goal], stages: Stages) -> Verdict:
     """The least price at which the goals are met, as far as a first release can tell.
 
     Every row is read twice. With the end of its interval nearer to zero, and as few rows below an average as may be:
@@ -180,7 +180,7 @@ def _least_price(
     def meets(price: Fraction) -> bool:
         return all(bool((law(price) <= a)[r].all()) for law, a, r in zip(laws, allowed, rows, strict=True))
 
-    return least(meets, most, digits) or most
+    return least_price(meets, most, digits) or most
 
 
 @dataclass(frozen=True, slots=True)

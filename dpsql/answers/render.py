@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.answers.number_format import numeric, plain, with_error
 from dpsql.budget.status import account_bar
 from dpsql.errors import Error
-from dpsql.html import element, listed, page, text
+from dpsql.notebook_html import element, listed, page, text
 
 if TYPE_CHECKING:
     from dpsql.answers.explain import ClipPlan, Explanation, KeyPlan, ReleasePlan

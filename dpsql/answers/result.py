@@ -31,7 +31,7 @@ from dpsql.budget import Cost
 from dpsql.budget.status import BudgetStatus
 from dpsql.errors import InterfaceError
 from dpsql.plan.plan import Plan
-from dpsql.sensitivity.clip_checks import Check
+from dpsql.sensitivity.clip_checks import ClipCheck
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -294,7 +294,7 @@ def finished(
     )
 
 
-def clipped_shares(checks: Sequence[Check], released: Mapping[str, Released]) -> tuple[Clipped, ...]:
+def clipped_shares(checks: Sequence[ClipCheck], released: Mapping[str, Released]) -> tuple[Clipped, ...]:
     """The share that each check measured, in the order of the checks."""
     shares = []
     for check in checks:

@@ -136,7 +136,7 @@ class Archive:
             for each in relatives
             if not (each.owed and (own or searched(each.recipe)))
         ]
-        likely = [(way, each) for way, each in offered if might_cover(priced, each.recipe)]
+        likely = [(way, each) for way, each in offered if may_answer(priced, each.recipe)]
         likely.sort(key=lambda pair: -min(portion_of(pair[1].recipe).parts))
         return next((f for way, each in likely[:MOST_TRIED] if (f := self._part(priced, way, each)) is not None), None)
 
@@ -164,7 +164,7 @@ class Archive:
         if not readable(way.relation, relative.recipe):
             return None
         try:
-            made = made_again(asked, way.relation, relative.recipe, self.catalog)
+            made = replanned(asked, way.relation, relative.recipe, self.catalog)
             return made if self.mark(made) == relative.fingerprint else None
         except (Error, LookupError, ValueError):
             return None
@@ -236,7 +236,7 @@ def wider(asked: Bounded) -> Iterator[Wider]:
             yield Wider(without(asked.release.source, dropped), dropped)
 
 
-def might_cover(asked: Priced, recipe: Recipe) -> bool:
+def may_answer(asked: Priced, recipe: Recipe) -> bool:
     """Made with at least the asked price, and about the same arguments? Cheap, and decides nothing yet."""
     portion, wanted = portion_of(recipe), asked.portion
     if portion.mechanism != wanted.mechanism or portion.whole < wanted.whole or portion.tail < asked.tail:
@@ -252,7 +252,7 @@ def readable(relation: Relation, recipe: Recipe) -> bool:
     return all(relation.offers(read(each)) for each in written)
 
 
-def made_again(asked: Priced, relation: Relation, recipe: Recipe, catalog: Catalog) -> Priced:
+def replanned(asked: Priced, relation: Relation, recipe: Recipe, catalog: Catalog) -> Priced:
     """The earlier release, as it was planned and priced."""
     release, portion = asked.bounded.release, portion_of(recipe)
     names = {order(key.expression): key.name for key in release.keys}

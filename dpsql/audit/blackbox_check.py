@@ -20,7 +20,7 @@ from time import perf_counter
 from dpsql.audit.blackbox.observations import opened
 from dpsql.audit.blackbox.rounds import FIRST, LEVEL, Audited, BlackBoxCase, EventTest, audit, refuted
 from dpsql.audit.file_writers import writers_of
-from dpsql.audit.outcome import AuditFinding, Check, Outcome, PlotSeries, Progress, Settings
+from dpsql.audit.outcome import AuditCheck, AuditFinding, Outcome, PlotSeries, Progress, Settings
 from dpsql.audit.traces import ReleaseTrace, trace
 from dpsql.audit.world import Cell, LoadError, Row, Unit, World
 from dpsql.errors import Error
@@ -284,4 +284,6 @@ def _sql(made: Sequence[Audited], test: EventTest) -> str:
     return next(each.case.sql for each in made if each.case.name == test.case)
 
 
-BLACKBOX = Check("Fresh answers of two neighbours are no easier to tell apart than their price allows.", check_blackbox)
+BLACKBOX = AuditCheck(
+    "Fresh answers of two neighbours are no easier to tell apart than their price allows.", check_blackbox
+)

@@ -23,7 +23,17 @@ from pathlib import Path
 
 from dpsql.audit.file_writers import WRITERS
 from dpsql.audit.neighbour_search import run_block
-from dpsql.audit.outcome import Check, Figure, Figures, Outcome, PlotSeries, Progress, Settings, Tally, write_private
+from dpsql.audit.outcome import (
+    AuditCheck,
+    Figure,
+    Figures,
+    Outcome,
+    PlotSeries,
+    Progress,
+    Settings,
+    Tally,
+    write_private,
+)
 from dpsql.audit.world import World
 from dpsql.errors import InterfaceError, OperationalError
 
@@ -223,7 +233,7 @@ def _touched(tally: Tally, names: Sequence[str], what: str) -> PlotSeries:
     return PlotSeries(f"Pairs in which the unit moved something, by {what}", what, "pairs", tuple(points))
 
 
-NEIGHBOURS = Check(
+NEIGHBOURS = AuditCheck(
     "No unit moves an exact total further than claimed, nor anything else that an analyst sees.",
     check_neighbours,
     merge_neighbours,

@@ -110,7 +110,7 @@ def merge_findings(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class AuditCheck:
     """A check of the audit: `shows` says in one line what it tests, `merge` combines the outcomes of several parts."""
 
     shows: str

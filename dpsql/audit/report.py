@@ -10,9 +10,9 @@ from typing import Any
 
 from dpsql.audit.blackbox_check import BLACKBOX
 from dpsql.audit.neighbour_check import NEIGHBOURS
-from dpsql.audit.outcome import AuditFinding, Check, Figures, Outcome, PlotSeries
+from dpsql.audit.outcome import AuditCheck, AuditFinding, Figures, Outcome, PlotSeries
 from dpsql.errors import InterfaceError
-from dpsql.html import STYLE, element, listed, text
+from dpsql.notebook_html import STYLE, element, listed, text
 from dpsql.policy.identifiers import nearest
 
 FORMAT = 1
@@ -44,11 +44,11 @@ font:12px/1.45 ui-monospace,monospace}
 # The checks that `dpsql audit` runs on the steward's own policy and data.
 
 
-CHECKS: Mapping[str, Check] = {"neighbours": NEIGHBOURS, "blackbox": BLACKBOX}
+CHECKS: Mapping[str, AuditCheck] = {"neighbours": NEIGHBOURS, "blackbox": BLACKBOX}
 """All checks by name, in the order in which they run."""
 
 
-def find_check(name: str, checks: Mapping[str, Check] = CHECKS) -> Check:
+def find_check(name: str, checks: Mapping[str, AuditCheck] = CHECKS) -> AuditCheck:
     """The check with this name."""
     if name not in checks:
         close = nearest(name, tuple(checks))
@@ -72,7 +72,7 @@ class Report:
     outcomes: tuple[Outcome, ...]
     part: int = 1
     parts: int = 1
-    checks: Mapping[str, Check] = field(default_factory=lambda: CHECKS, repr=False, compare=False)
+    checks: Mapping[str, AuditCheck] = field(default_factory=lambda: CHECKS, repr=False, compare=False)
 
     @property
     def passed(self) -> bool:
@@ -102,7 +102,7 @@ class Report:
         return json.dumps({**head, "passed": self.passed, "checks": checks}, indent=1)
 
     @classmethod
-    def read(cls, text: str, checks: Mapping[str, Check] = CHECKS) -> Report:
+    def read(cls, text: str, checks: Mapping[str, AuditCheck] = CHECKS) -> Report:
         """Read what `json` wrote."""
         try:
             read = json.loads(text)

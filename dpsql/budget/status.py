@@ -10,9 +10,9 @@ from math import sqrt
 from dpsql.budget.accountant import Spent, more_like, remaining, spent_as
 from dpsql.budget.costs import Cost
 from dpsql.budget.ledger.interface import LastCharge, Standing
-from dpsql.html import bar, element, listed, page, text
 from dpsql.mechanisms.exact_numbers import UNIT, Number, digits_down, digits_up, exact, float_down
 from dpsql.mechanisms.zcdp_conversion import rho_for
+from dpsql.notebook_html import bar, element, listed, page, text
 
 
 @dataclass(frozen=True, slots=True)

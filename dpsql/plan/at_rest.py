@@ -99,7 +99,7 @@ def copies_of(policy: Policy, facts: Collection[tuple[str, str]], stamp: str, co
         return digests[0] == content_then
 
     def judged(table: str) -> Copy | Refused:
-        made = made_of(facts, table)
+        made = prepared_copies(facts, table)
         fitting = [each for each in made if each.recipe == recipe(policy, table)]
         if not stamp:
             return Refused("there is none yet")
@@ -146,7 +146,7 @@ def recipe(policy: Policy, table: str) -> str:
     return blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 
 
-def made_of(facts: Collection[tuple[str, str]], table: str) -> list[PreparedCopy]:
+def prepared_copies(facts: Collection[tuple[str, str]], table: str) -> list[PreparedCopy]:
     """The prepared copies of a table that these facts record."""
     texts = [fact.removeprefix(PREFIX) for name, fact in facts if fold(name) == fold(table) and fact.startswith(PREFIX)]
     return [PreparedCopy(*text.split(":", 2)) for text in sorted(texts)]

@@ -41,8 +41,8 @@ from dpsql.policy.policy_values import (
     read_epsilon,
     read_every,
     read_flag,
+    read_location,
     read_name,
-    read_place,
     read_size,
     read_type,
     read_values,
@@ -451,7 +451,7 @@ class Policy(_Model):
     """All that the steward declares about one dataset."""
 
     dataset: Name
-    ledger: Annotated[str | None, BeforeValidator(read_place)] = None
+    ledger: Annotated[str | None, BeforeValidator(read_location)] = None
     budget: Budget
     limits: Annotated[QueryLimits, BeforeValidator(_empty_if_null)] = Field(default_factory=QueryLimits)
     replay: Annotated[

@@ -311,7 +311,7 @@ SERVER_ADDRESS = re.compile(r"postgres(ql)?://", re.IGNORECASE)
 _SECRET = re.compile(r"//[^/?#]*:[^/?#]*@|[?&](ssl)?password=", re.IGNORECASE)
 
 
-def read_place(value: object) -> str | None:
+def read_location(value: object) -> str | None:
     """A file, or the address of a database; a policy is read by many, so it holds no password, nor is one shown."""
     if value is None:
         return None

@@ -90,7 +90,7 @@ def _release(name: str, table: PrivateTable, source: Relation, column: str) -> R
     return Release(name, table.name, renamed, (Item("_k0", bucket),), (Aggregate("count", None),), 1)
 
 
-def least_of(bucket: int, type_: Type) -> Bound:
+def lower_edge(bucket: int, type_: Type) -> Bound:
     """The least value in a bucket."""
     if type_.kind in (Kind.DATE, Kind.TIMESTAMP):
         return date(bucket, 1, 1)
@@ -144,7 +144,7 @@ DOUBT = 0.01
 """The chance that the noise of an empty bucket widens the bounds."""
 
 
-def found_in(subject: Subject, type_: Type, released: Mapping[str, Released]) -> FoundBounds | None:
+def bounds_from_histogram(subject: Subject, type_: Type, released: Mapping[str, Released]) -> FoundBounds | None:
     """The bounds, or the rows of a unit, that all but a few units keep to; None if no bucket stands out."""
     high = _outermost(released[HIGH], 1)
     if high is None:
@@ -155,7 +155,7 @@ def found_in(subject: Subject, type_: Type, released: Mapping[str, Released]) ->
     low = _outermost(released[LOW], -1)
     if low is None or low > high:
         return None
-    found = _rounded(least_of(low, type_), largest_of(high, type_))
+    found = _rounded(lower_edge(low, type_), largest_of(high, type_))
     return replace(found, usual=_usual(released, low, high, type_))
 
 

@@ -33,11 +33,11 @@ from dpsql.plan.catalog import Catalog, PrivateTable
 from dpsql.plan.nodes.relation import Field, scans_in
 from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Plan
-from dpsql.plan.usual import columns_behind
+from dpsql.plan.typical_ranges import columns_behind
 from dpsql.policy import Policy, fold
 from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.query_draft import ParsedQuery, SearchKey
-from dpsql.search.bounds_search import MOST_BUCKETS, found_in, search_plan
+from dpsql.search.bounds_search import MOST_BUCKETS, bounds_from_histogram, search_plan
 from dpsql.sensitivity import bound
 
 ROWS = FoundBounds(None, 50)
@@ -139,7 +139,7 @@ class BoundSearches:
                 return None
             stored.append(kept)
             released[priced.bounded.release.name] = deserialize(kept.payload, priced)
-        return found_in(subject, self._type(subject), released), tuple(stored)
+        return bounds_from_histogram(subject, self._type(subject), released), tuple(stored)
 
     def needs(self, parsed: ParsedQuery, mechanism: str) -> Needs:
         """What a query needs: the columns that it cannot do without, and the rows per unit of each table that it reads.

@@ -18,7 +18,7 @@ from dpsql.plan.nodes.relation import Relation
 from dpsql.sensitivity.bound import Bounded
 
 
-def apart_at_rest(bounded: Bounded) -> tuple[Relation, Relation] | None:
+def parts_at_rest(bounded: Bounded) -> tuple[Relation, Relation] | None:
     """The source over the units within their bound and over the others, where a copy has them apart."""
     source, terms = bounded.release.source, bounded.weight.terms if bounded.weight is not None else ()
     copy = bounded_at_rest(source) if terms else None

@@ -19,7 +19,7 @@ from dpsql.plan.invariants import check_facts
 from dpsql.plan.nodes.relation import Aggregate, scans_in, unbounded
 from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Release
-from dpsql.plan.usual import usual_of
+from dpsql.plan.typical_ranges import typical_range
 from dpsql.sensitivity.argument import Argument, counted
 from dpsql.sensitivity.choice import Choice, Histogram
 from dpsql.sensitivity.choice_layout import lay_out_choices
@@ -128,7 +128,7 @@ def bound(release: Release, mechanism: str, catalog: Catalog) -> Bounded:
     ranges = [d for _, d in added]
     plain = replace(release, aggregates=tuple(a for a, _ in added))
     clips = catalog.searches and not any(released_in(release.source))
-    usual = [None if a.argument is None else usual_of(a.argument, release.source) for a in plain.aggregates]
+    usual = [None if a.argument is None else typical_range(a.argument, release.source) for a in plain.aggregates]
     layout = lay_out(plain.aggregates, ranges, mechanism, _caps(plain, ranges, keys), usual if clips else None)
     ruled = _with_choices(with_rule(release, keys, layout, mechanism), asked, mechanism)
     if clips and _clipped(ruled, layout):
@@ -181,7 +181,7 @@ def with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism
     its claim is sound wherever it is taken.
     **Proof.** All that is asked here (`by_row`, `single`, `rows_per_unit`, what is an attribute, what is listed, which
     copy is read) is a field of the plan, none of which is made from private rows. By cases: a source that is `by_row`
-    or `single` has at most one row of a unit (`dpsql.sensitivity.single_row`). A copy at rest has at most
+    or `single` has at most one row of a unit (`dpsql.sensitivity.unit_weight`). A copy at rest has at most
     `rows_per_unit` of them, each of which adds to one group, and `at_rest` holds only where all is added up over rows.
     Where every key is an attribute, a unit is in one group, else in any number: `one_group` and `clip`
     (`dpsql.sensitivity.unit_weight`), whose weight the emitted SQL enforces whatever the rows are. Rules are tried from

@@ -3,7 +3,7 @@
 A *histogram* has, for each group, the weight of each cell: each row with a value adds its unit's weight to the cell of
 its value (`rows`), or each unit adds once to the cell of its own least or greatest value in the group. What one unit
 adds over all cells of all groups together is at most `most`, by the rules `row`, `single_row`, `one_group` and `clip`
-(`dpsql.sensitivity.single_row`, `dpsql.sensitivity.unit_weight`): one weight W per unit with W·n ≤ cap, n the number of
+(`dpsql.sensitivity.unit_weight`): one weight W per unit with W·n ≤ cap, n the number of
 its rows that have a value (of its groups that have one).
 
 **Ranks.** Let c be the weight below a cell, e that up to and with it, N the whole, b a whole number and T(N) a target.

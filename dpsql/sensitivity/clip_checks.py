@@ -32,7 +32,7 @@ _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ClipCheck:
     """A release of one average, the share that was cut off; `what` and `effect` say so in words."""
 
     bounded: Bounded
@@ -40,13 +40,13 @@ class Check:
     effect: str
 
 
-def checks_of(releases: Sequence[Bounded], mechanism: str) -> tuple[Check, ...]:
+def checks_of(releases: Sequence[Bounded], mechanism: str) -> tuple[ClipCheck, ...]:
     """The checks of each release: its units' weights, and the clamp of each argument that is added up."""
     made = []
     for bounded in releases:
         flags = [*_unit_flags(bounded), *_row_flags(bounded)]
         for number, (source, flag, what, effect) in enumerate(flags):
-            made.append(Check(_bounded(bounded.release, number, source, flag, mechanism), what, effect))
+            made.append(ClipCheck(_bounded(bounded.release, number, source, flag, mechanism), what, effect))
     return tuple(made)
 
 

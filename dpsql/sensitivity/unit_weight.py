@@ -1,4 +1,4 @@
-"""Rules `one_group` and `clip`: one weight per unit bounds its whole contribution.
+"""Rules `row` and `single_row`: a unit is one row. Rules `one_group` and `clip`: one weight bounds a unit.
 
 Let unit u own rows with integer contributions v (a vector over statistics), and let W_u be a whole number of
 2**-WEIGHT_BITS, at most 1, with W_u · T_j(u) ≤ C_j for every term j: T is u's number of rows (or of rows that have the
@@ -24,6 +24,16 @@ All statistics of a release use the same W_u, so sums, counts and averages stay 
 **Requires** exact integer sums in the engine, the cap in every term (`dpsql.sensitivity.bound._terms`), and, for
 `one_group`, attributes that are derived and not believed (`dpsql.plan.invariants`).
 **Checked by** `tests/audit/test_neighbours.py`, and the planted bugs "weight ignored" and "weight per row".
+
+Rules `row` and `single_row`: a unit is one row.
+
+**Theorem.** If each unit owns at most one row of the relation, and the row adds an integer vector of at most M per
+statistic in one group, adding or removing a unit changes one coordinate of each statistic, by at most M.
+**Proof.** The totals are exact integer sums over rows; a unit adds one summand, clamped to [−M, M] in the row, at the
+coordinate of the row's own group (one key each, by evaluation of the key on that row).
+**Requires** `unit: row`, or a relation that is `single`: verified uniqueness of the unit column, or GROUP BY unit.
+A declared `unique: true` that was not verified is enforced by rule `clip` or `one_group` with one row per unit.
+**Checked by** `tests/audit/test_neighbours.py` and the planted bugs "no clamp" and "unverified unique believed".
 """
 
 from __future__ import annotations

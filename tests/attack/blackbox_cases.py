@@ -15,7 +15,7 @@ from typing import Any
 
 from dpsql.audit.blackbox.rounds import BlackBoxCase
 from dpsql.audit.blackbox_check import audit_cases
-from dpsql.audit.outcome import Check, Outcome, Progress, Settings
+from dpsql.audit.outcome import AuditCheck, Outcome, Progress, Settings
 from dpsql.audit.world import Row, StoredTable, World
 
 HEAVY = "0"
@@ -178,4 +178,4 @@ def check(_: Sequence[World], settings: Settings, progress: Progress) -> Outcome
     return audit_cases(cases(None if settings.long else SHORT), settings, progress)
 
 
-BLACKBOX = Check("Fresh answers of two neighbours are no easier to tell apart than their price allows.", check)
+BLACKBOX = AuditCheck("Fresh answers of two neighbours are no easier to tell apart than their price allows.", check)

@@ -11,9 +11,9 @@ from attack.fuzz.run import FUZZ
 from attack.neighbours import FILES, NEIGHBOURS
 from attack.timing import TIMING
 from attack.totality.sweep import TOTALITY
-from dpsql.audit.outcome import Check
+from dpsql.audit.outcome import AuditCheck
 
-ATTACKS: Mapping[str, Check] = {
+ATTACKS: Mapping[str, AuditCheck] = {
     "neighbours": NEIGHBOURS, "files": FILES, "blackbox": BLACKBOX, "floating": FLOATING, "totality": TOTALITY,
     "doors": DOORS, "timing": TIMING, "fuzz": FUZZ,
 }  # fmt: skip

@@ -19,7 +19,7 @@ from attack.blackbox_cases import HEAVY, QUERIES, cases
 from dpsql.answers.result import Result
 from dpsql.audit.blackbox.observations import opened, remember_integers
 from dpsql.audit.blackbox.rounds import BlackBoxCase
-from dpsql.audit.outcome import AuditFinding, Check, Outcome, Progress, Settings
+from dpsql.audit.outcome import AuditCheck, AuditFinding, Outcome, Progress, Settings
 from dpsql.audit.traces import trace
 from dpsql.audit.world import StoredTable, World
 from dpsql.budget.pricing import Priced
@@ -160,7 +160,7 @@ def _totals(world: World, sql: str, threads: int) -> str:
         return repr([[(s.name, s.values) for s in release.statistics] for release in trace(db, sql, salt=b"order")])
 
 
-FLOATING = Check(
+FLOATING = AuditCheck(
     "Released numbers lie on their declared grid, on both neighbours alike, and none is NaN, infinite or minus zero.",
     check,
 )

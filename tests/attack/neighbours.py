@@ -19,7 +19,7 @@ from dpsql.audit.file_writers import absent_writers, installed_writers, on_files
 from dpsql.audit.grammar.query_writer import Writer
 from dpsql.audit.neighbour_check import complete, merge_neighbours, merged_tally, outcome_of, search_blocks, share_of
 from dpsql.audit.neighbour_search import QUERIES, examine_world, with_extreme
-from dpsql.audit.outcome import Check, Outcome, Progress, Settings, Tally
+from dpsql.audit.outcome import AuditCheck, Outcome, Progress, Settings, Tally
 from dpsql.audit.world import World
 
 DRAWN = (kinds, kinds, joins, joins, shop)
@@ -94,12 +94,12 @@ def files_outcome(tally: Tally, notes: tuple[str, ...] = ()) -> Outcome:
     return replace(outcome_of(tally, notes), check="files")
 
 
-NEIGHBOURS = Check(
+NEIGHBOURS = AuditCheck(
     "No unit moves an exact total further than claimed, nor anything else that an analyst sees.",
     check_memory,
     merge_neighbours,
 )
-FILES = Check(
+FILES = AuditCheck(
     "Over files of every writer: whether a row is read depends on that row alone, and no unit moves more than claimed.",
     check_files,
     merge_files,

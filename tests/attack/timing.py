@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.audit.blackbox.observations import opened
-from dpsql.audit.outcome import Check, Outcome, PlotSeries, Progress, Settings
+from dpsql.audit.outcome import AuditCheck, Outcome, PlotSeries, Progress, Settings
 from dpsql.audit.world import Row, StoredTable, World
 
 RUNS, LONG_RUNS = 12, 200
@@ -115,4 +115,4 @@ def heavy(rows: int) -> World:
     return World.made("heavy", policy, {"visits": StoredTable(types, tuple(visits))})
 
 
-TIMING = Check("How much longer an answer takes with one heavy unit: a figure, never a verdict.", check)
+TIMING = AuditCheck("How much longer an answer takes with one heavy unit: a figure, never a verdict.", check)

@@ -15,7 +15,7 @@ from attack.run import app as attacks
 from typer.testing import CliRunner
 
 from dpsql.audit import neighbour_check
-from dpsql.audit.outcome import AuditFinding, Check, Outcome, PlotSeries, Settings, Tally
+from dpsql.audit.outcome import AuditCheck, AuditFinding, Outcome, PlotSeries, Settings, Tally
 from dpsql.audit.report import Report, merged, plot, shown
 from dpsql.interfaces.cli import audit_command
 from dpsql.interfaces.cli.main import app
@@ -88,7 +88,7 @@ def test_a_check_that_fails_by_itself_loses_nothing_of_the_others() -> None:
         raise ModuleNotFoundError("secret")
 
     measured = Outcome("timing", (("seen", 7),), judged=False)
-    checks = {"timing": Check("a figure", lambda *_: measured), "floating": Check("fails", fails)}
+    checks = {"timing": AuditCheck("a figure", lambda *_: measured), "floating": AuditCheck("fails", fails)}
     made = audit_command.run_checks((), Settings(), checks, None, "d")
     assert [each.check for each in made.outcomes] == ["timing", "floating"] and not made.passed
     assert made.outcomes[1].incomplete == "the check stopped: ModuleNotFoundError: please report this as a bug"

@@ -267,7 +267,7 @@ def test_no_other_thread_uses_the_connection_meanwhile(
     taken: list[bool] = []
 
     def work(*_: object) -> None:
-        other = threading.Thread(target=lambda: taken.append(db.turn.acquire(blocking=False)))
+        other = threading.Thread(target=lambda: taken.append(db.lock.acquire(blocking=False)))
         other.start()
         other.join()
         raise dpsql.InterfaceError("enough was seen")

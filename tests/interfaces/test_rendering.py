@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 
 import dpsql.pandas
-from dpsql import html, progress
+from dpsql import notebook_html as html
+from dpsql import progress
 
 EVIL = '<script>alert("x")</script>'
 COLUMNS = {"age": {"min": 18, "max": 110}, "when": {"min": pd.Timestamp("2024-01-01").date(), "max": pd.Timestamp("2024-12-31").date()},

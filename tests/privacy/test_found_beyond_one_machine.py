@@ -20,7 +20,7 @@ from dpsql.audit.traces import trace
 from dpsql.errors import InterfaceError
 from dpsql.interfaces import steward_tasks
 from dpsql.plan.nodes.relation import Copy, Scan
-from dpsql.sensitivity.at_rest_rule import apart_at_rest
+from dpsql.sensitivity.at_rest_rule import parts_at_rest
 from dpsql.sensitivity.bound import bound
 
 POLICY: dict[str, Any] = {
@@ -147,4 +147,4 @@ def test_a_copy_for_more_rows_than_may_count_is_not_read(shop: Path, over: bool)
     for rows, read in ((5, True), (6, False)):
         source = replace(release.source, copy=Copy(rows, over))
         bounded = bound(replace(release, source=source), "laplace", catalog_of(source))
-        assert (apart_at_rest(bounded) is not None if over else bounded.rule == "at_rest") is read
+        assert (parts_at_rest(bounded) is not None if over else bounded.rule == "at_rest") is read

@@ -14,7 +14,7 @@ from unlocked import sealed
 
 import dpsql
 from dpsql.answers.noise_stage import add_noise, drawn_ahead
-from dpsql.interfaces.server.query_runner import ConnectionPool
+from dpsql.interfaces.server.query_runner import SessionPool
 from dpsql.interfaces.server.scram import Verifier
 from dpsql.interfaces.server.users import User
 
@@ -76,7 +76,7 @@ def test_accounts_do_not_wait_for_equal_questions_of_each_other(file: Path) -> N
     """Whoever asked first kept the question to themselves for as long as they liked, and the wait told of it."""
     ana, bob = (User(name, Verifier.of("a password"), name) for name in ("ana", "bob"))
     desk, begun, leave = (
-        ConnectionPool(lambda analyst, _: connect(file, analyst)),
+        SessionPool(lambda analyst, _: connect(file, analyst)),
         threading.Semaphore(0),
         threading.Event(),
     )

@@ -150,7 +150,7 @@ class FeatureTable:
     flags: Mapping[str, NDArray[np.bool_]]
 
 
-def seen_in(observation: Observation, noisy: Sequence[bool]) -> Seen:
+def features_of(observation: Observation, noisy: Sequence[bool]) -> Seen:
     """The features of one answer. Rows are told apart by what has no noise in them: their keys."""
     seen: dict[str, object] = {"error": observation.error, "shape": observation.shape, "rows": len(observation.rows)}
     keys = [repr(tuple(v for v, n in zip(row, noisy, strict=False) if not n)) for row in observation.rows]
@@ -173,7 +173,7 @@ def names_in(seen: Sequence[Seen]) -> dict[str, bool]:
     return names
 
 
-def words_in(seen: Sequence[Seen], names: Mapping[str, bool]) -> list[tuple[str, str]]:
+def varying_words(seen: Sequence[Seen], names: Mapping[str, bool]) -> list[tuple[str, str]]:
     """The words that vary: of each feature the most frequent ones, and whether it is there, or NULL."""
     found: list[tuple[str, str]] = []
     for name, numeric in names.items():

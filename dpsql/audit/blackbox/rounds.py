@@ -30,14 +30,14 @@ from dpsql.audit.blackbox.observations import (
     Observation,
     Observe,
     ask_until,
+    features_of,
     names_in,
     opened,
     remember_integers,
-    seen_in,
     tabulate,
     through,
     through_session,
-    words_in,
+    varying_words,
 )
 from dpsql.audit.blackbox.promise_test import Counts, Limit, lower_bound, p_value, promised
 from dpsql.audit.outcome import Door
@@ -187,11 +187,11 @@ def _renewed(world: World, stack: ExitStack) -> Observe:
 
 def judged(case: str, answers: Seen) -> tuple[EventTest, ...]:
     """Learn on a quarter of the runs, pick the events on the next, test them on the other half: the last round."""
-    seen = [[seen_in(each, answers.noisy) for each in side] for side in answers.sides]
+    seen = [[features_of(each, answers.noisy) for each in side] for side in answers.sides]
     runs = min(map(len, seen))
     quarter, half = runs // 4, runs // 2
     names = names_in([each for side in seen for each in side[:half]])
-    words = words_in([each for side in seen for each in side[:half]], names)
+    words = varying_words([each for side in seen for each in side[:half]], names)
     parts = [
         (tabulate(seen[0][cut], names, words), tabulate(seen[1][cut], names, words))
         for cut in (slice(0, quarter), slice(quarter, half), slice(half, runs))

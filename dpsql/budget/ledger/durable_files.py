@@ -67,7 +67,7 @@ def sync_file(path: Path) -> None:
         os.close(handle)
 
 
-def draft_beside(target: Path) -> Path:
+def temporary_file(target: Path) -> Path:
     """A new empty file in the same directory, readable by its owner only."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     os.close(handle)
@@ -86,9 +86,9 @@ def link_new(draft: Path, target: Path) -> bool:
     return True
 
 
-def place_new(target: Path, content: bytes) -> bool:
+def create_file(target: Path, content: bytes) -> bool:
     """A small file, whole or not at all, unless one is there."""
-    draft = draft_beside(target)
+    draft = temporary_file(target)
     try:
         draft.write_bytes(content)
         sync_file(draft)

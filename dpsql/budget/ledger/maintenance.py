@@ -20,7 +20,7 @@ from dpsql.budget.ledger.entries import ROOT, Entry, next_entry, now
 from dpsql.budget.ledger.locations import location_of
 from dpsql.budget.ledger.merge_branches import found, identity, merge, missing, stated_gap
 from dpsql.budget.ledger.rollback_guard import ChainEnd, RollbackGuard
-from dpsql.budget.ledger.sqlite_backend import FileLocation, put_in_place
+from dpsql.budget.ledger.sqlite_backend import FileLocation, replace_ledger
 from dpsql.budget.ledger.sqlite_file import damaged, explained, hold_file
 from dpsql.errors import LedgerError
 
@@ -254,7 +254,7 @@ def _exchange(place: str, rows: list[Entry], payloads: Payloads) -> Restored:
     with head.locked(backend.PATIENCE):
         if head.read() != mark:
             raise damaged(place, f"it has an old version, but {head.path} is of a new one")
-        return Restored(mark, 0, put_in_place(place, head, rows, payloads))
+        return Restored(mark, 0, replace_ledger(place, head, rows, payloads))
 
 
 def _rechained(old: list[tuple[int, str, bytes]], place: str, by: str) -> list[Entry]:

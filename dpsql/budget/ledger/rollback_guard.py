@@ -32,7 +32,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from dpsql.budget.accountant import Spent
-from dpsql.budget.ledger.durable_files import place_new, sync_data
+from dpsql.budget.ledger.durable_files import create_file, sync_data
 from dpsql.budget.ledger.entries import ROOT
 from dpsql.errors import LedgerError
 
@@ -91,7 +91,7 @@ class RollbackGuard:
     def create(self, mark: ChainEnd | None = None) -> None:
         """Make it, with a mark of no entry unless one is given, unless it is there."""
         first = ChainEnd() if mark is None else mark
-        place_new(self.path, _write(0, first) + _write(1, first))
+        create_file(self.path, _write(0, first) + _write(1, first))
 
     def read(self) -> ChainEnd:
         """The newest mark; LedgerError if the file is gone or neither slot is whole."""

@@ -242,10 +242,10 @@ class FileLocation(LedgerLocation):
             with self._head.locked(backend.PATIENCE):
                 if whole is None or self._head.read() != mark:
                     whole = made()
-                return put_in_place(self.name, self._head, *whole)
+                return replace_ledger(self.name, self._head, *whole)
 
 
-def put_in_place(place: str, head: RollbackGuard, rows: list[Entry], payloads: Payloads) -> str | None:
+def replace_ledger(place: str, head: RollbackGuard, rows: list[Entry], payloads: Payloads) -> str | None:
     """Exchange the file at the place for a new one, then the head, whose lock is held."""
     mark = end_of_chain(place, rows)
     aside = _exchange(Path(place), sqlite_file.draft(Path(place), rows, payloads))

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpsql.budget.ledger import backend
-from dpsql.budget.ledger.durable_files import draft_beside, link_new, sync_file
+from dpsql.budget.ledger.durable_files import link_new, sync_file, temporary_file
 from dpsql.budget.ledger.entries import Entry
 from dpsql.budget.ledger.rollback_guard import restore_hint
 from dpsql.errors import LedgerError
@@ -149,7 +149,7 @@ def draft(target: Path, rows: Iterable[Entry], payloads: Iterable[tuple[int, byt
     The log comes last: were the entries in it, closing would have to bring them over, and SQLite tells nobody when
     that fails.
     """
-    made = draft_beside(target)
+    made = temporary_file(target)
     try:
         with closing(connect(str(made))) as db:
             db.execute("PRAGMA page_size = 4096")

@@ -65,7 +65,7 @@ def require_types(name: str, table: Any, types: Mapping[str, str | None]) -> Non
             )
 
 
-def written_out(frame: Any, types: Mapping[str, str | None]) -> Any:
+def as_text_columns(frame: Any, types: Mapping[str, str | None]) -> Any:
     """The frame with its columns of objects as text, without those that the policy does not name."""
     pandas, untyped = sys.modules["pandas"], set(object_columns(frame))
     columns = {

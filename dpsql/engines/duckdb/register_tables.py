@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.engines.duckdb.object_columns import is_pandas, object_columns, written_out
+from dpsql.engines.duckdb.object_columns import as_text_columns, is_pandas, object_columns
 from dpsql.engines.duckdb.parquet import create_view, hive_sql, partitions_sql, paths_sql
 from dpsql.engines.duckdb.table_files import NOTHING, Files, remember
 from dpsql.errors import InterfaceError
@@ -83,7 +83,7 @@ def _register_objects(
     connection: duckdb.DuckDBPyConnection, name: str, frame: Any, types: Mapping[str, str | None]
 ) -> None:
     """A copy of a private frame, in which the columns of objects have the types that the policy states."""
-    texts, read = set(object_columns(frame)), written_out(frame, types)
+    texts, read = set(object_columns(frame)), as_text_columns(frame, types)
     listed = [
         f"TRY_CAST({DUCKDB.quote(column)} AS {types[fold(column)]}) AS {DUCKDB.quote(column)}"
         if column in texts

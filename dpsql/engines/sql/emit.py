@@ -24,7 +24,7 @@ from dpsql.engines.sql.relations import relation_sql
 from dpsql.expressions.expression import Column, columns_of
 from dpsql.plan.at_rest import reading
 from dpsql.plan.nodes.relation import Relation, Scan
-from dpsql.sensitivity.at_rest_rule import apart_at_rest
+from dpsql.sensitivity.at_rest_rule import parts_at_rest
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.selection import Selection
 from dpsql.sensitivity.unit_weight import WEIGHT_BITS, Term
@@ -60,7 +60,7 @@ def _bounded(bounded: Bounded, site: Site, salt: str) -> str:
     count as they are, in units of 2**-WEIGHT_BITS. In `over` its weight is computed from the same rows as ever.
     **Requires** terms on rows only: not on groups. **Checked by** `tests/properties/test_at_rest.py`.
     """
-    apart = apart_at_rest(bounded)
+    apart = parts_at_rest(bounded)
     if apart is None:
         read = on_steps(_over(bounded, read_by(bounded)))
         return _added(read, *_base(read, site, owned=bounded.rule != "at_rest"), salt)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dpsql.audit import Outcome, Settings, World
-    from dpsql.audit.outcome import Ask, Check, Door, Figures, Progress
+    from dpsql.audit.outcome import Ask, AuditCheck, Door, Figures, Progress
     from dpsql.audit.report import Report
 
 D = TypeVar("D")
@@ -177,7 +177,7 @@ def _require_folders(*files: Path | None) -> None:
 def run_checks(
     worlds: Sequence[World],
     settings: Settings,
-    checks: Mapping[str, Check],
+    checks: Mapping[str, AuditCheck],
     names: Sequence[str] | None,
     subject: str,
 ) -> Report:
@@ -228,7 +228,7 @@ def _bar(name: str) -> Iterator[Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=max(1, total))
 
 
-def merge_reports(files: Sequence[Path], checks: Mapping[str, Check]) -> Report:
+def merge_reports(files: Sequence[Path], checks: Mapping[str, AuditCheck]) -> Report:
     """The reports of all parts as one."""
     from dpsql.audit.report import Report, merged
 

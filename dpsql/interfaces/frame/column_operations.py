@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.frame import sql_expressions as sql
 from dpsql.interfaces.frame.frame_view import ColumnExpression
-from dpsql.interfaces.frame.row_guard import PrivateRows
+from dpsql.interfaces.frame.row_guard import PrivateRowsError
 from dpsql.interfaces.frame.sql_expressions import ColumnKind, call, constant
 
 Combine = Callable[[exp.Expr, exp.Expr], exp.Expr]
@@ -111,7 +111,7 @@ class TextAccessor:
 
     def __getattr__(self, name: str) -> Any:
         known = ", ".join(each for each in dir(TextAccessor) if not each.startswith("_"))
-        raise PrivateRows(f".str.{name} is not among the functions of private text", hint=f"there are {known}")
+        raise PrivateRowsError(f".str.{name} is not among the functions of private text", hint=f"there are {known}")
 
     def lower(self) -> Any:
         """In lower case."""
@@ -202,7 +202,7 @@ class DateAccessor:
         if name in PARTS:
             return self.__make(call(name, self.__of), ColumnKind.NUMBER)
         listed = ", ".join((*PARTS, "dayofweek", "to_period", "floor", "normalize"))
-        raise PrivateRows(f".dt.{name} is not among the parts of private dates", hint=f"there are {listed}")
+        raise PrivateRowsError(f".dt.{name} is not among the parts of private dates", hint=f"there are {listed}")
 
     def __dir__(self) -> list[str]:
         return [*PARTS, *(name for name in dir(type(self)) if not name.startswith("_"))]

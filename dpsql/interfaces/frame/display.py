@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.budget.status import account_bar
-from dpsql.html import element, page, text
 from dpsql.interfaces.frame.frame_view import Mode
 from dpsql.interfaces.frame.protection import NAMELESS
+from dpsql.notebook_html import element, page, text
 
 if TYPE_CHECKING:
     from dpsql.interfaces.frame.frame_view import FrameView

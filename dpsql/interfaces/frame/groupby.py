@@ -12,7 +12,7 @@ from sqlglot import exp
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.frame.frame_view import ColumnExpression, FrameView, Mode
 from dpsql.interfaces.frame.private_column import PrivateColumn
-from dpsql.interfaces.frame.row_guard import PrivateRows, RowGuard, hint_for
+from dpsql.interfaces.frame.row_guard import PrivateRowsError, RowGuard, hint_for
 from dpsql.interfaces.frame.sql_expressions import aggregate, in_order, inside, named, quantile
 from dpsql.options import QueryKeywords
 
@@ -150,10 +150,12 @@ class PrivateGroups(ColumnwiseVerbs, RowGuard):
         if name in self._view.fields:
             return self[name]
         if name == "describe":
-            raise PrivateRows("groups have no .describe", hint=".agg(['count', 'mean', 'std', 'min', 'median', 'max'])")
+            raise PrivateRowsError(
+                "groups have no .describe", hint=".agg(['count', 'mean', 'std', 'min', 'median', 'max'])"
+            )
         hint = hint_for(name) or ("ask for an aggregate: .agg(…)" if name in ("filter", "nth", "ngroup") else None)
         if hint is not None or name in ("groups", "indices", "get_group"):
-            raise PrivateRows(f".{name} of groups would show private rows", hint=hint or "ask .size()")
+            raise PrivateRowsError(f".{name} of groups would show private rows", hint=hint or "ask .size()")
         raise self._view.unknown(name)
 
     def _with(self, **changes: Any) -> PrivateGroups:

@@ -13,7 +13,7 @@ from dpsql.interfaces.frame import column_operations
 from dpsql.interfaces.frame import sql_expressions as sql
 from dpsql.interfaces.frame.column_operations import DateAccessor, TextAccessor, arithmetic, comparison, of
 from dpsql.interfaces.frame.frame_view import ColumnExpression, FrameView, Mode
-from dpsql.interfaces.frame.row_guard import PrivateRows, RowGuard, hint_for
+from dpsql.interfaces.frame.row_guard import PrivateRowsError, RowGuard, hint_for
 from dpsql.interfaces.frame.sql_expressions import (
     DESCRIBED,
     ColumnKind,
@@ -83,9 +83,9 @@ class PrivateColumn(RowGuard):
             raise AttributeError(name)
         hint = hint_for(name)
         if hint is not None:
-            raise PrivateRows(f".{name} of a private column would show private rows", hint=hint)
+            raise PrivateRowsError(f".{name} of a private column would show private rows", hint=hint)
         known = [each for each in dir(self) if not each.startswith("_")]
-        raise PrivateRows(f"a private column has no .{name}", hint=f"it has {', '.join(known)}")
+        raise PrivateRowsError(f"a private column has no .{name}", hint=f"it has {', '.join(known)}")
 
     def __getitem__(self, key: object) -> PrivateColumn:
         """The rows where a mask holds."""

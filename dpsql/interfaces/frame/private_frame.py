@@ -14,7 +14,7 @@ from dpsql.errors import Error, InterfaceError
 from dpsql.interfaces.frame.frame_view import ColumnExpression, FrameView, Mode, ask
 from dpsql.interfaces.frame.groupby import ColumnwiseVerbs, PrivateGroups, read_keys
 from dpsql.interfaces.frame.private_column import PrivateColumn
-from dpsql.interfaces.frame.row_guard import PrivateRows, RowGuard, hint_for, of_a_column
+from dpsql.interfaces.frame.row_guard import PrivateRowsError, RowGuard, hint_for, of_a_column
 from dpsql.interfaces.frame.sql_expressions import (
     DESCRIBED,
     ColumnKind,
@@ -180,7 +180,7 @@ class PrivateFrame(ColumnwiseVerbs, RowGuard):
             return PrivateColumn(self._view, self._view.fields[name], name)
         hint = hint_for(name)
         if hint is not None:
-            raise PrivateRows(f".{name} would show private rows", hint=hint)
+            raise PrivateRowsError(f".{name} would show private rows", hint=hint)
         raise of_a_column(name, "a private frame") or self._view.unknown(name)
 
     def __getitem__(self, key: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Self
 from dpsql.errors import InterfaceError
 
 
-class PrivateRows(InterfaceError, AttributeError, TypeError):
+class PrivateRowsError(InterfaceError, AttributeError, TypeError):
     """Something would show rows. As an AttributeError and a TypeError it is what libraries that probe expect."""
 
     __str__ = InterfaceError.__str__
@@ -67,10 +67,10 @@ def hint_for(name: str) -> str | None:
     return _HINTS.get(name)
 
 
-def of_a_column(name: str, what: str) -> PrivateRows | None:
+def of_a_column(name: str, what: str) -> PrivateRowsError | None:
     """The way out of a verb of pandas that is here one of columns only; None if it is not one."""
     hint = _OF_COLUMNS.get(name)
-    return None if hint is None else PrivateRows(f"{what} has no .{name}", hint=hint)
+    return None if hint is None else PrivateRowsError(f"{what} has no .{name}", hint=hint)
 
 
 class RowGuard:
@@ -79,10 +79,10 @@ class RowGuard:
     __slots__ = ()
 
     def _refuse(self, what: str, hint: str = ASK) -> NoReturn:
-        raise PrivateRows(f"{what} would show private rows", hint=hint)
+        raise PrivateRowsError(f"{what} would show private rows", hint=hint)
 
     def __len__(self) -> int:
-        raise PrivateRows("the number of rows is private", hint="it is a question like others: ask .size()")
+        raise PrivateRowsError("the number of rows is private", hint="it is a question like others: ask .size()")
 
     def __iter__(self) -> Any:
         self._refuse("iterating", "the names of the columns are in .columns; " + ASK)
@@ -94,7 +94,7 @@ class RowGuard:
         self._refuse("iterating")
 
     def __bool__(self) -> bool:
-        raise PrivateRows(
+        raise PrivateRowsError(
             "whether private rows are true is not shown",
             hint="join conditions with & | ~, each in brackets: frame[(frame.age > 30) & (frame.age < 60)]; a range "
             "is .between(30, 60)",
@@ -129,7 +129,7 @@ class RowGuard:
         self._refuse("the Arrow array", "give a library an answer: .groupby(…).mean().arrow()")
 
     def __reduce_ex__(self, protocol: object) -> Any:
-        raise PrivateRows(
+        raise PrivateRowsError(
             "a private frame cannot be pickled: its rows and its ledger stay where they are",
             hint="pickle an answer, .describe().df(); protect with ledger=<file> to go on in another process",
         )
@@ -154,16 +154,16 @@ class RowGuard:
         return repr(self)
 
     def __setitem__(self, key: object, value: object) -> None:
-        raise PrivateRows("a private frame does not change", hint=f"make another: {_assign(key)}")
+        raise PrivateRowsError("a private frame does not change", hint=f"make another: {_assign(key)}")
 
     def __delitem__(self, key: object) -> None:
-        raise PrivateRows("a private frame does not change", hint="make another: .drop(columns=[…])")
+        raise PrivateRowsError("a private frame does not change", hint="make another: .drop(columns=[…])")
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise PrivateRows("a private frame does not change", hint=f"make another: {_assign(name)}")
+        raise PrivateRowsError("a private frame does not change", hint=f"make another: {_assign(name)}")
 
     def __delattr__(self, name: str) -> None:
-        raise PrivateRows("a private frame does not change", hint="make another: .drop(columns=[…])")
+        raise PrivateRowsError("a private frame does not change", hint="make another: .drop(columns=[…])")
 
     __hash__ = None  # type: ignore[assignment]
 

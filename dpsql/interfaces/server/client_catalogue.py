@@ -24,7 +24,7 @@ from dpsql.interfaces.server.catalogue_server import (
     TableDescription,
 )
 from dpsql.interfaces.server.portal import BoundParameters, Portal, StatementReply
-from dpsql.interfaces.server.query_runner import ConnectionPool
+from dpsql.interfaces.server.query_runner import SessionPool
 from dpsql.interfaces.server.server_limits import MemoryQuota, QuotaExceeded
 from dpsql.interfaces.server.sqlstates import StatementError
 from dpsql.interfaces.server.statement_routing import ClientStatement, StatementKind
@@ -230,7 +230,7 @@ class AnalystCatalogue(NamedTuple):
 class AnalystCatalogues:
     """They are made when their analyst first logs in, and anew after a change of the policy."""
 
-    def __init__(self, dataset: str, desk: ConnectionPool) -> None:
+    def __init__(self, dataset: str, desk: SessionPool) -> None:
         self._dataset, self._desk = dataset, desk
         self._shadows: CatalogueServers | None = None
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)

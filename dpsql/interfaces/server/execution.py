@@ -110,7 +110,7 @@ class StatementExecutor:
         """A call of the Python door; what it refuses points into the SQL inside it."""
 
         def task(db: Connection) -> str:
-            return remote_calls.answer(db, statement.word, remote_calls.read_words(statement.text), self.results)
+            return remote_calls.answer(db, statement.word, remote_calls.read_call(statement.text), self.results)
 
         text = await self.asking.run(statement.word, task, same=statement.text)
         self.asking.counters.count("dpsql_calls_total")

@@ -19,7 +19,7 @@ from dpsql.interfaces.server.login import Authenticator, ClientStream, Disconnec
 from dpsql.interfaces.server.monitoring import Metrics, failed, note
 from dpsql.interfaces.server.portal import PreparedObjects
 from dpsql.interfaces.server.protocol import ProtocolHandler
-from dpsql.interfaces.server.query_runner import ConnectionPool, QueryRunner
+from dpsql.interfaces.server.query_runner import QueryRunner, SessionPool
 from dpsql.interfaces.server.remote_calls import RecentResults
 from dpsql.interfaces.server.server_limits import MemoryQuota, ServerLimits
 from dpsql.interfaces.server.session_commands import TRACKED, ClientSession, SessionCommands
@@ -69,7 +69,7 @@ class Server:
         secret: bytes | None = None,
     ) -> None:
         self.dataset, self.limits = dataset, limits or ServerLimits()
-        self._desk, self._room = ConnectionPool(connect), MemoryQuota(self.limits.answers)
+        self._desk, self._room = SessionPool(connect), MemoryQuota(self.limits.answers)
         self._views = AnalystCatalogues(dataset, self._desk)
         self._seats: dict[int, ConnectedClient] = {}
         gauges: dict[str, Callable[[], float]] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpsql.interfaces.server import sqlstates, wire
-from dpsql.interfaces.server.server_limits import HeldRows
+from dpsql.interfaces.server.server_limits import BufferedRows
 from dpsql.interfaces.server.sqlstates import StatementError
 from dpsql.interfaces.server.statement_routing import ClientStatement
 from dpsql.interfaces.server.wire import ErrorResponse
@@ -43,7 +43,7 @@ class StatementReply:
 
     tag: bytes
     description: bytes | None = None
-    rows: HeldRows | None = None
+    rows: BufferedRows | None = None
     tail: bytes = b""
 
     def close(self) -> None:

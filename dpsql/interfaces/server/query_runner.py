@@ -33,7 +33,7 @@ MAX_THREADS_PER_ACCOUNT = THREADS // 2
 """Threads that one account may use at once; the others are left for everybody else."""
 
 
-class ConnectionPool:
+class SessionPool:
     """Each task has a connection of its own. Idle connections are reused by the next task of the same account."""
 
     def __init__(self, connect: Callable[[str, str | None], Connection], threads: int = THREADS) -> None:

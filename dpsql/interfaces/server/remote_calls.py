@@ -75,7 +75,7 @@ class RecentResults:
         return found
 
 
-def read_words(text: str) -> dict[str, Any]:
+def read_call(text: str) -> dict[str, Any]:
     """The JSON of a call."""
     try:
         words = unpack({"map": list(json.loads(text).items())})

@@ -67,12 +67,12 @@ class MemoryQuota:
             if self._held[account] >= self.share or self._held.total() >= self.total:
                 raise QuotaExceeded
 
-    def rows(self, account: str, rows: Sequence[bytes]) -> HeldRows:
+    def rows(self, account: str, rows: Sequence[bytes]) -> BufferedRows:
         """Hold an answer."""
         size = sum(map(len, rows)) + OVERHEAD * len(rows)
         with self._lock:
             self._held[account] += size
-        return HeldRows(self, account, rows, size)
+        return BufferedRows(self, account, rows, size)
 
     def keep(self, account: str, size: int) -> bool:
         """Count something that may be evicted at any time, if it fits; return whether it does."""
@@ -115,7 +115,7 @@ def size_of(part: object) -> int:
     return sys.getsizeof(part)
 
 
-class HeldRows:
+class BufferedRows:
     """The rows of an answer as messages. They are sent in parts, and released at the end or earlier."""
 
     def __init__(self, room: MemoryQuota, account: str, rows: Sequence[bytes], size: int) -> None:

@@ -77,7 +77,7 @@ class Additive(ABC):
     def epsilon_for(self, alpha: Number, beta: float, k: int = 1) -> float:
         """The least ε at which this mechanism is off by more than α with probability at most β: the inverse."""
         wanted = float(positive(alpha, "alpha"))
-        return least(lambda epsilon: self.at(epsilon).accuracy(beta, k) <= wanted)
+        return least_positive(lambda epsilon: self.at(epsilon).accuracy(beta, k) <= wanted)
 
     def _steps(self, values: list[Any]) -> list[int]:
         whole = self.step.numerator == 1 and all(isinstance(value, Integral) for value in values)
@@ -135,7 +135,7 @@ def missed_by_each(beta: float, k: int) -> float:
     return -math.expm1(math.log1p(-float(probability(beta, "beta"))) / k)
 
 
-def least(holds: Callable[[float], bool], what: str = "epsilon", hint: str = "allow a larger error") -> float:
+def least_positive(holds: Callable[[float], bool], what: str = "epsilon", hint: str = "allow a larger error") -> float:
     """About the least positive number at which a monotone predicate holds; it does hold there."""
     low, high = 2.0**-10, 2.0**-10
     while not holds(high):

@@ -43,7 +43,7 @@ from dpsql.mechanisms.divergence import FiniteLaw
 from dpsql.mechanisms.exact_numbers import Number, positive, probability
 from dpsql.mechanisms.exponential import ExponentialLaw
 from dpsql.mechanisms.laplace import LIMIT, DiscreteLaplace
-from dpsql.mechanisms.textbook.additive import fine_grid, least, missed_by_each, rational, stored
+from dpsql.mechanisms.textbook.additive import fine_grid, least_positive, missed_by_each, rational, stored
 from dpsql.mechanisms.textbook.laplace_mechanism import laplace_noise
 
 T = TypeVar("T")
@@ -171,7 +171,7 @@ class NoisyMax:
     def epsilon_for(self, alpha: Number, beta: float, size: int) -> float:
         """The least ε for that accuracy: the inverse."""
         wanted = float(positive(alpha, "alpha"))
-        return least(lambda epsilon: replace(self, epsilon=epsilon).accuracy(beta, size) <= wanted)
+        return least_positive(lambda epsilon: replace(self, epsilon=epsilon).accuracy(beta, size) <= wanted)
 
     def _below(self, x: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """P[Z < x] for each x, as precise in both tails."""

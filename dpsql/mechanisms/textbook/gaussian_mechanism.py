@@ -43,7 +43,7 @@ from dpsql.mechanisms.discrete_noise import MAX_DENOMINATOR, smallest
 from dpsql.mechanisms.divergence import ShiftedLaw, hockey_stick
 from dpsql.mechanisms.exact_numbers import Number, exact, probability
 from dpsql.mechanisms.gaussian import LIMIT, DiscreteGaussian
-from dpsql.mechanisms.textbook.additive import Additive, coordinates, fine_grid, least, stored
+from dpsql.mechanisms.textbook.additive import Additive, coordinates, fine_grid, least_positive, stored
 
 Form = Literal["analytic", "classical", "lecture"]
 """The least σ; Δ√(2 ln(1.25/δ))/ε; Δ√(2 ln(1/δ))/ε."""
@@ -81,7 +81,7 @@ class Gaussian(Additive):
         step = fine_grid(size, sigma, LIMIT // 4) if self.grid is None else stored(self.grid, "grid")
         steps = Fraction(math.ceil(size / step)) if touched == 1 else size / step + _root_up(touched)
         wanted = sigma * float(steps / size)
-        enough = partial(_enough, steps=steps, touched=touched, epsilon=epsilon, delta=float(delta))
+        enough = partial(_suffices, steps=steps, touched=touched, epsilon=epsilon, delta=float(delta))
         object.__setattr__(self, "step", step)
         object.__setattr__(self, "noise", _noise(wanted, enough, exactly=self.form != "analytic"))
 
@@ -107,7 +107,7 @@ def textbook_sigma(form: Form, sensitivity: Number, epsilon: Number, delta: Numb
     size, rate, chance = float(exact(sensitivity)), float(exact(epsilon)), float(exact(delta))
     if form == "analytic":
         enough = partial(_meets, rate=rate, chance=chance)
-        return size * least(enough, "sigma that can be drawn", "ask for a larger epsilon or delta")
+        return size * least_positive(enough, "sigma that can be drawn", "ask for a larger epsilon or delta")
     if form not in ("classical", "lecture"):
         raise ProgrammingError(f"there is no form {form!r}", hint="analytic, classical or lecture")
     if not 0 < rate <= 1:
@@ -123,7 +123,7 @@ def _meets(sigma: float, *, rate: float, chance: float) -> bool:
     return gaussian_delta(1.0, sigma, rate) <= chance
 
 
-def _enough(scale: Fraction, *, steps: Fraction, touched: int, epsilon: Fraction, delta: float) -> bool:
+def _suffices(scale: Fraction, *, steps: Fraction, touched: int, epsilon: Fraction, delta: float) -> bool:
     """Does the discrete law of this scale meet (ε, δ) for an L2 distance of so many steps?"""
     if touched == 1:
         noise = DiscreteGaussian(scale)

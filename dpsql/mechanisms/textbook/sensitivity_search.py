@@ -23,7 +23,7 @@ _MOST = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LargestChange:
     """The largest change, and two neighbours between which it happens."""
 
     value: Fraction | float
@@ -32,12 +32,12 @@ class Found:
 
 def global_sensitivity(
     function: Function, universe: Sequence[Any], size: int, neighbours: Neighbours = "replace", norm: int = 1
-) -> Found:
+) -> LargestChange:
     """The most that one row changes a function, over all databases of `size` rows (at most, for add-remove)."""
     sizes = [size] if neighbours == "replace" else list(range(size + 1))
     if sum(len(universe) ** n for n in sizes) * (size + 1) * (len(universe) + 1) > _MOST:
         raise ProgrammingError("there are too many databases to try", hint="take a smaller universe, or fewer rows")
-    found = Found(Fraction(0), None)
+    found = LargestChange(Fraction(0), None)
     for n in sizes:
         for rows in product(universe, repeat=n):
             here = local_sensitivity(function, rows, universe, neighbours, norm)
@@ -47,14 +47,14 @@ def global_sensitivity(
 
 def local_sensitivity(
     function: Function, rows: Sequence[Any], universe: Sequence[Any], neighbours: Neighbours = "replace", norm: int = 1
-) -> Found:
+) -> LargestChange:
     """The most that one row changes a function, from these rows on."""
-    here, found = tuple(rows), Found(Fraction(0), None)
+    here, found = tuple(rows), LargestChange(Fraction(0), None)
     value = _vector(function(here))
     for other in _next_to(here, universe, neighbours):
         change = _distance(value, _vector(function(other)), norm)
         if change > found.value:
-            found = Found(change, (here, other))
+            found = LargestChange(change, (here, other))
     return found
 
 

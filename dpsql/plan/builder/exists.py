@@ -13,7 +13,7 @@ from dpsql.expressions.from_syntax import Resolver, convert
 from dpsql.expressions.types import BOOLEAN
 from dpsql.expressions.typing import Mismatch, call, common
 from dpsql.plan.builder.clauses import conjuncts_of, expanded, is_grouped, unaliased
-from dpsql.plan.builder.from_clause import apart, join_of, read_sources, rows_of
+from dpsql.plan.builder.from_clause import join_of, read_sources, rows_of, with_unique_names
 from dpsql.plan.builder.group_by import has_aggregate, is_aggregate
 from dpsql.plan.builder.join_refusals import SUBQUERY, check_exists
 from dpsql.plan.builder.name_scope import Correlated, FromTable, Scope, computed, named
@@ -88,7 +88,7 @@ def _inner(
         return _correlated(planner, query, member, outer, with_names(planner, query, ctes))
     made = planner.query(query, ctes)
     relation = rows_of(planner, made, member.node)
-    part = apart(relation, outer)
+    part = with_unique_names(relation, outer)
     if member.operand is not None and len(relation.fields) != 1:
         raise refuse(
             "a subquery of IN must have one column",
@@ -121,7 +121,7 @@ def _correlated(
     for each in members:
         scope = replace(scope, relation=filtered_by(planner, each, scope, ctes))
     relation = scope.relation
-    part = apart(relation, outer)
+    part = with_unique_names(relation, outer)
     names = {f.name: n for f, n in zip(relation.fields, part.names, strict=True)}
     both = Correlated(scope, outer, names)
     conditions = [condition_of(c, both) for c in plain if c not in own]

@@ -138,7 +138,7 @@ def _leaves(sources: Sequence[FromSource]) -> list[JoinedFrom]:
     return leaves
 
 
-def apart(relation: Relation, outer: Scope, names: Sequence[str] | None = None) -> JoinSide:
+def with_unique_names(relation: Relation, outer: Scope, names: Sequence[str] | None = None) -> JoinSide:
     """A subquery's rows, under names (these, or their own) that none of the fields around it has."""
     taken = {fold(f.name) for f in outer.relation.fields}
     return JoinSide(relation, tuple(unused_name(name, taken) for name in names or [f.name for f in relation.fields]))

@@ -100,7 +100,7 @@ def _together(item: exp.Expr, key: Callable[[exp.Expr], Expression]) -> tuple[Ex
     return (key(item.this if isinstance(item, exp.Paren) else item),)
 
 
-def made_family(name: str, releases: Sequence[str], keys: GroupKeys) -> Family:
+def union_of_sets(name: str, releases: Sequence[str], keys: GroupKeys) -> Family:
     """The union of the releases; a set that is written twice is released once and read twice."""
     names = dict(zip(dict.fromkeys(keys.sets), releases, strict=True))
     every = frozenset(f"_k{i}" for i in range(len(keys.expressions)))

@@ -17,7 +17,7 @@ from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import Kind
 from dpsql.plan.builder.name_scope import Scope
 from dpsql.plan.nodes.relation import unbounded
-from dpsql.plan.usual import usual_of
+from dpsql.plan.typical_ranges import typical_range
 from dpsql.sql.span import name_of, refuse
 
 SPREADS: dict[type[exp.Expr], str] = {
@@ -137,7 +137,7 @@ def _variable(argument: exp.Expr, where: exp.Expr | None, call: exp.Expr, scope:
             f"the bounds of {made} are too wide for {name_of(call)}: its square would overflow", call,
             hint="clamp it: least(greatest(x, 0), 1000)", reason="aggregate",
         )  # fmt: skip
-    usual = usual_of(made, scope.relation)
+    usual = typical_range(made, scope.relation)
     if usual is not None and usual[1] > 0:
         return _Variable(argument.sql("duckdb"), *usual, usual=True)
     low, high = float(domain.lower), float(domain.upper)

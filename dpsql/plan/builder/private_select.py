@@ -23,7 +23,7 @@ from dpsql.plan.builder.clauses import (
 from dpsql.plan.builder.exists import computed_by_row, condition_of, scope_with_exists
 from dpsql.plan.builder.from_clause import join_of
 from dpsql.plan.builder.group_by import Grouping
-from dpsql.plan.builder.grouping_sets import GroupKeys, made_family, union_of
+from dpsql.plan.builder.grouping_sets import GroupKeys, union_of, union_of_sets
 from dpsql.plan.builder.linear_aggregates import several_forms
 from dpsql.plan.builder.name_scope import Scope, scope_of
 from dpsql.plan.builder.open_select import key_places, release_output, subquery_above
@@ -208,7 +208,7 @@ def release_of(
     if row is not None:
         finishing.append("expressions", exp.alias_(exp.column(ROW, table=name), "_row", quoted=True))
     planner.notes += group.notes
-    family = made_family(name, releases, keys)
+    family = union_of_sets(name, releases, keys)
     for number, (release, chosen) in enumerate(zip(releases, sets, strict=True)):
         place = keys.sets.index(chosen)
         bars = [replace(bar, expression=family.over(place, bar.expression)) for bar in group.bars]

@@ -19,7 +19,7 @@ from sqlglot import exp
 from dpsql.errors import ParseError, Span
 from dpsql.expressions.from_syntax import convert
 from dpsql.plan.builder.clauses import conjuncts_of, from_items
-from dpsql.plan.builder.from_clause import apart, columns_in, rows_of
+from dpsql.plan.builder.from_clause import columns_in, rows_of, with_unique_names
 from dpsql.plan.builder.group_by import has_aggregate
 from dpsql.plan.builder.join_refusals import check_outer
 from dpsql.plan.builder.name_scope import FromColumn, FromTable, Scope
@@ -206,7 +206,9 @@ def reads_values(node: exp.Expr, values: Sequence[ScalarLookup]) -> bool:
 def looked_up(scope: Scope, value: ScalarLookup, unique: Unique) -> Scope:
     """The scope with one more value for each row."""
     fields = [f.name for f in value.relation.fields]
-    part = apart(value.relation, scope, [value.text if name == VALUE else f"{name} of {value.text}" for name in fields])
+    part = with_unique_names(
+        value.relation, scope, [value.text if name == VALUE else f"{name} of {value.text}" for name in fields]
+    )
     named = FromTable(value.table, tuple(FromColumn(f, n, None) for f, n in zip(fields, part.names, strict=True)))
     tables, left = (*scope.tables, named), side_of(scope.relation)
     if not value.on:

@@ -35,7 +35,7 @@ class CteSize:
 
     **Theorem.** A plan has at most `MOST_USED` relations besides those that the text itself writes out. **Proof.** Only
     a use of a CTE repeats relations, and each use is counted here, as a tree, before it is built upon. **Requires**
-    that each use of a CTE is counted (`dpsql.plan.builder.from_clause`, `dpsql.plan.builder.from_clause`), and a text
+    that each use of a CTE is counted (`dpsql.plan.builder.from_clause`), and a text
     whose own length is limited (`dpsql.sql`). **Checked by** `tests/privacy/test_found_by_fuzzing.py`.
     """
 

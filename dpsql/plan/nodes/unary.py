@@ -12,7 +12,7 @@ from dpsql.expressions.expression import Call, Column, Expression, Literal
 from dpsql.expressions.types import BOOLEAN
 from dpsql.plan.nodes.relation import Aggregate, Field, Item, Relation, UniqueKeys, aggregate_type, require, shown_keys
 from dpsql.plan.normal_form import conjuncts, normal
-from dpsql.plan.usual import columns_behind, usual_of, usual_of_unit
+from dpsql.plan.typical_ranges import columns_behind, typical_range, typical_range_of_unit
 
 # Nodes ---------------------------------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ def _offered(source: Relation, item: Item, known: RowDomains) -> Field:
     response = None if before is None else before.response
     attribute = source.is_attribute(expression)
     made = Field(item.name, expression.type, infer(expression, known), attribute, owner, padded, response=response)
-    behind, usual = columns_behind(expression, source), usual_of(expression, source)
+    behind, usual = columns_behind(expression, source), typical_range(expression, source)
     return replace(made, stored=None if before is None else before.stored, behind=behind, usual=usual)
 
 
@@ -145,7 +145,7 @@ def unit_grouped(source: Relation, keys: Sequence[Item], aggregates: Sequence[tu
         domain = aggregate_domain(aggregate.function, argument, source.rows_per_unit)
         made = Field(name, aggregate_type(aggregate, domain), domain, attribute=single)
         read = () if aggregate.argument is None else columns_behind(aggregate.argument, source)
-        fields.append(replace(made, behind=read, usual=usual_of_unit(aggregate, source)))
+        fields.append(replace(made, behind=read, usual=typical_range_of_unit(aggregate, source)))
     return UnitGroup(tuple(fields), False, rows, single, source, tuple(keys), tuple(aggregates))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from attack.doors.interfaces import ALL_DOORS
 from attack.doors.statements import statements
 from attack.doors.sweep import SECONDS, Swept, charges, prepared, sweep
-from dpsql.audit.outcome import AuditFinding, Check, Outcome, PlotSeries, Progress, Settings
+from dpsql.audit.outcome import AuditCheck, AuditFinding, Outcome, PlotSeries, Progress, Settings
 from dpsql.audit.world import World
 
 WHOLE, FEWER = ("query", "server, simple protocol"), 6
@@ -59,6 +59,6 @@ def _notes(swept: Sequence[Swept]) -> tuple[str, ...]:
     )
 
 
-DOORS = Check(
+DOORS = AuditCheck(
     "Forbidden statements through every door: refused, free, in bounded time and memory, revealing nothing.", check
 )

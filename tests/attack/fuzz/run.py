@@ -10,7 +10,7 @@ from attack.fuzz.corpus import built_in
 from attack.fuzz.grammar import Grammar
 from attack.fuzz.judge import Judge
 from attack.fuzz.mutate import mutated
-from dpsql.audit.outcome import AuditFinding, Check, Outcome, Progress, Settings
+from dpsql.audit.outcome import AuditCheck, AuditFinding, Outcome, Progress, Settings
 from dpsql.audit.world import World
 
 EXPLAINED = 4
@@ -68,6 +68,6 @@ def check(_: Sequence[World], settings: Settings, progress: Progress) -> Outcome
     return Outcome("fuzz", figures, tuple(run.findings), incomplete=unasked)
 
 
-FUZZ = Check(
+FUZZ = AuditCheck(
     "Random statements: no foreign error, no stored value in any text, bounded time, and DuckDB's own answers.", check
 )

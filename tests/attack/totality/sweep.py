@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from attack.totality.edges import TABLE, world
 from attack.totality.forms import Form, forms, written
-from dpsql.audit.outcome import AuditFinding, Check, Outcome, Progress, Settings
+from dpsql.audit.outcome import AuditCheck, AuditFinding, Outcome, Progress, Settings
 from dpsql.audit.world import RowUnit, World
 from dpsql.errors import EngineError, Error, InternalError
 from dpsql.session import Connection
@@ -141,7 +141,7 @@ def check(_: Sequence[World], settings: Settings, progress: Progress) -> Outcome
     return Outcome("totality", figures, tuple(sweep.findings), notes=notes, incomplete=few)
 
 
-TOTALITY = Check(
+TOTALITY = AuditCheck(
     "Every function, operator and cast over the edge values of every type, with a row and without: the same outcome.",
     check,
 )

@@ -10,13 +10,13 @@ import pytest
 
 from dpsql.budget.ledger import durable_files
 from dpsql.budget.ledger.durable_files import (
-    draft_beside,
+    create_file,
     filesystem_of,
     link_new,
-    place_new,
     refuse_network,
     sync_data,
     sync_file,
+    temporary_file,
 )
 from dpsql.errors import LedgerError
 
@@ -130,7 +130,7 @@ def test_files_are_synced_everywhere_and_directories_where_that_is_known(
 
 def test_a_draft_is_its_owners_and_stands_beside_its_target(tmp_path: Path) -> None:
     before = opened()
-    draft = draft_beside(tmp_path / "shop.ledger")
+    draft = temporary_file(tmp_path / "shop.ledger")
     assert opened() == before
     assert (draft.parent, draft.read_bytes(), stat.S_IMODE(draft.stat().st_mode)) == (tmp_path, b"", 0o600)
     assert draft.name.startswith(".shop.ledger.")
@@ -138,8 +138,8 @@ def test_a_draft_is_its_owners_and_stands_beside_its_target(tmp_path: Path) -> N
 
 def test_a_new_file_is_whole_and_never_replaces_another(tmp_path: Path) -> None:
     target = tmp_path / "x.head"
-    assert place_new(target, b"first")
-    assert not place_new(target, b"second")
+    assert create_file(target, b"first")
+    assert not create_file(target, b"second")
     assert target.read_bytes() == b"first"
     assert list(tmp_path.iterdir()) == [target]
 
@@ -151,15 +151,15 @@ def test_the_name_of_a_new_file_is_on_disk_also_for_the_loser_of_a_race(
     monkeypatch.setattr(durable_files, "sync_file", synced.append)
     target = tmp_path / "x.head"
     for _ in range(2):
-        link_new(draft_beside(target), target)
+        link_new(temporary_file(target), target)
     assert synced == [tmp_path, tmp_path]
-    place_new(target, b"x")
+    create_file(target, b"x")
     assert synced[2].name.startswith(".x.head.") and synced[3] == tmp_path
 
 
 def test_a_file_that_could_not_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
-        place_new(tmp_path / "x.head", "text")  # type: ignore[arg-type]
+        create_file(tmp_path / "x.head", "text")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -177,7 +177,7 @@ def test_who_clears_drafts_away_neither_undoes_a_file_nor_hides_an_error(
         raise KeyError
 
     monkeypatch.setattr(os, "link", link_and_clear)
-    assert place_new(target, b"x") and target.read_bytes() == b"x"
+    assert create_file(target, b"x") and target.read_bytes() == b"x"
     monkeypatch.setattr(durable_files, "sync_file", clear_and_fail)
     with pytest.raises(KeyError):
-        place_new(target, b"y")
+        create_file(target, b"y")

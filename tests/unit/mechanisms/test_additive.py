@@ -17,8 +17,8 @@ from dpsql.errors import InternalError, ProgrammingError
 from dpsql.mechanisms import DiscreteGaussian, Gaussian, Laplace, gaussian_delta, histogram
 from dpsql.mechanisms.discrete_noise import check_scale, finest
 from dpsql.mechanisms.laplace import LIMIT
-from dpsql.mechanisms.textbook.additive import FINE, fine_grid, least
-from dpsql.mechanisms.textbook.gaussian_mechanism import _enough
+from dpsql.mechanisms.textbook.additive import FINE, fine_grid, least_positive
+from dpsql.mechanisms.textbook.gaussian_mechanism import _suffices
 
 GRIDS = st.sampled_from([Fraction(1), Fraction(1, 3), Fraction(7, 64), Fraction(5)])
 VALUES = st.lists(st.fractions(-50, 50, max_denominator=40), min_size=1, max_size=5)
@@ -126,14 +126,14 @@ def test_wrong_questions_are_refused() -> None:
 
 @pytest.mark.parametrize("wanted", [2.0**-20, 1e-5, 2.0**-10, 1 / 3, 1.0, 77.7, 2.0**20])
 def test_the_least_number_that_is_enough_is_found_and_is_enough(wanted: float) -> None:
-    found = least(lambda tried: tried >= wanted)
+    found = least_positive(lambda tried: tried >= wanted)
     assert wanted <= found <= wanted * (1 + 1e-9)
 
 
 def test_nothing_below_a_millionth_is_tried_and_nothing_above_a_million() -> None:
-    assert least(lambda _: True) == 2**-20
+    assert least_positive(lambda _: True) == 2**-20
     with pytest.raises(ProgrammingError, match="no sigma is enough"):
-        least(lambda tried: tried > 2**20, "sigma")
+        least_positive(lambda tried: tried > 2**20, "sigma")
 
 
 @pytest.mark.parametrize(("sensitivity", "step"), [(2049, 1), (2048, 1), (2047, Fraction(2047, 2048))])
@@ -183,13 +183,13 @@ def test_the_price_of_a_grid_for_several_coordinates_is_that_of_the_theorem(
     left = epsilon - there - back
     moved = math.exp(there) * gaussian_delta(sigma, sigma, left) if left >= 0 else 1.0
     delta = min(added, moved, 1.0) + far
-    meets = partial(_enough, Fraction(sigma), steps=Fraction(sigma), touched=touched, epsilon=Fraction(epsilon))
+    meets = partial(_suffices, Fraction(sigma), steps=Fraction(sigma), touched=touched, epsilon=Fraction(epsilon))
     assert meets(delta=delta * (1 + 1e-12))
     assert not meets(delta=delta * (1 - 1e-6))
 
 
 def test_fewer_than_4096_steps_are_too_coarse_for_several_coordinates() -> None:
-    meets = partial(_enough, steps=Fraction(1), touched=2, epsilon=Fraction(1), delta=0.5)
+    meets = partial(_suffices, steps=Fraction(1), touched=2, epsilon=Fraction(1), delta=0.5)
     assert meets(Fraction(2**12))
     with pytest.raises(ProgrammingError, match="too coarse"):
         meets(Fraction(2**12 - 1))

@@ -12,7 +12,7 @@ import pytest
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import Gaussian, ShiftedLaw, gaussian_delta, hockey_stick, textbook_sigma
 from dpsql.mechanisms.gaussian import LIMIT, DiscreteGaussian
-from dpsql.mechanisms.textbook.gaussian_mechanism import _enough, _meets, _noise, _root_up
+from dpsql.mechanisms.textbook.gaussian_mechanism import _meets, _noise, _root_up, _suffices
 
 
 def _phi(x: Decimal) -> Decimal:
@@ -118,7 +118,7 @@ def test_for_several_coordinates_the_steps_have_a_root_more(touched: int) -> Non
     """The same noise as for a distance of size/grid + √touched steps, by the continuous law and its price."""
     mechanism = Gaussian(3, 1, 1e-6, touched=touched)
     steps = 3 / mechanism.step + _root_up(touched)
-    meets = partial(_enough, steps=steps, touched=touched, epsilon=Fraction(1), delta=1e-6)
+    meets = partial(_suffices, steps=steps, touched=touched, epsilon=Fraction(1), delta=1e-6)
     assert meets(mechanism.noise.scale)
     assert not meets(mechanism.noise.scale * (1 - Fraction(1, 10**6)))
     assert float(steps) == pytest.approx(float(3 / mechanism.step) + math.sqrt(touched), rel=1e-9)
@@ -145,7 +145,7 @@ def test_a_large_sigma_has_the_finest_grid_on_which_it_can_be_drawn(epsilon: flo
 
 
 def test_what_lies_beyond_twelve_sigma_must_be_less_than_delta() -> None:
-    meets = partial(_enough, Fraction(2**20), steps=Fraction(1), touched=2, epsilon=Fraction(0))
+    meets = partial(_suffices, Fraction(2**20), steps=Fraction(1), touched=2, epsilon=Fraction(0))
     with pytest.raises(ProgrammingError, match="too large for a unit that changes 2 coordinates"):
         meets(delta=2e-31)
     assert not meets(delta=2.1e-31)
@@ -158,7 +158,7 @@ def test_what_lies_beyond_twelve_sigma_adds_to_the_delta() -> None:
     steps = Fraction(2**20, 11)
     moved = math.exp(there) * gaussian_delta(float(steps), 2.0**20, 1 - there - back)
     assert far / 100 < moved < 10 * far
-    meets = partial(_enough, scale, steps=steps, touched=touched, epsilon=Fraction(1))
+    meets = partial(_suffices, scale, steps=steps, touched=touched, epsilon=Fraction(1))
     assert meets(delta=(moved + far) * (1 + 1e-9))
     assert not meets(delta=(moved + far) * (1 - 1e-9))
 
@@ -174,7 +174,7 @@ def test_an_epsilon_lies_between_0_and_500(epsilon: float) -> None:
 def test_an_epsilon_that_the_grid_uses_up_leaves_one_of_nothing(touched: int) -> None:
     """At σ = 2^12 there and back cost 145·k/2^27; with just this ε what is left is 0, which is a guarantee still."""
     sigma, epsilon = 2**12, Fraction(145 * touched, 2**27)
-    meets = partial(_enough, Fraction(sigma), steps=Fraction(sigma), touched=touched)
+    meets = partial(_suffices, Fraction(sigma), steps=Fraction(sigma), touched=touched)
     delta = math.exp(touched / (8 * sigma**2)) * gaussian_delta(1, 1, 0) + touched * 1e-31 * math.exp(epsilon)
     assert meets(epsilon=epsilon, delta=delta * (1 + 1e-12))
     assert not meets(epsilon=epsilon, delta=delta * (1 - 1e-9))
@@ -216,7 +216,7 @@ def test_the_least_sigma_of_all_is_one_binary_place() -> None:
 def test_a_delta_that_is_met_exactly_is_met(epsilon: int) -> None:
     noise = DiscreteGaussian(Fraction(3))
     one = hockey_stick(ShiftedLaw(noise, 2), ShiftedLaw(noise, 0), epsilon).high
-    meets = partial(_enough, Fraction(3), steps=Fraction(2), touched=1, epsilon=Fraction(epsilon))
+    meets = partial(_suffices, Fraction(3), steps=Fraction(2), touched=1, epsilon=Fraction(epsilon))
     assert meets(delta=one)
     assert not meets(delta=math.nextafter(one, 0))
     found = gaussian_delta(1.0, 3.0, epsilon)
@@ -227,7 +227,7 @@ def test_a_delta_that_is_met_exactly_is_met(epsilon: int) -> None:
 def test_a_delta_that_several_coordinates_meet_exactly_is_met() -> None:
     sigma, touched = 2**12, 2
     added = gaussian_delta(sigma, sigma, 0.0) + math.expm1(2 / 2**27) + math.expm1(36 / 2**24)
-    meets = partial(_enough, Fraction(sigma), steps=Fraction(sigma), touched=touched, epsilon=Fraction(0))
+    meets = partial(_suffices, Fraction(sigma), steps=Fraction(sigma), touched=touched, epsilon=Fraction(0))
     assert meets(delta=added + 2e-31)
     assert not meets(delta=math.nextafter(added + 2e-31, 0))
 

@@ -12,7 +12,15 @@ import pytest
 
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import Gaussian, Laplace, histogram
-from dpsql.mechanisms.textbook.additive import FINE, coordinates, fine_grid, least, missed_by_each, rational, stored
+from dpsql.mechanisms.textbook.additive import (
+    FINE,
+    coordinates,
+    fine_grid,
+    least_positive,
+    missed_by_each,
+    rational,
+    stored,
+)
 from dpsql.mechanisms.textbook.laplace_mechanism import laplace_noise
 
 QUIET = 10**5
@@ -144,7 +152,7 @@ WANTED = [2.0**k * x for k in (-19, -11, -10, 0, 5, 18) for x in (1.0, 1.1, 1.5,
 @pytest.mark.parametrize("wanted", WANTED)
 def test_the_least_number_is_found_to_one_part_in_ten_to_the_eleven_and_not_asked_for_beyond(wanted: float) -> None:
     asked: list[float] = []
-    found = least(lambda tried: asked.append(tried) is None and tried >= wanted)
+    found = least_positive(lambda tried: asked.append(tried) is None and tried >= wanted)
     assert 1 <= found / wanted < 1 + 1.05e-11
     assert min(asked) >= 2.0**-20
     assert max(asked) <= 2 * max(wanted, 2.0**-10)
@@ -154,10 +162,10 @@ def test_the_least_number_is_found_to_one_part_in_ten_to_the_eleven_and_not_aske
 def test_a_million_is_the_last_number_that_is_tried() -> None:
     asked: list[float] = []
     with pytest.raises(ProgrammingError, match="no epsilon is enough for that"):
-        least(lambda tried: asked.append(tried) is not None)
+        least_positive(lambda tried: asked.append(tried) is not None)
     assert asked == [2.0**k for k in range(-10, 21)]
     with pytest.raises(ProgrammingError, match="no patience is enough"):
-        least(lambda tried: False, "patience")
+        least_positive(lambda tried: False, "patience")
 
 
 def test_a_fine_grid_is_a_power_of_two_with_a_million_steps_to_the_scale() -> None:

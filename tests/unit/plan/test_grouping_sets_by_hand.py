@@ -16,9 +16,9 @@ from dpsql.plan.builder.grouping_sets import (
     group_by,
     grouping,
     is_grouping,
-    made_family,
     plain_keys,
     union_of,
+    union_of_sets,
 )
 from dpsql.plan.plan import Family, Member
 
@@ -117,7 +117,7 @@ def test_the_spellings_of_others_are_refused(text: str, dialect: str, instead: s
 def test_a_set_that_is_written_twice_is_released_once_and_read_twice() -> None:
     a, b = (Column(BIGINT, name=name) for name in "ab")
     keys = GroupKeys((a, b), ((0, 1), (0,), (0, 1), ()))
-    assert made_family("f", ["r0", "r1", "r2"], keys) == Family(
+    assert union_of_sets("f", ["r0", "r1", "r2"], keys) == Family(
         "f",
         (
             Member("r0"),

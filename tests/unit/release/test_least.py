@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.answers.accuracy import Goal, cheapest, least, read_goals
+from dpsql.answers.accuracy import Goal, cheapest, least_price, read_goals
 from dpsql.answers.analytic_bars import half_width
 from dpsql.budget.pricing import Bill, Funds, Portions, allocate, charge_of, fund, spend
 from dpsql.options import Accuracy
@@ -154,7 +154,7 @@ def test_a_better_answer_that_was_released_at_the_usual_price_is_taken_for_nothi
 
 def test_the_least_price_of_a_monotone_test() -> None:
     for edge in np.geomspace(1e-9, 0.99, 20):
-        found = least(lambda price, e=edge: price >= Fraction(e), Fraction(1))  # type: ignore[misc]
+        found = least_price(lambda price, e=edge: price >= Fraction(e), Fraction(1))  # type: ignore[misc]
         assert found is not None
         assert edge <= found <= edge * 1.0002
-    assert least(lambda price: price > 1, Fraction(1)) is None
+    assert least_price(lambda price: price > 1, Fraction(1)) is None

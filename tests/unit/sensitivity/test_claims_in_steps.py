@@ -16,7 +16,7 @@ from dpsql.expressions.types import BIGINT, BOOLEAN, DOUBLE, TEXT
 from dpsql.expressions.typing import call, literal
 from dpsql.plan.nodes.relation import UNIT, Aggregate, Copy, Field, Item, Scan
 from dpsql.plan.plan import Release
-from dpsql.sensitivity.at_rest_rule import apart_at_rest
+from dpsql.sensitivity.at_rest_rule import parts_at_rest
 from dpsql.sensitivity.bound import Bounded, Statistic, bound
 from dpsql.sensitivity.claim import Claim
 from dpsql.sensitivity.unit_weight import Term
@@ -306,4 +306,4 @@ def test_units_within_their_bound_are_read_apart_where_all_is_added_up_over_rows
 ) -> None:
     source = replace(TABLE, copy=copy)
     expected = (replace(source, part="within"), replace(source, part="over")) if apart else None
-    assert apart_at_rest(made(source, keys, *aggregates)) == expected
+    assert parts_at_rest(made(source, keys, *aggregates)) == expected

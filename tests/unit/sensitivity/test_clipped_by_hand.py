@@ -15,7 +15,7 @@ from dpsql.plan.nodes.relation import UNIT, Aggregate, Field, Item, Relation, Sc
 from dpsql.plan.nodes.unary import UnitGroup
 from dpsql.plan.plan import Release
 from dpsql.sensitivity.bound import bound
-from dpsql.sensitivity.clip_checks import Check, checks_of
+from dpsql.sensitivity.clip_checks import ClipCheck, checks_of
 
 DECLARED = ("declared for t",)
 FIELDS = (
@@ -37,13 +37,15 @@ def asked(function: str, name: str | None = None, *, distinct: bool = False) -> 
     return Aggregate(function, None if name is None else column(name), distinct)
 
 
-def checks(source: Scan, keys: str, *aggregates: Aggregate, groups: int = 3, mechanism: str = "laplace") -> list[Check]:
+def checks(
+    source: Scan, keys: str, *aggregates: Aggregate, groups: int = 3, mechanism: str = "laplace"
+) -> list[ClipCheck]:
     items = tuple(Item(f"_k{i}", column(name)) for i, name in enumerate(keys.split()))
     made = bound(Release("r", "t", source, items, aggregates, groups), mechanism, catalog_of(source))
     return list(checks_of([made], mechanism))
 
 
-def flag(check: Check) -> Expression:
+def flag(check: ClipCheck) -> Expression:
     """What is averaged: the flag, under a cast to zero or one."""
     [aggregate] = check.bounded.release.aggregates
     assert aggregate.function == "avg" and aggregate.argument is not None

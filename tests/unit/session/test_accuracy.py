@@ -12,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.answers.accuracy import read_goals
-from dpsql.answers.pilot_pricing import enough
+from dpsql.answers.pilot_pricing import sufficient_price
 from dpsql.options import Accuracy, QueryOptions
 
 UNITS = 20_000
@@ -125,7 +125,7 @@ def test_the_price_is_a_function_of_released_values_only(
             own = db.conductor.answer(draft.at(draft.stages.pilots[-1]), nonnegative=False)
             monkeypatch.setattr(db.engine, "run", lambda *_: pytest.fail("the data was read"))
             same = replace(own, released=shown.released, table=shown.table)
-            prices.append(enough(same, goals, draft.stages).price)
+            prices.append(sufficient_price(same, goals, draft.stages).price)
     assert prices[0] == prices[1]
 
 

@@ -18,7 +18,7 @@ from dpsql.expressions.types import DOUBLE
 from dpsql.interfaces.steward_tasks import found
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpsql.policy.searched_subjects import FoundBounds, Subject
-from dpsql.search.bounds_search import OFFSET, largest_of, least_of
+from dpsql.search.bounds_search import OFFSET, largest_of, lower_edge
 
 VISITS = {
     "unit": "person",
@@ -217,10 +217,10 @@ def test_text_has_no_bounds_to_search(database: Path) -> None:
 def test_the_ends_of_a_bucket_are_rounded_away_from_its_values(power: int) -> None:
     """A bucket holds the numbers from 2^(h/2) to 2^((h+1)/2), or their negatives; its ends have three digits."""
     above, below = OFFSET + power, -OFFSET - power
-    low, high = (Decimal(str(end(above, DOUBLE))) for end in (least_of, largest_of))
+    low, high = (Decimal(str(end(above, DOUBLE))) for end in (lower_edge, largest_of))
     assert low**2 <= Decimal(2) ** power < low**2 * Decimal("1.03")
     assert high**2 >= Decimal(2) ** (power + 1) > high**2 * Decimal("0.97")
-    assert (largest_of(below, DOUBLE), least_of(below, DOUBLE)) == (-low, -high)
+    assert (largest_of(below, DOUBLE), lower_edge(below, DOUBLE)) == (-low, -high)
 
 
 def test_a_limit_on_public_keys_is_about_queries_not_about_searches() -> None:

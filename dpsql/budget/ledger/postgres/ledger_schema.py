@@ -97,7 +97,7 @@ def version(ask: Ask) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-def whole(ask: Ask) -> bool:
+def is_intact(ask: Ask) -> bool:
     """Whether tables, keys and guards are those that were made, logged, and hide no row."""
     triggers = {(table, name): source for table, name, source in ask(_FOUND)}
     return dict(ask(_TABLES)) == {"entry": True, "payload": True} and triggers == TRIGGERS and set(ask(_KEYS)) == _KEPT

@@ -45,7 +45,7 @@ class PostgresStorage(LedgerStorage):
         for setting, value in zip(("fsync", "full_page_writes"), values, strict=True):
             if value != "on":
                 raise server_failures.unsafe(self._session.address, f"{setting} = {value}")
-        if not ledger_schema.whole(self._session.ask):
+        if not ledger_schema.is_intact(self._session.ask):
             raise self.damaged("its tables or the triggers that guard them were changed")
 
     def accept(self) -> None:

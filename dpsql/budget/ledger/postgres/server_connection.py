@@ -135,11 +135,11 @@ KEEP = 4
 """Idle connections that are kept."""
 
 _lock = threading.RLock()  # a ledger that nobody closed leaves when it is collected, at any moment
-_pools: dict[tuple[int, LedgerAddress], ConnectionPool] = {}
+_pools: dict[tuple[int, LedgerAddress], LedgerConnectionPool] = {}
 """By process too: a connection does not survive a fork."""
 
 
-class ConnectionPool:
+class LedgerConnectionPool:
     """Connections to one address. `join` one, and `leave` it once."""
 
     def __init__(self, address: LedgerAddress) -> None:
@@ -149,7 +149,7 @@ class ConnectionPool:
         self._users = 0
 
     @classmethod
-    def join(cls, address: LedgerAddress) -> ConnectionPool:
+    def join(cls, address: LedgerAddress) -> LedgerConnectionPool:
         """That of this process and address."""
         with _lock:
             pool = _pools.setdefault((os.getpid(), address), cls(address))

@@ -23,7 +23,7 @@ from uuid import uuid4
 
 from dpsql.budget.ledger import backend
 from dpsql.budget.ledger.postgres import server_failures
-from dpsql.budget.ledger.postgres.server_connection import ConnectionPool
+from dpsql.budget.ledger.postgres.server_connection import LedgerConnectionPool
 from dpsql.budget.ledger.postgres.server_failures import AT_MOST, NOTHING, explained
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class LedgerSession:
     def __init__(self, address: LedgerAddress, account: str) -> None:
         """`account` names whose lock it takes to write."""
         self.address, self.account, self.id = address, account, uuid4()
-        self._pool = ConnectionPool.join(address)
+        self._pool = LedgerConnectionPool.join(address)
         self._leave = weakref.finalize(self, self._pool.leave)
         self._db: TimedConnection | None = None
 

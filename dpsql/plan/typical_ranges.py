@@ -11,7 +11,7 @@ from decimal import Decimal
 from dpsql.expressions.expression import Call, Column, Expression, Literal
 from dpsql.plan.nodes.relation import Aggregate, Relation
 
-Usual = tuple[float, float]
+TypicalRange = tuple[float, float]
 _ALIKE = ("cast", "round", "coalesce", "abs", "least", "greatest", "floor", "ceil")
 """Operations that change little of where values lie: they are taken for their first argument."""
 
@@ -19,19 +19,19 @@ SEVERAL = 4
 """How many rows a unit is taken to have where its rows are added up."""
 
 
-def usual_of_unit(aggregate: Aggregate, source: Relation) -> Usual | None:
+def typical_range_of_unit(aggregate: Aggregate, source: Relation) -> TypicalRange | None:
     """The same of what one unit's rows add up to, or of the one value that is taken of them."""
     rows = min(SEVERAL, source.rows_per_unit)
     if aggregate.function == "count":
         return float(rows), float(rows)
-    known = None if aggregate.argument is None else usual_of(aggregate.argument, source)
+    known = None if aggregate.argument is None else typical_range(aggregate.argument, source)
     if known is None or aggregate.function != "sum":
         return known
     centre, spread = known
     return rows * centre, rows * max(spread, abs(centre))
 
 
-def usual_of(expression: Expression, source: Relation) -> Usual | None:
+def typical_range(expression: Expression, source: Relation) -> TypicalRange | None:
     """The centre and the spread of an expression's values; None where nothing is known."""
     match expression:
         case Column():
@@ -45,14 +45,14 @@ def usual_of(expression: Expression, source: Relation) -> Usual | None:
     return None
 
 
-def _of_call(node: Call, source: Relation) -> Usual | None:
+def _of_call(node: Call, source: Relation) -> TypicalRange | None:
     if node.op == "case":
         *pairs, default = node.args
         values = [v for v in (*pairs[1::2], default) if not (isinstance(v, Literal) and v.value is None)]
-        return usual_of(values[0], source) if len(values) == 1 else None
+        return typical_range(values[0], source) if len(values) == 1 else None
     if node.op in _ALIKE and node.args:
-        return usual_of(node.args[0], source)
-    known = [usual_of(each, source) for each in node.args]
+        return typical_range(node.args[0], source)
+    known = [typical_range(each, source) for each in node.args]
     if len(known) == 1 and known[0] is not None and node.op == "neg":
         return -known[0][0], known[0][1]
     if len(known) != 2 or known[0] is None or known[1] is None:

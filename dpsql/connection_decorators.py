@@ -9,13 +9,13 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 
-class HasTurn(Protocol):
+class HasLock(Protocol):
     """An object with a reentrant lock."""
 
-    turn: threading.RLock
+    lock: threading.RLock
 
 
-class HasPad(HasTurn, Protocol):
+class HasPad(HasLock, Protocol):
     """An object that may delay its replies."""
 
     @property
@@ -25,22 +25,22 @@ class HasPad(HasTurn, Protocol):
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S", bound=HasTurn)
+S = TypeVar("S", bound=HasLock)
 W = TypeVar("W", bound=HasPad)
 
 
-def in_turn(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+def serialized(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Run the method in one thread at a time, together with all other methods of the object that are marked so."""
 
     @wraps(method)
     def waited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with self.turn:
+        with self.lock:
             return method(self, *args, **kwargs)
 
     return waited
 
 
-def at_a_multiple(method: Callable[Concatenate[W, P], R]) -> Callable[Concatenate[W, P], R]:
+def padded_reply(method: Callable[Concatenate[W, P], R]) -> Callable[Concatenate[W, P], R]:
     """Return or raise only when a whole multiple of the pad has passed since the call.
 
     **Theorem.** An observer of the reply's time learns in which interval of the pad the work ended, and nothing more:
