@@ -39,6 +39,7 @@ class Postgres(Dialect):
     ignores_nulls = False
     windows_of_different = False
     full_joins_by_any = False
+    fence = " OFFSET 0"
     carried, longest = 2**28, STORED
 
     def short(self, text: str, most: int) -> str:

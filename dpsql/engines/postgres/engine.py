@@ -275,7 +275,8 @@ class FetchedRows:
 
 
 def _ask(session: Session, before: str, text: str) -> FetchedRows:
-    cursor = session.execute(f"{before}{text}".encode())
+    """The result of a statement, as a subquery after a WITH clause: it may begin with one of its own."""
+    cursor = session.execute((f"{before}SELECT * FROM ({text}) AS t" if before else text).encode())
     return FetchedRows(tuple(column.name for column in cursor.description or ()), cursor.fetchall())
 
 

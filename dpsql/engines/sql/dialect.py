@@ -259,6 +259,9 @@ class Dialect(ABC):
     scans_by_piece = False
     """Is a scan for each piece of a clamp cheaper than one with a CASE?"""
 
+    fence = ""
+    """What ends a subquery whose columns are computed once, however often they are read above it."""
+
     def one_zero(self, value: str) -> str:
         """A DOUBLE without negative zero: grouping takes both for one value, and would show that of some row."""
         return f"CASE WHEN {value} = 0 THEN {self.double(0.0)} ELSE {value} END"

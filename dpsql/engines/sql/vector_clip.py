@@ -163,7 +163,7 @@ def of_rows(dialect: Dialect, cells: Cells, rows: str, kept: Sequence[str]) -> s
         return f"coalesce({part.alpha} * {dialect.cast(value, 'BIGINT')} + ({part.beta}), 0)"
 
     numbers = [f"{y(part)} AS y{place}" for place, part in cells.parts.items() if not part.units]
-    table = f"SELECT {', '.join([*kept, *numbers])} FROM ({rows}) AS r"
+    table = f"SELECT {', '.join([*kept, *numbers])} FROM ({rows}{dialect.fence}) AS r"
     return _scaled(dialect, cells, table, kept, lambda place: of_row(dialect, cells, place, f"y{place}"))
 
 
@@ -205,10 +205,11 @@ def clipped_rows(dialect: Dialect, cells: Cells, table: str, kept: Sequence[str]
         power = dialect.wide(power) if SQUARE_BITS + len(cells.parts).bit_length() > 62 else f"({power})"
     else:
         power = f"({' + '.join(f'abs({z})' for z in cells.names)})"
-    measured = f"SELECT {', '.join([*kept, *cells.names, f'{power} AS power'])} FROM ({table}) AS c"
-    bounded = f"SELECT {', '.join([*kept, *cells.names, f'{_divisor(dialect, cells)} AS n'])} FROM ({measured}) AS m"
+    columns, divisor, fence = [*kept, *cells.names], _divisor(dialect, cells), dialect.fence
+    measured = f"SELECT {', '.join([*columns, f'{power} AS power'])} FROM ({table}{fence}) AS c"
+    bounded = f"SELECT {', '.join([*columns, f'{divisor} AS n'])} FROM ({measured}{fence}) AS m"
     shrunk = [f"{_shrunk(dialect, cells.most, z)} AS {z}" for z in cells.names]
-    return f"SELECT {', '.join([*kept, *shrunk])} FROM ({bounded}) AS b"
+    return f"SELECT {', '.join([*kept, *shrunk])} FROM ({bounded}{fence}) AS b"
 
 
 def norms(dialect: Dialect, cells: Cells, others: Sequence[str] = ()) -> str:
@@ -277,8 +278,8 @@ def histogram(dialect: Dialect, cells: Cells, table: str, width: int, *, alone: 
         shown.append(f"{'0' if single else _spread(dialect, adds.spread, width)} AS share")
         sums.append(f"{dialect.total('share', bits=adds.spread.bit_length())} AS t1")
     listed = [f"{lengths if norm == 'l1' else squares} AS power", f"{lengths} AS len"]
-    units = f"SELECT {', '.join(listed)} FROM ({table}) AS c{'' if alone else ' GROUP BY u'}"
-    placed = f"SELECT {', '.join(shown)} FROM ({units}) AS n WHERE power > 0"
+    units = f"SELECT {', '.join(listed)} FROM ({table}{dialect.fence}) AS c{'' if alone else ' GROUP BY u'}"
+    placed = f"SELECT {', '.join(shown)} FROM ({units}{dialect.fence}) AS n WHERE power > 0"
     return f"SELECT {', '.join(['g', *sums])} FROM ({placed}) AS b GROUP BY g"
 
 

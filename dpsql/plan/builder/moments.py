@@ -138,7 +138,7 @@ def _variable(argument: exp.Expr, where: exp.Expr | None, call: exp.Expr, scope:
             hint="clamp it: least(greatest(x, 0), 1000)", reason="aggregate",
         )  # fmt: skip
     usual = typical_range(made, scope.relation)
-    if usual is not None and usual[1] > 0:
+    if usual is not None and 0 < usual[1] <= WIDEST and abs(usual[0]) <= WIDEST:
         return _Variable(argument.sql("duckdb"), *usual, usual=True)
     low, high = float(domain.lower), float(domain.upper)
     return _Variable(argument.sql("duckdb"), (low + high) / 2, (high - low) / 2 or 1.0)
