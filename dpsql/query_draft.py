@@ -14,7 +14,6 @@ from dpsql.answers.finish import Finisher
 from dpsql.answers.pilot_pricing import Stages
 from dpsql.budget import Cost
 from dpsql.budget.pricing import Bill, Funds, Priced, allocate, fund
-from dpsql.error_boundary import error_boundary
 from dpsql.options import QueryOptions
 from dpsql.plan.builder.query import build
 from dpsql.plan.catalog import Catalog
@@ -23,6 +22,7 @@ from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.sensitivity.bound import Bounded, bound
 from dpsql.sensitivity.clip_checks import ClipCheck
 from dpsql.sql import Parameters, meaning
+from dpsql.steward_log import error_boundary
 
 SearchKey = tuple[tuple[Subject, FoundBounds, tuple[float, float] | None], ...]
 """What is known from searches, and what stands in for what is not; empty for the analyst's own catalogue."""

@@ -34,7 +34,6 @@ from dpsql.connection_decorators import padded_reply, serialized
 from dpsql.dataset import Dataset, ledger_at, name_in, open_data
 from dpsql.engines.base import Engine
 from dpsql.engines.open_engine import Source
-from dpsql.error_boundary import error_boundary
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, Pep249Errors, PolicyError
 from dpsql.mechanisms.exact_numbers import float_up
 from dpsql.mechanisms.zcdp_conversion import pure_rho
@@ -48,6 +47,7 @@ from dpsql.search.open_bounds import BoundSearches, before
 from dpsql.search.searcher import Searcher, naming_searches
 from dpsql.sensitivity.clip_checks import checks_of
 from dpsql.sql import Parameters, known_dialect, limit_text, parse_query, read_hints, read_setting
+from dpsql.steward_log import error_boundary
 
 if TYPE_CHECKING:
     from dpsql.interfaces.dbapi import Cursor

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from dpsql.answers.estimation import step
 from dpsql.answers.noise_stage import RELEASE, Noisy, NoisyTable
-from dpsql.expressions.json_form import order
+from dpsql.expressions.expression import order
 from dpsql.plan.plan import Family, Plan
 
 Draws = Mapping[str, tuple[Noisy, ...]]

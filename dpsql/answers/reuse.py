@@ -45,8 +45,7 @@ from dpsql.budget import Ledger, RelatedRelease, ReleaseDetails, StoredRelease
 from dpsql.budget.fingerprint import fingerprint
 from dpsql.budget.pricing import Portion, Priced, charge_of, price_release
 from dpsql.errors import Error, InternalError
-from dpsql.expressions.expression import Call, Column, Expression, columns_of
-from dpsql.expressions.json_form import order, read, write
+from dpsql.expressions.expression import Call, Column, Expression, columns_of, order, read, write
 from dpsql.expressions.types import BOOLEAN, Kind
 from dpsql.plan.builder.selection_aggregates import chooses
 from dpsql.plan.canonical import describe_relation, split, without, write_aggregate

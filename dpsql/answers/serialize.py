@@ -10,7 +10,7 @@ import numpy as np
 from dpsql.answers.noise_stage import RELEASE, Released
 from dpsql.budget.pricing import Priced
 from dpsql.errors import InternalError
-from dpsql.expressions.json_form import read_value, write_value
+from dpsql.expressions.expression import read_value, write_value
 
 _RELEASE = RELEASE.take()
 

@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from dpsql.bounds.domain import Domain, Rule
-from dpsql.bounds.endpoints import End, endless, ends, magnitude, span
+from dpsql.bounds.domain import Domain, End, Rule, endless, ends, magnitude, span
 from dpsql.bounds.function_bounds import widened
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import Kind

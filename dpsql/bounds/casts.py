@@ -6,8 +6,7 @@ import math
 from fractions import Fraction
 
 from dpsql.bounds.constant_folding import as_type
-from dpsql.bounds.domain import Domain, Number, Rule, finite, interval, of_type
-from dpsql.bounds.endpoints import DAY, End, ends, grid, span, to_float
+from dpsql.bounds.domain import DAY, Domain, End, Number, Rule, ends, finite, grid, interval, of_type, span, to_float
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import Kind, Type
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from dpsql.bounds import calendar
 from dpsql.bounds.arithmetic import rounded
-from dpsql.bounds.endpoints import grid, to_float
+from dpsql.bounds.domain import grid, to_float
 from dpsql.expressions.expression import Call, Value
 from dpsql.expressions.functions.table import FUNCTIONS
 from dpsql.expressions.types import Kind, Type

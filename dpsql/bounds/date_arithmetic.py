@@ -13,8 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpsql.bounds import calendar
-from dpsql.bounds.domain import Domain, Number, Rule, finite, number, value_at
-from dpsql.bounds.endpoints import DAY, End, endless, ends, magnitude, span
+from dpsql.bounds.domain import DAY, Domain, End, Number, Rule, endless, ends, finite, magnitude, number, span, value_at
 from dpsql.expressions.expression import Call
 from dpsql.expressions.types import DATE, DOUBLE, TIMESTAMP, Type
 

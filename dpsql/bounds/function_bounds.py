@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from itertools import product
 
-from dpsql.bounds.domain import Domain, Rule, finite, of_type
-from dpsql.bounds.endpoints import End, ends, span
+from dpsql.bounds.domain import Domain, End, Rule, ends, finite, of_type, span
 from dpsql.expressions.expression import Call
 from dpsql.expressions.functions.function import Anything, Function, Image, Listed, Monotone
 from dpsql.expressions.functions.table import FUNCTIONS

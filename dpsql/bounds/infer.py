@@ -25,9 +25,9 @@ from dpsql.bounds.domain import (
     interval,
     number,
     of_type,
+    tidy,
     value_at,
 )
-from dpsql.bounds.endpoints import tidy
 from dpsql.bounds.function_bounds import lenient, rule_of
 from dpsql.bounds.predicates import Truth, narrowed
 from dpsql.expressions.expression import Call, Column, Expression, Literal, Value

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from dpsql.bounds.casts import widened
 from dpsql.bounds.constant_folding import Unsure, equal
-from dpsql.bounds.domain import Domain, RowDomains, Rule, finite, intersect, interval, union
-from dpsql.bounds.endpoints import End, ends, span
+from dpsql.bounds.domain import Domain, End, RowDomains, Rule, ends, finite, intersect, interval, span, union
 from dpsql.expressions.expression import Call, Expression
 from dpsql.expressions.types import BOOLEAN, Kind
 from dpsql.expressions.typing import common

@@ -14,8 +14,20 @@ from fractions import Fraction
 
 from dpsql.bounds import calendar
 from dpsql.bounds.constant_folding import as_type
-from dpsql.bounds.domain import ONLY_NULL, Domain, Number, RowDomains, either, finite, intersect, number, value_at
-from dpsql.bounds.endpoints import DAY, ends, to_float
+from dpsql.bounds.domain import (
+    DAY,
+    ONLY_NULL,
+    Domain,
+    Number,
+    RowDomains,
+    either,
+    ends,
+    finite,
+    intersect,
+    number,
+    to_float,
+    value_at,
+)
 from dpsql.bounds.logic import can
 from dpsql.expressions.expression import Call, Column, Expression, Literal
 from dpsql.expressions.types import BOOLEAN, DOUBLE, TIMESTAMP, Kind, Type

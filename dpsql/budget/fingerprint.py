@@ -21,7 +21,7 @@ import hashlib
 import json
 
 from dpsql.budget.pricing import Priced, PricedChoice
-from dpsql.expressions.json_form import write_value
+from dpsql.expressions.expression import write_value
 
 
 def fingerprint(priced: Priced, sql: str, version: str, dataset: str) -> bytes:

@@ -6,7 +6,7 @@ probabilities of its outputs, so that `delta_between` can check its claim on nei
 the proof.
 """
 
-from dpsql.mechanisms.discrete_noise import Noise
+from dpsql.mechanisms.discrete_noise import DiscreteLaplace, Noise
 from dpsql.mechanisms.divergence import (
     Divergence,
     FiniteLaw,
@@ -18,7 +18,6 @@ from dpsql.mechanisms.divergence import (
 )
 from dpsql.mechanisms.exponential import ExponentialLaw
 from dpsql.mechanisms.gaussian import DiscreteGaussian
-from dpsql.mechanisms.laplace import DiscreteLaplace
 from dpsql.mechanisms.randomized_response import CoinResponse, RandomizedResponse, Share
 from dpsql.mechanisms.textbook.composition import Guarantee, advanced, basic, group, parallel
 from dpsql.mechanisms.textbook.exponential_mechanism import Exponential, NoisyMax

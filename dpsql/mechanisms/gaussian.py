@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms.discrete_noise import Noise, check_scale, finest
-from dpsql.mechanisms.laplace import DiscreteLaplace
+from dpsql.mechanisms.discrete_noise import DiscreteLaplace, Noise, check_scale, finest
 from dpsql.mechanisms.sampler import bernoulli_exp_fraction, geometric
 
 LIMIT = 2**24
@@ -56,7 +55,7 @@ class DiscreteGaussian(Noise):
         **Proof.** A proposal y has probability ∝ exp(−|y|/σ) and is kept with probability
         exp(−(|y| − σ)²/(2σ²)); the product is exp(−1/2)·exp(−y²/(2σ²)). `_accept` decides exactly, for
         every y that can be proposed: none is cut off.
-        **Requires** proposals that are exactly discrete Laplace of this scale (`dpsql.mechanisms.laplace`).
+        **Requires** proposals that are exactly discrete Laplace of this scale (`dpsql.mechanisms.discrete_noise`).
         **Checked by** `tests/unit/mechanisms/test_gaussian_noise.py`.
         """
         a, s = self.scale.as_integer_ratio()

@@ -10,7 +10,7 @@ order in which rows are stored does not matter. The copy is ⊎_u f(T_u), and no
 (at rest).** Let a relation give at most one row for each row of one scan (`bounded_at_rest`), and nothing else. Read
 from `within` it has at most m rows of each unit. **Proof.** By induction: a filter, EXISTS or a projection gives at
 most one row for each; an inner join does whose other parts are all looked up by unique keys from it, and so does an
-outer join with at most one match (`dpsql.plan.nodes.lookups`); what else they read is public or the same unit's.
+outer join with at most one match (`dpsql.plan.nodes.joins`); what else they read is public or the same unit's.
 **Theorem (apart).** With `over`, the rows of such a relation from `within` and those from `over`, together, are its
 rows from the table, and a unit has rows in one of the two only. **Proof.** The parts are a partition of the table by
 unit; each row of the relation comes from one row of the scan. **Requires** a copy made of this version of the data by

@@ -29,8 +29,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from dpsql.expressions.expression import Call, Column, Expression, columns_of, substitute
-from dpsql.expressions.json_form import order, write
+from dpsql.expressions.expression import Call, Column, Expression, columns_of, order, substitute, write
 from dpsql.plan.nodes.joins import Inner, Outer
 from dpsql.plan.nodes.relation import Aggregate, Item, JoinSide, PublicScan, Relation, Scan, unused_name
 from dpsql.plan.nodes.released_scan import ReleasedScan, released_in, with_digests

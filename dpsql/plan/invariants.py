@@ -36,8 +36,7 @@ from math import prod
 from dpsql.expressions.expression import Call, Column, Expression, Literal, columns_of
 from dpsql.expressions.types import Kind
 from dpsql.plan.catalog import Catalog, PrivateTable, PublicTable
-from dpsql.plan.nodes.joins import Inner, Outer
-from dpsql.plan.nodes.lookups import equations
+from dpsql.plan.nodes.joins import Inner, Outer, equations
 from dpsql.plan.nodes.relation import UNIT, Item, JoinSide, PublicScan, Relation, Scan, require, same_owner
 from dpsql.plan.nodes.released_scan import ReleasedScan
 from dpsql.plan.nodes.semi_joins import Exists, ExistsColumn

@@ -25,8 +25,7 @@ from functools import reduce
 from typing import Any
 
 from dpsql.bounds.predicates import NEGATED, SWAPPED
-from dpsql.expressions.expression import Call, Expression, Literal
-from dpsql.expressions.json_form import order
+from dpsql.expressions.expression import Call, Expression, Literal, order
 from dpsql.expressions.types import BOOLEAN, Kind
 
 TRUE, FALSE = (Literal(BOOLEAN, value=value) for value in (True, False))

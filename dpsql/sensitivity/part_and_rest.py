@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpsql.expressions.expression import Call, Expression, Literal
-from dpsql.expressions.json_form import order
+from dpsql.expressions.expression import Call, Expression, Literal, order
 from dpsql.expressions.types import BOOLEAN
 from dpsql.expressions.typing import call, literal
 

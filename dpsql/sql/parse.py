@@ -21,7 +21,7 @@ UNREADABLE = (SqlglotError, RecursionError, ValueError, KeyError, IndexError, Ty
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 RR_COUNT = "rr_count"
-"""The one aggregate that is dpsql's own: see `dpsql.plan.builder.response_counts`."""
+"""The one aggregate that is dpsql's own: see `dpsql.plan.builder.linear_aggregates`."""
 
 
 def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "duckdb") -> exp.Query:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path

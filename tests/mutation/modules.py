@@ -14,10 +14,10 @@ _PACKAGES = (
 )  # fmt: skip
 _BUDGET = ("accountant calendar_windows costs pricing ledger/account_state ledger/backend ledger/chained_ledger"
            " ledger/durable_files ledger/entries ledger/interface ledger/rollback_guard ledger/sqlite_file")  # fmt: skip
-_PLAN = ("ownership canonical nodes/relation nodes/unary nodes/lookups nodes/joins nodes/semi_joins nodes/union "
+_PLAN = ("ownership canonical nodes/relation nodes/unary nodes/joins nodes/semi_joins nodes/union "
          "nodes/windows builder/exists builder/set_operations builder/grouping_sets")  # fmt: skip
 _ANSWERS = "noise_stage reuse cache execute chosen_values tree_quantiles"
-_SINGLE = ("session.py", "query_draft.py", "dataset.py", "accounts.py", "error_boundary.py", "accuracy_first.py", "policy/check.py",
+_SINGLE = ("session.py", "query_draft.py", "dataset.py", "accounts.py", "steward_log.py", "accuracy_first.py", "policy/check.py",
            "search/searcher.py", "search/bounds_search.py", "search/open_bounds.py")  # fmt: skip
 
 

@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpsql.engines.duckdb.dialect import DUCKDB
-from dpsql.expressions.expression import Expression
+from dpsql.expressions.expression import Expression, order, read, write
 from dpsql.expressions.from_syntax import convert
-from dpsql.expressions.json_form import order, read, write
 from dpsql.plan.builder.name_scope import scope_of
 from dpsql.plan.catalog import PrivateTable, make_catalog
 from dpsql.plan.normal_form import normal

@@ -19,7 +19,7 @@ from dpsql.budget.pricing import charge_of
 from dpsql.engines import base
 from dpsql.errors import InternalError
 from dpsql.plan.builder import nested_queries
-from dpsql.plan.nodes import lookups
+from dpsql.plan.nodes import joins as lookups
 from dpsql.plan.nodes.released_scan import content_of, released_in, with_digests
 
 Patch = pytest.MonkeyPatch

@@ -12,7 +12,7 @@ import dpsql
 
 ROOT = Path(dpsql.__file__).parent
 FLOW = ["errors", "options", "rights", "refusals", "notebook_html", "cancellation", "progress", "connection_decorators", "steward_log", "server_address", "policy", "sql", "mechanisms", "local", "expressions", "bounds", "plan", "sensitivity",
-        "budget", "engines", "answers", "error_boundary", "query_draft", "dataset", "accounts", "search", "accuracy_first", "session", "audit", "interfaces", "pandas", "__main__"]  # fmt: skip
+        "budget", "engines", "answers", "query_draft", "dataset", "accounts", "search", "accuracy_first", "session", "audit", "interfaces", "pandas", "__main__"]  # fmt: skip
 MAY_NAME_EXACT = {"engines/base.py", "engines/sealed.py", "engines/sql/release_statements.py", "engines/duckdb/engine.py",
                   "engines/isolated/engine.py", "engines/postgres/engine.py", "engines/spark/engine.py", "answers/noise_stage.py",
                   "audit/traces.py"}  # fmt: skip

@@ -23,8 +23,8 @@ r] for all r and s ≥ 0. Average over the others.
 **Theorem (utility).** With probability at least 1 − β the winner is worse than the best by at most a + b, where the
 noise of the best is below −a with probability β/2 at most, and some noise is above b with probability β/2 at most.
 **Proof.** best − a ≤ its noisy score ≤ the winner's ≤ winner + b.
-**Requires** independent draws that are exactly discrete Laplace (`dpsql.mechanisms.laplace`), scores floored to one
-grid (`additive.py`), and a list of candidates that is public.
+**Requires** independent draws that are exactly discrete Laplace (`dpsql.mechanisms.discrete_noise`), scores floored to
+one grid (`additive.py`), and a list of candidates that is public.
 **Checked by** `tests/unit/mechanisms/test_selection.py`.
 """
 
@@ -39,10 +39,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.discrete_noise import LIMIT, DiscreteLaplace
 from dpsql.mechanisms.divergence import FiniteLaw
 from dpsql.mechanisms.exact_numbers import Number, positive, probability
 from dpsql.mechanisms.exponential import ExponentialLaw
-from dpsql.mechanisms.laplace import LIMIT, DiscreteLaplace
 from dpsql.mechanisms.textbook.additive import fine_grid, least_positive, missed_by_each, rational, stored
 from dpsql.mechanisms.textbook.laplace_mechanism import laplace_noise
 

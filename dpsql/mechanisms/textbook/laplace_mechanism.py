@@ -7,8 +7,8 @@ inequality.
 **Theorem (accuracy).** P[|error| > α] ≤ β for α = (Δ/ε)·ln(1/β), and for k coordinates together α = (Δ/ε)·ln(k/β).
 **Proof.** P[|Z| > t·scale] = e^(−t) for the continuous law; `accuracy` has the exact quantile of the discrete one,
 which is the same to six digits on the fine grid. k coordinates: the union bound (`accuracy` uses their independence).
-**Requires** a Δ in L1 that the caller states, a draw that is exactly discrete Laplace (`dpsql.mechanisms.laplace`),
-with independent draws for the coordinates.
+**Requires** a Δ in L1 that the caller states, a draw that is exactly discrete Laplace
+(`dpsql.mechanisms.discrete_noise`), with independent draws for the coordinates.
 **Checked by** `tests/unit/mechanisms/test_textbook.py`: coverage, the divergence on neighbours, and 0.9 of the noise,
 which fails.
 
@@ -30,8 +30,8 @@ from fractions import Fraction
 from typing import ClassVar
 
 from dpsql.errors import InternalError, ProgrammingError
+from dpsql.mechanisms.discrete_noise import LIMIT, DiscreteLaplace
 from dpsql.mechanisms.exact_numbers import Number, positive
-from dpsql.mechanisms.laplace import LIMIT, DiscreteLaplace
 from dpsql.mechanisms.textbook.additive import Additive, coordinates, fine_grid, stored
 
 

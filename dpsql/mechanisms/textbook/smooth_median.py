@@ -38,8 +38,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.discrete_noise import LIMIT, DiscreteLaplace
 from dpsql.mechanisms.exact_numbers import Number, positive, probability
-from dpsql.mechanisms.laplace import LIMIT, DiscreteLaplace
 from dpsql.mechanisms.textbook.additive import rational, stored
 
 _PARTS = 2**10

@@ -18,8 +18,7 @@ from dpsql.plan.builder.name_scope import FromColumn, FromTable, Scope
 from dpsql.plan.builder.nested_queries import closed
 from dpsql.plan.builder.subplan import FromItem, OpenQuery, Planner, PrivateRows, Subplan
 from dpsql.plan.catalog import PrivateTable, PublicTable, UnavailableTable
-from dpsql.plan.nodes.joins import inner_join, outer_join, renamed_side
-from dpsql.plan.nodes.lookups import Unique
+from dpsql.plan.nodes.joins import Unique, inner_join, outer_join, renamed_side
 from dpsql.plan.nodes.relation import Field, Item, JoinSide, Relation, side_of, unused_name
 from dpsql.plan.nodes.semi_joins import exists_filter
 from dpsql.plan.nodes.unary import filtered, projected

@@ -18,10 +18,9 @@ from dpsql.expressions.from_syntax import case, convert, written_out
 from dpsql.expressions.types import DOUBLE, Kind, integer
 from dpsql.expressions.typing import call, literal
 from dpsql.plan.builder.grouping_sets import GroupKeys, grouping, is_grouping
-from dpsql.plan.builder.linear_aggregates import over_base
+from dpsql.plan.builder.linear_aggregates import over_base, response_count
 from dpsql.plan.builder.moments import composed
 from dpsql.plan.builder.name_scope import Scope
-from dpsql.plan.builder.response_counts import response_count
 from dpsql.plan.builder.selection_aggregates import argument_of, chooses, is_choosing, separated, to_choice
 from dpsql.plan.finishing import bar_of, is_bar
 from dpsql.plan.nodes.relation import Aggregate

@@ -9,8 +9,7 @@ from sqlglot import exp
 from dpsql.errors import Error, Span
 from dpsql.expressions.expression import Expression
 from dpsql.plan.builder.name_scope import FromTable
-from dpsql.plan.nodes.joins import matches_once, owner_groups, share_owner
-from dpsql.plan.nodes.lookups import Unique, looked_up
+from dpsql.plan.nodes.joins import Unique, looked_up, matches_once, owner_groups, share_owner
 from dpsql.plan.nodes.relation import HIDDEN, UNIT, Field, JoinSide, Relation, same_owner, side_of
 from dpsql.sql.span import refuse
 

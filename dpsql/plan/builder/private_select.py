@@ -30,8 +30,7 @@ from dpsql.plan.builder.open_select import key_places, release_output, subquery_
 from dpsql.plan.builder.public_keys import is_listed, public_values, released_lists
 from dpsql.plan.builder.scalar_lookups import find_values
 from dpsql.plan.builder.set_operations import distinct_rows, without_owner
-from dpsql.plan.builder.size_limit import MOST_WRITTEN, widest
-from dpsql.plan.builder.subplan import FromItem, OpenQuery, Planner, PrivateRows, Subplan
+from dpsql.plan.builder.subplan import MOST_WRITTEN, FromItem, OpenQuery, Planner, PrivateRows, Subplan, widest
 from dpsql.plan.builder.where_clause import chosen_rows
 from dpsql.plan.builder.window_clause import with_windows
 from dpsql.plan.canonical import canonical

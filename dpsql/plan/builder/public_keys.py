@@ -24,8 +24,7 @@ from sqlglot import exp
 from dpsql.bounds.domain import Domain, intersect
 from dpsql.expressions.expression import Call, Column, Expression, columns_of, substitute
 from dpsql.plan.catalog import PublicData
-from dpsql.plan.nodes.joins import Inner, Outer, inner_join
-from dpsql.plan.nodes.lookups import equations
+from dpsql.plan.nodes.joins import Inner, Outer, equations, inner_join
 from dpsql.plan.nodes.relation import JoinSide, Relation
 from dpsql.plan.nodes.released_scan import ReleasedScan, released_in
 from dpsql.plan.nodes.semi_joins import Exists, ExistsColumn

@@ -24,8 +24,7 @@ from dpsql.plan.builder.queries_without_data import (
 )
 from dpsql.plan.builder.scalar_subqueries import repeats_rows, takes_one_row
 from dpsql.plan.builder.set_operations import set_operation, without_people
-from dpsql.plan.builder.size_limit import MOST_RELATIONS, CteSize, size_of, too_large
-from dpsql.plan.builder.subplan import OpenQuery, PrivateRows, Subplan
+from dpsql.plan.builder.subplan import MOST_RELATIONS, CteSize, OpenQuery, PrivateRows, Subplan, size_of, too_large
 from dpsql.plan.builder.with_clause import with_names
 from dpsql.plan.catalog import Catalog
 from dpsql.plan.finishing import check_finishing

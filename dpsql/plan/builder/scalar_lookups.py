@@ -34,8 +34,7 @@ from dpsql.plan.builder.scalar_subqueries import (
 )
 from dpsql.plan.builder.subplan import FromItem, OpenQuery, Planner, PrivateRows, Subplan
 from dpsql.plan.catalog import Catalog, PrivateTable, PublicTable
-from dpsql.plan.nodes.joins import inner_join, outer_join
-from dpsql.plan.nodes.lookups import Unique, is_key
+from dpsql.plan.nodes.joins import Unique, inner_join, is_key, outer_join
 from dpsql.plan.nodes.relation import Relation, side_of
 from dpsql.plan.normal_form import conjunction, normal
 from dpsql.policy.identifiers import fold

@@ -5,7 +5,7 @@ which the right side has an equal row, or none; their ALL forms number equal row
 too, so that min(m, n) and max(m - n, 0) of m and n equal rows are left. Each is unit-local. **Proof.** A column that
 determines the owner stands in the same place on both sides (`same_owner`), so equal rows have one owner, and everything
 is made of unit-local nodes. **Requires** that grouping, EXISTS and numbering are unit-local
-(`dpsql.plan.nodes.lookups`, `dpsql.plan.nodes.unary`), and that equal means the same on both sides: one type for each
+(`dpsql.plan.nodes.joins`, `dpsql.plan.nodes.unary`), and that equal means the same on both sides: one type for each
 column. **Checked by** the neighbour test of set operations, and the planted bug "INTERSECT without the unit". (A key
 that is NULL in rows that have an owner equals nothing here.)
 """

@@ -13,18 +13,25 @@ from typing import Any
 import pytest
 
 from dpsql.bounds.domain import (
+    DAY,
     LARGEST,
     ONLY_NULL,
     UNKNOWN,
     Domain,
+    endless,
+    ends,
     finite,
+    grid,
     intersect,
     interval,
+    magnitude,
     number,
+    span,
+    tidy,
+    to_float,
     union,
     value_at,
 )
-from dpsql.bounds.endpoints import DAY, endless, ends, grid, magnitude, span, tidy, to_float
 from dpsql.bounds.infer import AT_MOST, aggregate_domain
 from dpsql.expressions.types import BIGINT, BOOLEAN, DATE, DOUBLE, NULL, TEXT, TIMESTAMP, Type, from_engine
 

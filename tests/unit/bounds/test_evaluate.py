@@ -16,8 +16,7 @@ from sqlglot import exp
 
 from dpsql.bounds import infer
 from dpsql.bounds.constant_folding import Unsure, as_type, evaluate
-from dpsql.bounds.domain import RowDomains, finite, interval, number
-from dpsql.bounds.endpoints import to_float
+from dpsql.bounds.domain import RowDomains, finite, interval, number, to_float
 from dpsql.engines.duckdb.dialect import DUCKDB
 from dpsql.expressions.expression import Call, Column, Expression, Literal, columns_of
 from dpsql.expressions.from_syntax import convert

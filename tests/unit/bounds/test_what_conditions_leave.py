@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from dpsql.bounds.domain import Domain, finite, intersect, interval
-from dpsql.bounds.endpoints import DAY
+from dpsql.bounds.domain import DAY, Domain, finite, intersect, interval
 from dpsql.bounds.predicates import NEGATED, SWAPPED, excluded, limited
 from dpsql.expressions.expression import Column
 from dpsql.expressions.types import (

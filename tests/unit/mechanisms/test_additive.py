@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.mechanisms import DiscreteGaussian, Gaussian, Laplace, gaussian_delta, histogram
-from dpsql.mechanisms.discrete_noise import check_scale, finest
-from dpsql.mechanisms.laplace import LIMIT
+from dpsql.mechanisms.discrete_noise import LIMIT, check_scale, finest
 from dpsql.mechanisms.textbook.additive import FINE, fine_grid, least_positive
 from dpsql.mechanisms.textbook.gaussian_mechanism import _suffices
 

@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
-from dpsql.mechanisms import gaussian, laplace, sampler
+from dpsql.mechanisms import discrete_noise as laplace
+from dpsql.mechanisms import gaussian, sampler
 
 Script = Callable[..., list[tuple[int, int]]]
 

@@ -12,7 +12,7 @@ import pytest
 
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import FiniteLaw, SmoothMedian, delta_between, local_sensitivity
-from dpsql.mechanisms.laplace import LIMIT
+from dpsql.mechanisms.discrete_noise import LIMIT
 from dpsql.mechanisms.textbook.smooth_median import _PARTS, local_sensitivity_at
 
 UNIVERSE = (0, 3, 4, 8)

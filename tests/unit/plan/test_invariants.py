@@ -11,7 +11,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import InternalError
-from dpsql.plan.builder.size_limit import widest
+from dpsql.plan.builder.subplan import widest
 from dpsql.plan.catalog import Catalog
 from dpsql.plan.invariants import check_facts
 from dpsql.plan.nodes.joins import Inner, Outer

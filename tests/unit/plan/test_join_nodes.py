@@ -16,6 +16,7 @@ from dpsql.expressions.typing import call, literal
 from dpsql.plan.nodes.joins import (
     Inner,
     Outer,
+    equations,
     first_of,
     inner_join,
     matches_once,
@@ -24,7 +25,6 @@ from dpsql.plan.nodes.joins import (
     renamed_side,
     share_owner,
 )
-from dpsql.plan.nodes.lookups import equations
 from dpsql.plan.nodes.relation import UNIT, Field, JoinSide, PublicScan, Relation, Scan, side_of
 from dpsql.plan.nodes.semi_joins import Exists, exists_filter
 from dpsql.plan.nodes.unary import filtered

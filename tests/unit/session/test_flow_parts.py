@@ -17,11 +17,11 @@ from dpsql.accounts import REPLAYED, Accounts, known_mechanism, price_of
 from dpsql.budget import FREE, Caps, Cost, Ledger, Spent, open_ledger, pure_charge
 from dpsql.budget.pricing import allocate
 from dpsql.dataset import copies_path, ledger_at, name_in, open_data
-from dpsql.error_boundary import UNEXPECTED, error_boundary
 from dpsql.errors import InterfaceError, InternalError, LedgerError, ParseError, PolicyError, UnsupportedQuery
 from dpsql.options import QueryOptions
 from dpsql.policy import Policy, load_policy
 from dpsql.query_draft import Draft, Question
+from dpsql.steward_log import UNEXPECTED, error_boundary
 
 TABLES = {"t": {"unit": "u", "max_rows_per_unit": 1, "columns": {"x": {"min": 0, "max": 10}}}}
 ANALYSTS = {"ana": {"epsilon": 2, "delta": 1e-9, "purposes": {"report": {"epsilon": 1}, "research": {"epsilon": 2}}},
@@ -242,7 +242,7 @@ def test_a_refusal_carries_the_text_that_it_points_into_and_keeps_one_that_it_ha
 
 def test_nothing_but_errors_of_dpsql_comes_out_of_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, BaseException]] = []
-    monkeypatch.setattr("dpsql.error_boundary.failed", lambda text, problem: told.append((text, problem)))
+    monkeypatch.setattr("dpsql.steward_log.failed", lambda text, problem: told.append((text, problem)))
     problem = ZeroDivisionError("of a private value: 17")
     with pytest.raises(InternalError, match=UNEXPECTED) as caught, error_boundary("SELECT 1"):
         raise problem
