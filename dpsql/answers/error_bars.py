@@ -21,6 +21,7 @@ from dpsql.answers.analytic_bars import cut_off, drawn_with_cut, form_ends, form
 from dpsql.answers.consistent_totals import fit_draws, fit_tables
 from dpsql.answers.estimation import tabulate
 from dpsql.answers.finish import AnswerTable, Finisher, direct_index
+from dpsql.answers.missing_groups import only_present
 from dpsql.answers.noise_stage import Noisy, NoisyTable, Released, box
 from dpsql.mechanisms import DiscreteLaplace, Noise
 from dpsql.plan.canonical import describe_relation
@@ -284,8 +285,10 @@ def _repeated(
     for name, table in fitted.items():
         whole = [(noisy + cut)[None, :] for noisy, cut in zip(table.noisy, cut_off(table), strict=True)]
         parts = zip(draws[name], box(table, confidence, noises), whole, strict=True)
-        columns[name] = tabulate(table, bars[name], [np.concatenate(part) for part in parts], times=TIMES + 3)
-    for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES + 3)):
+        drawn_table = tabulate(table, bars[name], [np.concatenate(part) for part in parts], times=TIMES + 3)
+        columns[name] = only_present(released[name], drawn_table, TIMES + 3)
+    sizes = {name: len(table.keys) for name, table in released.items()}
+    for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES + 3, sizes)):
         if identity is not None:
             _record(rows, plan, identity, drawn, time)
         elif len(rows) == len(answer.rows):

@@ -13,7 +13,7 @@ from dpsql.answers.chosen_values import rank_error, rank_of
 from dpsql.answers.estimation import step
 from dpsql.answers.finish import finishing_sql
 from dpsql.answers.noise_stage import RELEASE, Released
-from dpsql.answers.notes import inner_notes, notes_of, top_notes
+from dpsql.answers.notes import inner_notes, notes_of, owner_notes, top_notes
 from dpsql.budget import Cost, ErrorBar
 from dpsql.budget.pricing import Bill, Priced
 from dpsql.errors import InterfaceError
@@ -372,9 +372,10 @@ def explained(
         tuple(output.name for output in plan.outputs),
         prepared.types,
         (
+            *owner_notes(plan.releases),
+            *top_notes(plan),
             *notes_of(bill.releases, prepared.checks),
             *inner_notes(plan),
-            *top_notes(plan),
             *plan.notes,
             *engine_notes,
         ),

@@ -115,13 +115,21 @@ class Finisher:
             return [np.asarray(np.ma.filled(done[f"_e{i}"], np.nan), np.float64) for i in range(len(listed))]
 
     def run_each(
-        self, plan: Plan, columns: Mapping[str, Mapping[str, Sequence[Any]]], query: exp.Query, times: int
+        self,
+        plan: Plan,
+        columns: Mapping[str, Mapping[str, Sequence[Any]]],
+        query: exp.Query,
+        times: int,
+        sizes: Mapping[str, int],
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of `query` over each of `times` equal slices of the tables, one after the other."""
+        """The rows of `query` over each of `times` draws of the tables, one after the other.
+
+        The rows of each draw have `sizes[release]` numbers; some of them may be left out.
+        """
         with self._tables(plan, columns) as cursor, interruptible(cursor.interrupt):
             text = with_short_texts(query)
             for release in plan.releases:
-                size = len(columns[release.name]["_row"]) // times
+                size = sizes[release.name]
                 cursor.execute(f"ALTER TABLE {release.name} RENAME TO {release.name}_all")
                 cursor.execute(
                     f"CREATE TEMP VIEW {release.name} AS SELECT * REPLACE (_row % {max(1, size)} AS _row) FROM "

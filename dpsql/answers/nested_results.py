@@ -20,6 +20,7 @@ from dpsql.answers.consistent_totals import fit_tables
 from dpsql.answers.error_bars import bar_columns
 from dpsql.answers.estimation import tabulate
 from dpsql.answers.finish import Finisher, finishing_sql
+from dpsql.answers.missing_groups import only_present
 from dpsql.answers.noise_stage import NoisyTable
 from dpsql.budget.pricing import Priced
 from dpsql.errors import InternalError
@@ -65,9 +66,10 @@ class NestedResults:
 
 def _content(finisher: Finisher, nested: NestedQuery, tables: Mapping[str, NoisyTable]) -> Content:
     """The answer of a nested query, as text: as it is, since what an analyst is shown may be cut at zero."""
-    released = fit_tables(nested.plan, {release.name: tables[release.name] for release in nested.plan.releases})
+    made = {release.name: tables[release.name] for release in nested.plan.releases}
+    released = fit_tables(nested.plan, made)
     bars = bar_columns(finisher, nested.plan, released)
-    columns = {name: tabulate(table, bars[name]) for name, table in released.items()}
+    columns = {name: only_present(made[name], tabulate(table, bars[name])) for name, table in released.items()}
     names = [f"c{i}" for i in range(len(nested.plan.outputs))]
     inner = exp.Subquery(
         this=nested.plan.finishing.copy(),

@@ -7,23 +7,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlglot import exp
 
 from dpsql.answers.chosen_values import choice_notes
+from dpsql.answers.missing_groups import left_out
 from dpsql.answers.noise_stage import Released
+from dpsql.answers.plain_words import grouped_by, in_words, unit_noun
 from dpsql.budget.pricing import Priced
 from dpsql.expressions.expression import columns_of
-from dpsql.plan.nodes.relation import Relation
+from dpsql.plan.nodes.relation import Relation, scans_in
 from dpsql.plan.nodes.unary import Filter, UnitGroup
-from dpsql.plan.plan import Plan
+from dpsql.plan.plan import Plan, Release
 from dpsql.sensitivity.bound import Bounded
 from dpsql.sensitivity.clip import Clip, ClippedVector
 from dpsql.sensitivity.clip_checks import ClipCheck
 
-NOBODY = "no group had enough units to be shown: ask for fewer groups, or for a larger epsilon"
+NOBODY = "no group had enough people to be shown: ask for fewer groups, or at a larger price"
 FITTED = "totals and their parts were fitted to each other (they agree up to rounding), which makes both more exact"
-INNER = "the noise of the results that are read below the aggregate (bars are for those results as they turned out)"
-TOP = (
-    "the first groups are chosen by their noisy values, which is free: near ties may come in either order, and what is"
-    " chosen for being large tends to be too large; intervals(simultaneous=True) allow for that"
-)
+INNER = "the error bars leave out the noise of the results that are read below the aggregate"
+TOP = "the first rows were chosen by their noisy values, so near ties may come in either order"
+SHOWN = 3
+"""The most lines of notes below an answer."""
+
+
+def first_notes(notes: Sequence[str], more: str) -> list[str]:
+    """The notes as at most so many lines; the last one says how to see the others."""
+    if len(notes) <= SHOWN:
+        return list(notes)
+    return [*notes[: SHOWN - 1], f"{len(notes) - SHOWN + 1} more notes: {more}"]
 
 
 def top_notes(plan: Plan) -> tuple[str, ...]:
@@ -41,10 +49,6 @@ def _noisy(order: exp.Expr, plan: Plan) -> bool:
     return any(name in named or name.startswith("_a") for name in names) or any(place in placed for place in places)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}…"
-
-
 def _rows(count: int) -> str:
     return f"{count} row{'s' if count != 1 else ''}"
 
@@ -58,10 +62,8 @@ def _cut(bounded: Bounded) -> list[str]:
     rows = _base(bounded.release.source)
     if not limits or rows is None or rows.source is None:
         return []
-    listed, many = " and ".join(sorted(limits)), _rows(rows.source.rows_per_unit)
-    return [
-        f"{listed} per unit: no more than {many} give (max_rows_per_unit); what is beyond is cut, or as a group NULL"
-    ]
+    listed, many, noun = " and ".join(sorted(limits)), rows.source.rows_per_unit, unit_noun(rows.source)
+    return [f"{listed} of one {noun.one}: at most {_rows(many)} count, and a group beyond that is NULL"]
 
 
 def _per_unit(relation: Relation, column: str) -> bool:
@@ -81,9 +83,10 @@ def _different(bounded: Bounded) -> list[str]:
     found = [c.clip.members for c in bounded.clipped if c.clip is not None and c.clip.choice is not None]
     by_unit = [] if bounded.rule in ("row", "single_row") else list(enumerate(bounded.statistics))
     parts = [s.part for place, s in by_unit if s.part.distinct and (place,) not in found]
-    each = {str(bounded.arguments[part.argument].expression): part.row for part in parts}
-    where = "" if bounded.rule == "one_group" else " over all groups together"
-    return [f"of one unit at most {cap} different {_short(what)} count{where}" for what, cap in each.items()]
+    each = {e: part.row for part in parts if (e := bounded.arguments[part.argument].expression) is not None}
+    where = "" if bounded.rule == "one_group" else ", in all groups together"
+    noun = unit_noun(bounded.release.source)
+    return [f"at most {cap} different {in_words(what)} of one {noun.one} count{where}" for what, cap in each.items()]
 
 
 def _noted(bounded: Bounded) -> Sequence[ClippedVector]:
@@ -95,13 +98,32 @@ def _clip_notes(bounded: Bounded, clip: Clip | None) -> list[str]:
     """What the clip of a vector did, in a sentence."""
     if clip is None or clip.choice is None:
         return []
+    noun = unit_noun(bounded.release.source)
     if not clip.choice.found:
-        return ["too few units to find out how much one of them adds: the limit is a guess, as is what it cuts off"]
+        return [
+            f"there were too few {noun.many} to find out how much one of them adds, so the limit for each is a guess"
+        ]
     reduced = f"about {clip.choice.above:,.0f}" if clip.choice.above >= 0.5 else "hardly any"
     return [
-        f"{reduced} of about {clip.choice.units:,.0f} units add more than the limit that was found, and count less:"
-        " error bars allow for these, but not for a few units that add very much more, which no search can see"
+        f"{reduced} of about {clip.choice.units:,.0f} {noun.many} add more than the limit that was found, and count "
+        f"less: the error bars allow for that, but not for a few {noun.many} that add very much more"
     ]
+
+
+def owner_notes(releases: Iterable[Release]) -> tuple[str, ...]:
+    """Which rows nobody counts: those without an owner, where neither the policy nor the schema rules them out."""
+    missing: dict[str, list[str]] = {}
+    for scan in dict.fromkeys(scan for release in releases for scan in scans_in(release.source)):
+        if scan.unowned is not None:
+            missing.setdefault(scan.unowned, []).append(scan.table)
+    return tuple(
+        f"rows of {' and '.join(dict.fromkeys(tables))} {_without(column)} are not counted"
+        for column, tables in missing.items()
+    )
+
+
+def _without(column: str) -> str:
+    return f"whose {column} is missing" if column else "that lead to nobody"
 
 
 def notes_of(releases: Iterable[Priced], checks: Sequence[ClipCheck] = ()) -> tuple[str, ...]:
@@ -112,23 +134,24 @@ def notes_of(releases: Iterable[Priced], checks: Sequence[ClipCheck] = ()) -> tu
         bounded = priced.bounded
         if bounded.release.name in measured:
             continue
+        noun = unit_noun(bounded.release.source)
         clamped = [h.grid.argument for h in bounded.histograms if h.grid.argument is not None]
         for argument in (*bounded.arguments, *clamped):
             if argument.expression is not None and argument.declared and argument.lower != argument.upper:
                 low, high = (float(x * argument.grid) for x in (argument.lower, argument.upper))
-                notes.append(f"values of {_short(str(argument.expression))} outside [{low:g}, {high:g}] are clamped")
+                notes.append(f"values of {in_words(argument.expression)} outside [{low:g}, {high:g}] are clamped")
         notes += [*choice_notes(priced), *_cut(bounded)]
         weighed = any(each.term is not None and each.clipped is None for each in bounded.histograms)
         if weighed or (bounded.weight is not None and bounded.weight.terms):
-            rows = bounded.release.source.rows_per_unit
-            notes.append(f"a unit with more than {_rows(rows)} of {bounded.release.table} is weighed down to {rows}")
+            rows, table = bounded.release.source.rows_per_unit, bounded.release.table
+            notes.append(f"a {noun.one} with more than {_rows(rows)} of {table} counts as one with {rows}")
         if bounded.rule == "at_rest":
             kept, table = _rows(bounded.release.source.rows_per_unit), bounded.release.table
-            notes.append(f"of a unit with more than {kept} of {table} the copy kept {kept}, chosen at random, once")
+            notes.append(f"of a {noun.one} with more than {kept} of {table} the prepared copy has {kept}, at random")
         notes += [note for each in _noted(bounded) for note in _clip_notes(bounded, each.clip)]
         notes += _different(bounded)
         if priced.threshold is not None:
-            notes.append("groups with few units are left out")
+            notes.append(f"groups of few {noun.many} are not shown")
     return tuple(dict.fromkeys(notes))
 
 
@@ -138,8 +161,12 @@ def inner_notes(plan: Plan) -> tuple[str, ...]:
 
 
 def table_notes(plan: Plan, released: Mapping[str, Released], fitted: Mapping[str, Released]) -> tuple[str, ...]:
-    """What follows from the released tables: that no group is shown, or that totals were fitted to their parts."""
-    return (*([NOBODY] if _hidden(released) else []), *([FITTED] if _agree(plan, fitted) else []))
+    """What follows from the released tables: totals that were fitted to their parts, and groups that are not shown."""
+    missing = dict.fromkeys(grouped_by(key.expression) for table in released.values() for key in left_out(table))
+    return (
+        *([FITTED] if _agree(plan, fitted) else []),
+        *(f"no group is shown for a missing {name}: such rows, if any, are too few to tell" for name in missing),
+    )
 
 
 def _agree(plan: Plan, fitted: Mapping[str, Released]) -> bool:
@@ -149,6 +176,7 @@ def _agree(plan: Plan, fitted: Mapping[str, Released]) -> bool:
     return bool(names) and all(fitted[name].spread and max(fitted[name].spread) < 1 for name in names)
 
 
-def _hidden(released: Mapping[str, Released]) -> bool:
-    """Whether private keys were asked for and none was shown: a function of what was released."""
-    return any(table.priced.threshold is not None and not table.keys for table in released.values())
+def nobody_notes(released: Mapping[str, Released]) -> tuple[str, ...]:
+    """Said where private keys were asked for and none was shown: a function of what was released."""
+    hidden = any(table.priced.threshold is not None and not table.keys for table in released.values())
+    return (NOBODY,) if hidden else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from dpsql.answers.notes import SHOWN, first_notes
 from dpsql.answers.number_format import numeric, plain, with_error
 from dpsql.budget.status import account_bar
 from dpsql.errors import Error
@@ -43,7 +44,7 @@ def _aligned(cells: list[str], *, right: bool) -> list[str]:
 def _footer(result: Result, *, barred: bool) -> list[str]:
     lines = ["± is the 95% error bar of the noise"] if barred else []
     lines.append(f"cost: {'free (replayed)' if result.replayed else result.cost}")
-    return lines + ([f"notes: {'; '.join(result.notes)}"] if result.notes else [])
+    return lines + [f"note: {note}" for note in first_notes(result.notes, "result.notes has them all")]
 
 
 def _printable(text: str) -> str:
@@ -72,7 +73,7 @@ def format_explanation(plan: Explanation) -> str:
     if plan.alternatives:
         lines += ["", *_alternatives(plan)]
     if plan.notes:
-        lines += ["", "not covered by the error bars: " + "; ".join(plan.notes)]
+        lines += ["", *(f"note: {note}" for note in plan.notes)]
     return "\n".join(lines)
 
 
@@ -212,9 +213,11 @@ def _footer_html(result: Result) -> str:
     price = "free (released before)" if result.replayed else str(result.cost) if result.cost.epsilon else "free"
     said = f"cost: {price}" + (" · ± is the 95% error bar of the noise" if noisy else "")
     left = _left(result)
-    notes = listed([text(note) for note in result.notes])
-    more = element("details", element("summary", "not covered by the error bars") + notes) if notes else ""
-    return element("p", text(said), "dim") + left + more
+    first, others = result.notes[:SHOWN], result.notes[SHOWN:]
+    notes = "".join(element("p", text(note), "dim") for note in first)
+    title = f"{len(others)} more note{'s' * (len(others) > 1)}"
+    more = element("details", element("summary", title) + listed(list(map(text, others)))) if others else ""
+    return element("p", text(said), "dim") + left + notes + more
 
 
 def _left(result: Result) -> str:
@@ -235,7 +238,7 @@ def explanation_html(plan: Explanation) -> str:
     remark = [text(plan.remark)] if plan.remark else []
     tree = [element("b", "cost ") + cost + listed(remark), *map(_release_html, plan.releases)]
     if plan.notes:
-        tree.append(element("b", "not covered by the error bars") + listed([text(note) for note in plan.notes]))
+        tree.append(element("b", "notes") + listed([text(note) for note in plan.notes]))
     statements = "".join(element("pre", element("code", text(r.sql))) for r in plan.releases if r.sql)
     shown = element("details", element("summary", "the database's SQL") + statements) if statements else ""
     return page(listed(tree, "tree") + _mechanisms(plan) + shown)

@@ -25,8 +25,9 @@ from dpsql.answers.error_bars import (
 )
 from dpsql.answers.estimation import estimates, tabulate
 from dpsql.answers.finish import AnswerTable, Finisher, direct_index
+from dpsql.answers.missing_groups import only_present
 from dpsql.answers.noise_stage import Released
-from dpsql.answers.notes import inner_notes, notes_of, table_notes, top_notes
+from dpsql.answers.notes import inner_notes, nobody_notes, notes_of, owner_notes, table_notes, top_notes
 from dpsql.budget import Cost
 from dpsql.budget.status import BudgetStatus
 from dpsql.errors import InterfaceError
@@ -265,13 +266,18 @@ def finished(
     shares = clipped_shares(prepared.checks, executed.tables)
     fitted = fit_tables(plan, released)
     bars = bar_columns(finisher, plan, fitted)
-    columns = {name: tabulate(table, bars[name], nonnegative=nonnegative) for name, table in fitted.items()}
+    columns = {
+        name: only_present(released[name], tabulate(table, bars[name], nonnegative=nonnegative))
+        for name, table in fitted.items()
+    }
     table = finisher.run(plan, columns)
     notes = (
-        *notes_of([each.priced for each in released.values()], prepared.checks),
+        *nobody_notes(released),
         *map(str, shares),
-        *executed.notes,
+        *owner_notes(plan.releases),
         *top_notes(plan),
+        *notes_of([each.priced for each in released.values()], prepared.checks),
+        *executed.notes,
         *inner_notes(plan),
         *plan.notes,
         *engine_notes,

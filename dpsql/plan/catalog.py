@@ -17,7 +17,16 @@ from dpsql.expressions.expression import Expression, Value
 from dpsql.expressions.types import Kind, Type, from_engine
 from dpsql.mechanisms import RandomizedResponse
 from dpsql.plan.nodes.relation import HIDDEN, UNIT, Copy, Field, PublicScan, Relation, Scan
-from dpsql.plan.ownership import Facts, Schema, keys_of, labels_of, path_to_unit, stored_column, unverified
+from dpsql.plan.ownership import (
+    Facts,
+    Schema,
+    keys_of,
+    labels_of,
+    path_to_unit,
+    stored_column,
+    unverified,
+    without_owner,
+)
 from dpsql.policy import Bound, Policy, fold
 from dpsql.policy.column_types import engine_type
 from dpsql.policy.model import DeclaredColumn
@@ -116,13 +125,17 @@ LISTED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Tables by folded name; what is not here does not exist. `searches`: the policy allows private searches."""
+    """Tables by folded name; what is not here does not exist. `searches`: the policy allows private searches.
+
+    `nulls` are the columns of which the policy declares that they may be NULL.
+    """
 
     tables: Mapping[str, Table]
     max_public_keys: int
     public: PublicData
     views: Mapping[str, exp.Query] = field(default_factory=dict)
     searches: bool = False
+    nulls: frozenset[tuple[str, str]] = frozenset()
 
     def find(self, name: str) -> Table | None:
         """The table of that name, in any case."""
@@ -190,7 +203,10 @@ def make_catalog(
                 mistake.message if policy.sees_all(analyst) else f"the policy does not fit the database: table {name}"
             )
             raise PolicyError(said, hint="ask the steward to run `dpsql check`") from None
-    return Catalog(_unnamed(tables), policy.limits.max_public_keys, known, searches=policy.searches)
+    nulls = frozenset(
+        (n, c) for n, t in policy.tables.items() for c, spec in (t.columns or {}).items() if spec.nullable
+    )
+    return Catalog(_unnamed(tables), policy.limits.max_public_keys, known, searches=policy.searches, nulls=nulls)
 
 
 def _unnamed(tables: Mapping[str, Table]) -> Mapping[str, Table]:
@@ -262,7 +278,8 @@ def _seen(table: PrivateTable, declared: Declared, allowed: frozenset[str] | Non
     fields = tuple(field for field in table.scan.fields if fold(field.name) in allowed)
     unit = fold(declared.unit_column or "")
     hidden = next((f for f in table.scan.fields if fold(f.name) == unit and f not in fields), None)
-    return replace(table, scan=replace(table.scan, fields=fields, hidden=hidden))
+    unowned = "" if table.scan.unowned is not None and hidden is not None else table.scan.unowned
+    return replace(table, scan=replace(table.scan, fields=fields, hidden=hidden, unowned=unowned))
 
 
 def _public(name: str, declared: Declared, stored: Mapping[str, str], allowed: frozenset[str] | None) -> PublicTable:
@@ -302,7 +319,7 @@ def _private(name: str, policy: Policy, schema: Schema, facts: Facts, public: Pu
     owners = path[-1].table if path else name
     of_unit = None if unit is None else stored_column(owners, unit, schema[fold(owners)])[1]
     scan = Scan(tuple(fields), declared.by_row, rows, single, name, unit, path, unique, unit_type=of_unit)
-    scan = replace(scan, capped=policy.capped(name))
+    scan = replace(scan, capped=policy.capped(name), unowned=without_owner(name, policy, facts))
     return PrivateTable(name, scan, 1 if declared.by_row else policy.groups_per_unit(name), policy.groups_capped(name))
 
 

@@ -9,8 +9,8 @@ from dpsql.expressions.types import DOUBLE, SPELLINGS, Type, from_engine
 from dpsql.plan.nodes.relation import UNIT, Step
 from dpsql.policy import Policy, fold
 from dpsql.policy.identifiers import nearest
+from dpsql.policy.model import OWNED, ForeignKey, key_fact
 from dpsql.policy.model import DeclaredTable as Declared
-from dpsql.policy.model import ForeignKey, key_fact
 
 Schema = Mapping[str, Mapping[str, str]]
 Facts = frozenset[tuple[str, str]]
@@ -79,6 +79,22 @@ def _key(table: str, column: str, schema: Schema) -> tuple[str, Type]:
             hint="give the table a unit column of a whole number, text or date type",
         )
     return name, type_
+
+
+def without_owner(name: str, policy: Policy, facts: Facts) -> str | None:
+    """The column of a table that leaves a row without an owner where it is NULL; "" if a table on the way has it.
+
+    None if there is none: the policy declares the column without NULL, or a constraint of the database does. It decides
+    what a note says, and nothing else.
+    """
+    table = policy.tables[name]
+    if table.by_row or table.unit_column is None:
+        return None
+    declared = next((s for c, s in (table.columns or {}).items() if fold(c) == fold(table.unit_column)), None)
+    if (declared is None or declared.nulls) and (fold(name), OWNED) not in facts:
+        return table.unit_column
+    further = isinstance(table.unit, ForeignKey) and without_owner(table.unit.table, policy, facts) is not None
+    return "" if further else None
 
 
 def _label(link: ForeignKey, policy: Policy) -> str:

@@ -20,7 +20,7 @@ from dpsql.policy.database_catalog import (
     reader_of,
 )
 from dpsql.policy.identifiers import Names, fold, nearest
-from dpsql.policy.model import DeclaredColumn, DeclaredTable, ForeignKey, Policy, key_fact
+from dpsql.policy.model import OWNED, DeclaredColumn, DeclaredTable, ForeignKey, Policy, key_fact
 from dpsql.policy.searched_subjects import UNSEARCHED
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ def facts_of(catalog: Names[CatalogRelation], policy: Policy) -> frozenset[tuple
     """The facts, as (table, fact), that a database's constraints guarantee.
 
     `unique` needs PRIMARY KEY or UNIQUE on exactly the column that holds the unit itself; a foreign key needs
-    the very constraint, and a unique parent key; a key needs a constraint on its columns, or on some of them.
+    the very constraint, and a unique parent key; a key needs a constraint on its columns, or on some of them. A table
+    is `OWNED` if the column that leads to the unit is NOT NULL or the PRIMARY KEY.
     Constraints that a collation weakens do not count.
     """
     facts = set[tuple[str, str]]()
@@ -99,6 +100,8 @@ def facts_of(catalog: Names[CatalogRelation], policy: Policy) -> frozenset[tuple
         facts |= {(name, key_fact(key)) for key in table.keys if relation.is_key(*key)}
         if table.public or table.unit_column is None:
             continue
+        if fold(table.unit_column) in relation.required:
+            facts.add((name, OWNED))
         if relation.is_key(table.unit_column) and _holds_unit(policy, table):
             facts.add((name, policy.unique_fact(name)))
         if isinstance(table.unit, ForeignKey) and _constrained(relation, table.unit, catalog):

@@ -42,7 +42,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class CatalogRelation:
-    """One table or view; `keys` are the sets of columns that constraints make unique."""
+    """One table or view; `keys` are the sets of columns that constraints make unique, `filled` those without NULL."""
 
     name: str
     database: str
@@ -51,6 +51,12 @@ class CatalogRelation:
     keys: tuple[tuple[str, ...], ...] = ()
     primary: str | None = None
     links: tuple[Link, ...] = ()
+    filled: tuple[str, ...] = ()
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The columns, folded, that constraints keep from being NULL."""
+        return frozenset(map(fold, (*self.filled, *([self.primary] if self.primary else []))))
 
     def is_key(self, *columns: str) -> bool:
         """Whether a constraint makes these columns together unique, as GROUP BY and joins compare their values."""
@@ -97,6 +103,7 @@ def _relation(place: Place, view: bool, columns: dict[str, str], constraints: It
         keys=tuple(tuple(own) for kind, own, _, _ in constraints if kind in ("PRIMARY KEY", "UNIQUE")),
         primary=primary[0] if primary else None,
         links=tuple(links),
+        filled=tuple(column for kind, column, _, _ in single if kind == "NOT NULL"),
     )
 
 

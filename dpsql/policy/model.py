@@ -244,6 +244,11 @@ class DeclaredColumn(_Model):
     usual: Annotated[tuple[float, float] | None, Field(exclude=True)] = None
 
     @property
+    def nullable(self) -> bool:
+        """Does the policy say that it may be NULL?"""
+        return self.nulls and "nulls" in self.model_fields_set
+
+    @property
     def open(self) -> bool:
         """Does the policy leave one of its bounds open?"""
         return self.values is None and self.values_from is None and (self.min is None or self.max is None)
@@ -339,6 +344,10 @@ class DeclaredTable(_Model):
     @model_validator(mode="after")
     def _consistent(self) -> DeclaredTable:
         return _checked(self, table_mistakes(self))
+
+
+OWNED = "owned"
+"""The fact that each row of a table has a value in the column that leads to its unit."""
 
 
 def key_fact(key: Iterable[str]) -> str:

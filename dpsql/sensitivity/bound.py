@@ -19,7 +19,7 @@ from dpsql.plan.invariants import check_facts
 from dpsql.plan.nodes.relation import Aggregate, scans_in, unbounded
 from dpsql.plan.nodes.released_scan import released_in
 from dpsql.plan.plan import Release
-from dpsql.plan.typical_ranges import typical_range
+from dpsql.plan.typical_ranges import columns_behind, typical_range
 from dpsql.sensitivity.argument import Argument, counted
 from dpsql.sensitivity.choice import Choice, Histogram
 from dpsql.sensitivity.choice_layout import lay_out_choices
@@ -115,7 +115,10 @@ def bound(release: Release, mechanism: str, catalog: Catalog) -> Bounded:
         )
         for k in release.keys
     ]
-    keys = make_keys(named, catalog.max_public_keys)
+    keys = tuple(
+        replace(key, null_declared=bool(catalog.nulls.intersection(columns_behind(key.expression, release.source))))
+        for key in make_keys(named, catalog.max_public_keys)
+    )
     domains: list[Domain | None] = []
     for aggregate in release.aggregates:
         domain = None if aggregate.argument is None else infer(aggregate.argument, known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
@@ -17,13 +17,17 @@ from dpsql.expressions.types import Kind, Type
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A group key. `values` lists a public key's values in their order, NULL last where it can occur."""
+    """A group key. `values` lists a public key's values in their order, NULL last where it can occur.
+
+    `null_declared`: the policy says that it may be missing. Elsewhere NULL is listed because nothing rules it out.
+    """
 
     name: str
     expression: Expression
     domain: Domain
     values: tuple[Value, ...] | None
     attribute: bool
+    null_declared: bool = field(default=False, compare=False)
 
     @property
     def contiguous(self) -> bool:

@@ -100,7 +100,7 @@ def test_a_table_has_error_bars_cost_and_what_they_leave_out(town: Path) -> None
     assert done.exit_code == 0, done.output
     assert re.search(r"^ f +[\d,]+ ± \d+ ", done.stdout, re.M)
     assert "cost: ε = 0.5" in done.stdout
-    assert "notes: values of age outside [0, 100] are clamped" in done.stdout
+    assert "note: values of age outside [0, 100] are clamped" in done.stdout
 
 
 def test_the_second_time_is_free_and_shows_the_same(town: Path) -> None:
@@ -594,7 +594,7 @@ def test_an_accuracy_can_be_asked_for_and_is_priced_by_explain(town: Path) -> No
     [(low, high)] = read["intervals"]["n"]
     assert 110 <= high - low <= 121
     relative = ask(town, "SELECT count(*) AS n FROM people", "--accuracy", "20%")
-    assert relative.exit_code == 0 and "notes: " in relative.stdout
+    assert relative.exit_code == 0 and "note: " in relative.stdout
     refused(ask(town, "SELECT count(*) AS n FROM people", "--within", "0.001"))
     refused(ask(town, "SELECT count(*) AS n FROM people", "--within", "m=5"))
     assert ask(town, "SELECT count(*) AS n FROM people", "--within", "5", "--within", "n=5").exit_code == 2

@@ -18,7 +18,7 @@ from dpsql import progress
 
 EVIL = '<script>alert("x")</script>'
 COLUMNS = {"age": {"min": 18, "max": 110}, "when": {"min": pd.Timestamp("2024-01-01").date(), "max": pd.Timestamp("2024-12-31").date()},
-           "region": {"values": [EVIL, "a & b", "north\x07"]}}  # fmt: skip
+           "region": {"values": [EVIL, "a & b", "north\x07"], "nulls": True}}  # fmt: skip
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_an_answer_has_values_bars_cost_and_what_is_left(db: Any) -> None:
         assert f"{row[1]:,}" in page.words
     assert page.words.count("±") >= 3 + 2  # a cell for each group, and the heads
     assert "cost: ε = 1" in page.words and "left for one query: ε = 49" in page.words and "missing" in page.words
-    assert "weighed down" in page.words or "clamped" in page.words
+    assert "counts as" in page.words or "clamped" in page.words
     assert "free (released before)" in Page(db.query(SQL)._repr_html_()).words
     assert db.budget().dataset.spent.epsilon == pytest.approx(1)
 
@@ -99,7 +99,7 @@ def test_the_prompt_shows_values_with_bars_cost_and_notes(db: Any) -> None:
     assert lines[0].split() == ["region", "n", "age"] and "\x07" not in str(answer)
     for line, row in zip(lines[1:], answer.fetchall(), strict=False):
         assert f"{row[1]:,} ± " in line
-    assert "± is the 95% error bar of the noise" in lines and "cost: ε = 1" in str(answer) and "notes: " in lines[-1]
+    assert "± is the 95% error bar of the noise" in lines and "cost: ε = 1" in str(answer) and "note: " in lines[-1]
     assert "cost: free (replayed)" in str(db.query(SQL))
     assert "±" not in str(db.query("SELECT 1 AS one")) and "one" in repr(db.query("SELECT 1 AS one"))
     assert "more rows" in str(db.query("SELECT age, count(*) AS n FROM people GROUP BY age"))

@@ -102,7 +102,7 @@ def test_what_can_be_read_from_a_copy_is(sql: str) -> None:
     assert "read from a copy that has those with more than 4 rows apart" in str(apart)
     assert "dpsql_prepared.within" in kept.sql and "_unit" not in kept.sql
     assert {release.rule for release in kept.releases} == {"at_rest"}
-    assert "the copy kept 4 rows, chosen at random, once" in str(kept)
+    assert "the prepared copy has 4 rows, at random" in str(kept)
 
 
 def test_steps_are_read_where_the_bounds_are_those_of_the_copy() -> None:

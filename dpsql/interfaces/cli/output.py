@@ -12,6 +12,7 @@ from decimal import Decimal
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from dpsql.answers.notes import first_notes
 from dpsql.answers.number_format import numeric, plain, with_error
 from dpsql.interfaces.cli.terminal import printable
 from dpsql.mechanisms.exact_numbers import digits_down, digits_up
@@ -72,12 +73,13 @@ def cell(text: str, style: str = "") -> Text:
     return Text(text, style=style)
 
 
-def footer(result: Result) -> str:
-    """What the answer cost, and what else there is to know of it."""
+def footer(result: Result, *, notes: bool = False) -> str:
+    """What the answer cost, and what else there is to know of it: the first notes, or all of them."""
     noisy = any(output.noisy for output in result.plan.outputs)
     lines = ["± is the 95% error bar of the noise"] if noisy else []
     lines.append(f"cost: {price(result)}")
-    lines += [f"notes: {'; '.join(result.notes)}"] if result.notes else []
+    shown = result.notes if notes else first_notes(result.notes, "--notes shows them all")
+    lines += [f"note: {note}" for note in shown]
     return "\n".join(lines)
 
 

@@ -36,6 +36,7 @@ def query(
     mechanism: Noise = None, within: Accuracy = None,
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
     nonnegative: Nonnegative = False, clipped: Clipped = False,
+    notes: Annotated[bool, typer.Option("--notes", help="Show all notes, not only the first.")] = False,
 ) -> None:  # fmt: skip
     """Answer a query, with error bars and its cost."""
     from dpsql.interfaces.cli import output
@@ -56,7 +57,7 @@ def query(
         )
     if form is Format.TABLE:
         screen().print(shown)
-        screen().print(output.footer(result), style="dim", markup=False)
+        screen().print(output.footer(result, notes=notes), style="dim", markup=False)
     else:
         typer.echo(str(shown).removesuffix("\n"))
 

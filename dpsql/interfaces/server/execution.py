@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dpsql.answers.notes import first_notes
 from dpsql.answers.number_format import plain
 from dpsql.budget import FREE
 from dpsql.interfaces.server import remote_calls, sqlstates, wire
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 def notices(result: Result, db: Connection) -> Iterator[ErrorResponse]:
     """In the order in which they are shown."""
-    for text in (_price(result, db), *_bars(result), *result.notes):
+    for text in (_price(result, db), *_bars(result), *first_notes(result.notes, "EXPLAIN lists them")):
         yield ErrorResponse(text, "00000", severity="NOTICE")
 
 

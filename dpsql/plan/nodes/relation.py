@@ -217,6 +217,8 @@ class Scan(Relation):
     `hidden` is the unit's column where the analyst may not name it: rows keep their owner, and it is no field.
     `unit_type` is the owner's type, None where each row is its own unit. `copy` is a copy that is there too; with
     `part` that part of it is read, in place of the table. `capped`: the policy declares how many rows of a unit count.
+    `unowned` is the column without which a row has no owner, "" if it cannot be named here, and None if neither the
+    policy nor the schema leaves room for such rows.
     """
 
     table: str = ""
@@ -228,6 +230,7 @@ class Scan(Relation):
     copy: Copy | None = None
     part: typing.Literal["within", "over"] | None = None
     capped: bool = field(default=True, compare=False, repr=False)
+    unowned: str | None = field(default=None, compare=False, repr=False)
 
     def unique_keys(self) -> UniqueKeys:
         return self.keys

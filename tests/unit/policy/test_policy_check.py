@@ -247,6 +247,7 @@ def test_constraints_guarantee_facts(connection: duckdb.DuckDBPyConnection) -> N
     }
     assert constraint_facts(connection, policy_of(tables)) == {
         ("customers", "unique:id"),
+        ("customers", "owned"),
         ("orders", "foreign_key:customer_id->Customers.Id"),
     }
     assert constraint_facts(connection, policy_of({"customers": {"unit": "email"}})) == {("customers", "unique:email")}
@@ -262,6 +263,8 @@ def test_a_unique_foreign_key_to_the_unit_is_a_unique_unit(connection: duckdb.Du
     tables = {"people": {"unit": "id"}, "cards": {"unit": {"person": "people.id"}}}
     assert constraint_facts(connection, policy_of(tables)) == {
         ("people", "unique:id"),
+        ("people", "owned"),
+        ("cards", "owned"),
         ("cards", 'unique:["foreign_key:person->people.id", "id"]'),
         ("cards", "foreign_key:person->people.id"),
     }

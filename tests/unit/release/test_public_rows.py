@@ -89,7 +89,7 @@ def test_a_constraint_that_is_gone_is_not_relied_on() -> None:
         with connect(own, t={"unit": "u", "unique": True, "max_rows_per_unit": 5}) as db:
             before = db.explain("SELECT count(*) FROM t").notes
             own.execute("ALTER TABLE t RENAME TO old; CREATE TABLE t AS SELECT u FROM old, range(9)")
-            assert before == () and "weighed down" in db.explain("SELECT count(*) FROM t").notes[0]
+            assert before == () and "counts as" in " ".join(db.explain("SELECT count(*) FROM t").notes)
 
 
 def test_a_column_of_an_unknown_type_is_hidden(tmp_path: Path) -> None:
