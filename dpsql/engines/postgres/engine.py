@@ -134,10 +134,11 @@ class PostgresEngine(Engine):
     ) -> Exact:
         source = release.bounded.release.source
         reads = set(_tables_of(source))
+        written = self.run_statements(release, salt)
         try:
             with self._snapshot(reads, seconds) as session, stopped_after(seconds, session):
                 before = with_released(source, contents, self._site.dialect)
-                made = exact(release, partial(_ask, session, before), self.run_statements(release, salt), warrant)
+                made = exact(release, partial(_ask, session, before), written, warrant)
                 self._check(reads)
             return made
         except Exception as problem:
