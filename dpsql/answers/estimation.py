@@ -24,6 +24,7 @@ def estimates(
     noisy: Sequence[Noisy],
     chosen: Sequence[NDArray[np.int64]] | int = (),
     trees: Sequence[NDArray[np.int64]] = (),
+    totals: Sequence[NDArray[np.int64]] = (),
     *,
     nonnegative: bool = False,
 ) -> list[NDArray[Any]]:
@@ -34,7 +35,7 @@ def estimates(
     made: list[NDArray[Any]] = []
     for aggregate, source in zip(priced.bounded.release.aggregates, priced.bounded.sources, strict=True):
         if source.chosen:
-            made.append(chosen_values(priced, source, aggregate, chosen, trees))
+            made.append(chosen_values(priced, source, aggregate, chosen, trees, totals))
             continue
         values = estimate(priced, source, aggregate.function, noisy)
         if aggregate.function == "count" and nonnegative:
@@ -135,6 +136,6 @@ def tabulate(
     for index, key in enumerate(released.priced.bounded.keys):
         columns[key.name] = [row[index] for row in released.keys] * times
     chosen = released.chosen if noisy is None else rows * times
-    made = estimates(released.priced, values, chosen, released.trees, nonnegative=nonnegative)
+    made = estimates(released.priced, values, chosen, released.trees, released.totals, nonnegative=nonnegative)
     columns |= {f"_a{i}": estimate for i, estimate in enumerate(made)}
     return columns | {name: np.tile(values, times) for name, values in (bars or {}).items()}

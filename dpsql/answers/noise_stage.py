@@ -2,8 +2,9 @@
 
 **Theorem.** The released table is a function of (exact + noise) alone: for public keys one noisy integer per key and
 statistic; for private keys those of the keys whose noisy weight reaches the threshold, with fresh noise for every
-value shown; of one cell per key and choice, which the exponential mechanism has chosen; and of one noisy integer per
-key and node of a tree.
+value shown; of one cell per key and choice, which the exponential mechanism has chosen, of the two ends that it has
+chosen given that cell, and of one noisy integer for the weight of the key; and of one noisy integer per key and node of
+a tree.
 **Proof.** The only uses of `exact` below are `exact + sample` (each sample is used once, for one release), the
 comparison of such a sum with the threshold, and scores, which only the mechanism reads; keys come from the query and
 the policy, or have passed the threshold; their order is that of the keys.
@@ -33,7 +34,8 @@ from dpsql.mechanisms import DiscreteLaplace
 from dpsql.rights import Right, Token
 from dpsql.sensitivity.bound import MAX_RELEASED
 from dpsql.sensitivity.choice import scored
-from dpsql.sensitivity.quantile_tree import Tree, counted
+from dpsql.sensitivity.interval_ends import choose_ends
+from dpsql.sensitivity.quantile_tree import LARGEST, Tree, counted
 
 Noisy = NDArray[np.number[Any]]
 
@@ -56,6 +58,9 @@ class NoisyTable:
     """What finishing reads: keys, an array of integers per statistic, in steps of its noise grid, chosen cells, and the
     nodes of each tree, one row per key. The analyst's tables are `Released`; the steward's trace has its own.
 
+    For each choice there are the cells at the `ends` of its interval (two columns; none but for a quantile), and the
+    noisy weights of its groups, the `totals`, in steps of their noise.
+
     Fitted values (`dpsql.answers.consistent_totals`) are no integers; their error is `spread` times that of the noise
     drawn.
     """
@@ -66,6 +71,8 @@ class NoisyTable:
     spread: tuple[float, ...] = ()
     chosen: tuple[NDArray[np.int64], ...] = ()
     trees: tuple[NDArray[np.int64], ...] = ()
+    ends: tuple[NDArray[np.int64], ...] = ()
+    totals: tuple[NDArray[np.int64], ...] = ()
 
     def stretch(self, confidence: float) -> Sequence[float]:
         """By how much the half width of each statistic's noise is to be multiplied at that confidence.
@@ -117,10 +124,11 @@ class Drawn:
 
     statistics: tuple[NDArray[np.int64], ...]
     trees: tuple[NDArray[np.int64], ...]
+    totals: tuple[NDArray[np.int64], ...] = ()
 
     def of(self, keys: int) -> Drawn:
         """The noise of so many keys, and of no other number: one sample must not be spread over several of them."""
-        if any(len(each) != keys for each in (*self.statistics, *self.trees)):
+        if any(len(each) != keys for each in (*self.statistics, *self.trees, *self.totals)):
             raise InternalError("noise was drawn for another number of keys")
         return self
 
@@ -140,7 +148,8 @@ def _draw(priced: Priced, keys: int) -> Drawn:
     statistics = tuple(noised.noise.sample(keys) for noised in priced.noised)
     grown = zip(priced.bounded.trees, priced.trees, strict=True)
     trees = [np.array([each.noise.sample(t.nodes) for _ in range(keys)]).reshape(keys, t.nodes) for t, each in grown]
-    return Drawn(statistics, tuple(trees))
+    totals = tuple(each.total.noise.sample(keys) for each in priced.chosen if each.total is not None)
+    return Drawn(statistics, tuple(trees), totals)
 
 
 def add_noise(priced: Priced, sealed: Exact, ahead: Drawn | None = None) -> Released:
@@ -154,11 +163,14 @@ def add_noise(priced: Priced, sealed: Exact, ahead: Drawn | None = None) -> Rele
     drawn = _draw(priced, len(places)) if ahead is None else ahead.of(len(places))
     noisy = tuple(values[places] + each for values, each in zip(exact.values, drawn.statistics, strict=True))
     chosen = tuple(_choose(priced, exact, each, places) for each in priced.chosen)
+    ends = [_ends(priced, exact, *both, places) for both in zip(priced.chosen, chosen, strict=True)]
+    weights = [_weights(exact, each, each.total, places) for each in priced.chosen if each.total is not None]
+    totals = tuple(exactly + each for exactly, each in zip(weights, drawn.totals, strict=True))
     nodes = [
         _nodes(exact, tree, noised, places) for tree, noised in zip(priced.bounded.trees, priced.trees, strict=True)
     ]
     trees = tuple(exactly + each for exactly, each in zip(nodes, drawn.trees, strict=True))
-    return Released(priced, keys, noisy, chosen=chosen, trees=trees, by=_RELEASE)
+    return Released(priced, keys, noisy, chosen=chosen, trees=trees, ends=tuple(ends), totals=totals, by=_RELEASE)
 
 
 def _nodes(exact: Integers, tree: Tree, noised: Noised, places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -177,6 +189,28 @@ def _choose(priced: Priced, exact: Integers, chosen: PricedChoice, places: NDArr
         run, offset = chosen.law.choose(runs.sizes, runs.scores)
         cells[number] = runs.starts[run] + offset
     return cells
+
+
+def _ends(
+    priced: Priced, exact: Integers, chosen: PricedChoice, middles: NDArray[np.int64], places: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The cells at both ends of the interval around each chosen cell; of what is no quantile, none."""
+    if chosen.ends is None:
+        return np.empty((len(places), 0), np.int64)
+    choice, size = chosen.choice, priced.bounded.histograms[chosen.choice.histogram].grid.cells
+    weights = exact.histograms[choice.histogram]
+    made = [
+        choose_ends(choice, chosen.ends, int(middle), size, *weights.of(int(place)))
+        for middle, place in zip(middles, places, strict=True)
+    ]
+    return np.array(made, np.int64).reshape(len(places), 2)
+
+
+def _weights(exact: Integers, chosen: PricedChoice, total: Noised, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The exact weight of each group, floored to the grid of its noise; no data overflows."""
+    groups = exact.histograms[chosen.choice.histogram]
+    weights = [sum(groups.of(int(place))[1].tolist()) >> total.shift for place in places]
+    return np.array([min(each, LARGEST) for each in weights], np.int64)
 
 
 def public_table(priced: Priced) -> Released:

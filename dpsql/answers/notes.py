@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
-from dpsql.answers.chosen_values import choice_notes
+from dpsql.answers.chosen_values import choice_notes, few_notes
 from dpsql.answers.missing_groups import left_out
 from dpsql.answers.noise_stage import Released
 from dpsql.answers.plain_words import grouped_by, in_words, unit_noun
@@ -163,7 +163,9 @@ def inner_notes(plan: Plan) -> tuple[str, ...]:
 def table_notes(plan: Plan, released: Mapping[str, Released], fitted: Mapping[str, Released]) -> tuple[str, ...]:
     """What follows from the released tables: totals that were fitted to their parts, and groups that are not shown."""
     missing = dict.fromkeys(grouped_by(key.expression) for table in released.values() for key in left_out(table))
+    few = [note for table in released.values() for note in few_notes(table)]
     return (
+        *few,
         *([FITTED] if _agree(plan, fitted) else []),
         *(f"no group is shown for a missing {name}: such rows, if any, are too few to tell" for name in missing),
     )

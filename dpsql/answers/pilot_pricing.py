@@ -375,7 +375,16 @@ def _imagined(table: Released, part: Fraction, side: int, confidence: float) -> 
         for index in (source.first, source.first + 1):
             reals[index] = reals[index] * kept
     steps = tuple(np.rint(values / step(priced, i)).astype(np.int64) for i, values in enumerate(reals))
-    return Released(priced, table.keys, steps, chosen=table.chosen, trees=table.trees, by=_RELEASE)
+    return Released(
+        priced,
+        table.keys,
+        steps,
+        chosen=table.chosen,
+        trees=table.trees,
+        ends=table.ends,
+        totals=table.totals,
+        by=_RELEASE,
+    )
 
 
 def _counts(table: Released, source: Source) -> Floats:

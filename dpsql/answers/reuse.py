@@ -302,8 +302,9 @@ def part_of(asked: Priced, earlier: Released) -> Released:
     bounded = replace(had, release=wanted.release, keys=wanted.keys, sources=sources)
     noisy, chosen = tuple(v[rows] for v in earlier.noisy), tuple(cells[rows] for cells in earlier.chosen)
     trees = tuple(nodes[rows] for nodes in earlier.trees)
+    ends, totals = tuple(cells[rows] for cells in earlier.ends), tuple(each[rows] for each in earlier.totals)
     priced = replace(earlier.priced, bounded=bounded)
-    return Released(priced, tuple(keys), noisy, chosen=chosen, trees=trees, by=_RELEASE)
+    return Released(priced, tuple(keys), noisy, chosen=chosen, trees=trees, ends=ends, totals=totals, by=_RELEASE)
 
 
 def _source(aggregate: Aggregate, had: Bounded) -> Source | None:

@@ -25,6 +25,9 @@ def serialize(released: Released) -> bytes:
         stored["chosen"] = [cells.tolist() for cells in released.chosen]
     if released.trees:
         stored["trees"] = [nodes.tolist() for nodes in released.trees]
+    if released.totals:
+        stored["ends"] = [cells.tolist() for cells in released.ends]
+        stored["totals"] = [weights.tolist() for weights in released.totals]
     return json.dumps(stored).encode()
 
 
@@ -40,4 +43,6 @@ def deserialize(payload: bytes, priced: Priced) -> Released:
     trees = tuple(
         np.array(v, dtype=np.int64).reshape(-1, size) for v, size in zip(stored.get("trees", ()), sizes, strict=True)
     )
-    return Released(priced, keys, noisy, chosen=chosen, trees=trees, by=_RELEASE)
+    totals = tuple(np.array(v, dtype=np.int64) for v in stored.get("totals", ()))
+    ends = tuple(np.array(v, dtype=np.int64).reshape(len(keys), -1) for v in stored.get("ends", ()))
+    return Released(priced, keys, noisy, chosen=chosen, trees=trees, ends=ends, totals=totals, by=_RELEASE)

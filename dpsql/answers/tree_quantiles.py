@@ -73,6 +73,12 @@ def quantile_ends(
     return low, high
 
 
+def totals_of(tree: Tree, noised: Noised, nodes: NDArray[Any], confidence: float) -> tuple[Floats, float]:
+    """The estimated number of values in each group, and how far it is off at most with that confidence, in steps."""
+    sums = np.array([cumulated(tree, group)[-1] for group in nodes])
+    return sums, reach(noised, confidence) * float(_deviations(tree.height, Fraction(0))[-1])
+
+
 def rank_width(tree: Tree, noised: Noised, at: Fraction, confidence: float) -> float:
     """By how many rows the rank of this quantile is off at most, wherever it lies, with that confidence."""
     far = reach(noised, confidence) * float(_deviations(tree.height, at).max())

@@ -5,7 +5,7 @@ same data: whatever one of them shows, the other would show with the same probab
 **Proof.** A release is what its emitted SQL computes, then its noise (`dpsql.answers.noise_stage`), and the mark is a
 SHA-256 of all that either reads. The SQL names tables, filters, bounds, grids and the secret salt, and the content of
 nested results by its digest; beside it stand the law, scale and shift of every noise, tree and selection, the
-threshold, the kind, law and grid of every choice, and the values of public keys, in whose order numbers are stored.
+threshold, the kind, laws and grid of every choice, and the values of public keys, in whose order numbers are stored.
 JSON of such parts is unambiguous: each is a list of fixed form. The rows are those that the version of the dataset
 names.
 **Requires** SHA-256 without collisions, a version that changes whenever rows may have changed (an engine's label, and
@@ -40,9 +40,14 @@ def fingerprint(priced: Priced, sql: str, version: str, dataset: str) -> bytes:
 
 
 def _choice(priced: Priced, chosen: PricedChoice) -> list[object]:
-    """What makes two choices the same: the kind, the law, and the grid."""
-    choice = chosen.choice
-    return [choice.histogram, choice.kind, str(choice.at), str(chosen.law.scale), *_grid(priced, choice.histogram)]
+    """What makes two choices the same: the kind, the laws of value, ends and totals, and the grid."""
+    choice, total = chosen.choice, chosen.total
+    laws: list[object] = [str(chosen.law.scale)]
+    if chosen.ends is not None:
+        laws.append([str(chosen.ends.law.scale), chosen.ends.beyond])
+    if total is not None:
+        laws.append([type(total.noise).__name__, str(total.noise.scale), total.shift])
+    return [choice.histogram, choice.kind, str(choice.at), *laws, *_grid(priced, choice.histogram)]
 
 
 def _tree(priced: Priced, number: int) -> list[object]:

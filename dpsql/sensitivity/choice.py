@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, log
+from math import ceil, isqrt, log
 from typing import Any, Literal
 
 import numpy as np
@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms import ExponentialLaw
 from dpsql.plan.nodes.relation import Aggregate
+from dpsql.sensitivity.claim import Claim
 from dpsql.sensitivity.clip import Norm, Ranked
 from dpsql.sensitivity.grid import Grid
 from dpsql.sensitivity.unit_weight import Term
@@ -64,6 +65,17 @@ class Histogram:
     def ranked(self) -> Ranked:
         """What of a unit is ranked."""
         return "rows" if self.kept == "rows" else "groups"
+
+    def total_claim(self, groups: int) -> Claim:
+        """What a unit changes in the weights of all groups, of which it may be in so many.
+
+        **Theorem.** At most `most` in L1, and where `clipped` is L2 at most that in L2 and √groups times that in L1.
+        **Proof.** The weight of a group is the sum over its cells, to which the unit adds no negative weight.
+        **Requires** the bound of the histogram (`dpsql.sensitivity.choice_layout.histogram`).
+        **Checked by** `tests/unit/sensitivity/test_interval_ends.py`.
+        """
+        along = self.most * (isqrt(groups - 1) + 1 if self.clipped == "l2" else 1)
+        return Claim(None, self.most, along, self.most, 1 if self.one == self.most == 1 else groups)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def test_a_choice_has_the_same_cells_whatever_the_data_are(function: str) -> Non
             sql = f"SELECT {function}(a) FROM t"
             [release] = dpsql.audit.trace(db, sql, salt=b"salt", epsilon=1.0, mechanism="laplace")
             assert [len(s.values) for s in release.statistics] == [1]
-            assert db.query(sql, epsilon=1.0, mechanism="laplace").fetchall() == [(Decimal("0.01"),)]
+            assert db.query(sql, epsilon=1.0, mechanism="laplace").fetchall() in ([(Decimal("0.01"),)], [(None,)])
 
 
 def test_bounds_that_hold_no_value_clamp_every_row_to_one() -> None:

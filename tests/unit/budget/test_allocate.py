@@ -11,8 +11,10 @@ import pytest
 import dpsql
 from dpsql.budget import FREE, epsilon_for, rho_for
 from dpsql.budget.pricing import (
+    ENDS,
     GAUSSIAN_STEPS,
     LAPLACE_STEPS,
+    TOTAL,
     UNIT_STEPS,
     Portion,
     Priced,
@@ -137,9 +139,16 @@ def _spends_its_portions(each: Priced, mechanism: str) -> None:
         for index in share:
             _costs(each.noised[index], portion)
     for chosen in each.chosen:
-        portion, law = next(parts), chosen.law
-        cost = law.epsilon(chosen.spread) if mechanism == "laplace" else law.rho(chosen.spread)
-        assert portion * Fraction(99, 100) < cost <= portion
+        portion, laws = next(parts), [(chosen.law, chosen.spread)]
+        assert chosen.total is not None and (chosen.ends is not None) == (chosen.choice.kind == "quantile")
+        _costs(chosen.total, portion * TOTAL[mechanism])
+        left = [1 - TOTAL[mechanism]]
+        if chosen.ends is not None:
+            laws.append((chosen.ends.law, chosen.ends.spread))
+            left = [1 - TOTAL[mechanism] - ENDS[mechanism], ENDS[mechanism]]
+        for (law, spread), part in zip(laws, left, strict=True):
+            cost = law.epsilon(spread) if mechanism == "laplace" else law.rho(spread)
+            assert portion * part * Fraction(99, 100) < cost <= portion * part
     for tree in each.trees:
         _costs(tree, next(parts))
     if each.selection is not None:
@@ -160,12 +169,12 @@ def _costs(noised: Any, portion: Fraction) -> None:
     assert portion * Fraction(99, 100) < cost <= portion
 
 
-def test_a_choice_beside_gaussian_noise_costs_what_was_asked_though_it_is_pure(db: dpsql.Connection) -> None:
-    """Alone, too: ε stands for ρ at the δ of the query, and the ledger is charged a pure event."""
+def test_a_choice_beside_gaussian_noise_costs_what_was_asked(db: dpsql.Connection) -> None:
+    """Alone, too: ε stands for ρ at the δ of the query. Its noisy total is Gaussian, so the event is not pure."""
     bill = db.prepare("SELECT median(x) FROM t", epsilon=float(EPSILON), delta=float(DELTA), mechanism="gaussian").bill
     charge, asked = charge_of(bill.releases), rho_for(EPSILON, DELTA)
     assert (bill.cost.epsilon, bill.cost.delta) == (float(EPSILON), float(DELTA))
-    assert charge is not None and charge.epsilon is not None
+    assert charge is not None and charge.epsilon is None
     assert asked * Fraction(99, 100) < charge.rho * UNIT <= asked
 
 
