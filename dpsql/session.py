@@ -138,7 +138,8 @@ class Conductor:
         draft = Draft(parsed.text, plan, bounded, epsilon, delta, mechanism, types, checks, parsed=parsed)
         if plan.releases:
             part = 1 - known.apart / draft.funds.price
-            draft = searcher.with_norms(replace(draft, missing=known.missing, notes=known.notes, part=part))
+            draft = replace(draft, missing=known.missing, notes=known.notes, part=part)
+            draft = searcher.with_norms(draft, known.catalog)
         changing = known.found or known.missing or draft.unsearched or reads_the_clock(parsed.tree)
         return draft, not (self.dataset.engine.live or changing)
 

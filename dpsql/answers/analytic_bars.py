@@ -19,7 +19,7 @@ from dpsql.answers.noise_stage import Noisy, NoisyTable
 from dpsql.answers.weighted_noise import deviation
 from dpsql.budget.pricing import Priced
 from dpsql.mechanisms import Noise
-from dpsql.sensitivity.clip import Clip
+from dpsql.sensitivity.clip import ClippedVector
 from dpsql.sensitivity.statistics import Source
 
 
@@ -167,21 +167,21 @@ def _times(known: Known | None, times: float | None) -> Known | None:
 # A clip shortens the whole vector of a unit, so it moves every total towards zero. How much is cut off altogether is
 # estimated from the released histogram of norms; each cell bears a part in proportion to its released size. A sum
 # around the centre of an average is close to zero by design and is still what makes a unit heavy, so it bears at least
-# twice as much as the count beside it.
+# twice as much as the count beside it, and so does each sum that a variance or another quotient is computed from.
 
 
 def cut_off(released: NoisyTable) -> tuple[Floats, ...]:
     """For each statistic how much further from zero its exact totals may lie, with their sign, in noisy steps."""
     cuts = [np.zeros(len(values)) for values in released.noisy]
     for each in released.priced.bounded.clipped:
-        for place, cut in _cut_by(released, each.clip, each.vector.values):
+        for place, cut in _cut_by(released, each):
             cuts[place] = cut
     return tuple(cuts)
 
 
-def _cut_by(released: NoisyTable, clip: Clip | None, values: int | None) -> Iterator[tuple[int, Floats]]:
+def _cut_by(released: NoisyTable, clipped: ClippedVector) -> Iterator[tuple[int, Floats]]:
     """The same for the statistics of one clip; a number of different values, of so many, is cut from no more."""
-    priced = released.priced
+    priced, clip, values = released.priced, clipped.clip, clipped.vector.values
     if clip is None or clip.choice is None:
         return
     steps = {place: 2.0 ** priced.noised[place].shift for place in clip.members}
@@ -190,6 +190,10 @@ def _cut_by(released: NoisyTable, clip: Clip | None, values: int | None) -> Iter
         if source.form == "centred" and source.first in sizes:
             count, centred = np.abs(sizes[source.first]), sizes[source.first + 1]
             sizes[source.first + 1] = np.where(np.abs(centred) > 2 * count, centred, 2 * count)
+    if clipped.vector.means:
+        added = [place for place in sizes if priced.bounded.statistics[place].part.alpha]
+        most = np.max([np.abs(each) for place, each in sizes.items() if place not in added] or [np.zeros(1)], axis=0)
+        sizes |= {place: np.where(np.abs(sizes[place]) > 2 * most, sizes[place], 2 * most) for place in added}
     whole = sum(float(np.abs(each).sum()) for each in sizes.values())
     if whole == 0:
         return

@@ -217,6 +217,7 @@ def _drawn(
 
 
 TIMES = 200
+RUNS = TIMES + 4
 Ends = dict[int, tuple[Floats, Floats]]
 _CHOOSING = (exp.Max, exp.Min, exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ArgMax, exp.ArgMin,
              exp.Where, exp.Having, exp.Qualify, exp.Limit, exp.Filter, exp.Case, exp.If)  # fmt: skip
@@ -240,7 +241,8 @@ def resampled_intervals(
     may stray either way. So the interval spans the draws and their reflection at the value shown. Where groups are
     chosen by their values no resampling is right (of equal groups the largest is all noise): there it also spans the
     answers at the low and at the high ends of all released values at once, which hold whatever grows with each of them.
-    Last, it reaches as far again as the answer moves if all that clips are estimated to cut off is put back.
+    Last, it reaches as far again as the answer moves if all that clips are estimated to cut off is put back, or only
+    what they cut off sums of values: it may be a few heavy values, which a variance shows.
     Where private keys were selected and nothing moves, the draws say nothing about the keys that were left out, and
     there is no interval.
     """
@@ -254,10 +256,10 @@ def resampled_intervals(
         low, high = ends_of(values[:TIMES], shown, confidence, together=together)
         low, high = np.minimum(low, 2 * shown - high), np.maximum(high, 2 * shown - low)
         if any(isinstance(node, _CHOOSING) for node in plan.finishing.walk()):
-            ends_of_all = values[TIMES:-1]
+            ends_of_all = values[TIMES:-2]
             low, high = np.fmin(low, np.fmin.reduce(ends_of_all)), np.fmax(high, np.fmax.reduce(ends_of_all))
-        moved = np.nan_to_num(values[-1] - shown)
-        low, high = low + np.minimum(moved, 0.0), high + np.maximum(moved, 0.0)
+        moved = np.nan_to_num(values[-2:] - shown)
+        low, high = low + np.minimum(moved, 0.0).min(axis=0), high + np.maximum(moved, 0.0).max(axis=0)
         unknown = (low == high) & selected
         ends[index] = np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
     return ends
@@ -273,22 +275,24 @@ def _repeated(
     confidence: float,
     draw: Draw,
 ) -> dict[int, Floats]:
-    """One run for each draw, two for the low and the high ends, and one with what was cut off put back."""
+    """One run for each draw, two for the low and the high ends, and two with what was cut off put back."""
     identity = _identity(plan, answer)
     by_place = identity is None and _keeps_order(plan)
-    drawn = {i: np.full((TIMES + 3, len(answer.rows)), np.nan) for i in wanted}
+    drawn = {i: np.full((RUNS, len(answer.rows)), np.nan) for i in wanted}
     if identity is None and not by_place:
         return drawn
     noises = sum(len(table.keys) * len(table.noisy) for table in released.values())
     columns, drawn_ = {}, {name: draw(table, TIMES) for name, table in released.items()}
     draws, fitted = fit_draws(plan, released, drawn_), fit_tables(plan, released)
     for name, table in fitted.items():
-        whole = [(noisy + cut)[None, :] for noisy, cut in zip(table.noisy, cut_off(table), strict=True)]
+        summed = [statistic.part.alpha != 0 for statistic in table.priced.bounded.statistics]
+        cuts = zip(table.noisy, cut_off(table), summed, strict=True)
+        whole = [np.stack([noisy + cut, noisy + cut * values]) for noisy, cut, values in cuts]
         parts = zip(draws[name], box(table, confidence, noises), whole, strict=True)
-        drawn_table = tabulate(table, bars[name], [np.concatenate(part) for part in parts], times=TIMES + 3)
-        columns[name] = only_present(released[name], drawn_table, TIMES + 3)
+        drawn_table = tabulate(table, bars[name], [np.concatenate(part) for part in parts], times=RUNS)
+        columns[name] = only_present(released[name], drawn_table, RUNS)
     sizes = {name: len(table.keys) for name, table in released.items()}
-    for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES + 3, sizes)):
+    for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), RUNS, sizes)):
         if identity is not None:
             _record(rows, plan, identity, drawn, time)
         elif len(rows) == len(answer.rows):

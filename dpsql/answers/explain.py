@@ -120,12 +120,14 @@ class ClipPlan:
     """How a vector of a unit is clipped: about how many units there are, and how many of them add more.
 
     `cut` has for each statistic the most that is expected to be cut off in all groups together, if all of it were cut
-    off there. `units` is None where nothing was found, so that the clip is the limit of the policy or a guess.
+    off there. `units` is None where nothing was found, so that the clip is the limit of the policy or a guess. It is
+    `wider` where the search was that of the same query with fewer conditions.
     """
 
     units: float | None
     above: float
     cut: Mapping[str, float]
+    wider: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +253,7 @@ def _clip(bounded: Bounded, clip: Clip) -> ClipPlan:
     steps = max(choice.cut, choice.cut_upper) * clip.bound / choice.clip
     members = [bounded.statistics[place] for place in clip.members]
     cut = {each.name: steps * float(each.grid) for each in members}
-    return ClipPlan(choice.units if choice.found else None, choice.above, cut)
+    return ClipPlan(choice.units if choice.found else None, choice.above, cut, choice.wider)
 
 
 def _expected(priced: Priced, index: int, confidence: float, n: float | None) -> float | None:

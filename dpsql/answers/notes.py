@@ -104,6 +104,11 @@ def _clip_notes(bounded: Bounded, clip: Clip | None) -> list[str]:
             f"there were too few {noun.many} to find out how much one of them adds, so the limit for each is a guess"
         ]
     reduced = f"about {clip.choice.above:,.0f}" if clip.choice.above >= 0.5 else "hardly any"
+    if clip.choice.wider:
+        return [
+            "the limit of what one unit adds was found for the same query with fewer conditions, where"
+            f" {reduced} of about {clip.choice.units:,.0f} units add more: error bars allow for these"
+        ]
     return [
         f"{reduced} of about {clip.choice.units:,.0f} {noun.many} add more than the limit that was found, and count "
         f"less: the error bars allow for that, but not for a few {noun.many} that add very much more"

@@ -140,7 +140,8 @@ def clip_text(clip: ClipPlan) -> str:
     above = "nearly none" if clip.above < 0.5 else f"about {clip.above:,.0f}"
     cut = ", ".join(f"{each:.3g} of {name}" for name, each in clip.cut.items() if each)
     lost = f": in all groups together at most about {cut} is cut off" if cut else ""
-    return f"the clip was found by a private search: of about {clip.units:,.0f} units {above} add more{lost}"
+    search = "the private search of the same query with fewer conditions" if clip.wider else "a private search"
+    return f"the clip was found by {search}: of about {clip.units:,.0f} units {above} add more{lost}"
 
 
 def _key(key: KeyPlan) -> str:

@@ -140,8 +140,10 @@ COARSE = 0.2
 """A bucket of half an octave tells where a value lies to about so much of it."""
 NEXT_TO_NOTHING = 1e-3
 """A mean that is smaller beside another counts as that much of it."""
-DOUBT = 0.01
+DOUBT = 0.001
 """The chance that the noise of an empty bucket widens the bounds."""
+TRIMMED = 0.02
+"""The part of the units at either end that says nothing of what is usual: noise far out would decide a mean."""
 
 
 def bounds_from_histogram(subject: Subject, type_: Type, released: Mapping[str, Released]) -> FoundBounds | None:
@@ -163,8 +165,8 @@ def _usual(released: Mapping[str, Released], low: int, high: int, type_: Type) -
     """A value between the means of the units' least and largest values, and the lesser of their distances from it.
 
     Of numbers with one sign it is the geometric mean of the two: the usual value of a unit with many rows lies between
-    its extremes, however large its largest one is. Only buckets between the bounds count: noise in one far out would
-    decide the rest.
+    its extremes, however large its largest one is. Only buckets between the bounds count, without what noise alone may
+    well reach and without the outermost few units: noise in one far out would decide the rest.
     """
     if type_.temporal:
         return None
@@ -189,9 +191,16 @@ def _between(least: float, largest: float) -> float:
 
 
 def _inside(table: Released, low: int, high: int) -> dict[int, float]:
-    """The counts of the buckets between two, noise below zero left out."""
+    """The counts of the buckets between two that noise does not explain, without a few units at either end."""
+    likely = table.priced.noised[0].noise.half_width(0.9)
     counted = zip(table.keys, table.noisy[0].tolist(), strict=True)
-    return {b: max(0.0, n) for (b,), n in counted if isinstance(b, int) and low <= b <= high}
+    kept = dict(sorted((b, n) for (b,), n in counted if isinstance(b, int) and low <= b <= high and n > likely))
+    trimmed = TRIMMED * sum(kept.values())
+    for end in (list(kept), list(kept)[::-1]):
+        left = trimmed
+        for bucket in end:
+            kept[bucket], left = max(0.0, kept[bucket] - left), max(0.0, left - kept[bucket])
+    return kept
 
 
 def _rounded(lower: Bound, upper: Bound) -> FoundBounds:

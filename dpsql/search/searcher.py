@@ -5,13 +5,14 @@ Nothing is released here: a search is a prepared query that the conductor releas
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from math import floor, log, sqrt
 from operator import add
+from typing import Literal
 
 import numpy as np
 from sqlglot import exp
@@ -23,19 +24,25 @@ from dpsql.budget.pricing import Bill, Portion, Priced, charge_of, fund, price_r
 from dpsql.dataset import Dataset
 from dpsql.errors import BudgetExceeded, UnboundedColumn
 from dpsql.mechanisms import DiscreteLaplace
+from dpsql.plan.catalog import Catalog
 from dpsql.plan.plan import Plan
 from dpsql.policy.searched_subjects import Subject
 from dpsql.query_draft import Draft, PreparedQuery
+from dpsql.search.fewer_conditions import with_fewer_conditions
 from dpsql.search.open_bounds import BoundSearches
-from dpsql.sensitivity.bound import Bounded, norm_search
+from dpsql.sensitivity.bound import Bounded, least_of_a_row, norm_search
 from dpsql.sensitivity.clip import Vector, norms_of, read_norms
-from dpsql.sensitivity.clip_choice import NormHistogram, search_share
+from dpsql.sensitivity.clip_choice import ClipChoice, NormHistogram, search_share, would_find
 
 PAID = "the private search that came first is counted, and what it found stays known"
 BEST_CLIP = "a private search for the best clip of: "
 """How the log names such a search, before the text of its query."""
 DEARER = 3
 """A search that is up to this many tiers dearer serves as well."""
+LEFT = 0.25
+"""The part of the units that a further condition is taken to leave."""
+ALMOST = 1 + 1e-6
+"""Edges of buckets are roots, as floats."""
 
 
 @contextmanager
@@ -63,11 +70,11 @@ class Searcher:
 
     # norms ----------------------------------------------------------------------------------------------------------
 
-    def with_norms(self, draft: Draft) -> Draft:
+    def with_norms(self, draft: Draft, catalog: Catalog) -> Draft:
         """The draft with what is known of the norms of its vectors; of the others it says that they are unsearched.
 
         A release that an earlier one answers needs no search, if the analyst has that already: another's changes no
-        cost until it is counted.
+        cost until it is counted. Nor does one for which a search of the same query with fewer conditions serves.
         """
         vectors = [(b, each.vector) for b in draft.bounded for each in b.clipped if each.vector.searched]
         if not vectors:
@@ -75,20 +82,29 @@ class Searcher:
         tier = self._tier(draft, len(vectors))
         searches = {_place(*each): self._norm_search(*each, draft.mechanism, tier) for each in vectors}
         found = {_place(*each): self._known_norms(*each, draft.mechanism, tier) for each in vectors}
-        bounded = tuple(
-            replace(b, clipped=tuple(replace(each, found=found.get(_place(b, each.vector))) for each in b.clipped))
-            for b in draft.bounded
-        )
         price = fund(draft.bounded, draft.most, draft.delta, draft.mechanism).price
         set_apart = sum((search.price for search in searches.values()), Fraction(0)) / price
-        draft = replace(draft, bounded=bounded, part=draft.part - set_apart)
+        draft = _with_found(replace(draft, part=draft.part - set_apart), found)
+        lacking = [each for each in vectors if found[_place(*each)] is None or not _settled(draft, *each)]
+        lacking = [] if draft.missing else lacking
+        wider = {_place(*each): self._wider_norms(*each, draft.mechanism, tier, catalog) for each in lacking}
+        if any(wider.values()):
+            tried = _with_found(draft, found | {place: each for place, each in wider.items() if each is not None})
+            serving = {
+                _place(*each): histogram
+                for each in lacking
+                if (histogram := wider[_place(*each)]) is not None
+                and (found[_place(*each)] is not None or _serves(tried, each, searches[_place(*each)], histogram))
+            }
+            found |= serving
+            draft = _with_found(draft, found) if serving else draft
         unknown = {place[0] for place, histogram in found.items() if histogram is None}
         if unknown and not draft.missing and self.accounts.policy.replay:
             archive = self.accounts.archive(self.dataset)
             priced = [p for p in draft.split.bill.releases if p.bounded.release.name in unknown]
             unknown -= {p.bounded.release.name for p in priced if archive.best(p) is not None}
         wanted = [place for place, histogram in found.items() if histogram is None and place[0] in unknown]
-        return replace(draft, unsearched=tuple(searches[place] for place in wanted))
+        return replace(draft, unsearched=tuple(searches[place] for place in wanted)) if wanted else draft
 
     def _tier(self, draft: Draft, vectors: int) -> int:
         """How many times four the price of each release is that of a default query: searches have these prices."""
@@ -114,6 +130,16 @@ class Searcher:
             stored = self.accounts.ledger.find(archive.mark(search))
             if stored is not None and not self.accounts.owes(stored):
                 return _histogram(vector, search, stored)
+        return None
+
+    def _wider_norms(
+        self, bounded: Bounded, vector: Vector, mechanism: str, tier: int, catalog: Catalog
+    ) -> NormHistogram | None:
+        """What an earlier search found of the same release with fewer conditions."""
+        for wider in with_fewer_conditions(bounded, vector, mechanism, catalog):
+            known = self._known_norms(wider.bounded, wider.vector, mechanism, tier)
+            if known is not None:
+                return known.of_fewer(wider.octaves, wider.vector.cells, vector.cells)
         return None
 
     def norms_query(self, draft: Draft) -> PreparedQuery:
@@ -163,16 +189,60 @@ class Searcher:
         return reduce(draft.funds.plus, (bill.cost for bill in bills), FREE)
 
 
-def _place(bounded: Bounded, vector: Vector) -> tuple[str, tuple[int, ...], str | None]:
+Place = tuple[str, tuple[int, ...], str | None]
+
+
+def _place(bounded: Bounded, vector: Vector) -> Place:
     """The key that identifies a vector within its query."""
     return bounded.release.name, vector.members, vector.ranked
+
+
+def _with_found(draft: Draft, found: Mapping[Place, NormHistogram | None]) -> Draft:
+    """The draft with these histograms of norms."""
+    bounded = tuple(
+        replace(b, clipped=tuple(replace(each, found=found.get(_place(b, each.vector))) for each in b.clipped))
+        for b in draft.bounded
+    )
+    return replace(draft, bounded=bounded)
+
+
+def _chosen(draft: Draft, bounded: Bounded, vector: Vector) -> ClipChoice | None:
+    """What the clip of a vector would be chosen by."""
+    [priced] = (p for p in draft.split.bill.releases if p.bounded.release.name == bounded.release.name)
+    clips = [each.clip for each in priced.bounded.clipped if _place(bounded, each.vector) == _place(bounded, vector)]
+    return clips[0].choice if clips and clips[0] is not None else None
+
+
+def _settled(draft: Draft, bounded: Bounded, vector: Vector) -> bool:
+    """Did a search find enough units?"""
+    choice = _chosen(draft, bounded, vector)
+    return choice is not None and choice.found
+
+
+def _serves(draft: Draft, of: tuple[Bounded, Vector], search: Priced, wider: NormHistogram) -> bool:
+    """Would a search cost more than it buys, with the histogram of the same query with fewer conditions at hand?
+
+    It buys nothing where that already leads to the least clip that there is, or where it would be likely to find too
+    little: a condition is taken to leave a part of the units.
+    """
+    choice = _chosen(draft, *of)
+    if choice is None or not choice.found:
+        return False
+    least = least_of_a_row(*of)
+    mechanism: Literal["laplace", "gaussian"] = "laplace" if of[1].norm == "l1" else "gaussian"
+    sd = _deviation(search) / norms_of(of[1].norm, of[1].cells).count
+    return choice.clip <= least * ALMOST or not would_find(wider, mechanism, sd, LEFT)
+
+
+def _deviation(search: Priced) -> float:
+    """The standard deviation of a search's noise, in its integers."""
+    noise, shift = search.noised[0].noise, search.noised[0].shift
+    return float(noise.scale) * (sqrt(2) if isinstance(noise, DiscreteLaplace) else 1.0) * 2.0**shift
 
 
 def _histogram(vector: Vector, search: Priced, stored: StoredRelease) -> NormHistogram:
     """A stored search as a histogram."""
     released = deserialize(stored.payload, search)
-    noise, shift = search.noised[0].noise, search.noised[0].shift
-    deviation = float(noise.scale) * (sqrt(2) if isinstance(noise, DiscreteLaplace) else 1.0) * 2.0**shift
-    counts, *spreads = (each.astype(np.float64) * 2.0**shift for each in released.noisy)
+    counts, *spreads = (each.astype(np.float64) * 2.0 ** search.noised[0].shift for each in released.noisy)
     norms = norms_of(vector.norm, vector.cells)
-    return read_norms(norms, counts, spreads[0] if spreads else None, deviation)
+    return read_norms(norms, counts, spreads[0] if spreads else None, _deviation(search))

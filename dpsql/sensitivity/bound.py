@@ -28,6 +28,8 @@ from dpsql.sensitivity.clip import (
     BUCKETS,
     CELL_BITS,
     CLIP_BITS,
+    MEAN_CUT,
+    RATE_CUT,
     ROW_BITS,
     Clip,
     ClippedVector,
@@ -311,8 +313,9 @@ def _as_vector(bounded: Bounded, layout: Layout, mechanism: str) -> Bounded:
             _most_of_groups(norm, 1 if one_group else _groups_counted(bounded.release, bounded.keys)),
             True,
         )
-    rates = bounded.release.rates and all(not p.alpha or layout.arguments[p.argument].flag for p, _ in members)
-    vector = Vector(norm, scales, groups * len(members), limit, declared, one_group, rates, private=not bounded.public)
+    flags = all(not p.alpha or layout.arguments[p.argument].flag for p, _ in members)
+    left = 1.0 if not bounded.release.rates else RATE_CUT if flags else MEAN_CUT
+    vector = Vector(norm, scales, groups * len(members), limit, declared, one_group, left, private=not bounded.public)
     others = [(share, joint) for share, joint in bounded.shares if not set(vector.members).intersection(share)]
     shares = ((vector.members, bounded.statistics[vector.members[0]].claim), *others)
     made = replace(bounded, rule="vector", weight=None, shares=shares, clipped=(ClippedVector(vector),))
@@ -452,6 +455,20 @@ def _only(bounded: Bounded, vector: Vector) -> Bounded:
         clipped=(ClippedVector(replace(vector, scales=(0,))),),
         sources=(),
     )
+
+
+def unit_of_norms(bounded: Bounded, vector: Vector, place: int) -> Fraction:
+    """How much of a statistic is one unit of norms."""
+    scale = vector.scales[place] or 0
+    return _own_grid(bounded, bounded.statistics[place].part) / Fraction(2) ** scale
+
+
+def least_of_a_row(bounded: Bounded, vector: Vector) -> float:
+    """The least that a row adds to a vector of counts, in units of norms; 0 where values are added up."""
+    parts = [(bounded.statistics[place].part, vector.scales[place] or 0) for place in vector.members]
+    if any(part.alpha for part, _ in parts):
+        return 0.0
+    return float(min((2.0**scale for _, scale in parts), default=1.0))
 
 
 def _own_grid(bounded: Bounded, part: Part) -> Fraction:

@@ -64,6 +64,8 @@ SHOWN_FROM = 100
 RATE_CUT = 0.3
 """How much of a cut is left in a rate: a clip takes the same part of what is divided and of what it is divided by, so
 only that matters by which the rates of heavy units differ from those of others."""
+MEAN_CUT = 0.5
+"""The same for averages, variances and other quotients with a sum of values: those of heavy units differ more often."""
 RANK_CUT = 0.1
 """How much of a cut is left in a rank: a unit counts less below the value and above it, and the values of units with
 many rows are mostly spread as those of others are."""
@@ -78,8 +80,8 @@ class Vector:
     `scales` has for each statistic the exponent that turns its steps into units of norms, None where it is no part of
     the vector. `cells` is the number of coordinates, as far as it is known. `limit` is the most that declared bounds
     and caps allow, in units of norms; `declared` tells whether the policy declares one, or nothing can exceed it, or it
-    is the default. With `one_group` all rows of a unit lie in one group. With `rates` its counts are shown only divided
-    by one another. With `distinct` it has the numbers of different values of a unit, of which some are left out
+    is the default. With `one_group` all rows of a unit lie in one group. `left` is how much of a cut is left in what is
+    shown. With `distinct` it has the numbers of different values of a unit, of which some are left out
     (`sensitivity.distinct`): a group has at most so many `values`, if that is known. With `ranked` it has no
     statistics, but the numbers of rows, or the groups, by which a unit weighs in choices and trees. With `private` keys
     the number of cells is a guess, until a search tells more.
@@ -91,7 +93,7 @@ class Vector:
     limit: float
     declared: bool
     one_group: bool
-    rates: bool = field(default=False, compare=False)
+    left: float = field(default=1.0, compare=False)
     distinct: bool = False
     values: int | None = None
     ranked: Ranked | None = None
@@ -106,6 +108,11 @@ class Vector:
     def members(self) -> tuple[int, ...]:
         """The places of the statistics that are parts of it."""
         return tuple(place for place, scale in enumerate(self.scales) if scale is not None)
+
+    @property
+    def means(self) -> bool:
+        """Are averages, variances or the like shown, and nothing else?"""
+        return self.left == MEAN_CUT
 
     @property
     def searched(self) -> bool:
@@ -230,7 +237,7 @@ def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Cl
 def _cut_matters(vector: Vector) -> float:
     if vector.ranked:
         return RANK_CUT
-    return RATE_CUT if vector.rates else VALUE_CUT if vector.distinct else 1.0
+    return VALUE_CUT if vector.distinct else vector.left
 
 
 def read_norms(

@@ -67,6 +67,8 @@ class ClipChoice:
     units: float
     above: float
     """The estimated number of units with a norm above C."""
+    wider: bool = False
+    """Was the search that of the same query with fewer conditions? Then these are more units than the query has."""
 
 
 def search_share(groups: int) -> Fraction:
@@ -129,7 +131,15 @@ def choose_clip(
     most = math.inf if values is None else values * groups
     units = float(counts.sum())
     above = min(float(counts[uppers > clip].sum()), units)
-    return ClipChoice(clip, found, min(cut, most), min(upper, most), units, above)
+    return ClipChoice(clip, found, min(cut, most), min(upper, most), units, above, histogram.wider)
+
+
+def would_find(histogram: NormHistogram, mechanism: Mechanism, sd: float, part: float) -> bool:
+    """Would a search with this noise find so large a part of the units that another one has found?"""
+    expected = likely_histograms(histogram, mechanism, None).counts.mean(axis=0) * part
+    return (
+        likely_histograms(NormHistogram(histogram.first, expected, None, sd, None), mechanism, None).evidence > _FOUND
+    )
 
 
 def _reach(histogram: NormHistogram, counts: Floats, held: Floats, groups: int) -> Floats:
@@ -227,7 +237,8 @@ class NormHistogram:
     the half-octave index h = `first`, `first` + 1, … holds 2^((h-1)/2) < norm ≤ 2^(h/2). A unit without a value is in
     none. `spreads` has the noisy sum of t = (‖z‖₁/‖z‖₂ - 1)/(√G - 1) for each bucket; it is None where the norm is L1,
     and may be for a single cell. `sd` and `spread_sd` are the standard deviations of the noise of one item of each,
-    after what was released has been divided by `COUNT_WEIGHT` and `SPREAD_WEIGHT`.
+    after what was released has been divided by `COUNT_WEIGHT` and `SPREAD_WEIGHT`. It is `wider` where it tells of the
+    same query with fewer conditions.
     """
 
     first: int
@@ -235,6 +246,7 @@ class NormHistogram:
     spreads: Floats | None
     sd: float
     spread_sd: float | None
+    wider: bool = False
 
     def __post_init__(self) -> None:
         if self.counts.ndim != 1 or len(self.counts) < 3:
@@ -247,6 +259,16 @@ class NormHistogram:
             raise ValueError("the noise of a histogram must be positive")
         if not (np.isfinite(self.counts).all() and (self.spreads is None or np.isfinite(self.spreads).all())):
             raise ValueError("the counts and spreads of a histogram must be finite")
+
+    def of_fewer(self, octaves: int, groups: int, fewer: int) -> NormHistogram:
+        """The same histogram for a query with more conditions: in units that are so many octaves smaller, of which
+        the vectors have so many cells instead of `groups`.
+        """
+        spreads, spread_sd = self.spreads, self.spread_sd
+        if spreads is not None and spread_sd is not None and groups != fewer:
+            stretch = (math.sqrt(groups) - 1) / (math.sqrt(fewer) - 1) if fewer > 1 else 0.0
+            spreads, spread_sd = (spreads * stretch, spread_sd * stretch) if stretch else (None, None)
+        return NormHistogram(self.first + 2 * octaves, self.counts, spreads, self.sd, spread_sd, wider=True)
 
     @property
     def uppers(self) -> Floats:

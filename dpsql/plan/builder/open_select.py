@@ -157,10 +157,13 @@ def only_rates(finishing: exp.Expr, release: Release) -> bool:
     return bool(read) and all(release.aggregates[int(c.name[2:])].function == "avg" or _divided(c) for c in read)
 
 
+_PROPORTIONAL = (exp.Paren, exp.Cast, exp.Nullif, exp.Greatest, exp.Mul, exp.Add, exp.Sub, exp.Neg)
+
+
 def _divided(column: exp.Column) -> bool:
     """Is it on one side of a division with an aggregate of the same release on the other?"""
     node: exp.Expr = column
-    while isinstance(node.parent, exp.Paren | exp.Cast | exp.Nullif | exp.Mul | exp.Add | exp.Sub | exp.Neg):
+    while isinstance(node.parent, _PROPORTIONAL):
         node = node.parent
     if not isinstance(node.parent, exp.Div):
         return False

@@ -10,6 +10,7 @@ import pytest
 
 from dpsql.sensitivity.clip import (
     CLIP_BITS,
+    MEAN_CUT,
     RATE_CUT,
     Clip,
     Norm,
@@ -53,12 +54,10 @@ def histogram() -> NormHistogram:
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
-@pytest.mark.parametrize(("rates", "matters"), [(False, 1.0), (True, RATE_CUT)])
+@pytest.mark.parametrize("matters", [1.0, RATE_CUT, MEAN_CUT])
 @pytest.mark.parametrize("declared", [True, False])
-def test_a_clip_is_chosen_for_the_cells_the_noise_and_what_is_shown(
-    norm: Norm, rates: bool, matters: float, declared: bool
-) -> None:
-    vector = replace(VECTOR, norm=norm, rates=rates, declared=declared, limit=8)
+def test_a_clip_is_chosen_for_the_cells_the_noise_and_what_is_shown(norm: Norm, matters: float, declared: bool) -> None:
+    vector = replace(VECTOR, norm=norm, left=matters, declared=declared, limit=8)
     mechanism = "laplace" if norm == "l1" else "gaussian"
     for noise in (1.0, 3.0, 9.0, 27.0):
         expected = choose_clip(

@@ -64,6 +64,8 @@ def asked(db: dpsql.Connection, sql: str) -> Plan:
         (RATE + " ORDER BY rate LIMIT 2", True),
         ("SELECT avg(CASE WHEN died THEN 1 ELSE 0 END) FROM t", True),
         ("SELECT (count(*) - count(*) FILTER (WHERE died)) / nullif(count(*), 0) FROM t", True),
+        ("SELECT k, stddev(x), var_pop(x), avg(x) FROM t GROUP BY k", True),
+        ("SELECT k, stddev(x), sum(x) FROM t GROUP BY k", False),
         (BOTH, False),
         (RATE + " ORDER BY count(*)", False),
         (RATE + " HAVING count(*) > 100", False),
@@ -85,6 +87,36 @@ def test_a_rate_is_clipped_lower_than_the_counts_that_it_is_made_of(stays: Path)
             statistics = db.explain(sql, epsilon=0.5).releases[0].statistics
             bounds.append(statistics[0].sensitivity)
         assert bounds[0] < bounds[1]
+
+
+@pytest.mark.parametrize("shown", ["avg(x)", "stddev(x)"])
+def test_a_mean_is_clipped_lower_than_the_sum_that_it_is_made_of(stays: Path, shown: str) -> None:
+    with connect(stays) as db:
+        vectors = []
+        for also in ("", ", sum(x)"):
+            db.query(f"SELECT k, {shown}{also} FROM t GROUP BY k", epsilon=0.5)
+            prepared = db.prepare(f"SELECT k, {shown}{also} FROM t GROUP BY k", epsilon=0.5)
+            vectors.append(prepared.bill.releases[0].bounded.vector)
+        alone, beside = vectors
+        assert alone is not None
+        assert beside is not None
+        assert alone.means
+        assert alone.left < beside.left
+
+
+def test_the_bar_of_a_variance_allows_for_squares_that_were_cut_off(stays: Path) -> None:
+    """All statistics cut in proportion would leave a quotient as it is: squares of a few heavy values are cut more."""
+    with connect(stays) as db:
+        answer = db.query("SELECT var_pop(x) AS v FROM t", epsilon=0.5)
+        assert isinstance(answer, Result)
+        (table,) = answer.released.values()
+        noised, statistics = table.priced.noised, table.priced.bounded.statistics
+        sizes = [np.abs(cut) * 2.0**n.shift for cut, n in zip(cut_off(table), noised, strict=True)]
+        (count,) = [size for size, statistic in zip(sizes, statistics, strict=True) if not statistic.part.alpha]
+        for size, statistic in zip(sizes, statistics, strict=True):
+            assert not statistic.part.alpha or (size >= 2 * count * 0.999).all()
+        ((_, high),) = dict(zip(answer.columns, answer.bars(0.95), strict=True))["v"]
+        assert high > answer.fetchall()[0][0]
 
 
 def test_an_average_of_totals_is_scaled_by_what_is_usual_of_a_row(stays: Path) -> None:
