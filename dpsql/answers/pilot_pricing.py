@@ -68,7 +68,7 @@ class Stages:
         """
         bare, parts = cls(releases, funds), PARTS[funds.mechanism]
         fitting = [limit * part for part in parts if limit * part <= funds.price * parts[-1]]
-        return replace(bare, rungs=tuple(filter(bare._drawable, fitting)) or (funds.price * parts[-1],))
+        return replace(bare, rungs=tuple(filter(bare.drawable, fitting)) or (funds.price * parts[-1],))
 
     @property
     def pilots(self) -> tuple[Bill, ...]:
@@ -102,7 +102,8 @@ class Stages:
             for bounded, each in zip(self.releases, equally(self.releases, price), strict=True)
         }
 
-    def _drawable(self, price: Fraction) -> bool:
+    def drawable(self, price: Fraction) -> bool:
+        """Whether noise of this price can be drawn."""
         try:
             self.at(price)
         except UnsupportedQuery:

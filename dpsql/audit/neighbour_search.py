@@ -127,7 +127,7 @@ class _Extreme:
         declared = self.world.policy.tables[name]
         place = stored.place(declared.unit_column or "")
         if isinstance(declared.unit, ForeignKey):
-            parent = self.world._spelled(declared.unit.table)
+            parent = self.world.stored_name(declared.unit.table)
             key = self.world.tables[parent].place(declared.unit.key)
             links: list[Cell] = [row[key] for row in self.made.get(parent, ()) if row[key] is not None]
         else:

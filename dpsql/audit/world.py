@@ -227,13 +227,14 @@ class World:
         cells = [_canonical(row[place]) for row in stored.rows]
         if not isinstance(declared.unit, ForeignKey):
             return tuple(cells)
-        parent = self._spelled(declared.unit.table)
+        parent = self.stored_name(declared.unit.table)
         key = self.tables[parent].place(declared.unit.key)
         keys = [_canonical(row[key]) for row in self.tables[parent].rows]
         owner = {k: unit for k, unit in zip(keys, self._owners(parent), strict=True) if k is not None}
         return tuple(None if cell is None else owner.get(cell) for cell in cells)
 
-    def _spelled(self, table: str) -> str:
+    def stored_name(self, table: str) -> str:
+        """The name of a table as the world spells it."""
         return next(name for name in self.tables if name.casefold() == table.casefold())
 
     # doors ------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,9 @@
 Integers only: a probability is a ratio of two integers or a power of 1/e, and every decision is a comparison
 of integers, so no rounding can bend a law (Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for
 Differential Privacy").
+
+Own code: OpenDP's samplers draw one number at a time, and a release may need a million of them. It is the outside
+comparison in the tests.
 """
 
 from __future__ import annotations

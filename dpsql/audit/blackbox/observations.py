@@ -92,7 +92,8 @@ def remember_integers(db: Connection) -> None:
     reads results of its own is computed each time. So a run costs its noise, its charge and its finishing.
     """
     engine, known, asked = db.engine, dict[str, Any](), dict[str, int]()
-    compute, write, texts = engine._compute, engine.statements, dict[int, tuple[Any, bytes | None, list[str]]]()
+    compute = engine._compute  # noqa: SLF001 - the audit alone goes below `run`, as `test_locks.py` knows
+    write, texts = engine.statements, dict[int, tuple[Any, bytes | None, list[str]]]()
 
     def statements(release: Any, salt: bytes | None) -> list[str]:
         found = texts.get(id(release))

@@ -152,9 +152,12 @@ class LedgerConnectionPool:
     def join(cls, address: LedgerAddress) -> LedgerConnectionPool:
         """That of this process and address."""
         with _lock:
-            pool = _pools.setdefault((os.getpid(), address), cls(address))
-            pool._users += 1
-            return pool
+            return _pools.setdefault((os.getpid(), address), cls(address)).with_user()
+
+    def with_user(self) -> LedgerConnectionPool:
+        """The pool, with one user more."""
+        self._users += 1
+        return self
 
     def leave(self) -> None:
         """The last one closes what is idle."""
