@@ -19,7 +19,7 @@ COLUMNS = {
 }
 FUNCTIONS = [
     "variance(a)", "var_samp(b)", "var_pop(i)", "stddev(a)", "stddev_samp(b)", "stddev_pop(a + b)", "stddev(i) / avg(i)",
-    "covar_pop(a, b)", "covar_samp(a, i)", "corr(a, b)", "regr_slope(b, a)", "regr_intercept(b, a)", "regr_r2(b, a)",
+    "skewness(a)", "skewness(b)", "skewness(a * a)", "covar_pop(a, b)", "covar_samp(a, i)", "corr(a, b)", "regr_slope(b, a)", "regr_intercept(b, a)", "regr_r2(b, a)",
     "regr_count(b, a)", "regr_avgx(b, a)", "regr_avgy(b, a)", "regr_sxx(b, a)", "regr_sxy(b, a)", "regr_syy(b, a)",
     "stddev(a) FILTER (WHERE c)", "covar_pop(a, b) FILTER (WHERE i > 3)", "corr(a, 2 * a)",
 ]  # fmt: skip
@@ -69,8 +69,8 @@ def test_each_sum_has_the_least_sensitivity(db: dpsql.Connection) -> None:
 
 def test_noise_never_makes_a_variance_negative_or_a_correlation_leave_its_range(db: dpsql.Connection) -> None:
     for _ in range(20):
-        sql = "SELECT var_pop(a), stddev(b), corr(a, b), regr_r2(a, b) FROM t WHERE a < 0.05"
-        variance, deviation, correlation, fit = db.query(sql, epsilon=0.1 + _ / 1e4).fetchall()[0]
+        sql = "SELECT var_pop(a), stddev(b), corr(a, b), regr_r2(a, b), skewness(a) FROM t WHERE a < 0.05"
+        variance, deviation, correlation, fit, _skewness = db.query(sql, epsilon=0.1 + _ / 1e4).fetchall()[0]
         assert (variance is None or variance >= 0) and (deviation is None or deviation >= 0)
         assert (correlation is None or -1 <= correlation <= 1) and (fit is None or 0 <= fit <= 1)
 

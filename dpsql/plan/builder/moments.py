@@ -1,4 +1,4 @@
-"""VARIANCE, STDDEV, COVAR, CORR, REGR_* as arithmetic on a count and sums of centred, scaled values; BOOL_OR, BOOL_AND.
+"""VARIANCE, SKEWNESS, CORR and REGR_* as arithmetic on a count and sums of scaled values; BOOL_OR and BOOL_AND.
 
 With y = (x − middle) / (half width) of the argument's inferred bounds, y and 2y²−1 lie in [−1, 1], so each sum has
 the least sensitivity that the bounds allow. Where a search has found around where the values lie, that is the middle,
@@ -23,6 +23,7 @@ from dpsql.sql.span import name_of, refuse
 SPREADS: dict[type[exp.Expr], str] = {
     exp.Variance: "var_samp", exp.VariancePop: "var_pop",
     exp.Stddev: "stddev_samp", exp.StddevSamp: "stddev_samp", exp.StddevPop: "stddev_pop",
+    exp.Skewness: "skewness",
 }  # fmt: skip
 PAIRS: dict[type[exp.Expr], str] = {
     exp.CovarPop: "covar_pop", exp.CovarSamp: "covar_samp", exp.Corr: "corr",
@@ -65,16 +66,26 @@ class _Variable:
         return f"(sum({self.scaled}) / {self.n})"
 
     @property
-    def variance(self) -> str:
-        """The population variance, which noise must not make negative."""
+    def mean_square(self) -> str:
+        """The mean of the squares of the scaled form."""
         if self.usual:
-            square = f"CASE WHEN NOT isnan({self.sql}) THEN {self.scaled} * {self.scaled} END"
-            return f"({_number(self.half**2)} * greatest(sum({square}) / {self.n} - {self.mean} * {self.mean}, 0))"
+            return f"{self.sum_of(f'{self.scaled} * {self.scaled}')} / {self.n}"
         inside = f"least(greatest(2 * {self.scaled} * {self.scaled} - 1, -1), 1)"
-        square = f"CASE WHEN NOT isnan({self.sql}) THEN {inside} END"
-        return (
-            f"({_number(self.half**2)} * greatest((sum({square}) / {self.n} + 1) / 2 - {self.mean} * {self.mean}, 0))"
-        )
+        return f"({self.sum_of(inside)} / {self.n} + 1) / 2"
+
+    @property
+    def spread(self) -> str:
+        """The population variance of the scaled form, which noise must not make negative."""
+        return f"greatest({self.mean_square} - {self.mean} * {self.mean}, 0)"
+
+    @property
+    def variance(self) -> str:
+        """The population variance."""
+        return f"({_number(self.half**2)} * {self.spread})"
+
+    def sum_of(self, expression: str) -> str:
+        """The sum of an expression over the rows that have a number; LEAST and GREATEST would make one of NaN."""
+        return f"sum(CASE WHEN NOT isnan({self.sql}) THEN {expression} END)"
 
 
 def composed(node: exp.Expr, scope: Scope) -> exp.Expr | None:
@@ -145,10 +156,21 @@ def _variable(argument: exp.Expr, where: exp.Expr | None, call: exp.Expr, scope:
 
 
 def _spread(name: str, it: _Variable) -> str:
+    if name == "skewness":
+        return _skewness(it)
     variance = it.variance
     if name.endswith("_samp"):
         variance = f"({variance} * {_corrected(it)})"
     return f"sqrt({variance})" if name.startswith("stddev") else variance
+
+
+def _skewness(it: _Variable) -> str:
+    """The third central moment in standard deviations, corrected for the sample; NULL for fewer than three rows."""
+    mean, spread = it.mean, f"nullif({it.spread}, 0)"
+    cube = f"{it.sum_of(' * '.join([it.scaled] * 3))} / {it.n}"
+    third = f"({cube} - 3 * {mean} * ({it.mean_square}) + 2 * {mean} * {mean} * {mean})"
+    correction = f"(sqrt(greatest({it.n} * ({it.n} - 1), 0)) / nullif(greatest({it.n} - 2, 0), 0))"
+    return f"({correction} * {third} / ({spread} * sqrt({spread})))"
 
 
 def _corrected(it: _Variable) -> str:

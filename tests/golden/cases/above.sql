@@ -21,3 +21,5 @@ SELECT "status" AS "Status", COUNT(*) AS "COUNT(*)" FROM "main"."orders" AS "ord
 SELECT * FROM (SELECT status, count(*) AS n FROM orders GROUP BY status) t LIMIT 1000
 ---
 WITH paid(who, much) AS (SELECT customer_id, amount FROM orders WHERE status = 'paid') SELECT sum(much) FROM paid
+---
+SELECT status, skewness(amount) AS skew FROM orders GROUP BY status
