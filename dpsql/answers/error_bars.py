@@ -217,7 +217,8 @@ def _drawn(
 
 
 TIMES = 200
-RUNS = TIMES + 4
+BESIDE = 4
+"""Further runs: the low and the high ends, and what was cut off put back in all statistics, or in sums only."""
 Ends = dict[int, tuple[Floats, Floats]]
 _CHOOSING = (exp.Max, exp.Min, exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ArgMax, exp.ArgMin,
              exp.Where, exp.Having, exp.Qualify, exp.Limit, exp.Filter, exp.Case, exp.If)  # fmt: skip
@@ -278,7 +279,7 @@ def _repeated(
     """One run for each draw, two for the low and the high ends, and two with what was cut off put back."""
     identity = _identity(plan, answer)
     by_place = identity is None and _keeps_order(plan)
-    drawn = {i: np.full((RUNS, len(answer.rows)), np.nan) for i in wanted}
+    drawn = {i: np.full((TIMES + BESIDE, len(answer.rows)), np.nan) for i in wanted}
     if identity is None and not by_place:
         return drawn
     noises = sum(len(table.keys) * len(table.noisy) for table in released.values())
@@ -289,10 +290,10 @@ def _repeated(
         cuts = zip(table.noisy, cut_off(table), summed, strict=True)
         whole = [np.stack([noisy + cut, noisy + cut * values]) for noisy, cut, values in cuts]
         parts = zip(draws[name], box(table, confidence, noises), whole, strict=True)
-        drawn_table = tabulate(table, bars[name], [np.concatenate(part) for part in parts], times=RUNS)
-        columns[name] = only_present(released[name], drawn_table, RUNS)
+        drawn_table = tabulate(table, bars[name], [np.concatenate(part) for part in parts], times=TIMES + BESIDE)
+        columns[name] = only_present(released[name], drawn_table, TIMES + BESIDE)
     sizes = {name: len(table.keys) for name, table in released.items()}
-    for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), RUNS, sizes)):
+    for time, rows in enumerate(finisher.run_each(plan, columns, _unlimited(plan), TIMES + BESIDE, sizes)):
         if identity is not None:
             _record(rows, plan, identity, drawn, time)
         elif len(rows) == len(answer.rows):
