@@ -446,6 +446,33 @@ def test_errors_do_not_end_the_shell_but_its_exit_code_tells(town: Path) -> None
     assert "^" in done.stderr and done.stderr.count("hint:") == 4
 
 
+def test_the_shell_knows_the_words_that_other_shells_know(town: Path) -> None:
+    """Also in the middle of a query, which goes on afterwards."""
+    lines = [
+        "help",
+        "\\?",
+        "\\dt",
+        "\\d",
+        "\\timing",
+        "\\x",
+        "SELECT count(*) AS many",
+        "\\dt",
+        "FROM people;",
+        "exit",
+        "SELECT 1",
+    ]
+    done = pipe(town, "\n".join(lines))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("leave, also exit") == 2
+    assert done.stdout.count("streets") >= 3
+    assert "timing is on" in done.stdout and "rows as lines: on" in done.stdout
+    row, many = (
+        next(at for at, line in enumerate(done.stdout.splitlines()) if word in line) for word in ("row 1", "many ")
+    )
+    assert many == row + 1 and "ms" in done.stdout
+    assert done.stdout.count("cost:") == 1
+
+
 def test_the_shell_shows_an_analyst_only_their_tables(town: Path) -> None:
     done = run("shell", town, "--analyst", "bob", stdin="\\tables\n\\d people\n")
     assert "streets" in done.stdout and "people" not in done.stdout and "there is no table people" in done.stderr

@@ -58,6 +58,19 @@ def answer_table(result: Result) -> Table:
     return table
 
 
+def rows_as_lines(result: Result) -> Table:
+    """The answer with one line for each value, for rows that are wider than the screen."""
+    columns = [list(map(str, column.cells)) for column in answer_table(result).columns]
+    table = new_table(show_header=False)
+    for title in ("column", "value"):
+        table.add_column(title)
+    for number, row in enumerate(zip(*columns, strict=True), start=1):
+        table.add_row(cell(f"row {number}", "bold"), cell(""))
+        for name, text in zip(result.columns, row, strict=True):
+            table.add_row(cell(printable(name)), cell(text))
+    return table
+
+
 def new_table(**options: Any) -> Table:
     """A table in the house style."""
     from rich import box

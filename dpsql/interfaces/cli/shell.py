@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from sqlglot import TokenType, tokenize
 from sqlglot.errors import TokenError
 
 from dpsql.errors import Error, InterfaceError
-from dpsql.interfaces.cli.output import answer_table, budget_table, cell, footer, new_table
+from dpsql.interfaces.cli.output import answer_table, budget_table, cell, footer, new_table, rows_as_lines
 from dpsql.interfaces.cli.terminal import complain, printable, screen, waiting
 from dpsql.interfaces.visible_tables import TableInfo, visible_tables
 from dpsql.policy.identifiers import fold
@@ -96,12 +97,17 @@ HELP = """\
 SELECT …;            answer a query, with error bars and cost; it may span lines and ends with a semicolon
 \\explain SELECT …;   what the query would do, cost and miss by; spends nothing
 \\budget              caps, spent, left
-\\tables              the tables there are
+\\tables              the tables there are, also \\dt
 \\d TABLE             the columns of a table, and what the policy says of them
 \\epsilon [VALUE]     the price of the next queries; without a value, show it
 SET dpsql.epsilon = 0.2;   the same in SQL, also for dpsql.delta and dpsql.mechanism; RESET ALL; undoes it
-\\help                this text
-\\q                   leave (also Ctrl-D); Ctrl-C drops the line"""
+\\timing              show how long each query takes, or no longer
+\\x                   show each row as lines, one for each column, or as a table again
+\\help                this text, also \\? or help
+\\q                   leave, also exit, quit or Ctrl-D; Ctrl-C drops the line"""
+
+
+WITHOUT_BACKSLASH = ("help", "exit", "quit")
 
 
 class Shell:
@@ -110,10 +116,12 @@ class Shell:
     def __init__(self, db: Connection, *, nonnegative: bool = False) -> None:
         self.db, self.nonnegative = db, nonnegative
         self.failed = self.done = False
+        self._timed = self._rows_as_lines = False
         self._buffer = ""
         self._commands: dict[str, Callable[[str], None]] = {
-            "budget": self._budget, "tables": self._tables, "d": self._describe, "epsilon": self._epsilon,
-            "help": self._help, "?": self._help, "h": self._help, "q": self._quit, "quit": self._quit,
+            "budget": self._budget, "tables": self._tables, "dt": self._tables, "d": self._describe,
+            "epsilon": self._epsilon, "timing": self._timing, "x": self._expanded, "help": self._help,
+            "?": self._help, "h": self._help, "q": self._quit, "quit": self._quit, "exit": self._quit,
         }  # fmt: skip
 
     def run(self) -> bool:
@@ -155,13 +163,16 @@ class Shell:
             self._guarded(self._statement, text)
 
     def feed(self, line: str) -> None:
-        """One more line of input."""
-        word = line.strip().partition(" ")[0]
+        """One more line of input; no SQL begins a line with a backslash, so commands work within a query, too."""
+        text = line.strip()
+        word = text.partition(" ")[0].rstrip(";")
         if self._buffer.strip().startswith("\\explain") and word.startswith("\\"):
-            text, self._buffer = self._buffer, ""
-            self._guarded(self._statement, text)
-        if not self._buffer.strip() and word.startswith("\\") and word != "\\explain":
-            self._guarded(self._command, line.strip().rstrip(";"))
+            pending, self._buffer = self._buffer, ""
+            self._guarded(self._statement, pending)
+        if text.rstrip(";").strip().lower() in WITHOUT_BACKSLASH and not self._buffer.strip():
+            text = word = f"\\{text.rstrip(';').strip().lower()}"
+        if word.startswith("\\") and word != "\\explain":
+            self._guarded(self._command, text.rstrip(";"))
             return
         if len(self._buffer) + len(line) > MAX_LENGTH:
             self._guarded(limit_text, self._buffer + line)
@@ -200,10 +211,14 @@ class Shell:
 
     def _query(self, sql: str) -> None:
         with waiting("querying the database"):
+            began = perf_counter()
             result = self.db.query(sql, nonnegative=self.nonnegative)
-            table = answer_table(result)
+            seconds = perf_counter() - began
+            table = rows_as_lines(result) if self._rows_as_lines else answer_table(result)
         screen().print(table)
         screen().print(footer(result), style="dim", markup=False)
+        if self._timed:
+            screen().print(f"time: {1000 * seconds:,.0f} ms", style="dim", markup=False)
 
     def _explain(self, sql: str) -> None:
         screen().print(str(self.db.explain(sql)), markup=False, soft_wrap=True)
@@ -219,7 +234,18 @@ class Shell:
             table.add_row(cell(each.name), cell(each.owner), cell(", ".join(column.name for column in each.columns)))
         screen().print(table)
 
+    def _timing(self, _: str) -> None:
+        self._timed = not self._timed
+        screen().print(f"timing is {'on' if self._timed else 'off'}", markup=False)
+
+    def _expanded(self, _: str) -> None:
+        self._rows_as_lines = not self._rows_as_lines
+        screen().print(f"rows as lines: {'on' if self._rows_as_lines else 'off'}", markup=False)
+
     def _describe(self, name: str) -> None:
+        if not name:
+            self._tables(name)
+            return
         tables = {fold(each.name): each for each in visible_tables(self.db)}
         found = tables.get(fold(name.strip('"')))
         if found is None:
