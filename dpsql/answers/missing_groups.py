@@ -35,6 +35,11 @@ def present(released: NoisyTable) -> Flags:
     return rows
 
 
+def decided_by_noise(released: NoisyTable) -> bool:
+    """Whether it depends on noise which rows of a released table are shown."""
+    return released.priced.threshold is not None or any(True for _ in _optional(released))
+
+
 def left_out(released: NoisyTable) -> tuple[Key, ...]:
     """The keys of which no group is shown for a missing value, although rows may be without one."""
     return tuple(key for key, _ in _left_out(released))
@@ -54,14 +59,18 @@ def only_present(released: NoisyTable, columns: Mapping[str, Sequence[Any]], tim
 
 def _left_out(released: NoisyTable) -> Iterator[tuple[Key, Flags]]:
     """Keys without a visible group for a missing value, each with the rows of that group."""
-    if not released.priced.bounded.public:
-        return
-    for place, key in enumerate(released.priced.bounded.keys):
-        if key.values is None or None not in key.values or key.null_declared:
-            continue
+    for place, key in _optional(released):
         missing = np.array([row[place] is None for row in released.keys], np.bool_)
         if not _stands_out(released, missing):
             yield key, missing
+
+
+def _optional(released: NoisyTable) -> Iterator[tuple[int, Key]]:
+    """Keys whose group of a missing value is shown only if it stands out, each after its place."""
+    if released.priced.bounded.public:
+        for place, key in enumerate(released.priced.bounded.keys):
+            if key.values is not None and None in key.values and not key.null_declared:
+                yield place, key
 
 
 def _stands_out(released: NoisyTable, rows: Flags) -> bool:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from dpsql.answers.missing_groups import decided_by_noise
+from dpsql.answers.noise_stage import NoisyTable
 from dpsql.audit.grammar.query_writer import Query
 from dpsql.audit.traces import ReleaseTrace, StatisticTrace, Stepwise, extremes, traced
 from dpsql.audit.world import Unit, World
@@ -281,11 +283,11 @@ def forget_searches(db: Connection, label: str) -> None:
         db.ledger.bump(label, "the audit")
 
 
-def _fixed(released: object, query: Query) -> bool:
+def _fixed(released: Iterable[NoisyTable], query: Query) -> bool:
     """Whether which rows there are, and in which order, cannot depend on noise."""
     text = query.sql.upper()
     steered = any(word in text for word in ("HAVING", "ORDER BY", "LIMIT", "QUALIFY", " JOIN", "WHERE A0"))
-    return not steered and all(table.priced.threshold is None for table in released)  # type: ignore[attr-defined]
+    return not steered and not any(decided_by_noise(table) for table in released)
 
 
 # one case, from scratch: for reports and for making it smaller --------------------------------------------------------

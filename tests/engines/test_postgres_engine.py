@@ -257,7 +257,11 @@ def test_constraints_that_hold_are_facts() -> None:
         CREATE TABLE cards (person integer REFERENCES people (id), number text);
     """
     tables = {"people": {"unit": "id", "unique": True}, "cards": {"unit": {"person": "people.id"}}}
-    assert facts(script, tables) == {("people", "unique:id"), ("cards", "foreign_key:person->people.id")}
+    assert facts(script, tables) == {
+        ("people", "unique:id"),
+        ("people", "owned"),
+        ("cards", "foreign_key:person->people.id"),
+    }
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ pytest.importorskip("ipykernel")
 FOLDER = Path(__file__).parents[2] / "examples" / "notebooks"
 NAMES = ("first_steps", "study", "steward")
 REFUSALS = {
-    "first_steps": ["PrivateRows", "UnknownColumn"],
+    "first_steps": ["PrivateRowsError", "UnknownColumn"],
     "study": [],
     "steward": ["UnsupportedQuery", "PolicyError"],
 }

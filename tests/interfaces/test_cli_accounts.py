@@ -20,7 +20,7 @@ budget:
   analysts:
     ana: {{epsilon: 1{every}, tables: {{visits: [minutes]}}, purposes: {{report: {{epsilon: 0.5}}, research: {{}}}}}}
     bob: {{epsilon: 1}}
-tables: {{visits: {{unit: person, columns: {{minutes: {{min: 0, max: 60}}, cause: {{}}}}}}}}
+tables: {{visits: {{unit: guest, columns: {{minutes: {{min: 0, max: 60}}, cause: {{}}}}}}}}
 """
 COUNT = "SELECT count(*) FROM visits"
 
@@ -29,7 +29,7 @@ COUNT = "SELECT count(*) FROM visits"
 def shop(tmp_path: Path) -> Path:
     path = tmp_path / "shop.duckdb"
     with duckdb.connect(str(path)) as db:
-        db.execute("CREATE TABLE visits AS SELECT range AS person, 5 AS minutes, 'flu' AS cause FROM range(100)")
+        db.execute("CREATE TABLE visits AS SELECT range AS guest, 5 AS minutes, 'flu' AS cause FROM range(100)")
     (tmp_path / "policy.yaml").write_text(POLICY.format(every=""), encoding="utf-8")
     return path
 
@@ -71,8 +71,8 @@ def test_hidden_columns_are_hidden_on_the_command_line(shop: Path) -> None:
     who = ("--analyst", "ana", "--purpose", "research")
     for command in ("query", "explain"):
         told = run(command, shop, "SELECT count(cause) FROM visits", *who, code=1)
-        assert "there is no column cause" in told and "person" not in told
-    assert "person" not in run("explain", shop, COUNT, *who) + run("explain", shop, COUNT, *who, "--sql")
+        assert "there is no column cause" in told and "guest" not in told
+    assert "guest" not in run("explain", shop, COUNT, *who) + run("explain", shop, COUNT, *who, "--sql")
 
 
 @pytest.mark.parametrize("price", ["nan", "inf", "-inf", "0", "-1", "5e-324", "1e-310", "1e400", "1e-300"])

@@ -157,7 +157,7 @@ def test_a_spill_that_is_full_fails_with_the_constant_text_and_the_next_query_wo
             assert len(db.query("SELECT count(*) FROM small", epsilon=1)) == 1
             if full == "the disk":
                 grown(room, 2_000_000)
-                assert len(db.query(asked, epsilon=1)) == 11
+                assert len(db.query(asked, epsilon=1)) == 10
 
 
 def test_a_connection_of_the_callers_is_not_locked_behind_their_back(tmp_path: Path) -> None:

@@ -114,7 +114,10 @@ def _compare(database: Database, query: Query) -> None:
         answered = database.db.query(query.sql, epsilon=SURE, delta=1e-6, mechanism="laplace").fetchall()
         for row in answered:
             key, value = row[: query.keys], row[-1]
-            assert within(value, best[key]), f"{query}: {key} was answered by {value}, best {best[key]}"
+            if value is None:
+                assert plain[key] is None, f"{query}: {key} was answered by NULL, and is {plain[key]}"
+            else:
+                assert within(value, best[key]), f"{query}: {key} was answered by {value}, best {best[key]}"
 
 
 def test_a_mode_is_one_of_the_most_frequent_values() -> None:

@@ -99,7 +99,7 @@ def test_what_is_granted_works_and_rows_keep_their_owner(database: Path) -> None
         ]
         first = db.query(sql)
         assert other.query(sql).replayed, "the same release, whoever asks"
-        assert len(first.fetchall()) == 3
+        assert len(first.fetchall()) == 2
         assert db.query("SELECT * FROM prices").columns == ("ward", "price")
         assert db.query("SELECT count(*) FROM (SELECT * FROM stays)").cost.epsilon > 0
 
