@@ -13,11 +13,13 @@ STYLE = """
 --dp-dim:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#59636e));
 --dp-line:var(--jp-border-color2,var(--vscode-panel-border,#d1d9e0));
 --dp-track:var(--jp-border-color2,#d9dee4);--dp-fill:#2f7de1;
+--dp-warn:#9a6700;--dp-bad:#cf222e;
 color:var(--dp-ink);font:13px/1.5 var(--jp-content-font-family,system-ui,sans-serif);margin:.3em 0 .6em}
 @media (prefers-color-scheme:dark){.dpsql{
 --dp-ink:var(--jp-content-font-color1,var(--vscode-editor-foreground,#e6edf3));
 --dp-dim:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#9aa4af));
---dp-line:var(--jp-border-color2,var(--vscode-panel-border,#3d444d));--dp-track:var(--jp-border-color2,#3d444d)}}
+--dp-line:var(--jp-border-color2,var(--vscode-panel-border,#3d444d));--dp-track:var(--jp-border-color2,#3d444d);
+--dp-warn:#d29922;--dp-bad:#f85149}}
 .dpsql.dpsql table{border-collapse:collapse;margin:0 0 .4em;border:0;color:inherit;font-variant-numeric:tabular-nums}
 .dpsql.dpsql th,.dpsql.dpsql td{padding:.2em .7em;border:0;text-align:left;background:none;color:inherit;
 vertical-align:baseline;white-space:nowrap;max-width:none}
@@ -25,6 +27,7 @@ vertical-align:baseline;white-space:nowrap;max-width:none}
 .dpsql.dpsql tbody tr{background:none}
 .dpsql.dpsql tbody tr+tr td{border-top:1px solid color-mix(in srgb,var(--dp-line) 45%,transparent)}
 .dpsql.dpsql .n{text-align:right}.dpsql.dpsql td.e{padding-left:0;color:var(--dp-dim)}
+.dpsql.dpsql .rough{color:var(--dp-warn)}.dpsql.dpsql .noise{color:var(--dp-bad)}
 .dpsql.dpsql .w{white-space:normal}
 .dpsql.dpsql .dim{color:var(--dp-dim)}.dpsql.dpsql .null{color:var(--dp-dim);font-style:italic}
 .dpsql.dpsql p{margin:.15em 0;max-width:60em}

@@ -162,6 +162,27 @@ def _times(known: Known | None, times: float | None) -> Known | None:
     return LinearForm(0.0, {}, nonnegative=True).plus(known, times)
 
 
+def whole_of(node: exp.Expr, priced: Priced) -> float:
+    """What an expression over `_a0, _a1, …` is a share of: 1, or 100 in percent; 0 if it is no share.
+
+    Shares are averages of what lies between 0 and 1, and quotients of counts and of sums of that.
+    """
+    form = form_of(node, priced)
+    places = [int(column.name[2:]) for column in node.find_all(exp.Column) if column.name.startswith("_a")]
+    if not isinstance(form, Quotient) or not all(_counts(priced, place) for place in places):
+        return 0.0
+    over, under = (max(map(abs, each.weights.values())) for each in (form.numerator, form.denominator))
+    return abs(form.factor) * over / under
+
+
+def _counts(priced: Priced, index: int) -> bool:
+    """Is it a count, or made of values between 0 and 1?"""
+    if priced.bounded.release.aggregates[index].function == "count":
+        return True
+    it = argument(priced, priced.bounded.sources[index])
+    return it.lower == 0 and it.upper * it.grid == 1
+
+
 # what clips cut off ---------------------------------------------------------------------------------------------------
 
 # A clip shortens the whole vector of a unit, so it moves every total towards zero. How much is cut off altogether is

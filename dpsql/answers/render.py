@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpsql.answers.notes import SHOWN, first_notes
 from dpsql.answers.number_format import numeric, plain, with_error
+from dpsql.answers.quality import Qualities, Quality, quality_line, quality_words
 from dpsql.budget.status import account_bar
 from dpsql.errors import Error
 from dpsql.notebook_html import element, listed, page, text
@@ -21,19 +22,22 @@ MOST_ROWS = 60
 def result_text(result: Result) -> str:
     """The table with an error bar beside every noisy value, what it cost, and what the bars do not cover."""
     rows = result.fetchall()
-    bars = result.bars()
+    bars = result.shown_bars
     columns = []
-    for index, (name, ends) in enumerate(zip(result.columns, bars, strict=True)):
+    judged = result.qualities()
+    for index, (name, ends, found) in enumerate(zip(result.columns, bars, judged, strict=True)):
         values = [row[index] for row in rows[:MOST_ROWS]]
         if ends is not None:
             cells, right = [with_error(value, *end) for value, end in zip(values, ends, strict=False)], True
         else:
             cells, right = [_printable(plain(value)) for value in values], bool(values) and numeric(values)
         columns.append(_aligned([_printable(name), *cells], right=right))
+        if words := quality_words((found or ())[:MOST_ROWS]):
+            columns.append(_aligned(["", *words], right=False))
     lines = ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
     if len(rows) > MOST_ROWS:
         lines.append(f"… {len(rows) - MOST_ROWS:,} more rows")
-    return "\n".join([*lines, *_footer(result, barred=any(ends is not None for ends in bars))])
+    return "\n".join([*lines, *_footer(result, judged)])
 
 
 def _aligned(cells: list[str], *, right: bool) -> list[str]:
@@ -41,8 +45,9 @@ def _aligned(cells: list[str], *, right: bool) -> list[str]:
     return [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
 
 
-def _footer(result: Result, *, barred: bool) -> list[str]:
-    lines = ["± is the 95% error bar of the noise"] if barred else []
+def _footer(result: Result, judged: Sequence[Qualities | None]) -> list[str]:
+    lines = ["± is the 95% error bar of the noise"] if any(each is not None for each in judged) else []
+    lines += [line] if (line := quality_line(judged)) else []
     lines.append(f"cost: {'free (replayed)' if result.replayed else result.cost}")
     return lines + [f"note: {note}" for note in first_notes(result.notes, "result.notes has them all")]
 
@@ -180,12 +185,13 @@ def _alternatives(plan: Explanation) -> list[str]:
 def result_html(result: Result) -> str:
     """The table with an error bar beside every noisy value, what it cost, and what is left."""
     rows = result.fetchall()
-    heads, cells = [], []
-    for index, (name, ends) in enumerate(zip(result.columns, result.bars(), strict=True)):
+    heads, cells, bars = [], [], result.shown_bars
+    judged = result.qualities()
+    for index, (name, ends, found) in enumerate(zip(result.columns, bars, judged, strict=True)):
         values = [row[index] for row in rows[:MOST_ROWS]]
-        if ends is not None:
+        if ends is not None and found is not None:
             heads.append(element("th", text(name), "n") + element("th", "±", "e dim"))
-            cells.append([_noisy(value, *end) for value, end in zip(values, ends, strict=False)])
+            cells.append([_noisy(*each) for each in zip(values, ends, found, strict=False)])
         else:
             kind = "n" if values and numeric(values) else ""
             heads.append(element("th", text(name), kind))
@@ -193,26 +199,28 @@ def result_html(result: Result) -> str:
     body = "".join(element("tr", "".join(row)) for row in zip(*cells, strict=True))
     table = element("table", element("thead", element("tr", "".join(heads))) + element("tbody", body))
     more = element("p", f"… {len(rows) - MOST_ROWS:,} more rows", "dim") if len(rows) > MOST_ROWS else ""
-    return page(table + more + _footer_html(result))
+    return page(table + more + _footer_html(result, quality_line(judged)))
 
 
 def _exact(value: Any, kind: str) -> str:
     return element("td", "missing", f"null {kind}") if value is None else element("td", text(plain(value)), kind)
 
 
-def _noisy(value: Any, low: float, high: float) -> str:
-    """`1,234` and `± 56` in two cells, so that both line up; a lopsided interval is written out."""
-    written = with_error(value, low, high)
+def _noisy(value: Any, ends: tuple[float, float], quality: Quality | None) -> str:
+    """`1,234` and `± 56` in two cells, so that both line up, with its verdict; a lopsided interval is written out."""
+    written = with_error(value, *ends)
     if written == "NULL":
         return element("td", "missing", "null n") + element("td", "", "e")
     at = written.find(" ± ") if " ± " in written else written.find(" (")
-    return element("td", text(written[:at]), "n") + element("td", text(written[at + 1 :]), "e")
+    word = f" {element('span', quality, quality)}" if quality in ("rough", "noise") else ""
+    return element("td", text(written[:at]), "n") + element("td", text(written[at + 1 :]) + word, "e")
 
 
-def _footer_html(result: Result) -> str:
+def _footer_html(result: Result, quality: str | None) -> str:
     noisy = any(output.noisy for output in result.plan.outputs)
     price = "free (released before)" if result.replayed else str(result.cost) if result.cost.epsilon else "free"
     said = f"cost: {price}" + (" · ± is the 95% error bar of the noise" if noisy else "")
+    said += f" · {quality}" if quality else ""
     left = _left(result)
     first, others = result.notes[:SHOWN], result.notes[SHOWN:]
     notes = "".join(element("p", text(note), "dim") for note in first)

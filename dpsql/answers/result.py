@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sqlglot import exp
 
-from dpsql.answers.analytic_bars import half_width, interval
+from dpsql.answers.analytic_bars import half_width, interval, whole_of
 from dpsql.answers.chosen_values import chosen_ends
 from dpsql.answers.consistent_totals import fit_tables
 from dpsql.answers.error_bars import (
@@ -28,10 +30,11 @@ from dpsql.answers.finish import AnswerTable, Finisher, direct_index
 from dpsql.answers.missing_groups import only_present
 from dpsql.answers.noise_stage import Released
 from dpsql.answers.notes import inner_notes, nobody_notes, notes_of, owner_notes, table_notes, top_notes
+from dpsql.answers.quality import Qualities, quality_of
 from dpsql.budget import Cost
 from dpsql.budget.status import BudgetStatus
 from dpsql.errors import InterfaceError
-from dpsql.plan.plan import Plan
+from dpsql.plan.plan import Output, Plan
 from dpsql.sensitivity.clip_checks import ClipCheck
 
 if TYPE_CHECKING:
@@ -75,6 +78,7 @@ class Result:
     mechanism: str
     notes: tuple[str, ...]
     clipped: tuple[Clipped, ...]
+    wholes: tuple[float, ...]
     table: AnswerTable = field(repr=False)
     plan: Plan = field(repr=False)
     released: Mapping[str, Released] = field(repr=False)
@@ -137,6 +141,33 @@ class Result:
         return [
             list(zip(*(end.tolist() for end in found[i]), strict=True)) if i in found else None
             for i in range(len(self.columns))
+        ]
+
+    @cached_property
+    def shown_bars(self) -> list[list[tuple[float, float]] | None]:
+        """The 95% intervals, as they are shown."""
+        return self.bars(CONFIDENCE)
+
+    @property
+    def quality(self) -> pd.DataFrame:
+        """A verdict for each number, in a frame of the shape of `df()`, by its 95% interval and its size.
+
+        A number is "reliable" if its error is at most 10% of it, "rough" up to 50%, and else "noise"; a share below 20%
+        is judged as one of 20%. Values without noise are "exact"; missing ones, and those without interval, are None.
+        """
+        import pandas as pd
+
+        columns = enumerate(self.qualities())
+        frame = pd.DataFrame({i: ["exact"] * len(self) if c is None else c for i, c in columns}, dtype=object)
+        frame.columns = pd.Index(self.columns)
+        return frame
+
+    def qualities(self) -> list[Qualities | None]:
+        """The same for each column, by its place; None if it has no noise."""
+        rows = self.fetchall()
+        return [
+            None if ends is None else [quality_of(row[i], *end, whole) for row, end in zip(rows, ends, strict=True)]
+            for i, (ends, whole) in enumerate(zip(self.shown_bars, self.wholes, strict=True))
         ]
 
     def half_widths(self, confidence: float = 0.95) -> list[tuple[str, float | None]]:
@@ -292,12 +323,24 @@ def finished(
         prepared.bill.mechanism,
         notes,
         shares,
+        tuple(_whole(output, plan, released) for output in plan.outputs),
         table,
         plan,
         released,
         bars,
         finisher,
     )
+
+
+def _whole(output: Output, plan: Plan, released: Mapping[str, Released]) -> float:
+    """What a column has shares of; 0 if it has none."""
+    direct = None if output.direct is None else (output.direct[0], exp.column(f"_a{output.direct[1]}"))
+    read = output.formula or direct
+    if output.chosen or read is None:
+        return 0.0
+    name, node = read
+    family = plan.family(name)
+    return whole_of(family.over(0, node), released[family.members[0].release].priced)
 
 
 def clipped_shares(checks: Sequence[ClipCheck], released: Mapping[str, Released]) -> tuple[Clipped, ...]:

@@ -37,6 +37,7 @@ def test_both_doors_give_the_same_answer(far: RemoteConnection, near: dpsql.Conn
     assert (one.columns, one.types, one.fetchall()) == (two.columns, two.types, two.fetchall())
     assert [type(v) for row in one.fetchall() for v in row] == [type(v) for row in two.fetchall() for v in row]
     pd.testing.assert_frame_equal(one.df(), two.df())
+    pd.testing.assert_frame_equal(one.quality, two.quality)
     exact = ["n_low", "n_high", "a_low", "a_high"]
     pd.testing.assert_frame_equal(one.intervals(0.9)[exact], two.intervals(0.9)[exact])
     assert list(one.intervals().columns) == list(two.intervals().columns)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.answers.notes import first_notes
 from dpsql.answers.number_format import numeric, plain, with_error
+from dpsql.answers.quality import quality_line, quality_words
 from dpsql.interfaces.cli.terminal import printable
 from dpsql.mechanisms.exact_numbers import digits_down, digits_up
 
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 Ends = list[tuple[float, float]]
+_COLOURS = {"rough": "yellow", "noise": "red"}
 _MARKS = {"verified": "✓", "information": "i", "violated": "✗", "error": "✗"}
 
 
 def error_bars(result: Result) -> list[Ends | None]:
     """For each column its interval in each row; None for a column without noise."""
-    return result.bars(CONFIDENCE)
+    return result.shown_bars
 
 
 def column_cells(values: Sequence[Any], ends: Ends | None) -> list[str]:
@@ -46,28 +48,34 @@ def column_cells(values: Sequence[Any], ends: Ends | None) -> list[str]:
 def answer_table(result: Result) -> Table:
     """The answer with its 95% error bars."""
     table = new_table()
-    rows = result.fetchall()
-    texts = []
-    for position, (name, ends) in enumerate(zip(result.columns, error_bars(result), strict=True)):
+    rows, texts = result.fetchall(), []
+    bars = error_bars(result)
+    for position, (name, ends, judged) in enumerate(zip(result.columns, bars, result.qualities(), strict=True)):
         values = [row[position] for row in rows]
         number = ends is not None or (bool(values) and numeric(values))
         table.add_column(cell(printable(name)), justify="right" if number else "left", no_wrap=number)
-        texts.append(column_cells(values, ends))
+        texts.append([cell(text) for text in column_cells(values, ends)])
+        if words := quality_words(judged or ()):
+            table.add_column("", no_wrap=True)
+            texts.append([cell(word, _COLOURS.get(word, "")) for word in words])
     for row in zip(*texts, strict=True):
-        table.add_row(*map(cell, row))
+        table.add_row(*row)
     return table
 
 
 def rows_as_lines(result: Result) -> Table:
     """The answer with one line for each value, for rows that are wider than the screen."""
-    columns = [list(map(str, column.cells)) for column in answer_table(result).columns]
+    bars = error_bars(result)
+    rows, judged = result.fetchall(), result.qualities()
+    columns = [column_cells([row[i] for row in rows], ends) for i, ends in enumerate(bars)]
+    words = [quality_words(each or ()) or [""] * len(rows) for each in judged]
     table = new_table(show_header=False)
     for title in ("column", "value"):
         table.add_column(title)
-    for number, row in enumerate(zip(*columns, strict=True), start=1):
-        table.add_row(cell(f"row {number}", "bold"), cell(""))
-        for name, text in zip(result.columns, row, strict=True):
-            table.add_row(cell(printable(name)), cell(text))
+    for number in range(len(rows)):
+        table.add_row(cell(f"row {number + 1}", "bold"), cell(""))
+        for name, texts, found in zip(result.columns, columns, words, strict=True):
+            table.add_row(cell(printable(name)), cell(f"{texts[number]}  {found[number]}".rstrip()))
     return table
 
 
@@ -88,8 +96,9 @@ def cell(text: str, style: str = "") -> Text:
 
 def footer(result: Result, *, notes: bool = False) -> str:
     """What the answer cost, and what else there is to know of it: the first notes, or all of them."""
-    noisy = any(output.noisy for output in result.plan.outputs)
-    lines = ["± is the 95% error bar of the noise"] if noisy else []
+    judged = result.qualities()
+    lines = ["± is the 95% error bar of the noise"] if any(each is not None for each in judged) else []
+    lines += [line] if (line := quality_line(judged)) else []
     lines.append(f"cost: {price(result)}")
     shown = result.notes if notes else first_notes(result.notes, "--notes shows them all")
     lines += [f"note: {note}" for note in shown]
@@ -133,6 +142,7 @@ def to_json(result: Result) -> str:
         "rows": result.fetchall(),
         "confidence": CONFIDENCE,
         "intervals": {n: e for n, e in zip(result.columns, bars, strict=True) if e is not None},
+        "quality": {n: q for n, q in zip(result.columns, result.qualities(), strict=True) if q is not None},
         "cost": asdict(result.cost), "replayed": result.replayed, "mechanism": result.mechanism, "notes": result.notes,
         "clipped": [asdict(each) for each in result.clipped],
     }  # fmt: skip

@@ -121,6 +121,7 @@ class RemoteConnection(Pep249Errors):
             said["mechanism"],
             tuple(said["notes"]),
             tuple(Clipped(*map(unpack, each)) for each in said["clipped"]),
+            tuple(said["wholes"]),
             AnswerTable(columns, types, rows),
             Plan((), exp.Select(), (), outputs, None),
             {},

@@ -112,7 +112,7 @@ def _query(db: Connection, words: dict[str, Any], results: RecentResults) -> dic
         "number": results.keep(result), "columns": result.columns, "types": result.types, "rows": rows,
         "cost": asdict(result.cost), "replayed": result.replayed, "mechanism": result.mechanism,
         "notes": result.notes, "clipped": [[pack(v) for v in asdict(each).values()] for each in result.clipped],
-        "noisy": [output.noisy for output in result.plan.outputs],
+        "noisy": [output.noisy for output in result.plan.outputs], "wholes": result.wholes,
     }  # fmt: skip
 
 
