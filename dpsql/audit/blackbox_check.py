@@ -1,10 +1,11 @@
 """The check `blackbox`: fresh answers of two neighbours are no easier to tell apart than their price allows.
 
 Noise hides what a unit *may* contribute, so the unit that a question is about is made to contribute all of it: its
-values are at a bound, and it has as many rows as are counted. A median is asked of two units, so that removing one
-changes the ranks of all values. A private key is shared by as many units as its threshold needs, so that one unit
-decides whether it is shown. Everything else (types, keys, other units, the policy) is the steward's. Where the database
-does not accept such rows, the stored unit that moves the exact totals most is used instead.
+values are at a bound, and it has as many rows as are counted. A median is asked of units that lie at both bounds but
+for one between them, so that removing one turns the ranks of all values over. A private key is shared by as many units
+as its threshold needs, so that one unit decides whether it is shown. Everything else (types, keys, other units, the
+policy) is the steward's. Where the database does not accept such rows, the stored unit that moves the exact totals most
+is used instead.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ RUNS, LONG_RUNS = 1_600, 6_400
 ON_FILES = ("this check copied the rows of your files into a database; the check `neighbours` reads them as files",)
 HALF = 0.5
 CANDIDATES = 6
-MOST_ROWS = 200
+MOST_ROWS, MOST_UNITS = 200, 301
 PURE, APPROXIMATE = "/*+ epsilon(1) */", "/*+ epsilon(3) delta(1e-3) */"
 """Prices at which a test has power. The scale of the noise follows from the price, so a wrong rule is wrong at any."""
 
@@ -103,7 +104,7 @@ def _questions(world: World) -> Iterator[ColumnQuestion]:
             if declared.min is not None and declared.max is not None:
                 sql = f"SELECT {price} sum({x}) AS s, avg({x}) AS a FROM {table}"
                 sums.append(ColumnQuestion(sql, name, column, _heavy))
-                medians.append(ColumnQuestion(f"SELECT {price} median({x}) AS m FROM {table}", name, column, _two))
+                medians.append(ColumnQuestion(f"SELECT {price} median({x}) AS m FROM {table}", name, column, _even))
             elif column.casefold() != (world.policy.tables[name].unit_column or "").casefold():
                 if declared.values is None:
                     keys.append(ColumnQuestion(f"SELECT {price} DISTINCT {x} FROM {table}", name, column, _deciding))
@@ -139,14 +140,17 @@ def _heavy(world: World, _: Connection, question: ColumnQuestion) -> tuple[World
     return _filled(_changed(world, question, {unit: _farther(_column(world, question))}), question.table, [unit]), unit
 
 
-def _two(world: World, _: Connection, question: ColumnQuestion) -> tuple[World, Unit]:
-    """Two units: with the one at the lower end the median lies in the lower half, without it in either half."""
-    two = _by_rows(world, question.table)[:2]
-    small, column = world.keeping(lambda owner: owner is None or owner in two), _column(world, question)
-    unit, other = _by_rows(small, question.table)
+def _even(world: World, _: Connection, question: ColumnQuestion) -> tuple[World, Unit]:
+    """Half of the units at each bound, one in the middle: without one of the lower, the median is in the upper half."""
+    some = _by_rows(world, question.table)[:MOST_UNITS]
+    some = some[: len(some) - (len(some) + 1) % 2]
+    small, column = world.keeping(lambda owner: owner is None or owner in some), _column(world, question)
+    units = _by_rows(small, question.table)
     assert column is not None
-    made = _changed(small, question, {unit: _text(column.min), other: _middle(column)})
-    return _filled(made, question.table, [unit, other]), unit
+    half, cells = len(units) // 2, dict[Unit, Cell]()
+    cells |= dict.fromkeys(units[:half], _text(column.min)) | dict.fromkeys(units[half + 1 :], _text(column.max))
+    made = _changed(small, question, cells | {units[half]: _middle(column)})
+    return _filled(made, question.table, units), units[0]
 
 
 def _filled(world: World, table: str, units: Sequence[Unit]) -> World:

@@ -1,9 +1,10 @@
 """Worlds made for black-box audits: one unit reaches what each query claims, where the noise can show it.
 
-`people` has one row a unit, `orders` several; `few` has two units, and `many` so many that MAX does not answer with the
-median. A choice shows a unit most where it raises the scores of the likely cells on one side of the target, lowers
-those on the other, and leaves few between. So the two units of `few` share a place, and the scores of `many` are a
-ladder: whichever rank is sought, a unit at the top moves it from one step to the next. An average is above/(above +
+`people` has one row a unit, `orders` several; `few` has two units. A choice shows a unit most where it raises the scores of the likely cells on one side of the target, lowers
+those on the other, and leaves few between. So the units of `even` lie at both ends but for one in the middle, and the
+scores of `many` are a ladder: whichever rank is sought, a unit at the top moves it from one step to the next. `TOP` is
+such that the rank sought is even for both prices, so that one step holds it. Both have so many units that their noisy
+weight hardly ever makes the answer NULL. An average is above/(above +
 below), both with noise; it shows what a unit adds above where the others add little there, so the other orders are
 small. The counts of a ROLLUP are fitted to each other; with many groups, little is lost by that.
 """
@@ -20,6 +21,7 @@ from dpsql.audit.world import Row, StoredTable, World
 
 HEAVY = "0"
 OTHERS = 24
+HALF, ENDS, TOP = 150, 63, 404
 RARE = (14, 7, 8, 5)
 """How many units have the rare note, label, word and term: as many as the thresholds of their queries need."""
 LAPLACE = "/*+ epsilon(1) mechanism(laplace) delta(1e-3) */"
@@ -45,7 +47,8 @@ PEOPLE = {
     "term": "VARCHAR",
 }
 CROWD = {"id": "INTEGER", "income": "DOUBLE", "kind": "VARCHAR"}
-FEW = {"id": "INTEGER", "score": "INTEGER", "kind": "VARCHAR", "place": "VARCHAR"}
+FEW = {"id": "INTEGER", "score": "INTEGER", "kind": "VARCHAR"}
+EVEN = {**FEW, "place": "VARCHAR"}
 ORDERS = {"id": "INTEGER", "amount": "DECIMAL(8,2)", "kind": "VARCHAR", "shop": "VARCHAR"}
 
 SPREAD = "stddev(income) AS s, avg(income) AS a, count(income) AS n"
@@ -108,16 +111,16 @@ QUERIES: dict[str, str] = {
     "among released keys, Laplace": f"SELECT {PURE} {AMONG}",
     "among released keys, Gaussian": f"SELECT {GAUSSIAN} {AMONG}",
     # choices and trees: a unit turns the ranks over
-    "median, Laplace": f"SELECT {PURE} median(score) AS m FROM few",
-    "median, Gaussian": f"SELECT {GAUSSIAN} median(score) AS m FROM few",
-    "median by group, Laplace": f"SELECT {PURE} place, median(score) AS m FROM few GROUP BY place",
-    "median by group, Gaussian": f"SELECT {GAUSSIAN} place, median(score) AS m FROM few GROUP BY place",
+    "median, Laplace": f"SELECT {PURE} median(score) AS m FROM even",
+    "median, Gaussian": f"SELECT {GAUSSIAN} median(score) AS m FROM even",
+    "median by group, Laplace": f"SELECT {PURE} place, median(score) AS m FROM even GROUP BY place",
+    "median by group, Gaussian": f"SELECT {GAUSSIAN} place, median(score) AS m FROM even GROUP BY place",
     "greatest, Laplace": f"SELECT {PURE} max(score) AS m FROM many",
     "greatest, Gaussian": f"SELECT {GAUSSIAN} max(score) AS m FROM many",
-    "least, Laplace": f"SELECT {PURE} min(50 - score) AS m FROM many",
-    "least, Gaussian": f"SELECT {GAUSSIAN} min(50 - score) AS m FROM many",
-    "mode, Laplace": f"SELECT {PURE} mode(kind) AS m FROM few",
-    "mode, Gaussian": f"SELECT {GAUSSIAN} mode(kind) AS m FROM few",
+    "least, Laplace": f"SELECT {PURE} min({TOP} - score) AS m FROM many",
+    "least, Gaussian": f"SELECT {GAUSSIAN} min({TOP} - score) AS m FROM many",
+    "mode, Laplace": f"SELECT {PURE} mode(kind) AS m FROM even",
+    "mode, Gaussian": f"SELECT {GAUSSIAN} mode(kind) AS m FROM even",
     "tree of quantiles, Laplace": f"SELECT {PURE} {QUANTILES} FROM few",
     "tree of quantiles, Gaussian": f"SELECT {GAUSSIAN} {QUANTILES} FROM few",
 }
@@ -137,8 +140,12 @@ def crowd() -> World:
         people.append((i, float(i % 7 * 10), i % 12, KINDS[i % 4], *rare))
     orders: list[Row] = [(0, "50", KINDS[0], f"s{i}") for i in range(9)]
     orders += [(i, f"{i % 5}", KINDS[(i + j) % 4], "t0") for i in range(1, OTHERS) for j in range(3)]
-    few: list[Row] = [(0, 0, "a", "a"), (1, 8, "b", "a")]
-    many: list[Row] = [(0, 50), *((i, max(0, 3 * (i - 20))) for i in range(1, 37))]
+    few: list[Row] = [(0, 0, "a"), (1, 8, "b")]
+    even: list[Row] = [(HALF, ENDS // 2, "c", "a")]
+    even += [
+        (i, score, kind, "a") for score, kind, s in ((0, "a", 0), (ENDS, "b", HALF + 1)) for i in range(s, s + HALF)
+    ]
+    many: list[Row] = [(0, TOP), *((i, max(0, 10 * (i - HALF))) for i in range(1, HALF + 41))]
     crowd: list[Row] = [(i, 100.0 if i == 0 else float(i % 2 * 60), "a" if i < 40 else "b") for i in range(80)]
     shops = (("t0", "south"), *((f"s{i}", "north") for i in range(9)))
     tables = {
@@ -146,6 +153,7 @@ def crowd() -> World:
         "orders": StoredTable(ORDERS, tuple(orders)),
         "crowd": StoredTable(CROWD, tuple(crowd), ("PRIMARY KEY (id)",)),
         "few": StoredTable(FEW, tuple(few), ("PRIMARY KEY (id)",)),
+        "even": StoredTable(EVEN, tuple(even), ("PRIMARY KEY (id)",)),
         "many": StoredTable({"id": "INTEGER", "score": "INTEGER"}, tuple(many), ("PRIMARY KEY (id)",)),
         "shops": StoredTable({"shop": "VARCHAR", "region": "VARCHAR"}, shops, ("PRIMARY KEY (shop)",)),
     }
@@ -166,8 +174,13 @@ def _policy() -> dict[str, Any]:
             "people": {"unit": "id", "unique": True, "columns": people},
             "orders": {"unit": "id", "columns": {"amount": {"min": 0, "max": 50}, "kind": kind, "shop": {}}},
             "crowd": {"unit": "id", "unique": True, "columns": {"income": {"min": 0, "max": 100}, "kind": kind}},
-            "few": {"unit": "id", "unique": True, "columns": {"score": score, "kind": kind, "place": kind}},
-            "many": {"unit": "id", "unique": True, "columns": {"score": {**score, "max": 50}}},
+            "few": {"unit": "id", "unique": True, "columns": {"score": score, "kind": kind}},
+            "even": {
+                "unit": "id",
+                "unique": True,
+                "columns": {"score": {**score, "max": ENDS}, "kind": kind, "place": kind},
+            },
+            "many": {"unit": "id", "unique": True, "columns": {"score": {**score, "max": TOP}}},
             "shops": {"public": True},
         },
     }

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import black_box
 import numpy as np
@@ -21,6 +23,8 @@ from dpsql.audit.blackbox.promise_test import Counts, Limit, promised
 from dpsql.audit.blackbox.rounds import EventTest, Seen, judged, refuted, rounds
 from dpsql.audit.traces import Stepwise, trace
 from dpsql.audit.world import World
+from dpsql.budget.pricing import ENDS, TOTAL, PricedChoice
+from dpsql.sensitivity.interval_ends import ends_scored, ends_spread, rungs
 
 CHOICES = [
     f"{kind}, {noise}"
@@ -32,14 +36,51 @@ Law = NDArray[np.float64]
 
 
 def laws(world: World, sql: str, share: float) -> list[Law]:
-    """The chance of each cell, group by group, with a share of the noise."""
+    """The chance of each cell, and of the ends of its interval, group by group, with a share of the noise."""
     with opened(world, steward=True) as db:
         (release,) = trace(db, sql, salt=b"audit")
+        (chosen,) = db.prepare(sql).bill.releases[0].chosen
     (choice,) = release.statistics
     assert isinstance(choice.values, Stepwise) and choice.mechanism == "exponential"
     scores = [np.repeat(np.array(s, np.float64), sizes) for s, sizes in choice.values.groups]
-    weights = [np.exp((s.min() - s) / float(choice.scale * share)) for s in scores]
-    return [each / each.sum() for each in weights]
+    firsts = [_law(each, np.ones(len(each)), choice.scale, share) for each in scores]
+    if chosen.ends is None:
+        return firsts
+    groups = [key[0] if key else None for key in release.keys]
+    return [
+        _with_ends(first, chosen, share, [row[1] for row in world.tables["even"].rows if group in (None, row[3])])
+        for first, group in zip(firsts, groups, strict=True)
+    ]
+
+
+def _law(scores: Law, tickets: Law, scale: Fraction, share: float) -> Law:
+    weights = tickets * np.exp((scores.min() - scores) / (float(scale) * share))
+    return weights / weights.sum()
+
+
+def _with_ends(first: Law, chosen: PricedChoice, share: float, values: list[Any]) -> Law:
+    """The joint law of a cell and of the two ends that are chosen given that cell; each value is of one unit."""
+    assert chosen.ends is not None
+    size, ends = len(first), chosen.ends
+    cells, counts = np.unique(np.array(values, np.int64), return_counts=True)
+    unit = chosen.ends.spread // ends_spread(chosen.choice, 1)
+    distances, tickets = rungs(size)
+    joint = np.zeros((size, size, size))
+    for middle in range(size):
+        scored = ends_scored(chosen.choice, ends, middle, size, cells, counts * unit)
+        low, high = (_law(each.astype(float), tickets.astype(float), ends.law.scale, share) for each in scored)
+        lows, highs = np.maximum(middle - distances, 0), np.minimum(middle + distances, size - 1)
+        np.add.at(joint[middle], (lows[:, None], highs[None, :]), first[middle] * np.outer(low, high))
+    return joint.reshape(-1)
+
+
+def alone(world: World, sql: str) -> list[Law]:
+    """The logarithms of the chances of the cells alone, but for a constant."""
+    with opened(world, steward=True) as db:
+        (release,) = trace(db, sql, salt=b"audit")
+    (choice,) = release.statistics
+    assert isinstance(choice.values, Stepwise)
+    return [np.repeat(np.array(s, np.float64), sizes) / float(choice.scale) for s, sizes in choice.values.groups]
 
 
 @cache
@@ -67,7 +108,7 @@ def excess(p: Law, q: Law, limit: Limit) -> float:
     """How far above the promise an event can be, either way round: by Neyman and Pearson one of the likeliest cells."""
     found = []
     for one, two in ((p, q), (q, p)):
-        order = np.argsort(two / one)
+        order = np.argsort(np.divide(two, one, out=np.full(len(one), np.inf), where=one > 0))
         likelier, other = np.cumsum(one[order])[:-1], np.cumsum(two[order])[:-1]
         found.append(float((likelier - limit.most(other)).max()))
     return max(found)
@@ -75,9 +116,17 @@ def excess(p: Law, q: Law, limit: Limit) -> float:
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_unit_moves_a_choice_by_the_whole_claim(name: str) -> None:
-    """The losses of the cells are as far apart as the charge allows: ε with ε²/8 = ρ."""
-    loss = np.log(np.divide(*moved(name, 1.0)))
-    assert np.ptp(loss) == pytest.approx((8 * promises(name)[0].value) ** 0.5, rel=1e-3)
+    """The losses of the cells are as far apart as the charge allows: the part of ε, or ε with ε²/8 the part of ρ.
+
+    The other parts pay for the ends of an interval and for the noisy weight.
+    """
+    (case,) = cases((name,))
+    pairs = zip(alone(case.world, case.sql), alone(case.world.without(case.unit), case.sql), strict=True)
+    mechanism = name.rpartition(" ")[2].casefold()
+    part = 1 - TOTAL[mechanism] - (ENDS[mechanism] if name.startswith("median") else 0)
+    rho, pure = promises(name)
+    claim = part * pure.value if mechanism == "laplace" else (8 * part * rho.value) ** 0.5
+    assert sorted(np.ptp(one - two) for one, two in pairs)[-1] == pytest.approx(float(claim), rel=1e-3)
 
 
 @pytest.mark.parametrize("name", CHOICES)
