@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 
@@ -17,6 +18,7 @@ from dpsql.budget.pricing import Bill, Funds, Priced, allocate, fund
 from dpsql.options import QueryOptions
 from dpsql.plan.builder.query import build
 from dpsql.plan.catalog import Catalog
+from dpsql.plan.clock import now
 from dpsql.plan.plan import Plan
 from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.sensitivity.bound import Bounded, bound
@@ -30,13 +32,17 @@ SearchKey = tuple[tuple[Subject, FoundBounds, tuple[float, float] | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A text, its parameters and its options; `settings` and `dialect` are those of the session."""
+    """A text, its parameters and its options; `settings` and `dialect` are those of the session.
+
+    `moment` is what the clock means in it, however often it is planned.
+    """
 
     sql: str
     parameters: Parameters | None
     options: QueryOptions
     settings: QueryOptions
     dialect: str
+    moment: datetime = field(default_factory=now, compare=False)
 
     def by(self, mechanism: str) -> Question:
         """The same question with another mechanism."""
@@ -57,6 +63,8 @@ class Question:
 class ParsedQuery:
     """A query as a syntax tree with its views expanded; `text` is what the log shows, `options` are those that hold.
 
+    It is `timed` if it read the clock, and its `notes` say what follows of that.
+
     It is planned once over each catalogue and bounded once by each mechanism. A catalogue is the analyst's own with
     what is `known` from searches, which names it here.
     """
@@ -66,6 +74,8 @@ class ParsedQuery:
     options: QueryOptions
     catalog: Catalog
     finisher: Finisher
+    timed: bool = False
+    notes: tuple[str, ...] = ()
     plans: dict[SearchKey, Plan] = field(default_factory=dict, compare=False, repr=False)
     bounds: dict[tuple[SearchKey, str], tuple[Bounded, ...]] = field(default_factory=dict, compare=False, repr=False)
     columns: dict[SearchKey, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
@@ -129,6 +139,11 @@ class Draft:
     unsearched: tuple[Priced, ...] = ()
     part: Fraction = Fraction(1)
     parsed: ParsedQuery | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the query read the clock."""
+        return self.parsed is not None and self.parsed.timed
 
     def at(self, bill: Bill) -> PreparedQuery:
         """The query at a price."""

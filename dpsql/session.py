@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from dpsql.accounts import Accounts, known_mechanism, price_of
 from dpsql.accuracy_first import AccuracyFirst
 from dpsql.answers.accuracy import Goal, foreseeable, reachable, read_goals
-from dpsql.answers.cache import AnswerCache, BoundedCache, CachedAnswer, reads_the_clock
+from dpsql.answers.cache import AnswerCache, BoundedCache, CachedAnswer
 from dpsql.answers.execute import Executed, Execution
 from dpsql.answers.explain import Explanation, explained
 from dpsql.answers.nested_results import NestedResults
@@ -38,6 +39,8 @@ from dpsql.errors import BudgetExceeded, Error, InterfaceError, Pep249Errors, Po
 from dpsql.mechanisms.exact_numbers import float_up
 from dpsql.mechanisms.zcdp_conversion import pure_rho
 from dpsql.options import QueryKeywords, QueryOptions
+from dpsql.plan.clock import MOMENT_NOTE, bind_clock, now, reads_the_clock, reads_the_moment
+from dpsql.plan.constant_expressions import compute_constants
 from dpsql.plan.view_expansion import put_views
 from dpsql.policy import Policy, load_policy
 from dpsql.policy.searched_subjects import FoundBounds, Subject
@@ -86,7 +89,8 @@ class Conductor:
             if goals:
                 result = AccuracyFirst(self, self.accounts).answer(draft, goals, options.nonnegative)
             else:
-                result = self.answer(draft.priced(), options.nonnegative, None if draft.notes else question.key)
+                key = None if draft.notes or draft.timed else question.key
+                result = self.answer(draft.priced(), options.nonnegative, key)
         cost = draft.funds.plus(result.cost, paid)
         notes = dict.fromkeys((*result.notes, *draft.notes, *counted))
         return replace(result, cost=cost, replayed=result.replayed and paid == FREE, notes=tuple(notes))
@@ -119,8 +123,11 @@ class Conductor:
         dialect = question.options.over(options).dialect or question.dialect
         tree = parse_query(question.sql, question.parameters, known_dialect(dialect))
         text = tree.sql("duckdb") if question.parameters else question.sql
-        catalog = self.dataset.catalog
-        return ParsedQuery(text, put_views(tree, catalog), options, catalog, self.dataset.finisher)
+        catalog, finisher = self.dataset.catalog, self.dataset.finisher
+        tree = put_views(tree, catalog)
+        timed, notes = reads_the_clock(tree), (MOMENT_NOTE,) if reads_the_moment(tree) else ()
+        tree = compute_constants(bind_clock(tree, question.moment), finisher.constants)
+        return ParsedQuery(text, tree, options, catalog, finisher, timed, notes)
 
     def _bound(self, question: Question, parsed: ParsedQuery) -> tuple[Draft, bool]:
         """The draft, and whether the same question has the same one for as long as the data has this version."""
@@ -138,9 +145,9 @@ class Conductor:
         draft = Draft(parsed.text, plan, bounded, epsilon, delta, mechanism, types, checks, parsed=parsed)
         if plan.releases:
             part = 1 - known.apart / draft.funds.price
-            draft = replace(draft, missing=known.missing, notes=known.notes, part=part)
+            draft = replace(draft, missing=known.missing, notes=(*known.notes, *parsed.notes), part=part)
             draft = searcher.with_norms(draft, known.catalog)
-        changing = known.found or known.missing or draft.unsearched or reads_the_clock(parsed.tree)
+        changing = known.found or known.missing or draft.unsearched or parsed.timed
         return draft, not (self.dataset.engine.live or changing)
 
     # charge, run, noise ---------------------------------------------------------------------------------------------
@@ -197,7 +204,7 @@ class Conductor:
         released = self.release(prepared)
         result = self.finish(prepared, released, nonnegative)
         if key is not None and released.origins and not self.dataset.engine.live:
-            self.answers.offer(key, CachedAnswer(result, released.version, released.origins), prepared.plan)
+            self.answers.offer(key, CachedAnswer(result, released.version, released.origins))
         return replace(result, notes=(*result.notes, *released.counted))
 
     def finish(self, prepared: PreparedQuery, released: Executed, nonnegative: bool) -> Result:
@@ -303,7 +310,8 @@ def _most(draft: Draft, parts: Sequence[Fraction]) -> Cost:
 class Connection(Pep249Errors):
     """A connection of one analyst (or the steward) to one dataset: PEP 249, plus `query`, `explain` and `budget`.
 
-    Its parts are for dpsql's own interfaces: `dataset`, `accounts`, `engine`, `ledger` and the `conductor`.
+    Its parts are for dpsql's own interfaces: `dataset`, `accounts`, `engine`, `ledger`, the `conductor` and
+    the `clock` that `now()` means.
     """
 
     def __init__(
@@ -324,6 +332,7 @@ class Connection(Pep249Errors):
         self.dataset = Dataset(engine, policy, ledger, analyst)
         self.accounts = Accounts(policy, ledger, analyst, purpose)
         self.conductor = Conductor(self.dataset, self.accounts)
+        self.clock: Callable[[], datetime] = now
 
     # queries --------------------------------------------------------------------------------------------------------
 
@@ -383,7 +392,7 @@ class Connection(Pep249Errors):
             return draft.priced(goals)
 
     def _question(self, sql: str, parameters: Parameters | None, options: QueryOptions) -> Question:
-        return Question(sql, parameters, options, self.asked, self.dialect)
+        return Question(sql, parameters, options, self.asked, self.dialect, self.clock())
 
     # settings -------------------------------------------------------------------------------------------------------
 

@@ -3,13 +3,13 @@
 **Theorem.** An answer from here is a replay. **Proof.** It is kept under the text and everything else that was asked,
 for one version of the data, with the marks and entries of the releases that it was computed from; it is used only
 while the ledger would replay each of those, and every one is counted against the analyst's cap as in any replay. What
-is computed from equal releases by equal SQL is equal, unless the SQL reads the clock: such answers are not kept.
+is computed from equal releases by equal SQL is equal, unless the query reads the clock: such answers are not kept.
 **Theorem.** A plan from here is the one that would be made. **Proof.** A plan is a function of the text and what else
 was asked, of the policy, the analyst and the tables that the session opened, all of which are fixed, of the version
 of the data, which is part of the key, of bounds that were searched for, and of the clock: with the latter two none is
 kept, nor where somebody may alter the tables. Nothing of it depends on private data.
 **Requires** a session whose policy, analyst and tables do not change, a label that changes with the data
-(`dpsql.dataset`), and that `reads_the_clock` knows every function that does.
+(`dpsql.dataset`), and that every reading of the clock is known (`dpsql.plan.clock`).
 **Checked by** `tests/unit/session/test_recent.py`.
 """
 
@@ -19,22 +19,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from sqlglot import exp
-
 from dpsql.answers.result import Result
-from dpsql.plan.plan import Plan
 
 T = TypeVar("T")
 MOST_KEPT = 128
 MOST_ROWS = 10_000
-_CLOCK = (
-    exp.CurrentDate,
-    exp.CurrentTime,
-    exp.CurrentTimestamp,
-    exp.CurrentDatetime,
-    exp.Localtime,
-    exp.Localtimestamp,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +56,7 @@ class BoundedCache(Generic[T]):
 class AnswerCache(BoundedCache[CachedAnswer]):
     """The last answers, of any version of the data."""
 
-    def offer(self, asked: str, made: CachedAnswer, plan: Plan) -> None:
-        """Cache an answer if it is small and does not depend on the time."""
-        queries = [plan.finishing, *(nested.plan.finishing for nested in plan.nested)]
-        if len(made.result) <= MOST_ROWS and not any(map(reads_the_clock, queries)):
+    def offer(self, asked: str, made: CachedAnswer) -> None:
+        """Cache an answer if it is small."""
+        if len(made.result) <= MOST_ROWS:
             self.keep(asked, made)
-
-
-def reads_the_clock(query: exp.Query) -> bool:
-    """Whether the query reads the clock, so that its meaning changes with time."""
-    return any(isinstance(node, _CLOCK) for node in query.walk())

@@ -104,6 +104,23 @@ class Finisher:
             types = tuple(str(d[1]) for d in done.description or ())
             return AnswerTable(names, types, _rows(done, len(names)))
 
+    def constants(self, expressions: Sequence[exp.Expr]) -> list[tuple[str, str] | None]:
+        """The type and the text of each constant expression; None where it has no value.
+
+        What fails takes the others with it, so then each is computed by itself.
+        """
+        texts = list(map(with_short_texts, expressions))
+        with self._lock, self._still_open(), self._connection.cursor() as cursor:
+            try:
+                listed = ", ".join(f"typeof({text}), CAST({text} AS VARCHAR)" for text in texts)
+                row = cursor.execute(f"SELECT {listed}").fetchone() or ()
+                pairs = zip(row[::2], row[1::2], strict=True)
+                return [None if text is None else (type_, text) for type_, text in pairs]
+            except duckdb.Error:
+                if len(expressions) == 1:
+                    return [None]
+        return [each for expression in expressions for each in self.constants([expression])]
+
     def numbers(
         self, plan: Plan, release: str, columns: Mapping[str, Sequence[Any]], expressions: Sequence[exp.Expr]
     ) -> list[NDArray[np.float64]]:

@@ -6,6 +6,7 @@ What has no entry here is refused, so every expression is deterministic, has bou
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -37,6 +38,7 @@ class Resolver(Protocol):
 MOST_PARTS = 20_000
 MOST_NESTED = 2_000
 DEEPEST = 100
+_EXACT = (Kind.INTEGER, Kind.DECIMAL)
 _size: ContextVar[Size | None] = ContextVar("size", default=None)
 
 
@@ -150,9 +152,9 @@ def _read(node: exp.Expr) -> bool:
 
 _VOLATILE = (
     exp.Rand,
+    exp.Uuid,
     exp.CurrentTimestamp,
     exp.CurrentTime,
-    exp.Uuid,
     exp.CurrentDate,
     exp.Localtimestamp,
     exp.Localtime,
@@ -265,23 +267,26 @@ _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120}
 _MICROS = {"MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 10**6, "MINUTE": 60 * 10**6, "HOUR": 3600 * 10**6}
 
 
-def _interval(node: exp.Expr) -> tuple[int, int, int]:
-    """Months, days and microseconds of an INTERVAL constant."""
+def _interval(node: exp.Interval) -> tuple[int, int, int]:
+    """Months, days and microseconds of an INTERVAL constant, such as '1 month 2 days'."""
     amount = node.this
     sign = -1 if isinstance(amount, exp.Neg) else 1
     amount = amount.this if isinstance(amount, exp.Neg) else amount
     unit = node.args.get("unit")
     words = f"{amount.name if isinstance(amount, exp.Literal) else '?'} {unit.name if unit is not None else ''}".split()
-    if len(words) != 2 or not words[0].lstrip("-").isdigit() or abs(int(words[0])) > 10**6:
+    if not words or len(words) % 2 or not all(re.fullmatch("-?[0-9]+", number) for number in words[::2]):
         raise Mismatch("an interval is a whole number and a unit, such as INTERVAL 3 MONTH")
-    count, name = sign * int(words[0]), words[1].upper().rstrip("S")
-    if name in _MONTHS:
-        return count * _MONTHS[name], 0, 0
-    if name in ("DAY", "WEEK"):
-        return 0, count * (7 if name == "WEEK" else 1), 0
-    if name in _MICROS:
-        return 0, 0, count * _MICROS[name]
-    raise Mismatch(f"the unit {name} is not known; use year, month, week, day, hour, minute or second")
+    months = days = micros = 0
+    for number, word in zip(words[::2], words[1::2], strict=True):
+        count, name = sign * int(number), word.upper().rstrip("S")
+        if abs(count) > (10**16 if name == "MICROSECOND" else 10**6):
+            raise Mismatch("an interval of more than a thousand years")
+        months += count * _MONTHS.get(name, 0)
+        days += count * {"DAY": 1, "WEEK": 7}.get(name, 0)
+        micros += count * _MICROS.get(name, 0)
+        if name not in ("DAY", "WEEK", *_MONTHS, *_MICROS):
+            raise Mismatch(f"the unit {name} is not known; use year, month, week, day, hour, minute or second")
+    return months, days, micros
 
 
 def _shift(node: exp.Expr, convert: Convert, sign: int) -> Expression:
@@ -310,10 +315,22 @@ def _in(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:
             hint=hint,
             reason="subquery",
         )
-    _, sides = common([convert(node.this), *map(convert, node.expressions)])
+    _, sides = common([convert(node.this), *(_listed(convert(each)) for each in node.expressions)])
     if not all(isinstance(side, Literal) for side in sides[1:]):
         raise Mismatch("IN takes a list of constants")
     return call("in", BOOLEAN, *sides)
+
+
+def _listed(it: Expression) -> Expression:
+    """A number that is cast to an exact type which holds it is a constant."""
+    match it:
+        case Call(op="cast", type=to, args=(Literal(value=int() | Decimal() as value, type=was),)) if (
+            to.kind in _EXACT and was.numeric
+        ):
+            steps = Decimal(value).scaleb(to.scale)
+            if steps == steps.to_integral_value() and to.lower <= steps <= to.upper:
+                return Literal(to, value=value, span=it.span)
+    return it
 
 
 def _is(node: exp.Expr, convert: Convert, scope: Resolver) -> Expression:

@@ -19,6 +19,7 @@ from dpsql.errors import Error
 from dpsql.expressions.from_syntax import one_query
 from dpsql.plan.builder.query import columns_of_query
 from dpsql.plan.catalog import Catalog
+from dpsql.plan.clock import bind_clock, now
 from dpsql.policy import fold
 from dpsql.sql import parse_query
 
@@ -53,7 +54,7 @@ def planned(sql: str, catalog: Catalog) -> exp.Query | Error:
 def view_columns(tree: exp.Query, catalog: Catalog) -> list[tuple[str, str | None]]:
     """The columns of a view, with their types where planning determines them."""
     with one_query():
-        return columns_of_query(tree.copy(), catalog)
+        return columns_of_query(bind_clock(tree.copy(), now()), catalog)
 
 
 def put_views(query: exp.Query, catalog: Catalog) -> exp.Query:

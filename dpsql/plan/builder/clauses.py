@@ -152,6 +152,19 @@ def entitled(node: exp.Select) -> None:
             item.replace(exp.alias_(item.copy(), title_of(item), quoted=True))
 
 
+def keep_title(node: exp.Expr) -> None:
+    """If a SELECT's column is called by the text around this node, which is about to change, keep its name."""
+    item = node
+    while item.parent is not None and not (isinstance(item.parent, exp.Select) and item.arg_key == "expressions"):
+        if isinstance(item.parent, exp.Query):
+            return
+        item = item.parent
+    if item.parent is not None and not isinstance(item, exp.Alias | exp.Column | exp.Star):
+        holder = exp.Alias(this=exp.null(), alias=exp.to_identifier(title_of(item), quoted=True))
+        item.replace(holder)
+        holder.set("this", item)
+
+
 def expanded(node: exp.Select, scope: Scope) -> list[exp.Expr]:
     """The SELECT list with `*` and `t.*` replaced by the fields."""
     items: list[exp.Expr] = []

@@ -241,9 +241,8 @@ SELECT count(*) FROM people WHERE random() < 0.5
 SELECT count(*) FROM people WHERE setseed(0.1) IS NULL
 SELECT count(uuid()) FROM people
 SELECT count(gen_random_uuid()) FROM people
-SELECT count(*) FROM people WHERE now() > TIMESTAMP '2020-01-01'
-SELECT count(*) FROM people WHERE current_date > DATE '2020-01-01'
-SELECT count(*) FROM people WHERE get_current_timestamp() IS NOT NULL
+SELECT count(*) FROM people WHERE clock_timestamp() > TIMESTAMP '2020-01-01'
+SELECT count(*) FROM people WHERE current_time IS NOT NULL
 SELECT count(txid_current()) FROM people
 SELECT count(nextval('seq')) FROM people
 SELECT currval('seq'), count(*) FROM people

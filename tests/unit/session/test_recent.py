@@ -130,12 +130,10 @@ def test_anothers_release_counts_once(database: Path) -> None:
 
 
 def test_an_answer_that_reads_the_clock_is_not_kept(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    timed = ["current_date", "current_timestamp::TIMESTAMP", "today()"]
+    timed = ["current_date", "current_timestamp", "today()"]
     with connect(database) as db:
         for clock in timed:
             db.query(f"SELECT count(*), {clock} AS d FROM t")
-        with pytest.raises(dpsql.ParseError, match="has a time zone"):
-            db.query("SELECT count(*), current_timestamp AS d FROM t")
         unplanned(monkeypatch)
         for clock in timed:
             with pytest.raises(InternalError, match="planned again"):

@@ -142,12 +142,6 @@ def test_a_division_above_the_aggregate_must_be_evident(db: dpsql.Connection) ->
     assert db.explain("SELECT sum(n) / count(*) FROM t", dialect="duckdb").sql
 
 
-@pytest.mark.parametrize("text", ["now()", "current_date", "localtimestamp"])
-def test_the_clock_is_refused(db: dpsql.Connection, text: str) -> None:
-    with pytest.raises(UnsupportedQuery, match="a different value each time"):
-        db.explain(f"SELECT count(*) FROM t WHERE d < {text}")
-
-
 def test_the_dialect_can_be_set_and_hinted(db: dpsql.Connection) -> None:
     sql = "SELECT count(*) FROM t WHERE n # 1 > 0"
     assert db.explain(sql).sql
