@@ -11,12 +11,25 @@ from operator import add
 from dpsql.answers.execute import Execution
 from dpsql.answers.explain import first_error
 from dpsql.answers.reuse import Archive
-from dpsql.budget import Caps, Charge, Cost, Ledger, Request, Reservation, Spent, Standing, StoredRelease, spent_as
+from dpsql.budget import (
+    Caps,
+    Charge,
+    Cost,
+    Ledger,
+    Request,
+    Reservation,
+    Spent,
+    Standing,
+    StoredRelease,
+    limits,
+    spent_as,
+)
 from dpsql.budget.pricing import charge_of, cost_of
+from dpsql.budget.shares import Price, largest_share, share_down, share_price
 from dpsql.budget.status import BudgetStatus, budget_status
 from dpsql.dataset import Dataset
 from dpsql.errors import BudgetExceeded, InterfaceError, PolicyError
-from dpsql.options import QueryOptions
+from dpsql.options import QueryOptions, read_share
 from dpsql.policy import Policy, to_decimal
 from dpsql.query_draft import Draft, PreparedQuery
 
@@ -95,7 +108,7 @@ class Accounts:
         except BudgetExceeded as refusal:
             if refusal.fits is None:
                 raise
-            return replace(draft, left=Fraction(str(refusal.fits)))
+            return draft.leaving(Fraction(str(refusal.fits)))
         return draft
 
     def archive(self, dataset: Dataset) -> Archive:
@@ -128,6 +141,16 @@ class Accounts:
         ]
 
     @property
+    def own_caps(self) -> Caps:
+        """The caps in force of the account of which prices are shares: the purpose's, the analyst's, or everyone's."""
+        own = next((caps for caps in (self._purpose_caps, self._analyst_caps) if caps is not None), self._caps(None))
+        return self.ledger.standing(self.analyst, own, self.purpose).caps
+
+    def of_own(self, epsilon: Fraction, delta: Fraction) -> Price:
+        """A price in (ε, δ), whose cost is shown as a share of the session's own account."""
+        return Price(epsilon, delta, whole=limits(self.own_caps))
+
+    @property
     def most_epsilon(self) -> Decimal:
         """The ε that all queries together may cost the analyst, for this purpose."""
         return self.policy.caps(self.analyst, self.purpose).epsilon
@@ -157,23 +180,43 @@ class Accounts:
 # the price of one query -----------------------------------------------------------------------------------------------
 
 
-def price_of(keywords: QueryOptions, accounts: Accounts, *, accurate: bool = False) -> tuple[Fraction, Fraction]:
-    """The ε and δ of a query, within the limits of the policy; with an accuracy, the most that it may cost."""
-    limits, defaults = accounts.policy.limits, accounts.policy.defaults
+def price_of(keywords: QueryOptions, accounts: Accounts, *, accurate: bool = False) -> Price:
+    """The price of a query, within the limits of the policy; with an accuracy, the most that it may cost."""
+    allowed, defaults = accounts.policy.limits, accounts.policy.defaults
     epsilon, delta = keywords.epsilon, keywords.delta
-    most = min(limits.epsilon, accounts.most_epsilon) if accurate else defaults.epsilon
+    if keywords.price is not None:
+        return _share_price(keywords, accounts)
+    most = min(allowed.epsilon, accounts.most_epsilon) if accurate else defaults.epsilon
     asked = Fraction(_number(epsilon, "epsilon")) if epsilon is not None else Fraction(most)
     slack = Fraction(_number(delta, "delta")) if delta is not None else Fraction(accounts.default_delta)
     if asked <= 0 or not 0 <= slack < 1:
         wrong = f"epsilon must be positive, got {epsilon}" if asked <= 0 else f"delta must be in [0, 1), got {delta}"
         raise PolicyError(wrong, hint="ask for epsilon=0.5, for example; a delta is far below 1, such as 1e-8")
-    for name, value, limit in (("epsilon", asked, limits.epsilon), ("delta", slack, limits.delta)):
+    for name, value, limit in (("epsilon", asked, allowed.epsilon), ("delta", slack, allowed.delta)):
         if value > Fraction(limit):
             raise PolicyError(
                 f"one query may ask for {name} up to {limit}, not {float(value):g}",
                 hint=f"ask for {name}={limit} or less" if limit else f"leave {name} out: the budget has none",
             )
-    return asked, slack
+    return accounts.of_own(asked, slack)
+
+
+def _share_price(keywords: QueryOptions, accounts: Accounts) -> Price:
+    """A share of the budget; δ is the same share of the account's unless it is named."""
+    if keywords.epsilon is not None:
+        raise InterfaceError("price and epsilon are two prices", hint='give one of them: price="2%", or epsilon=0.5')
+    share, caps = read_share(keywords.price), accounts.own_caps
+    epsilon, delta = (Fraction(each) for each in (accounts.policy.limits.epsilon, accounts.policy.limits.delta))
+    most = largest_share(caps, epsilon, delta)
+    if share > most:
+        raise PolicyError(
+            f"one query may cost up to {share_down(most)} of the budget, not {keywords.price}",
+            hint=f'ask for price="{share_down(most)}" or less',
+        )
+    price = share_price(caps, share)
+    if keywords.delta is None:
+        return replace(price, delta=min(price.delta, delta))
+    return replace(price, delta=price_of(QueryOptions(delta=keywords.delta), accounts).delta)
 
 
 def known_mechanism(name: str) -> str:

@@ -9,11 +9,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import TypedDict
 
 from dpsql.errors import InterfaceError
 
-Price = float | Decimal
+Number = float | Decimal
+
+
+_LONGEST_SHARE = 32
+
+
+def read_share(text: object) -> Fraction:
+    """A share of the budget as people write it: `2%` is a fiftieth. Above 0% and at most 100%."""
+    written = text.strip() if isinstance(text, str) and len(text) <= _LONGEST_SHARE else ""
+    try:
+        percent = Decimal(written.removesuffix("%").strip())
+    except InvalidOperation:
+        percent = Decimal(0)
+    if not written.endswith("%") or percent.is_nan() or not Decimal("1e-9") <= percent <= 100:
+        raise InterfaceError(
+            f"{str(text)[:_LONGEST_SHARE]!r} is not a share of the budget",
+            hint='write a percentage above 0% and up to 100%, as in price="2%"',
+        )
+    return Fraction(percent) / 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,36 +85,43 @@ Accuracy = Target | Mapping[str, Target]
 class QueryKeywords(TypedDict, total=False):
     """The options of a query as keyword arguments: `db.query(sql, epsilon=0.5)`."""
 
-    epsilon: Price | None
-    delta: Price | None
+    epsilon: Number | None
+    delta: Number | None
     mechanism: str | None
     dialect: str | None
     accuracy: Accuracy | None
     nonnegative: bool
     clipped: bool
+    price: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class QueryOptions:
     """The options of a query, or the settings of a session. An option that is not given keeps its default.
 
-    epsilon, delta  the price of the whole query; with `accuracy`, epsilon is the most that it may cost
+    price           what the whole query may cost, as a share of the analyst's budget: "2%"
+    epsilon, delta  the same for experts: epsilon in place of the share; delta is for private group keys too
     mechanism       "laplace", "gaussian" or "auto"
     dialect         the SQL that the query is written in: "duckdb" or "postgres"
-    accuracy        the error that is acceptable; the query then costs the least that achieves it
+    accuracy        the error that is acceptable; the query then costs the least that achieves it, and at most the price
     nonnegative     show counts below zero as zero
     clipped         spend part of the price on measuring how much the bounds cut off
     """
 
-    epsilon: Price | None = None
-    delta: Price | None = None
+    epsilon: Number | None = None
+    delta: Number | None = None
     mechanism: str | None = None
     dialect: str | None = None
     accuracy: Accuracy | None = None
     nonnegative: bool = False
     clipped: bool = False
+    price: str | None = None
 
     def over(self, other: QueryOptions) -> QueryOptions:
-        """These options; those that are not given here are taken from `other`."""
+        """These options; those that are not given here are taken from `other`.
+
+        A price that is given here, as a share or as epsilon, replaces that of `other`, whichever way it is given.
+        """
         given = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not f.default}
-        return replace(other, **given)
+        priced = given.keys() & {"price", "epsilon"}
+        return replace(replace(other, price=None, epsilon=None) if priced else other, **given)

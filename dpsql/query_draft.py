@@ -13,8 +13,9 @@ from sqlglot import exp
 from dpsql.answers.accuracy import Goal, cheapest
 from dpsql.answers.finish import Finisher
 from dpsql.answers.pilot_pricing import Stages
-from dpsql.budget import Cost
+from dpsql.budget import Caps, Cost
 from dpsql.budget.pricing import Bill, Funds, Priced, allocate, fund
+from dpsql.budget.shares import Price
 from dpsql.options import QueryOptions
 from dpsql.plan.builder.query import build
 from dpsql.plan.catalog import Catalog
@@ -53,10 +54,13 @@ class Question:
         """Questions with the same key have the same answer, unless they name an accuracy."""
         return repr((self.sql, meaning(self.parameters), self.options, self.settings, self.dialect))
 
-    def plan_key(self, version: str) -> str:
-        """Questions with the same key have the same plan for a version of the data, unless they name an accuracy."""
+    def plan_key(self, version: str, caps: Caps) -> str:
+        """Questions with the same key have the same plan for a version of the data, unless they name an accuracy.
+
+        A price that is a share of the budget is another one under other caps.
+        """
         shown = replace(self, options=replace(self.options, nonnegative=False))
-        return repr((shown.key, version))
+        return repr((shown.key, version, caps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +132,11 @@ class Draft:
     sql: str
     plan: Plan
     bounded: tuple[Bounded, ...]
-    epsilon: Fraction
-    delta: Fraction
+    price: Price
     mechanism: str
     types: tuple[str, ...]
     checks: tuple[ClipCheck, ...] = ()
-    left: Fraction | None = None
+    left: Price | None = None
     missing: tuple[Subject, ...] = ()
     notes: tuple[str, ...] = ()
     unsearched: tuple[Priced, ...] = ()
@@ -149,10 +152,10 @@ class Draft:
         """The query at a price."""
         return PreparedQuery(self.sql, self.plan, bill, self.types, self.checks)
 
-    def within(self, epsilon: Fraction) -> PreparedQuery:
+    def within(self, price: Price) -> PreparedQuery:
         """The query at a price that is split equally."""
         releases = [*self.bounded, *(check.bounded for check in self.checks)]
-        return self.at(allocate(releases, epsilon, self.delta, self.mechanism, self.part))
+        return self.at(allocate(releases, price, self.mechanism, self.part))
 
     def priced(self, goals: Sequence[Goal] = ()) -> PreparedQuery:
         """At the least price that meets the goals; without goals, at the price that was asked for."""
@@ -171,8 +174,8 @@ class Draft:
         """What it may cost without searches, in the currency of its noise."""
         return self._funds(self.most)
 
-    def _funds(self, epsilon: Fraction) -> Funds:
-        whole = fund(self.bounded, epsilon, self.delta, self.mechanism)
+    def _funds(self, price: Price) -> Funds:
+        whole = fund(self.bounded, price, self.mechanism)
         return replace(whole, price=whole.price * self.part)
 
     @property
@@ -181,11 +184,15 @@ class Draft:
         return tuple(priced.bounded for priced in self.split.bill.releases[: len(self.bounded)])
 
     @property
-    def most(self) -> Fraction:
-        """The largest ε that it may cost."""
-        return self.epsilon if self.left is None else min(self.left, self.epsilon)
+    def most(self) -> Price:
+        """The most that it may cost."""
+        return self.price if self.left is None else self.left
+
+    def leaving(self, epsilon: Fraction) -> Draft:
+        """The draft where no more than this ε is left."""
+        return replace(self, left=self.price.within(epsilon, self._funds(self.price).conversion))
 
     @property
     def stages(self) -> Stages:
         """The same for pilots and a main release together."""
-        return Stages.out_of(self.settled, self.funds, self._funds(self.epsilon).price)
+        return Stages.out_of(self.settled, self.funds, self._funds(self.price).price)

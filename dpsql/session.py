@@ -103,7 +103,7 @@ class Conductor:
         A draft that was made before is used again while it is the same one. `parsed` is the query as another mechanism
         has it.
         """
-        key = question.plan_key(self.dataset.look_again())
+        key = question.plan_key(self.dataset.look_again(), self.accounts.own_caps)
         accuracy, clipped = question.options.accuracy, question.options.clipped
         if accuracy is None and (kept := self.drafts.get(key)) is not None:
             return kept, ()
@@ -132,17 +132,17 @@ class Conductor:
     def _bound(self, question: Question, parsed: ParsedQuery) -> tuple[Draft, bool]:
         """The draft, and whether the same question has the same one for as long as the data has this version."""
         options = question.options.over(parsed.options)
-        epsilon, delta = price_of(options, self.accounts, accurate=options.accuracy is not None)
-        asked = known_mechanism(options.mechanism or self.accounts.policy.defaults.mechanism)
-        mechanism, searcher = choose_mechanism(asked, delta), self.searcher
-        price = fund((), epsilon, delta, mechanism).price
+        asked = price_of(options, self.accounts, accurate=options.accuracy is not None)
+        named = known_mechanism(options.mechanism or self.accounts.policy.defaults.mechanism)
+        mechanism, searcher = choose_mechanism(named, asked.delta), self.searcher
+        price = fund((), asked, mechanism).price
         needs = searcher.bounds.needs(parsed, mechanism)
         known = searcher.bounds.knowledge(needs, parsed.catalog, mechanism, price)
         plan = parsed.planned(known.key, known.catalog)
         bounded = parsed.bounded(known.key, known.catalog, mechanism)
         checks = checks_of(bounded, mechanism) if options.clipped else ()
         types = parsed.types(known.key, known.catalog)
-        draft = Draft(parsed.text, plan, bounded, epsilon, delta, mechanism, types, checks, parsed=parsed)
+        draft = Draft(parsed.text, plan, bounded, asked, mechanism, types, checks, parsed=parsed)
         if plan.releases:
             part = 1 - known.apart / draft.funds.price
             draft = replace(draft, missing=known.missing, notes=(*known.notes, *parsed.notes), part=part)
@@ -340,12 +340,14 @@ class Connection(Pep249Errors):
     @with_spinner("asking the database")
     @padded_reply
     def query(self, sql: str, parameters: Parameters | None = None, **options: Unpack[QueryKeywords]) -> Result:
-        """Answer a query privately. `epsilon` and `delta` are the price of the whole query.
+        """Answer a query privately. `price` is what the whole query may cost, as a share of your budget: "2%".
+
+        Experts may name `epsilon` and `delta` in its place.
 
         `parameters` are the values of its placeholders: a sequence for `?`, `%s` or `$1`, a mapping for `:name`.
 
         With `accuracy` (`Within(100)`, "2%", or a mapping from columns to these) the query costs the least that gives
-        it. The most that it may cost is `epsilon`, else the policy's limit for one query, or what is left.
+        it. The most that it may cost is the price, else the policy's limit for one query, or what is left.
         `clipped` spends part of the price on measuring how much the bounds cut off: see `result.clipped` and
         `result.notes`. `dpsql.options.QueryOptions` lists all options.
         """
@@ -404,7 +406,7 @@ class Connection(Pep249Errors):
 
     @serialized
     def settle(self, sql: str) -> bool:
-        """Execute `SET dpsql.epsilon = 0.2` (also delta, mechanism, dialect) or `RESET`; whether the text was one.
+        """Execute `SET dpsql.price = '2%'` (or epsilon, delta, mechanism, dialect) or `RESET`; whether it was one.
 
         As in PostgreSQL, a `rollback` undoes it, unless a `commit` came first.
         """

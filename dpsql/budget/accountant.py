@@ -127,7 +127,7 @@ def remaining(caps: Caps, spent: Spent, delta: Number) -> Cost:
     if exact(delta, "delta"):
         epsilon = _affordable(rho, probability(delta))
     else:
-        epsilon = max(_pure_left(limit, spent), _laplace_affordable(rho))
+        epsilon = max(_pure_left(limit, spent), laplace_within(rho))
     return Cost(epsilon, float_down(slack), float_down(rho))
 
 
@@ -173,8 +173,8 @@ def _affordable(rho: Fraction, delta: Fraction) -> float:
     return _shaved(epsilon_for(rho, delta), lambda epsilon: rho_for(epsilon, delta) <= rho)
 
 
-def _laplace_affordable(rho: Fraction) -> float:
-    """About the largest ε whose price as any ε-DP event fits."""
+def laplace_within(rho: Fraction) -> float:
+    """About the largest ε whose price as any ε-DP event is within ρ."""
     low, high = 0.0, float(rho) + 2
     for _ in range(64):
         middle = (low + high) / 2

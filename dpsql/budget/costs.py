@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dpsql.errors import ProgrammingError
@@ -53,11 +53,15 @@ def pure_charge(epsilon: Number, rho: Number | None = None) -> Charge:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """A cost, or a budget, as people see it. Nothing is admitted by these floats."""
+    """A cost, or a budget, as people see it. Nothing is admitted by these floats.
+
+    `share` is the part of the payer's budget, by which costs add up, where there is a payer; 0.01 is 1%.
+    """
 
     epsilon: float
     delta: float
     rho: float
+    share: float | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if any(math.isnan(part) or part < 0 for part in (self.epsilon, self.delta, self.rho)):

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt, log, prod, sqrt
 
+from dpsql.budget.accountant import FilterLimits
 from dpsql.budget.costs import FREE, Charge, Cost, pure_charge, zcdp_charge
+from dpsql.budget.shares import Price, share_of
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialLaw, Noise, threshold
 from dpsql.mechanisms.exact_numbers import UNIT, exact, float_down, float_up
@@ -107,6 +109,7 @@ class Bill:
     epsilon: Fraction
     delta: Fraction
     releases: tuple[Priced, ...]
+    whole: FilterLimits | None = None
 
     @property
     def cost(self) -> Cost:
@@ -142,6 +145,7 @@ class Funds:
     price: Fraction
     slack: Fraction
     conversion: Fraction
+    whole: FilterLimits | None = None
 
     def epsilon(self, price: Fraction) -> Fraction:
         """The ε that a price amounts to."""
@@ -152,41 +156,45 @@ class Funds:
         if FREE in (one, two):
             return two if one == FREE else one
         rho = float_up(exact(one.rho) + exact(two.rho))
+        share = None if one.share is None or two.share is None else one.share + two.share
         if self.mechanism == "laplace":
-            return Cost(one.epsilon + two.epsilon, one.delta + two.delta, rho)
-        return Cost(epsilon_for(rho, self.conversion), float(self.conversion + self.slack), rho)
+            return Cost(one.epsilon + two.epsilon, one.delta + two.delta, rho, share)
+        return Cost(epsilon_for(rho, self.conversion), float(self.conversion + self.slack), rho, share)
 
 
-def fund(releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str) -> Funds:
-    """Thresholds take their part of δ first: all of it under Laplace noise (which needs none), half under Gaussian."""
-    selections = any(r.selection is not None for r in releases)
+def fund(releases: Sequence[Bounded], price: Price, mechanism: str) -> Funds:
+    """Thresholds take their part of δ first: half of it, or all of it under Laplace noise, which needs none itself.
+
+    The δ of a share of the budget is the same share of δ*, of which thresholds may have half.
+    """
+    selections, delta = any(r.selection is not None for r in releases), price.delta
     if selections and delta == 0:
         raise UnsupportedQuery(
             "the groups of this query are not known in advance: showing them needs delta > 0, and this query has none",
             hint="group by columns with declared values, booleans, or bounded whole numbers and dates; or ask with a "
             "delta, if the budget has one",
         )
-    slack = (delta if mechanism == "laplace" else delta / 2) if selections else Fraction(0)
+    slack = (delta if mechanism == "laplace" and price.rho is None else delta / 2) if selections else Fraction(0)
     if mechanism == "laplace":
-        return Funds(mechanism, epsilon, slack, Fraction(0))
-    return Funds(mechanism, rho_for(epsilon, delta - slack), slack, delta - slack)
+        return Funds(mechanism, price.epsilon, slack, Fraction(0), price.whole)
+    rho = rho_for(price.epsilon, delta - slack) if price.rho is None else price.rho
+    return Funds(mechanism, rho, slack, delta - slack, price.whole)
 
 
-def allocate(
-    releases: Sequence[Bounded], epsilon: Fraction, delta: Fraction, mechanism: str, part: Fraction = Fraction(1)
-) -> Bill:
-    """Split (ε, δ), or a part of that price, equally over all shares of all releases."""
-    funds = fund(releases, epsilon, delta, mechanism)
-    price = funds.price * part
-    cost = epsilon if part == 1 else funds.epsilon(price)
-    return Bill(mechanism, cost, delta, _priced(releases, equally(releases, price), funds, exact=False))
+def allocate(releases: Sequence[Bounded], price: Price, mechanism: str, part: Fraction = Fraction(1)) -> Bill:
+    """Split a price, or a part of it, equally over all shares of all releases."""
+    funds = fund(releases, price, mechanism)
+    whole = funds.price * part
+    epsilon = price.epsilon if part == 1 and price.rho is None else funds.epsilon(whole)
+    priced = _priced(releases, equally(releases, whole), funds, exact=False)
+    return Bill(mechanism, epsilon, price.delta, priced, price.whole)
 
 
 def spend(releases: Sequence[Bounded], portions: Portions, funds: Funds) -> Bill:
     """The query with these portions, whatever they add up to; thresholds take the δ of the funds."""
     epsilon = funds.epsilon(sum((p for each in portions for p in each), Fraction(0)))
     priced = _priced(releases, portions, funds, exact=True)
-    return Bill(funds.mechanism, epsilon, funds.conversion + funds.slack, priced)
+    return Bill(funds.mechanism, epsilon, funds.conversion + funds.slack, priced, funds.whole)
 
 
 def equally(releases: Sequence[Bounded], price: Fraction) -> Portions:
@@ -388,13 +396,14 @@ def cost_of(bill: Bill, priced: Sequence[Priced]) -> Cost:
         return FREE
     rho, pure = float_up(charge.rho * UNIT), _pure(losses)
     slack = sum((p.tail for p in priced), Fraction(0))
+    share = None if bill.whole is None else float(share_of(bill.whole, charge))
     whole = len(losses) == len(_losses(bill.releases))
     if bill.mechanism == "laplace" and pure is not None:
-        return Cost(float(bill.epsilon if whole else pure), float(slack), rho)
+        return Cost(float(bill.epsilon if whole else pure), float(slack), rho, share)
     part = epsilon_for(rho, bill.delta / 2)
     if whole or part > bill.epsilon:
-        return Cost(float(bill.epsilon), float(bill.delta), rho)
-    return Cost(part, float(bill.delta / 2 + slack), rho)
+        return Cost(float(bill.epsilon), float(bill.delta), rho, share)
+    return Cost(part, float(bill.delta / 2 + slack), rho, share)
 
 
 @dataclass(frozen=True, slots=True)

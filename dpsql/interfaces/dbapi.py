@@ -127,7 +127,7 @@ class Cursor:
         """Run a query.
 
         Its price is given by the keywords (an extension of PEP 249), by a hint in the SQL, by an earlier
-        `SET dpsql.epsilon = 0.2`, or by the policy's default, in this order.
+        `SET dpsql.price = '2%'`, or by the policy's default, in this order.
         """
         self._forget()
         if not self.connection.settle(operation):

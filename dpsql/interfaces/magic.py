@@ -21,7 +21,7 @@ HELP = """\
 %dpsql explain SELECT …     what it would do and cost; spends nothing
 %dpsql budget               caps, spent, left
 %dpsql tables               the tables there are
-%%dpsql [--epsilon 0.2] [--delta D] [--mechanism M] [--within 5%] [--as NAME] [--explain]
+%%dpsql [--price 2%] [--epsilon E] [--delta D] [--mechanism M] [--within 5%] [--as NAME] [--explain]
 SELECT …                    answer a cell of SQL; the result is in _, and in NAME"""
 _VERBS = ("connect", "use", "explain", "budget", "tables", "close", "help")
 
@@ -46,6 +46,7 @@ def _connecting() -> _Options:
 
 def _asking() -> _Options:
     options = _Options(prog="%%dpsql", add_help=False)
+    options.add_argument("--price")
     options.add_argument("--epsilon", type=float)
     options.add_argument("--delta", type=float)
     options.add_argument("--mechanism", choices=("auto", "laplace", "gaussian"))

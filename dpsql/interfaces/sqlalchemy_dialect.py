@@ -1,8 +1,8 @@
 """The SQLAlchemy dialect `dpsql://`: a read-only database of aggregates, whose tables are those of the policy.
 
 `create_engine("dpsql:///shop.duckdb?policy=policy.yaml&analyst=ana")`. The price of a statement is an execution option
-(`epsilon`, `delta`, `mechanism`, `accuracy`) or a hint: `statement.with_statement_hint("epsilon(0.2)")`. The answer
-with its error bars and cost is `result.context.answer`.
+(`price`, `epsilon`, `delta`, `mechanism`, `accuracy`) or a hint: `statement.with_statement_hint("price(2%)")`. The
+answer with its error bars and cost is `result.context.answer`.
 """
 
 from __future__ import annotations

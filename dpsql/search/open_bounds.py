@@ -126,7 +126,7 @@ class BoundSearches:
         mechanism = choose_mechanism(self._policy.defaults.mechanism, delta)
         listed = replace(catalog, max_public_keys=max(catalog.max_public_keys, MOST_BUCKETS))
         bounded = [bound(release, mechanism, listed) for release in plan.releases]
-        return plan, allocate(bounded, Fraction(self._policy.defaults.search), delta, mechanism)
+        return plan, allocate(bounded, self.accounts.of_own(Fraction(self._policy.defaults.search), delta), mechanism)
 
     def read(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:
         """What an earlier search found, and its releases; None if there was none for this version of the data."""

@@ -21,6 +21,7 @@ from dpsql.accounts import Accounts
 from dpsql.answers.serialize import deserialize
 from dpsql.budget import FREE, Charge, Cost, StoredRelease
 from dpsql.budget.pricing import Bill, Portion, Priced, charge_of, fund, price_release
+from dpsql.budget.shares import Price
 from dpsql.dataset import Dataset
 from dpsql.errors import BudgetExceeded, UnboundedColumn
 from dpsql.mechanisms import DiscreteLaplace
@@ -82,7 +83,7 @@ class Searcher:
         tier = self._tier(draft, len(vectors))
         searches = {_place(*each): self._norm_search(*each, draft.mechanism, tier) for each in vectors}
         found = {_place(*each): self._known_norms(*each, draft.mechanism, tier) for each in vectors}
-        price = fund(draft.bounded, draft.most, draft.delta, draft.mechanism).price
+        price = fund(draft.bounded, draft.most, draft.mechanism).price
         set_apart = sum((search.price for search in searches.values()), Fraction(0)) / price
         draft = _with_found(replace(draft, part=draft.part - set_apart), found)
         lacking = [each for each in vectors if found[_place(*each)] is None or not _settled(draft, *each)]
@@ -108,14 +109,13 @@ class Searcher:
 
     def _tier(self, draft: Draft, vectors: int) -> int:
         """How many times four the price of each release is that of a default query: searches have these prices."""
-        price = fund(draft.bounded, draft.most, draft.delta, draft.mechanism).price / vectors
+        price = fund(draft.bounded, draft.most, draft.mechanism).price / vectors
         return floor(log(price / self._default(draft.mechanism), 4) + 1e-9)
 
     def _default(self, mechanism: str) -> Fraction:
         """The price of a query that asks for nothing special, in the currency of its noise."""
-        defaults = self.accounts.policy.defaults
         delta = Fraction(self.accounts.default_delta) or Fraction(1, 10**9)
-        return fund((), Fraction(defaults.epsilon), delta, mechanism).price
+        return fund((), Price(Fraction(self.accounts.policy.defaults.epsilon), delta), mechanism).price
 
     def _norm_search(self, bounded: Bounded, vector: Vector, mechanism: str, tier: int) -> Priced:
         """The search for the norms of one vector of a release, at the price of a tier."""
@@ -150,7 +150,7 @@ class Searcher:
     def _norms_bill(self, draft: Draft) -> Bill:
         funds = draft.funds
         epsilon = funds.epsilon(sum((p.price for p in draft.unsearched), Fraction(0)))
-        return Bill(draft.mechanism, epsilon, funds.conversion, draft.unsearched)
+        return Bill(draft.mechanism, epsilon, funds.conversion, draft.unsearched, funds.whole)
 
     # bounds ---------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The price of a query where only SQL can be sent: `SET dpsql.epsilon = 0.2`, or a hint `/*+ epsilon(0.2) */`."""
+"""The price of a query where only SQL can be sent: `SET dpsql.price = '2%'`, or a hint `/*+ price(2%) */`."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 from sqlglot import TokenType, tokenize
 from sqlglot.errors import TokenError
 
-from dpsql.errors import ParseError, Span
-from dpsql.options import QueryOptions
+from dpsql.errors import InterfaceError, ParseError, Span
+from dpsql.options import QueryOptions, read_share
 from dpsql.sql.text_limits import MAX_DIGITS, MAX_LENGTH
 
-NAMES = ("epsilon", "delta", "mechanism", "dialect")
+SETTING_NAMES = ("price", "epsilon", "delta", "mechanism", "dialect")
 """The options that are also settings of a session."""
 SETTINGS = (
-    "SET dpsql.epsilon = 0.2, SET dpsql.delta = 1e-8, SET dpsql.mechanism = laplace, "
-    "SET dpsql.dialect = postgres, RESET dpsql.epsilon, RESET ALL"
+    "SET dpsql.price = '2%', SET dpsql.epsilon = 0.2, SET dpsql.delta = 1e-8, SET dpsql.mechanism = laplace, "
+    "SET dpsql.dialect = postgres, RESET dpsql.price, RESET ALL"
 )
 _MECHANISMS = ("auto", "laplace", "gaussian")
 _DIALECTS = ("duckdb", "postgres")
 _LEAD = r"(?>\s+|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*(?!/))*+\*/)*+"
 _SET = re.compile(
-    _LEAD + r"SET\s+(?:SESSION\s+)?dpsql\.(\w+)(?:\s*=\s*|\s+TO\s+)(['\"]?)([\w.+-]+)\2\s*;?\s*", re.IGNORECASE
+    _LEAD + r"SET\s+(?:SESSION\s+)?dpsql\.(\w+)(?:\s*=\s*|\s+TO\s+)(['\"]?)([\w.+-]+%?)\2\s*;?\s*", re.IGNORECASE
 )
 _RESET = re.compile(_LEAD + r"RESET\s+(?:(ALL)|dpsql\.(\w+))\s*;?\s*", re.IGNORECASE)
 _MEANT = re.compile(_LEAD + r"(?:SET\s+(?:\w+\s+)?|RESET\s+)dpsql\b", re.IGNORECASE)
-_HINT = re.compile(r"(\w+)\s*\(\s*([\w.+-]+)\s*\)[\s,]*")
+_HINT = re.compile(r"(\w+)\s*\(\s*([\w.+-]+\s?%?)\s*\)[\s,]*")
 
 
 def read_setting(sql: str, now: QueryOptions) -> QueryOptions | None:
@@ -55,11 +55,15 @@ def read_hints(sql: str) -> QueryOptions:
             found = _HINT.match(rest)
             if found is None:
                 raise ParseError(
-                    "this hint could not be parsed", sql=sql, span=span, hint="write /*+ epsilon(0.2) delta(1e-8) */"
+                    "this hint could not be parsed",
+                    sql=sql,
+                    span=span,
+                    hint="write /*+ price(2%) */, or /*+ epsilon(0.2) delta(1e-8) */",
                 )
             one = _taken(found[1], found[2], sql, span)
             if one.over(asked) != asked.over(one):
-                raise ParseError(f"two hints give {found[1].lower()} two values", sql=sql, span=span, hint="keep one")
+                two = "the price" if found[1].lower() in ("price", "epsilon") else found[1].lower()
+                raise ParseError(f"two hints give {two} two values", sql=sql, span=span, hint="keep one")
             asked, rest = one.over(asked), rest[found.end() :]
     return asked
 
@@ -104,6 +108,8 @@ def _taken(name: str, value: str, sql: str, span: Span | None = None) -> QueryOp
         return QueryOptions(mechanism=value.lower())
     if known == "dialect":
         return QueryOptions(dialect=known_dialect(value, sql, span))
+    if known == "price":
+        return QueryOptions(price=_share(value, sql, span))
     try:
         number = Decimal(value)
         if not number.is_finite():
@@ -115,6 +121,14 @@ def _taken(name: str, value: str, sql: str, span: Span | None = None) -> QueryOp
     return QueryOptions(epsilon=number) if known == "epsilon" else QueryOptions(delta=number)
 
 
+def _share(value: str, sql: str, span: Span | None) -> str:
+    try:
+        read_share(value)
+    except InterfaceError as problem:
+        raise ParseError(problem.message, sql=sql, span=span, hint=f"settings: {SETTINGS}") from None
+    return value
+
+
 def known_dialect(name: str, sql: str | None = None, span: Span | None = None) -> str:
     """The dialect of that name."""
     if name.lower() not in _DIALECTS:
@@ -123,8 +137,8 @@ def known_dialect(name: str, sql: str | None = None, span: Span | None = None) -
 
 
 def _known(name: str, sql: str, span: Span | None) -> str:
-    if name.lower() not in NAMES:
+    if name.lower() not in SETTING_NAMES:
         raise ParseError(
-            f"there is no setting {name}", sql=sql, span=span, hint=f"there are {', '.join(NAMES)}: {SETTINGS}"
+            f"there is no setting {name}", sql=sql, span=span, hint=f"there are {', '.join(SETTING_NAMES)}: {SETTINGS}"
         )
     return name.lower()

@@ -630,10 +630,15 @@ def test_an_accuracy_can_be_asked_for_and_is_priced_by_explain(town: Path) -> No
 def test_the_shell_takes_settings_in_sql(town: Path) -> None:
     done = pipe(
         town,
-        "SET dpsql.epsilon = 0.125;\n\\epsilon\nSELECT count(*) AS n FROM people;\n"
+        "SET dpsql.price = '2%';\n\\price\n\\epsilon 0.125\nSELECT count(*) AS n FROM people;\n"
         "RESET ALL;\n\\explain SELECT count(*) AS n FROM people;\nSET dpsql.epsilon = 9;\n",
     )
-    assert "epsilon = 0.125" in done.stdout and "cost: ε = 0.125" in done.stdout and "cost: ε = 0.5" in done.stdout
+    assert (
+        "price = 2%" in done.stdout
+        and "price = epsilon 0.125" in done.stdout
+        and "cost: ε = 0.125" in done.stdout
+        and "cost: ε = 0.5" in done.stdout
+    )
     assert done.returncode == 1 and "up to 1, not 9" in done.stderr
 
 

@@ -32,7 +32,7 @@ tables: {t: {unit: u, unique: true, columns: {age: {min: 0, max: 110}, k: {value
 SQL = "SELECT k, count(*) AS n, avg(age) AS a FROM t WHERE age > 30 GROUP BY k ORDER BY k"
 BOUND = SQL.replace("30", "?")
 NAMED = SQL.replace("30", ":low")
-EPSILON = 0.25
+PRICE = "5%"
 Rows = list[tuple[Any, ...]]
 
 
@@ -52,40 +52,40 @@ def connect(folder: Path) -> dpsql.Connection:
 
 def by_sql(folder: Path) -> Rows:
     with connect(folder) as db:
-        return db.query(SQL, epsilon=EPSILON).fetchall()
+        return db.query(SQL, price=PRICE).fetchall()
 
 
 def by_sql_with_parameters(folder: Path) -> Rows:
     with connect(folder) as db:
-        return db.query(BOUND.replace("?", "$1"), [30], epsilon=EPSILON).fetchall()
+        return db.query(BOUND.replace("?", "$1"), [30], price=PRICE).fetchall()
 
 
 def by_hint(folder: Path) -> Rows:
     with connect(folder) as db:
-        return db.query(SQL.replace("SELECT", f"SELECT /*+ epsilon({EPSILON}) */", 1)).fetchall()
+        return db.query(SQL.replace("SELECT", f"SELECT /*+ price({PRICE}) */", 1)).fetchall()
 
 
 def by_cursor(folder: Path) -> Rows:
     with connect(folder) as db:
-        return db.cursor().execute(NAMED, {"low": 30}, epsilon=EPSILON).fetchall()
+        return db.cursor().execute(NAMED, {"low": 30}, price=PRICE).fetchall()
 
 
 def by_setting(folder: Path) -> Rows:
     with connect(folder) as db:
-        cursor = db.cursor().execute(f"SET dpsql.epsilon = {EPSILON}")
+        cursor = db.cursor().execute(f"SET dpsql.price = {PRICE!r}")
         return cursor.execute(BOUND, (30,)).fetchall()
 
 
 def by_pandas(folder: Path) -> Rows:
     with connect(folder) as db, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        db.settle(f"SET dpsql.epsilon = {EPSILON}")
+        db.settle(f"SET dpsql.price = {PRICE!r}")
         return list(pd.read_sql(BOUND, db, params=[30]).itertuples(index=False, name=None))
 
 
 def by_polars(folder: Path) -> Rows:
     with connect(folder) as db:
-        return pl.read_database(BOUND, db, execute_options={"parameters": [30], "epsilon": EPSILON}).rows()
+        return pl.read_database(BOUND, db, execute_options={"parameters": [30], "price": PRICE}).rows()
 
 
 def by_sqlalchemy(folder: Path) -> Rows:
@@ -98,7 +98,7 @@ def by_sqlalchemy(folder: Path) -> Rows:
         .order_by(t.c.k)
     )
     with engine.connect() as connection:
-        rows = [tuple(row) for row in connection.execute(asked.execution_options(epsilon=EPSILON))]
+        rows = [tuple(row) for row in connection.execute(asked.execution_options(price=PRICE))]
     engine.dispose()
     return rows
 
@@ -110,8 +110,8 @@ def by_command_line(folder: Path) -> Rows:
         SQL,
         "--analyst",
         "ana",
-        "--epsilon",
-        str(EPSILON),
+        "--price",
+        PRICE,
         "--format",
         "json",
     ]
@@ -126,7 +126,7 @@ def by_magic(folder: Path) -> Rows:
     shell = ipython.InteractiveShell.instance()
     magic = Magic(shell)
     magic(f"connect {folder}/t.duckdb --analyst ana")
-    rows: Rows = magic(f"--epsilon {EPSILON}", SQL).fetchall()
+    rows: Rows = magic(f"--price {PRICE}", SQL).fetchall()
     magic("close")
     return rows
 
@@ -153,7 +153,7 @@ def spent(folder: Path) -> tuple[Any, int]:
 @pytest.mark.parametrize("door", DOORS)
 def test_each_door_charges_the_same_once(folder: Path, door: Callable[[Path], Rows]) -> None:
     with connect(folder) as db:
-        plan = db.explain(SQL, epsilon=EPSILON)
+        plan = db.explain(SQL, price=PRICE)
     rows = door(folder)
     assert [row[0] for row in rows] == ["a", "b"]
     assert spent(folder)[1] == 1
@@ -161,8 +161,8 @@ def test_each_door_charges_the_same_once(folder: Path, door: Callable[[Path], Ro
     assert [(k, n, pytest.approx(a)) for k, n, a, *_ in rows] == again
     assert spent(folder)[1] == 1
     with connect(folder) as db:
-        assert db.query(SQL, epsilon=EPSILON).replayed
-        assert str(db.explain(SQL, epsilon=EPSILON)) == str(plan)
+        assert db.query(SQL, price=PRICE).replayed
+        assert str(db.explain(SQL, price=PRICE)) == str(plan)
         [entry] = [entry for entry in db.ledger.log() if entry.kind == "charge"]
         assert entry.cost == plan.cost
 
@@ -184,10 +184,10 @@ def test_the_accessor_asks_what_the_sql_asks(folder: Path) -> None:
     )
     kept = people[people.age > 30].groupby("k")["age"]
     sql = "SELECT k, count(age) AS count, avg(age) AS mean FROM df WHERE age > 30 GROUP BY k ORDER BY k"
-    plans = kept.explain().agg(["count", "mean"], epsilon=EPSILON), people.explain().sql(sql, epsilon=EPSILON)
+    plans = kept.explain().agg(["count", "mean"], price=PRICE), people.explain().sql(sql, price=PRICE)
     assert plans[0].cost == plans[1].cost and plans[0].releases == plans[1].releases
-    first = kept.agg(["count", "mean"], epsilon=EPSILON)
+    first = kept.agg(["count", "mean"], price=PRICE)
     left = people.budget().dataset.spent
-    again = people.sql(sql, epsilon=EPSILON)
+    again = people.sql(sql, price=PRICE)
     assert again.replayed and people.budget().dataset.spent == left
     assert first.fetchall() == again.fetchall()[:2]

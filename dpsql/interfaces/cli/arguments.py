@@ -55,9 +55,15 @@ Purpose = Annotated[
     str | None,
     typer.Option("--purpose", metavar="NAME", help="The purpose of the query, if the policy lists purposes."),
 ]
-Epsilon = Annotated[
-    float | None, typer.Option("--epsilon", help="Epsilon for the whole query. Default: the policy's default.")
+Price = Annotated[
+    str | None,
+    typer.Option(
+        "--price",
+        metavar="SHARE",
+        help="What the whole query may cost, as a share of your budget: 2%. Default: the policy's default.",
+    ),
 ]
+Epsilon = Annotated[float | None, typer.Option("--epsilon", help="For experts: epsilon, in place of a price.")]
 Delta = Annotated[
     float | None, typer.Option("--delta", help="Delta for the whole query. Default: the policy's default.")
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -21,6 +20,7 @@ from dpsql.interfaces.cli.arguments import (
     Noise,
     Nonnegative,
     PolicyFile,
+    Price,
     Purpose,
     Query,
     open_connection,
@@ -28,12 +28,13 @@ from dpsql.interfaces.cli.arguments import (
     read_query,
 )
 from dpsql.interfaces.cli.terminal import screen, waiting
+from dpsql.options import QueryOptions
 
 
 def query(
     db: Database, sql: Query = None, file: File = None, policy: PolicyFile = None, ledger: Ledger = None,
-    analyst: Analyst = None, purpose: Purpose = None, epsilon: Epsilon = None, delta: Delta = None,
-    mechanism: Noise = None, within: Accuracy = None,
+    analyst: Analyst = None, purpose: Purpose = None, price: Price = None, epsilon: Epsilon = None,
+    delta: Delta = None, mechanism: Noise = None, within: Accuracy = None,
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
     nonnegative: Nonnegative = False, clipped: Clipped = False,
     notes: Annotated[bool, typer.Option("--notes", help="Show all notes, not only the first.")] = False,
@@ -45,6 +46,7 @@ def query(
     with waiting("querying the database"), open_connection(db, policy, ledger, analyst, purpose) as session:
         result = session.query(
             text,
+            price=price,
             epsilon=epsilon,
             delta=delta,
             mechanism=mechanism,
@@ -64,8 +66,8 @@ def query(
 
 def explain(
     db: Database, sql: Query = None, file: File = None, policy: PolicyFile = None, ledger: Ledger = None,
-    analyst: Analyst = None, purpose: Purpose = None, epsilon: Epsilon = None, delta: Delta = None,
-    mechanism: Noise = None, within: Accuracy = None,
+    analyst: Analyst = None, purpose: Purpose = None, price: Price = None, epsilon: Epsilon = None,
+    delta: Delta = None, mechanism: Noise = None, within: Accuracy = None,
     engine_sql: Annotated[bool, typer.Option("--sql", help="Show the SQL that the database would run.")] = False,
     clipped: Clipped = False,
 ) -> None:  # fmt: skip
@@ -73,7 +75,13 @@ def explain(
     text = read_query(sql, file)
     with open_connection(db, policy, ledger, analyst, purpose) as session:
         plan = session.explain(
-            text, epsilon=epsilon, delta=delta, mechanism=mechanism, accuracy=parse_accuracy(within), clipped=clipped
+            text,
+            price=price,
+            epsilon=epsilon,
+            delta=delta,
+            mechanism=mechanism,
+            accuracy=parse_accuracy(within),
+            clipped=clipped,
         )
     typer.echo(plan.sql if engine_sql else str(plan))
 
@@ -97,14 +105,14 @@ def budget(
 
 def shell(
     db: Database, policy: PolicyFile = None, ledger: Ledger = None, analyst: Analyst = None,
-    purpose: Purpose = None, epsilon: Epsilon = None, delta: Delta = None, mechanism: Noise = None,
-    nonnegative: Nonnegative = False,
+    purpose: Purpose = None, price: Price = None, epsilon: Epsilon = None, delta: Delta = None,
+    mechanism: Noise = None, nonnegative: Nonnegative = False,
 ) -> None:  # fmt: skip
     """Start an interactive shell with history and completion, or run a script of queries from standard input."""
     from dpsql.interfaces.cli.shell import Shell
 
     with open_connection(db, policy, ledger, analyst, purpose) as session:
-        session.ask(replace(session.asked, epsilon=epsilon, delta=delta, mechanism=mechanism))
+        session.ask(QueryOptions(epsilon, delta, mechanism, price=price).over(session.asked))
         answered = Shell(session, nonnegative=nonnegative).run()
     if not (answered or sys.stdin.isatty()):
         raise typer.Exit(1)

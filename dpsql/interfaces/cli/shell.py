@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import ModuleType
@@ -22,6 +21,7 @@ from dpsql.errors import Error, InterfaceError
 from dpsql.interfaces.cli.output import answer_table, budget_table, cell, footer, new_table, rows_as_lines
 from dpsql.interfaces.cli.terminal import complain, printable, screen, waiting
 from dpsql.interfaces.visible_tables import TableInfo, visible_tables
+from dpsql.options import QueryOptions
 from dpsql.policy.identifiers import fold
 from dpsql.sql.text_limits import MAX_LENGTH, limit_text
 
@@ -99,8 +99,8 @@ SELECT …;            answer a query, with error bars and cost; it may span lin
 \\budget              caps, spent, left
 \\tables              the tables there are, also \\dt
 \\d TABLE             the columns of a table, and what the policy says of them
-\\epsilon [VALUE]     the price of the next queries; without a value, show it
-SET dpsql.epsilon = 0.2;   the same in SQL, also for dpsql.delta and dpsql.mechanism; RESET ALL; undoes it
+\\price [SHARE]       what each of the next queries may cost, as \\price 2%; without a share, show it
+SET dpsql.price = '2%';   the same in SQL, also dpsql.epsilon, delta and mechanism; RESET ALL; undoes it
 \\timing              show how long each query takes, or no longer
 \\x                   show each row as lines, one for each column, or as a table again
 \\help                this text, also \\? or help
@@ -120,8 +120,9 @@ class Shell:
         self._buffer = ""
         self._commands: dict[str, Callable[[str], None]] = {
             "budget": self._budget, "tables": self._tables, "dt": self._tables, "d": self._describe,
-            "epsilon": self._epsilon, "timing": self._timing, "x": self._expanded, "help": self._help,
-            "?": self._help, "h": self._help, "q": self._quit, "quit": self._quit, "exit": self._quit,
+            "price": self._price, "epsilon": self._epsilon, "timing": self._timing, "x": self._expanded,
+            "help": self._help, "?": self._help, "h": self._help,
+            "q": self._quit, "quit": self._quit, "exit": self._quit,
         }  # fmt: skip
 
     def run(self) -> bool:
@@ -258,12 +259,20 @@ class Shell:
             table.add_row(cell(column.name), cell(column.type), cell(column.note))
         screen().print(table)
 
+    def _price(self, share: str) -> None:
+        if share:
+            self.db.ask(QueryOptions(price=share).over(self.db.asked))
+        self._show_price()
+
     def _epsilon(self, value: str) -> None:
         if value:
-            self.db.ask(replace(self.db.asked, epsilon=_positive(value)))
-        chosen = self.db.asked.epsilon
-        shown = f"{self.db.policy.defaults.epsilon} (the policy's default)" if chosen is None else f"{chosen:g}"
-        screen().print(f"epsilon = {shown}", markup=False)
+            self.db.ask(QueryOptions(epsilon=_positive(value)).over(self.db.asked))
+        self._show_price()
+
+    def _show_price(self) -> None:
+        asked, default = self.db.asked, self.db.policy.defaults.epsilon
+        chosen = asked.price or (f"epsilon {default} (the policy's default)" if asked.epsilon is None else None)
+        screen().print(f"price = {chosen or f'epsilon {asked.epsilon:g}'}", markup=False)
 
     def _help(self, _: str) -> None:
         screen().print(HELP, markup=False)

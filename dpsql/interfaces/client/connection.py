@@ -155,7 +155,7 @@ class RemoteConnection(Pep249Errors):
         return dict(self._ask("tables"))
 
     def settle(self, sql: str) -> bool:
-        """Take in `SET dpsql.epsilon = 0.2` (also delta, mechanism) or `RESET`; whether the text was one of them."""
+        """Take in `SET dpsql.price = '2%'` (or epsilon, delta, mechanism, dialect) or `RESET`; whether it was one."""
         asked = read_setting(sql, self.asked)
         if asked is not None:
             before, self.asked = self.asked, asked
@@ -204,7 +204,7 @@ class RemoteConnection(Pep249Errors):
         self._open()
         asked = setting or self.asked
         asked = replace(asked, dialect=asked.dialect or self.dialect)
-        words["asked"] = (asked.epsilon, asked.delta, asked.mechanism, asked.dialect)
+        words["asked"] = (asked.epsilon, asked.delta, asked.mechanism, asked.dialect, asked.price)
         said = {name: pack(value) for name, value in ({"sql": sql} | words).items() if value is not None}
         quoted = json.dumps(said).replace("'", "''")
         try:

@@ -27,10 +27,11 @@ MOST_RESULTS = 8
 NAMES = ("query", "explain", "expected_error", "rank_error", "intervals", "settle", "budget", "tables")
 _NUMBER, _NAME = (int, float, Decimal, type(None)), (str, type(None))
 _KINDS: dict[str, tuple[type, ...]] = {
-    "sql": (str,), "parameters": (list, tuple, dict, type(None)), "epsilon": _NUMBER, "delta": _NUMBER,
+    "sql": (str,), "parameters": (list, tuple, dict, type(None)), "price": _NAME, "epsilon": _NUMBER, "delta": _NUMBER,
     "mechanism": _NAME, "dialect": _NAME, "clipped": (int,), "nonnegative": (int,), "confidence": (int, float, Decimal),
 }  # fmt: skip
 """What the words of a call may be; what is asked for must be in range too, which dpsql looks at."""
+_SETTINGS = ("epsilon", "delta", "mechanism", "dialect", "price")
 _ASKING = frozenset(QueryKeywords.__annotations__)
 
 
@@ -89,7 +90,11 @@ def read_call(text: str) -> dict[str, Any]:
 def answer(db: Connection, name: str, words: dict[str, Any], results: RecentResults) -> str:
     """The answer of one call, as JSON."""
     given = words.get("asked") or ()
-    asked = dict(zip(("epsilon", "delta", "mechanism", "dialect"), given, strict=False)) if type(given) is tuple else {}
+    asked = (
+        dict(zip(("epsilon", "delta", "mechanism", "dialect", "price"), given, strict=False))
+        if type(given) is tuple
+        else {}
+    )
     try:
         if not (_kinds_fit(words) and _kinds_fit(asked)):
             raise TypeError

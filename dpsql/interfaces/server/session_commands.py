@@ -16,7 +16,7 @@ from dpsql.interfaces.server.statement_routing import ClientStatement
 from dpsql.interfaces.server.wire import ErrorResponse
 from dpsql.interfaces.server.wire_values import one_text
 from dpsql.options import QueryOptions
-from dpsql.sql import read_setting
+from dpsql.sql import SETTING_NAMES, read_setting
 
 if TYPE_CHECKING:
     from dpsql.session import Connection
@@ -206,7 +206,7 @@ class SessionCommands:
     async def _show(self, text: str, portal: Portal) -> StatementReply:
         words, asked, settings = text.split(), self.session.asked, self.session.settings
         name = words[1].strip('"').lower() if len(words) == 2 else ""
-        own = {"dpsql.epsilon": asked.epsilon, "dpsql.delta": asked.delta, "dpsql.mechanism": asked.mechanism}
+        own = {f"dpsql.{each}": getattr(asked, each) for each in SETTING_NAMES}
         if name not in own and name not in settings:
             return await self.catalogue.answer(text, portal)
         value = str(own[name] or "default") if name in own else settings[name]

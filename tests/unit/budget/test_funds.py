@@ -25,6 +25,7 @@ from dpsql.budget.pricing import (
     parts_of,
     spend,
 )
+from dpsql.budget.shares import Price
 from dpsql.errors import UnsupportedQuery
 from dpsql.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpsql.mechanisms.exact_numbers import UNIT, exact, float_up
@@ -71,18 +72,18 @@ def test_noise_is_gaussian_where_a_delta_is_allowed_unless_it_is_asked_for(
 @pytest.mark.parametrize("keys", [0, 3])
 def test_thresholds_take_all_of_delta_from_laplace_noise_and_half_from_gaussian(keys: int) -> None:
     releases = [bounded(1), bounded(1, keys=keys)]
-    assert fund(releases, EPSILON, DELTA, "laplace") == Funds(
+    assert fund(releases, Price(EPSILON, DELTA), "laplace") == Funds(
         "laplace", EPSILON, DELTA if keys else Fraction(0), Fraction(0)
     )
     slack = DELTA / 2 if keys else Fraction(0)
     rest = DELTA - slack
-    assert fund(releases, EPSILON, DELTA, "gaussian") == Funds("gaussian", rho_for(EPSILON, rest), slack, rest)
+    assert fund(releases, Price(EPSILON, DELTA), "gaussian") == Funds("gaussian", rho_for(EPSILON, rest), slack, rest)
 
 
 def test_private_keys_need_delta_and_declared_ones_do_not() -> None:
     with pytest.raises(UnsupportedQuery, match="needs delta > 0"):
-        fund([bounded(1), bounded(1, keys=1)], EPSILON, Fraction(0), "laplace")
-    assert fund([bounded(1)], EPSILON, Fraction(0), "laplace").price == EPSILON
+        fund([bounded(1), bounded(1, keys=1)], Price(EPSILON, Fraction(0)), "laplace")
+    assert fund([bounded(1)], Price(EPSILON, Fraction(0)), "laplace").price == EPSILON
 
 
 def test_costs_out_of_one_fund_add_up_in_the_currency_of_its_noise() -> None:
@@ -108,17 +109,19 @@ def test_a_price_is_shared_equally_by_every_statistic_tree_and_selection() -> No
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_a_query_of_public_keys_alone_is_free_whatever_was_asked(mechanism: str) -> None:
-    bill = allocate([bounded(), bounded()], EPSILON, DELTA, mechanism)
+    bill = allocate([bounded(), bounded()], Price(EPSILON, DELTA), mechanism)
     assert [priced.free for priced in bill.releases] == [True, True]
     assert bill.cost == FREE and charge_of(bill.releases) is None
     assert bill.releases[0] == Priced(bounded(), (), Portion(mechanism))
     assert (Portion(mechanism).whole, Portion(mechanism).tail, Portion(mechanism).exact) == (0, 0, False)
     for each in (bounded(1), bounded(keys=1), bounded(trees=1)):
-        [priced] = allocate([each], EPSILON, DELTA, mechanism).releases
+        [priced] = allocate([each], Price(EPSILON, DELTA), mechanism).releases
         assert not priced.free and not priced.portion.exact
-        assert priced.portion.tail == (0 if priced.selection is None else fund([each], EPSILON, DELTA, mechanism).slack)
+        assert priced.portion.tail == (
+            0 if priced.selection is None else fund([each], Price(EPSILON, DELTA), mechanism).slack
+        )
         assert priced.selection is None or (priced.selection.shift, priced.selection.claim.l1) == (0, 1)
-        both = allocate([bounded(), each], EPSILON, DELTA, mechanism).releases
+        both = allocate([bounded(), each], Price(EPSILON, DELTA), mechanism).releases
         assert [one.free for one in both] == [True, False] and both[1] == priced
 
 
@@ -130,7 +133,7 @@ def test_what_is_spent_is_what_the_portions_say_and_the_delta_of_the_funds(mecha
         (Fraction(1, 70), Fraction(1, 80), Fraction(1, 90)),
         (Fraction(1, 99),),
     )
-    funds = fund(releases, EPSILON, DELTA, mechanism)
+    funds = fund(releases, Price(EPSILON, DELTA), mechanism)
     bill, whole = spend(releases, parts, funds), sum(part for each in parts for part in each)
     assert (bill.mechanism, bill.epsilon, bill.delta) == (mechanism, funds.epsilon(whole), DELTA)
     for priced, each in zip(bill.releases, parts, strict=True):
@@ -156,11 +159,11 @@ def exact_price(priced: Priced, mechanism: str) -> tuple[Fraction, Fraction | No
 @pytest.mark.parametrize("keys", [0, 3])
 def test_the_charge_and_the_cost_of_a_part_are_those_of_its_own_noise(mechanism: str, keys: int) -> None:
     releases = [bounded(3, 5, keys=keys, mechanism=mechanism), bounded(2, trees=1)]
-    bill = allocate(releases, EPSILON, DELTA, mechanism)
+    bill = allocate(releases, Price(EPSILON, DELTA), mechanism)
     for part in (bill.releases[:1], bill.releases[1:]):
         [priced] = part
         rho, pure = exact_price(priced, mechanism)
-        slack = fund(releases, EPSILON, DELTA, mechanism).slack if priced.selection else Fraction(0)
+        slack = fund(releases, Price(EPSILON, DELTA), mechanism).slack if priced.selection else Fraction(0)
         charge: Charge = pure_charge(pure, rho) if pure is not None and not slack else zcdp_charge(rho, slack)
         assert charge_of(part) == charge
         told, up = cost_of(bill, part), float_up(charge.rho * UNIT)
@@ -169,13 +172,13 @@ def test_the_charge_and_the_cost_of_a_part_are_those_of_its_own_noise(mechanism:
         else:
             assert told == Cost(float(pure), float(slack), up)
     whole = cost_of(bill, bill.releases)
-    spent = fund(releases, EPSILON, DELTA, mechanism).slack
+    spent = fund(releases, Price(EPSILON, DELTA), mechanism).slack
     assert (whole.epsilon, whole.delta) == (float(EPSILON), float(spent if mechanism == "laplace" else DELTA))
     assert charge_of(()) is None and cost_of(bill, ()) == FREE
 
 
 def test_a_pure_event_pays_the_price_of_its_laplace_noise_not_that_of_any_event() -> None:
-    charge = charge_of(allocate([bounded(100)], Fraction(1), Fraction(0), "laplace").releases)
+    charge = charge_of(allocate([bounded(100)], Price(Fraction(1), Fraction(0)), "laplace").releases)
     assert charge is not None and charge.epsilon == pure_charge(1).epsilon
     assert charge.rho < pure_charge(1, pure_rho(1) * Fraction(9, 10)).rho
 

@@ -15,6 +15,7 @@ import dpsql
 from dpsql.answers.accuracy import Goal, cheapest, least_price, read_goals
 from dpsql.answers.analytic_bars import half_width
 from dpsql.budget.pricing import Bill, Funds, Portions, allocate, charge_of, fund, spend
+from dpsql.budget.shares import Price
 from dpsql.options import Accuracy
 from dpsql.plan.plan import Plan
 from dpsql.query_draft import PreparedQuery
@@ -50,7 +51,7 @@ def db() -> dpsql.Connection:
 def priced(db: dpsql.Connection, sql: str, accuracy: Accuracy, mechanism: str) -> tuple[PreparedQuery, Bill, Funds]:
     prepared = db.prepare(sql, epsilon=8, delta=1e-7 if "GROUP BY c" in sql else None, mechanism=mechanism)
     bounded = [p.bounded for p in prepared.bill.releases]
-    funds = fund(bounded, Fraction(8), prepared.bill.delta, mechanism)
+    funds = fund(bounded, Price(Fraction(8), prepared.bill.delta), mechanism)
     return prepared, cheapest(bounded, prepared.plan, read_goals(accuracy, prepared.plan.outputs), funds), funds
 
 
@@ -117,7 +118,7 @@ def test_a_loose_column_does_not_pay_for_a_tight_one(db: dpsql.Connection) -> No
     sql = "SELECT count(DISTINCT u) AS n, sum(y) AS s FROM t"
     for mechanism in ("laplace", "gaussian"):
         prepared, bill, _ = priced(db, sql, {"n": 200, "s": 300}, mechanism)
-        equal = allocate([p.bounded for p in bill.releases], bill.epsilon, prepared.bill.delta, mechanism)
+        equal = allocate([p.bounded for p in bill.releases], Price(bill.epsilon, prepared.bill.delta), mechanism)
         assert not exact_enough(equal, prepared.plan, read_goals({"n": 200, "s": 300}, prepared.plan.outputs))
         assert half_width(bill.releases[0], 1, 0.95) == pytest.approx(300, rel=1e-3)
         assert half_width(bill.releases[0], 0, 0.95) == pytest.approx(200, rel=1e-2)

@@ -14,8 +14,9 @@ import pandas as pd
 import pytest
 
 from dpsql.accounts import REPLAYED, Accounts, known_mechanism, price_of
-from dpsql.budget import FREE, Caps, Cost, Ledger, Spent, open_ledger, pure_charge
+from dpsql.budget import FREE, Caps, Cost, Ledger, Spent, open_ledger, pure_charge, rho_for
 from dpsql.budget.pricing import allocate
+from dpsql.budget.shares import Price, share_price
 from dpsql.dataset import copies_path, ledger_at, name_in, open_data
 from dpsql.errors import InterfaceError, InternalError, LedgerError, ParseError, PolicyError, UnsupportedQuery
 from dpsql.options import QueryOptions
@@ -44,6 +45,7 @@ def accounts(ledger: Ledger, analyst: str | None = None, purpose: str | None = N
     return Accounts(policy_of(**parts), ledger, analyst, purpose)
 
 
+CAPS = Caps(1)
 LISTED = {"budget": {"epsilon": 5, "delta": 1e-6, "analysts": ANALYSTS}}
 
 
@@ -60,7 +62,8 @@ LISTED = {"budget": {"epsilon": 5, "delta": 1e-6, "analysts": ANALYSTS}}
 def test_a_price_is_what_was_asked_else_the_default(
     ledger: Ledger, asked: QueryOptions, price: tuple[str, str]
 ) -> None:
-    assert price_of(asked, accounts(ledger)) == tuple(map(Fraction, price))
+    made = price_of(asked, accounts(ledger))
+    assert (made.epsilon, made.delta, made.rho) == (*map(Fraction, price), None)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +94,11 @@ def test_an_accuracy_may_cost_what_one_query_and_the_account_allow(
     ledger: Ledger, who: tuple[str | None, str | None], most: int
 ) -> None:
     """The smaller of the two, and never more than is asked for."""
-    assert price_of(QueryOptions(), accounts(ledger, *who, **LISTED), accurate=True)[0] == most
-    assert price_of(QueryOptions(), accounts(ledger, *who, **LISTED))[0] == Fraction(1, 4)
-    assert price_of(QueryOptions(epsilon=0.5), accounts(ledger, *who, **LISTED), accurate=True)[0] == Fraction(1, 2)
+    assert price_of(QueryOptions(), accounts(ledger, *who, **LISTED), accurate=True).epsilon == most
+    assert price_of(QueryOptions(), accounts(ledger, *who, **LISTED)).epsilon == Fraction(1, 4)
+    assert price_of(QueryOptions(epsilon=0.5), accounts(ledger, *who, **LISTED), accurate=True).epsilon == Fraction(
+        1, 2
+    )
 
 
 def test_there_are_three_mechanisms_to_ask_for() -> None:
@@ -266,17 +271,23 @@ def test_a_question_is_another_one_if_anything_that_decides_its_answer_is() -> N
         Question("SELECT 1", None, QueryOptions(clipped=True), QueryOptions(), "duckdb"),
         one.by("laplace"),
     ]
-    assert len({each.key for each in (one, *others)}) == len({each.plan_key("v") for each in (one, *others)}) == 8
-    assert one.plan_key("v") != one.plan_key("w")
+    assert len({each.key for each in (one, *others)}) == len({each.plan_key("v", CAPS) for each in (one, *others)}) == 8
+    assert one.plan_key("v", CAPS) != one.plan_key("v", Caps(2))
+    assert one.plan_key("v", CAPS) != one.plan_key("w", CAPS)
     shown = Question("SELECT 1", None, QueryOptions(nonnegative=True), QueryOptions(), "duckdb")
-    assert shown.key != one.key and shown.plan_key("v") == one.plan_key("v")
+    assert shown.key != one.key and shown.plan_key("v", CAPS) == one.plan_key("v", CAPS)
     assert one.key == Question("SELECT 1", None, QueryOptions(None, nonnegative=False), QueryOptions(), "duckdb").key
 
 
 def test_a_draft_costs_at_most_what_was_asked_and_what_is_left() -> None:
-    draft = Draft("SELECT 1", cast(Any, None), (), Fraction(1), Fraction(0), "laplace", ())
-    assert [replace(draft, left=left).most for left in (None, Fraction(1, 2), Fraction(2))] == [1, Fraction(1, 2), 1]
-    bill = allocate((), Fraction(1), Fraction(0), "laplace")
+    draft = Draft("SELECT 1", cast(Any, None), (), Price(Fraction(1), Fraction(0)), "laplace", ())
+    assert draft.most.epsilon == draft.leaving(Fraction(2)).most.epsilon == 1
+    assert draft.leaving(Fraction(1, 2)).most.epsilon == Fraction(1, 2)
+    shared = share_price(Caps(8, Decimal("1e-6")), Fraction(1, 10))
+    gaussian = Draft("SELECT 1", cast(Any, None), (), shared, "gaussian", ())
+    less = gaussian.leaving(Fraction(1)).most
+    assert less.rho == rho_for(1, shared.delta) < shared.rho == gaussian.leaving(Fraction(8)).most.rho
+    bill = allocate((), Price(Fraction(1), Fraction(0)), "laplace")
     prepared = draft.at(bill)
     assert prepared.cost == bill.cost == FREE
     assert replace(prepared, total=Cost(0.5, 0.0, 0.1)).cost == Cost(0.5, 0.0, 0.1)
