@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 from itertools import pairwise
 
 from sqlglot import exp
@@ -75,7 +76,9 @@ def _kind(node: exp.Expr | None, aliases: Aliases) -> str | None:
             return "real"
         case exp.Column():
             return aliases.get(node.name.lower())
-        case exp.Paren() | exp.Neg() | exp.Abs() | exp.Sum() | exp.Max() | exp.Min() | exp.Filter() | exp.Window():
+        case exp.Sum():
+            return _sum_kind(node.this, aliases)
+        case exp.Paren() | exp.Neg() | exp.Abs() | exp.Max() | exp.Min() | exp.Filter() | exp.Window():
             return _kind(node.this, aliases)
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod() | exp.IntDiv() | exp.Nullif():
             return _mixed([node.this, node.expression], aliases)
@@ -90,6 +93,15 @@ def _kind(node: exp.Expr | None, aliases: Aliases) -> str | None:
             default = node.args.get("default")
             return _mixed([r for r in [*results, default] if r is not None and not isinstance(r, exp.Null)], aliases)
     return None
+
+
+def _sum_kind(summed: exp.Expr, aliases: Aliases) -> str | None:
+    """The sum of a bigint is a numeric, and how wide a column is cannot be seen here."""
+    kind = _kind(summed, aliases)
+    wide = any(
+        isinstance(p, exp.Count) or (isinstance(p, exp.Cast) and _type_name(p) == "BIGINT") for p in summed.walk()
+    )
+    return kind if kind == "real" else "real" if wide else None if isinstance(summed.unnest(), exp.Column) else kind
 
 
 def _type_name(cast: exp.Cast) -> str:
@@ -203,7 +215,7 @@ def _similar(node: exp.Expr, _: Aliases) -> exp.Expr | None:
     return exp.RegexpFullMatch(this=node.this, expression=exp.Literal.string(made), options=exp.Literal.string("s"))
 
 
-_SIMPLE = re.compile(r"(?:[^\\\[\](){}|*+?.^$]|\\[dDwWsS.]|\[[^\[\]\\]+\])+(?:[*+?]|\{\d+(?:,\d*)?\})?")
+_SIMPLE = re.compile(r"\^?(?:[^\\\[\](){}|*+?.^$]|\\[dDwWsS.]|\[[^\[\]\\]+\])+(?:[*+?]|\{\d+(?:,\d*)?\})?\$?")
 
 
 def _replaced(node: exp.Expr, _: Aliases) -> exp.Expr | None:
@@ -269,8 +281,8 @@ def _text(node: exp.Expr, _: Aliases) -> exp.Expr | None:
     return exp.Literal.string(node.name)
 
 
-def _table(node: exp.Expr, _: Aliases) -> exp.Expr | None:
-    """Drop the schema `public`, which PostgreSQL searches by default."""
+def _without_public(node: exp.Expr, _: Aliases) -> exp.Expr | None:
+    """Drop the schema `public` of a table or a column, which PostgreSQL searches by default."""
     if node.text("db").lower() == "public" and not node.text("catalog"):
         node.set("db", None)
     return None
@@ -312,6 +324,20 @@ def _format(node: exp.Expr, written: exp.Expr) -> str:
     return made
 
 
+def _moment(node: exp.Expr, text: str, written: exp.Expr, type_: str) -> exp.Expr:
+    """A constant that TO_TIMESTAMP or TO_DATE reads; only a text that has exactly this format."""
+    format_ = _format(node, written)
+    try:
+        moment = datetime.strptime(text, format_)
+        exact = "%Y" in format_ and moment.strftime(format_) == text
+    except ValueError:
+        exact = False
+    if not exact:
+        raise _no(f"'{text}' does not have this format", node, "TIMESTAMP '2026-12-31 23:59:59'")
+    value = moment.date().isoformat() if type_ == "date" else moment.isoformat(" ")
+    return exp.Cast(this=exp.Literal.string(value), to=exp.DataType.build(type_))
+
+
 def _translated(node: exp.Expr, _: Aliases) -> exp.Expr | None:
     raise _no("the name of this function must not be quoted", node, "to_char(x, 'YYYY-MM')")
 
@@ -322,6 +348,8 @@ def _call(node: exp.Expr, _: Aliases) -> exp.Expr | None:
     if name == "to_char" and len(args) == 2:
         return exp.TimeToStr(this=args[0], format=exp.Literal.string(_format(node, args[1])))
     if name in ("to_date", "to_timestamp") and len(args) == 2:
+        if isinstance(args[0], exp.Literal) and args[0].is_string:
+            return _moment(node, args[0].name, args[1], "date" if name == "to_date" else "timestamp")
         if name == "to_date" and args[1].name == "YYYY-MM-DD":
             return exp.Cast(this=args[0], to=exp.DataType.build("date"))
         raise _no(f"{name.upper()} with a format is more lenient there", node, "x::date or x::timestamp")
@@ -346,6 +374,7 @@ _RULES: dict[type[exp.Expr], Callable[[exp.Expr, Aliases], exp.Expr | None]] = {
     exp.Div: _division, exp.Round: _round, exp.Cast: _cast, exp.Like: _like, exp.ILike: _like,
     exp.RegexpLike: _matches("s"), exp.RegexpILike: _matches("is"), exp.SimilarTo: _similar,
     exp.RegexpReplace: _replaced, exp.Extract: _part, exp.Substring: _substring, exp.Pad: _pad, exp.Between: _between,
-    exp.EQ: _any, exp.Is: _is, exp.ByteString: _text, exp.RawString: _text, exp.Table: _table, exp.Anonymous: _call,
+    exp.EQ: _any, exp.Is: _is, exp.ByteString: _text, exp.RawString: _text,
+    exp.Table: _without_public, exp.Column: _without_public, exp.Anonymous: _call,
     **dict.fromkeys((exp.TimeToStr, exp.StrToTime, exp.StrToDate, exp.ToChar, exp.ToNumber), _translated),
 }  # fmt: skip

@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpsql.errors import Error, ParseError
 from dpsql.expressions.expression import Expression, columns_of
 from dpsql.expressions.from_syntax import case, convert, written_out
-from dpsql.expressions.types import DOUBLE, Kind, integer
+from dpsql.expressions.types import DOUBLE, Kind, Type, integer
 from dpsql.expressions.typing import call, literal
 from dpsql.plan.builder.grouping_sets import GroupKeys, grouping, is_grouping
 from dpsql.plan.builder.linear_aggregates import over_base, response_count
@@ -169,6 +169,8 @@ class Grouping:
 
     def rewrite(self, node: exp.Expr, *, aliases: bool = False) -> exp.Expr:
         """The same expression over the columns of the grouped table; with `aliases`, output names stay as they are."""
+        if isinstance(node, exp.Div) and node.args.get("typed") and not self.per_unit:
+            node = self._divided(node)
         if is_grouping(node) and not self.per_unit:
             places = [self._key(self._meant(key)) for key in node.expressions]
             return grouping(node, places, self.keys.sets, self.column("_set"))
@@ -197,6 +199,47 @@ class Grouping:
             elif isinstance(child, list):
                 node.set(name, [self.rewrite(c, aliases=aliases) if isinstance(c, exp.Expr) else c for c in child])
         return node
+
+    def _divided(self, node: exp.Div) -> exp.Expr:
+        """PostgreSQL's `/` (the parser marks it), where the types decide: of two whole numbers it is whole."""
+        sides = [self._is_whole(node.this), self._is_whole(node.expression)]
+        if all(sides):
+            whole = exp.IntDiv(this=node.this, expression=node.expression)
+            whole.meta.update(node.meta)
+            return whole
+        node.set("typed", False not in sides)
+        return node
+
+    def _is_whole(self, node: exp.Expr) -> bool | None:
+        """Is it of a whole type in PostgreSQL? The sum of a bigint is a numeric. None where that is not evident."""
+        match node:
+            case exp.Literal():
+                return None if node.is_string else node.name.isdigit()
+            case exp.Avg() | exp.Count() | exp.CountIf():
+                return not isinstance(node, exp.Avg)
+            case exp.Paren() | exp.Neg() | exp.Abs() | exp.Filter() | exp.Min() | exp.Max():
+                return self._is_whole(node.this)
+            case exp.Sum(this=exp.Column() as summed):
+                type_ = self._type(summed)
+                return None if type_ is None else type_.kind is Kind.INTEGER and type_.upper < 2**31
+            case exp.Sum():
+                type_ = self._type(node.this)
+                return False if type_ is not None and type_.kind is not Kind.INTEGER else None
+            case exp.Column():
+                type_ = self._type(node)
+                return None if type_ is None else type_.kind is Kind.INTEGER
+            case exp.Add() | exp.Sub() | exp.Mul() | exp.Nullif():
+                sides = [self._is_whole(node.this), self._is_whole(node.expression)]
+                return False if False in sides else True if all(sides) else None
+        return None
+
+    def _type(self, node: exp.Expr) -> Type | None:
+        """The type of a number below the aggregate."""
+        try:
+            type_ = convert(node.copy(), self.scope).type
+        except Error:
+            return None
+        return type_ if type_.numeric else None
 
     def _debiased(self, node: exp.Expr) -> tuple[exp.Expr, str] | None:
         keys = frozenset[str]().union(*map(columns_of, self.keys.expressions))
