@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from math import expm1, floor
+from math import expm1, floor, log
 from typing import Any
 
 import numpy as np
@@ -73,9 +73,16 @@ def _ends(values: Floats, confidence: float) -> tuple[Floats, Floats]:
     for column in range(values.shape[1]):
         seen = np.sort(values[:, column][~np.isnan(values[:, column])])
         if len(seen) > len(values) // 2:
-            rank = max(1, floor((len(seen) + 1) * (1 - confidence) / 2 + 1e-9))
-            ends[:, column] = seen[rank - 1], seen[-rank]
+            rank = floor((len(seen) + 1) * (1 - confidence) / 2 + 1e-9)
+            ends[:, column] = (seen[rank - 1], seen[-rank]) if rank else _stretched(seen, confidence)
     return ends[0], ends[1]
+
+
+def _stretched(ordered: Floats, confidence: float) -> Floats:
+    """Ends beyond all draws, for more confidence than there are draws: as far as if their tails were exponential."""
+    middle, seen = np.median(ordered), 2 / (len(ordered) + 1)
+    stretched: Floats = middle + (ordered[[0, -1]] - middle) * (log(1 - confidence) / log(seen))
+    return stretched
 
 
 def _ranked(ordered: Floats, confidence: float) -> float:

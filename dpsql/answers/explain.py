@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.answers.analytic_bars import half_width, interval
+from dpsql.answers.chosen_rows import chosen_notes
 from dpsql.answers.chosen_values import rank_error, rank_of
 from dpsql.answers.estimation import step
 from dpsql.answers.finish import finishing_sql
 from dpsql.answers.noise_stage import RELEASE, Released
-from dpsql.answers.notes import inner_notes, notes_of, owner_notes, top_notes
+from dpsql.answers.notes import inner_notes, notes_of, owner_notes
 from dpsql.budget import Cost, ErrorBar
 from dpsql.budget.pricing import Bill, Priced
 from dpsql.errors import InterfaceError
@@ -375,7 +376,7 @@ def explained(
         prepared.types,
         (
             *owner_notes(plan.releases),
-            *top_notes(plan),
+            *chosen_notes(plan),
             *notes_of(bill.releases, prepared.checks),
             *inner_notes(plan),
             *plan.notes,

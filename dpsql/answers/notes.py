@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlglot import exp
-
 from dpsql.answers.chosen_values import choice_notes, few_notes
 from dpsql.answers.missing_groups import left_out
 from dpsql.answers.noise_stage import Released
@@ -22,7 +20,6 @@ from dpsql.sensitivity.clip_checks import ClipCheck
 NOBODY = "no group had enough people to be shown: ask for fewer groups, or at a larger price"
 FITTED = "totals and their parts were fitted to each other (they agree up to rounding), which makes both more exact"
 INNER = "the error bars leave out the noise of the results that are read below the aggregate"
-TOP = "the first rows were chosen by their noisy values, so near ties may come in either order"
 SHOWN = 3
 """The most lines of notes below an answer."""
 
@@ -32,21 +29,6 @@ def first_notes(notes: Sequence[str], more: str) -> list[str]:
     if len(notes) <= SHOWN:
         return list(notes)
     return [*notes[: SHOWN - 1], f"{len(notes) - SHOWN + 1} more notes: {more}"]
-
-
-def top_notes(plan: Plan) -> tuple[str, ...]:
-    """Said where the outermost query cuts off rows in the order of something that carries noise."""
-    order, limit = plan.finishing.args.get("order"), plan.finishing.args.get("limit")
-    return (TOP,) if order is not None and limit is not None and _noisy(order, plan) else ()
-
-
-def _noisy(order: exp.Expr, plan: Plan) -> bool:
-    """Does the order read an aggregate of a release, or an output with noise, by its name or its place?"""
-    named = {output.name.lower() for output in plan.outputs if output.noisy}
-    placed = {str(place) for place, output in enumerate(plan.outputs, 1) if output.noisy}
-    names = [column.name.lower() for column in order.find_all(exp.Column)]
-    places = [each.this.name for each in order.expressions if isinstance(each.this, exp.Literal)]
-    return any(name in named or name.startswith("_a") for name in names) or any(place in placed for place in places)
 
 
 def _rows(count: int) -> str:

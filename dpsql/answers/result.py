@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlglot import exp
 
 from dpsql.answers.analytic_bars import half_width, interval, whole_of
+from dpsql.answers.chosen_rows import choosing_columns, chosen_notes, confidence_of_each, noises_of, reads_of
 from dpsql.answers.chosen_values import chosen_ends
 from dpsql.answers.consistent_totals import fit_tables
 from dpsql.answers.error_bars import (
@@ -29,7 +30,7 @@ from dpsql.answers.estimation import estimates, tabulate
 from dpsql.answers.finish import AnswerTable, Finisher, direct_index
 from dpsql.answers.missing_groups import only_present
 from dpsql.answers.noise_stage import Released
-from dpsql.answers.notes import inner_notes, nobody_notes, notes_of, owner_notes, table_notes, top_notes
+from dpsql.answers.notes import inner_notes, nobody_notes, notes_of, owner_notes, table_notes
 from dpsql.answers.quality import Qualities, quality_of
 from dpsql.budget import Cost
 from dpsql.budget.status import BudgetStatus
@@ -119,16 +120,18 @@ class Result:
         Counts, sums, averages, and sums and quotients of them have the law of their noise; any other expression is
         computed again over resampled noise. A chosen value (MEDIAN, MIN, …) has none (NaN),
         unless it is one of so many quantiles that a tree of counts answers them all: `notes` tell of its rank.
-        With `simultaneous`, all intervals of one column hold together with that confidence: over all released groups,
-        also where HAVING or LIMIT picked some of them by their values (for what mixes groups: over the rows of the
-        answer). The intervals cover the noise; `notes` names what they do not.
+        Where LIMIT, HAVING or the like picked rows by their noisy values, the intervals of what they were picked by
+        allow for it. With `simultaneous`, all intervals of one column hold together with that confidence: over all
+        released groups (for what mixes groups: over the rows of the answer).
+        The intervals cover the noise; `notes` names what they do not.
         """
         import pandas as pd
 
         if not 0 < confidence < 1:
             raise InterfaceError(f"a confidence lies between 0 and 1, not at {confidence}", hint="use 0.95")
         noisy = [i for i, output in enumerate(self.plan.outputs) if output.noisy]
-        found = self.ends(noisy, confidence, together=simultaneous)
+        ends = partial(self.ends, together=True) if simultaneous else self._allowing_for_choice
+        found = ends(noisy, confidence)
         columns = {(i, end): values for i in noisy for end, values in enumerate(found[i])}
         frame = pd.DataFrame(columns)
         frame.columns = pd.Index([f"{self.columns[i]}_{'high' if end else 'low'}" for i, end in columns])
@@ -137,7 +140,7 @@ class Result:
     def bars(self, confidence: float = 0.95) -> list[list[tuple[float, float]] | None]:
         """For each column, by its place (two may have one name), the interval in each row; None if it has no noise."""
         noisy = [i for i, output in enumerate(self.plan.outputs) if output.noisy]
-        found = self.ends(noisy, confidence)
+        found = self._allowing_for_choice(noisy, confidence)
         return [
             list(zip(*(end.tolist() for end in found[i]), strict=True)) if i in found else None
             for i in range(len(self.columns))
@@ -172,8 +175,32 @@ class Result:
 
     def half_widths(self, confidence: float = 0.95) -> list[tuple[str, float | None]]:
         """For each noisy column, the half width of its interval where that is the same in all rows, else None."""
-        known = [(output.name, output.direct) for output in self.plan.outputs if output.noisy]
-        return [(n, None if d is None else half_width(self.released[d[0]].priced, d[1], confidence)) for n, d in known]
+        widths = []
+        for place, output in ((place, output) for place, output in enumerate(self.plan.outputs) if output.noisy):
+            direct, each = output.direct, self._confidence_of_each(place, confidence)
+            widths.append((output.name, direct and half_width(self.released[direct[0]].priced, direct[1], each)))
+        return widths
+
+    def _allowing_for_choice(self, columns: list[int], confidence: float) -> Ends:
+        """Both ends of the intervals of these columns, wider where rows were chosen by their noisy values."""
+        together: dict[float, list[int]] = {}
+        for column in columns:
+            together.setdefault(self._confidence_of_each(column, confidence), []).append(column)
+        return {i: ends for each, several in together.items() for i, ends in self.ends(several, each).items()}
+
+    def _confidence_of_each(self, column: int, confidence: float) -> float:
+        """The confidence of one interval of a column: higher where its rows were chosen by the same noise."""
+        choosing, output = choosing_columns(self.plan), self.plan.outputs[column]
+        if not choosing or (output.formula is None and output.direct is None):
+            return confidence
+        read = reads_of(output, self.plan)
+        families = {name: self.plan.family(name) for name in {each.partition(".")[0] for each in choosing | read}}
+        priced = {name: self.released[family.members[0].release].priced for name, family in families.items()}
+        if noises_of(choosing, priced).isdisjoint(noises_of(read, priced)):
+            return confidence
+        sizes = [sum(len(self.released[m.release].keys) for m in family.members) for family in families.values()]
+        alone = all(len(family.members) == 1 for family in families.values())
+        return confidence_of_each(confidence, len(self) if alone else 1, max(sizes))
 
     def ends(self, columns: list[int], confidence: float, draw: Draw = resampled, *, together: bool = False) -> Ends:
         """Both ends of the intervals of these noisy columns; `draw` resamples the noise where that is needed."""
@@ -306,7 +333,7 @@ def finished(
         *nobody_notes(released),
         *map(str, shares),
         *owner_notes(plan.releases),
-        *top_notes(plan),
+        *chosen_notes(plan),
         *notes_of([each.priced for each in released.values()], prepared.checks),
         *executed.notes,
         *inner_notes(plan),
