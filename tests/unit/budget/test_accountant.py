@@ -29,7 +29,7 @@ from dpsql.budget import (
     spent_as,
     zcdp_charge,
 )
-from dpsql.budget.accountant import FilterLimits, _affordable, _laplace_affordable, _shaved
+from dpsql.budget.accountant import FilterLimits, _affordable, laplace_within, _shaved
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.exact_numbers import exact, float_down, float_up, units_down
 from dpsql.mechanisms.zcdp_conversion import pure_rho
@@ -209,20 +209,20 @@ def test_what_is_affordable_fits_and_hardly_less_is_told(delta: float, epsilon: 
     rho = rho_for(epsilon, exact(delta))
     assert rho_for(_affordable(rho, exact(delta)), exact(delta)) <= rho
     assert _affordable(rho, exact(delta)) == pytest.approx(epsilon, rel=1e-5)
-    assert _laplace_affordable(pure_rho(epsilon)) == pytest.approx(epsilon, rel=1e-5)
+    assert laplace_within(pure_rho(epsilon)) == pytest.approx(epsilon, rel=1e-5)
 
 
 @pytest.mark.parametrize("rho", [1e-7 * 1.37**n for n in range(40)])
 def test_what_is_affordable_is_the_most_to_the_eleventh_digit(rho: float) -> None:
     left, more = exact(rho), Fraction(10**11 + 1, 10**11)
-    told = _laplace_affordable(left)
+    told = laplace_within(left)
     assert pure_rho(told) <= left < pure_rho(exact(told) * more)
     told = _affordable(left, exact(1e-8))
     assert rho_for(told, 1e-8) <= left < rho_for(exact(told) * more, 1e-8)
 
 
 def test_less_than_a_billionth_is_nothing() -> None:
-    assert _affordable(rho_for(0.9e-9, exact(5e-7)), exact(5e-7)) == 0.0 == _laplace_affordable(pure_rho(0.9e-9))
+    assert _affordable(rho_for(0.9e-9, exact(5e-7)), exact(5e-7)) == 0.0 == laplace_within(pure_rho(0.9e-9))
 
 
 def test_an_account_begins_with_nothing_spent_and_caps_with_no_delta_and_no_window() -> None:
@@ -284,12 +284,12 @@ def test_what_was_spent_is_told_by_the_filter_that_says_less_and_as_everything_w
 
 @pytest.mark.parametrize("rho", [0, 1e-30])
 def test_next_to_no_rho_affords_nothing(rho: float) -> None:
-    assert _affordable(exact(rho), exact(1e-8)) == 0.0 == _laplace_affordable(exact(rho))
+    assert _affordable(exact(rho), exact(1e-8)) == 0.0 == laplace_within(exact(rho))
 
 
 @pytest.mark.parametrize("rho", [1e-3, 1.0, 50.0, 1e4])
 def test_a_large_rho_affords_its_laplace_noise_too(rho: float) -> None:
-    told = exact(_laplace_affordable(exact(rho)))
+    told = exact(laplace_within(exact(rho)))
     assert pure_rho(told) <= rho < pure_rho(told * Fraction(10**11 + 1, 10**11))
 
 
