@@ -142,7 +142,7 @@ def test_the_page_reads_well_in_a_browser(maker: Any, name: str, theme: str, tmp
 def test_outside_jupyter_the_system_decides(maker: Any, theme: str, tmp_path: Path) -> None:
     import pandas as pd
 
-    import dpsql  # noqa: F401 (frames have `dp` from then on)
+    import dpsql.pandas  # noqa: F401 (frames have `dp` from then on)
 
     frame = pd.DataFrame({"x": [1, 2, 3]}).dp.protect(unit="row", bounds={"x": (0, 5)}, epsilon=3)
     dom = opened(maker, f"<!doctype html><html><body>{frame.x.sum()._repr_html_()}</body></html>", theme, tmp_path)

@@ -29,7 +29,7 @@ from dpsql.budget import (
     spent_as,
     zcdp_charge,
 )
-from dpsql.budget.accountant import FilterLimits, _affordable, laplace_within, _shaved
+from dpsql.budget.accountant import FilterLimits, _affordable, _shaved, laplace_within
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.exact_numbers import exact, float_down, float_up, units_down
 from dpsql.mechanisms.zcdp_conversion import pure_rho
