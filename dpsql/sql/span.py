@@ -21,6 +21,8 @@ def name_of(node: exp.Expr) -> str:
     """A function or clause as DuckDB names it, not as the parser does."""
     if isinstance(node, exp.Anonymous):
         return node.name
+    if isinstance(node, exp.GroupConcat):
+        return "STRING_AGG"
     return node.sql("duckdb").partition("(")[0].strip() if isinstance(node, exp.Func) else node.key.upper()
 
 

@@ -31,8 +31,9 @@ from dpsql.plan.builder.public_keys import is_listed, public_values, released_li
 from dpsql.plan.builder.scalar_lookups import find_values
 from dpsql.plan.builder.set_operations import distinct_rows, without_owner
 from dpsql.plan.builder.subplan import MOST_WRITTEN, FromItem, OpenQuery, Planner, PrivateRows, Subplan, widest
+from dpsql.plan.builder.unit_aggregates import with_unit_aggregates
 from dpsql.plan.builder.where_clause import chosen_rows
-from dpsql.plan.builder.window_clause import with_windows
+from dpsql.plan.builder.window_clause import with_windows, within_group
 from dpsql.plan.canonical import canonical
 from dpsql.plan.catalog import PrivateTable
 from dpsql.plan.nodes.relation import Aggregate, Item, Relation
@@ -118,6 +119,8 @@ def plain_rows(node: exp.Select, scope: Scope) -> Relation:
 def rows_per_unit(planner: Planner, node: exp.Select, scope: Scope, keys: GroupKeys) -> Relation:
     """GROUP BY with the unit among the keys: one row (or a few) per unit, still unit-local."""
     no_limit(node, "limit", "offset")
+    scope = with_unit_aggregates(node, scope, within_group(keys.expressions))
+    scope = replace(scope, aliases=aliases_of(node))
     group = Grouping(
         scope, keys, lambda c: exp.column(c, quoted=True), lambda q: subquery_above(planner, q, {}), per_unit=True
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -15,6 +15,7 @@ from dpsql.expressions.typing import Mismatch, common
 from dpsql.plan.builder.clauses import entitled, title_of
 from dpsql.plan.builder.group_by import to_aggregate
 from dpsql.plan.builder.name_scope import Scope, computed, outermost
+from dpsql.plan.builder.unit_aggregates import in_window
 from dpsql.plan.nodes.relation import Relation, unused_name
 from dpsql.plan.nodes.windows import WHOLE, Frame, Ordering, WindowCall, windowed
 from dpsql.policy.identifiers import fold
@@ -33,9 +34,14 @@ _WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 def with_windows(node: exp.Select, scope: Scope) -> Relation:
     """The rows of a SELECT with its window functions as further columns, which take their places in the tree."""
     named = {fold(w.name): w for w in node.args.get("windows") or ()}
+    entitled(node)
+    for clause in (*node.expressions, node.args.get("qualify")):
+        for window in outermost(clause, exp.Window) if clause is not None else ():
+            if (written := in_window(window, scope, lambda each, now: _over(each, named, now))) is not None:
+                window.replace(written[0])
+                scope = written[1]
     relation, taken = scope.relation, {fold(f.name) for f in scope.relation.fields}
     made: dict[WindowCall, str] = {}
-    entitled(node)
     for clause in (*node.expressions, node.args.get("qualify")):
         for window in outermost(clause, exp.Window) if clause is not None else ():
             over = _over(window, named, scope)
@@ -64,6 +70,18 @@ def _over(node: exp.Expr, named: Mapping[str, exp.Expr], scope: Scope) -> Window
         raise _global(node, relation)
     order = tuple(_ordering(o, scope) for o in (order_by.expressions if order_by is not None else ()))
     return _function(node, partition, order, _frame(spec, order, node), scope)
+
+
+def within_group(keys: Sequence[Expression]) -> Callable[[exp.Expr, Scope], WindowCall]:
+    """Windows inside the groups of a SELECT with the unit among its keys: those are part of every PARTITION BY."""
+
+    def call(node: exp.Expr, scope: Scope) -> WindowCall:
+        own = tuple(convert(e, scope) for e in node.args.get("partition_by") or ())
+        by, spec = node.args.get("order"), node.args.get("spec")
+        order = tuple(_ordering(o, scope) for o in (by.expressions if by is not None else ()))
+        return _function(node, (*keys, *own), order, _frame(spec, order, node), scope)
+
+    return call
 
 
 def _parts(node: exp.Expr, named: Mapping[str, exp.Expr], use: exp.Expr) -> tuple[Any, Any, Any]:
