@@ -39,7 +39,7 @@ CREATE = """
     FROM range(260) r(i)
 """
 NUMBERS = [
-    "stddev(x)", "stddev_samp(n)", "stddev_pop(x)", "variance(n)", "var_samp(x)", "var_pop(n)", 
+    "stddev(x)", "stddev_samp(n)", "stddev_pop(x)", "variance(n)", "var_samp(x)", "var_pop(n)",
     "covar_pop(x, n)", "covar_samp(n, x)", "corr(x, n)", "regr_count(x, n)", "regr_avgx(x, n)", "regr_avgy(x, n)",
     "regr_sxx(x, n)", "regr_syy(x, n)", "regr_sxy(x, n)", "regr_slope(x, n)", "regr_intercept(x, n)", "regr_r2(x, n)",
     "median(x)", "median(n)", "quantile_cont(x, 0.3)", "quantile_disc(n, 0.25)", "quantile(x, 0.9)",
@@ -143,6 +143,22 @@ def test_having_and_titles(db: dpsql.Connection, raw: duckdb.DuckDBPyConnection)
 def test_what_hangs_on_the_order_of_rows_is_refused(db: dpsql.Connection, asked: str) -> None:
     with pytest.raises(dpsql.Error):
         db.explain(f"SELECT count(v) FROM (SELECT u, {asked} AS v FROM t GROUP BY u)")
+
+
+@pytest.mark.parametrize(
+    "asked", ["stddev(x)", "var_samp(n)", "corr(x, n)", "covar_samp(x, n)", "median(x)", "mode(n)"]
+)
+def test_the_result_has_bounds_of_its_own(db: dpsql.Connection, asked: str) -> None:
+    """A median lies among the values, a correlation within one, a deviation below twice the range."""
+    explained = db.explain(f"SELECT sum(v) FROM (SELECT u, {asked} AS v FROM t GROUP BY u)", epsilon=1.0)
+    [statistic] = [s for s in explained.releases[0].statistics if s.name.startswith("sum")]
+    ends = (statistic.bounds.lower, statistic.bounds.upper)
+    assert max(abs(float(end)) for end in ends) <= {
+        "var_samp(n)": 200,
+        "covar_samp(x, n)": 2000,
+        "median(x)": 100,
+        "quantile_cont(x, 0.3)": 200,
+    }.get(asked, 142)
 
 
 def test_there_are_enough_names() -> None:

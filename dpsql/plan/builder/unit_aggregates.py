@@ -243,7 +243,8 @@ def _quantile(name: str, call: exp.Expr, operand: exp.Expr, x: str, order: list[
         )
     at, x = f"({n} - 1) * {q}", f"CAST({x} AS DOUBLE)"
     low, high = (f"min(CASE WHEN {r} = {end}({at}) + 1 THEN {x} END)" for end in ("floor", "ceil"))
-    between = f"{low} + ({high} - {low}) * max({at} - floor({at}))"
+    part = f"least(greatest(max({at} - floor({at})), 0), 1)"
+    between = f"({low} + {high}) / 2" if float(place) == 0.5 else f"{low} * (1 - {part}) + {high} * {part}"
     return f"CASE WHEN {low} = {high} THEN {low} ELSE {between} END"
 
 
@@ -251,9 +252,20 @@ def _mode(x: str) -> str:
     return f"min(first_value({x}) OVER (ORDER BY count({x}) OVER (PARTITION BY {x}) DESC, {x} NULLS LAST {_ALL}))"
 
 
-def _squares(x: str, y: str) -> str:
-    """The sum of the products of what two variables differ from their means."""
-    return f"sum(({x} - avg({x}) OVER ()) * ({y} - avg({y}) OVER ()))"
+def _products(function: str, x: str, y: str) -> str:
+    """The sum or mean of the products of what two variables differ from their means."""
+    return f"{function}(({x} - avg({x}) OVER ()) * ({y} - avg({y}) OVER ()))"
+
+
+def _spread(x: str, *, sample: bool) -> str:
+    """The variance: the mean square, which the bounds of x bound, and for a sample at most twice that."""
+    n, more = f"count({x})", f" * least(count({x}) / nullif(count({x}) - 1, 0), 2)"
+    return f"CASE WHEN {n} > {int(sample)} THEN greatest({_products('avg', x, x)}, 0){more if sample else ''} END"
+
+
+def _within(low: int, value: str) -> str:
+    """A number from `low` to 1, whatever the last bit of its floats is."""
+    return f"CASE WHEN {value} IS NOT NULL THEN least(greatest({value}, {low}), 1) END"
 
 
 def _pair(text: str) -> Callable[[str, str], str]:
@@ -261,7 +273,8 @@ def _pair(text: str) -> Callable[[str, str], str]:
 
     def written(y: str, x: str) -> str:
         a, b = (f"(CASE WHEN {two} IS NOT NULL THEN {one} END)" for one, two in ((x, y), (y, x)))
-        sums = {"xx": _squares(a, a), "yy": _squares(b, b), "xy": _squares(a, b)}
+        sums = {"xx": _products("sum", a, a), "yy": _products("sum", b, b), "xy": _products("sum", a, b)}
+        sums["mean"] = _products("avg", a, b)
         return text.format(x=a, y=b, n=f"count({a})", **sums)
 
     return written
@@ -274,15 +287,16 @@ _TEXTS: dict[str, Callable[..., str]] = {
     "arg_min": lambda x, y: _extreme(x, y, "ASC"), "arg_max": lambda x, y: _extreme(x, y, "DESC"),
     "arg_min_null": lambda x, y: _extreme(x, y, "ASC", nulls=True),
     "arg_max_null": lambda x, y: _extreme(x, y, "DESC", nulls=True),
-    "var_pop": lambda x: f"{_squares(x, x)} / nullif(count({x}), 0)",
-    "var_samp": lambda x: f"{_squares(x, x)} / nullif(count({x}) - 1, 0)",
-    "stddev_pop": lambda x: f"sqrt({_squares(x, x)} / nullif(count({x}), 0))",
-    "stddev_samp": lambda x: f"sqrt({_squares(x, x)} / nullif(count({x}) - 1, 0))",
-    "covar_pop": _pair("{xy} / nullif({n}, 0)"), "covar_samp": _pair("{xy} / nullif({n} - 1, 0)"),
-    "corr": _pair("{xy} / nullif(sqrt({xx}) * sqrt({yy}), 0)"), "regr_count": _pair("{n}"),
+    "var_pop": lambda x: _spread(x, sample=False), "var_samp": lambda x: _spread(x, sample=True),
+    "stddev_pop": lambda x: f"sqrt({_spread(x, sample=False)})",
+    "stddev_samp": lambda x: f"sqrt({_spread(x, sample=True)})",
+    "covar_pop": _pair("{mean}"),
+    "covar_samp": _pair("CASE WHEN {n} > 1 THEN {mean} * least({n} / nullif({n} - 1, 0), 2) END"),
+    "corr": _pair(_within(-1, "({xy} / nullif(sqrt({xx}) * sqrt({yy}), 0))")), "regr_count": _pair("{n}"),
     "regr_avgx": _pair("avg({x})"), "regr_avgy": _pair("avg({y})"), "regr_sxx": _pair("{xx}"),
     "regr_syy": _pair("{yy}"), "regr_sxy": _pair("{xy}"), "regr_slope": _pair("{xy} / nullif({xx}, 0)"),
     "regr_intercept": _pair("avg({y}) - {xy} / nullif({xx}, 0) * avg({x})"),
-    "regr_r2": _pair("CASE WHEN {yy} = 0 AND {xx} > 0 THEN 1 ELSE {xy} * {xy} / nullif({xx} * {yy}, 0) END"),
+    "regr_r2": _pair("CASE WHEN {yy} = 0 AND {xx} > 0 THEN 1 ELSE "
+                     + _within(0, "({xy} * {xy} / nullif({xx} * {yy}, 0))") + " END"),
 }  # fmt: skip
 _ARGUMENTS = dict.fromkeys((*PAIRS.values(), "arg_min", "arg_max", "arg_min_null", "arg_max_null"), 2)
