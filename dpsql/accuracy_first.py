@@ -55,7 +55,7 @@ class AccuracyFirst:
         if earlier is not None and len(earlier) and not shortfall(earlier, goals):
             return replace(earlier, notes=(*earlier.notes, ENOUGH))
         if foreseeable(draft.plan, goals):
-            return self.conductor.answer(self._least(draft, goals), nonnegative)
+            return self._foreseen(self._least(draft, goals), goals, nonnegative)
         try:
             kept = self.conductor.is_kept(draft.at(draft.stages.pilots[0]))
             within = draft if kept else self.accounts.fitted(draft)
@@ -64,6 +64,15 @@ class AccuracyFirst:
             if earlier is None:
                 raise
             return replace(earlier, notes=(*earlier.notes, *shortfall(earlier, goals), f"no more: {refusal.message}"))
+
+    def _foreseen(self, prepared: PreparedQuery, goals: Sequence[Goal], nonnegative: bool) -> Result:
+        """The answer at a price that was foreseen. What a clip cuts off was foreseen as the same in all groups: a large
+        one may have lost more, so that its bar is wider than asked.
+        """
+        result = self.conductor.answer(prepared, nonnegative)
+        clips = (each.clip for priced in prepared.bill.releases for each in priced.bounded.clipped)
+        chosen = any(clip is not None and clip.choice is not None for clip in clips)
+        return replace(result, notes=(*result.notes, *shortfall(result, goals))) if chosen else result
 
     def _least(self, draft: Draft, goals: Sequence[Goal]) -> PreparedQuery:
         """The query at the least price, which has to fit into what is left unless it was released at that price."""

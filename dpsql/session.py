@@ -146,7 +146,7 @@ class Conductor:
         if plan.releases:
             part = 1 - known.apart / draft.funds.price
             draft = replace(draft, missing=known.missing, notes=(*known.notes, *parsed.notes), part=part)
-            draft = searcher.with_norms(draft, known.catalog)
+            draft = searcher.with_norms(draft, known.catalog, accurate=options.accuracy is not None)
         changing = known.found or known.missing or draft.unsearched or parsed.timed
         return draft, not (self.dataset.engine.live or changing)
 

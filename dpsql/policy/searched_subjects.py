@@ -9,6 +9,8 @@ from dpsql.policy.policy_values import Bound
 
 UNSEARCHED = 2**20
 """How many rows of a unit count while that is being searched for: more than any sensible answer."""
+SLACK = 4
+"""By what factor bounds reach further than what was found, where vectors are clipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +36,19 @@ class FoundBounds:
     usual: tuple[float, float] | None = field(default=None, compare=False)
 
     def wider(self) -> FoundBounds:
-        """The same with numbers four times as large: where vectors are clipped, noise does not grow with the bounds.
+        """The same for numbers four times as far from zero, and from a quarter as far on: where vectors are clipped,
+        noise does not grow with the bounds.
 
-        A search does not see a few units beyond its bounds, and there is no need to cut off what they add.
+        A search does not see a few units beyond its bounds, and there is no need to move what they add.
         """
         low, high = self.lower, self.upper
         if not (isinstance(low, int | Decimal) and isinstance(high, int | Decimal)):
             return self
-        return FoundBounds(low * 4 if low < 0 else low, high * 4 if high > 0 else high, self.usual)
+        return FoundBounds(_outwards(low, up=False), _outwards(high, up=True), self.usual)
 
     def __str__(self) -> str:
         return f"{self.upper}" if self.lower is None else f"{self.lower} to {self.upper}"
+
+
+def _outwards(bound: int | Decimal, *, up: bool) -> int | Decimal:
+    return bound * SLACK if (bound > 0) is up else Decimal(bound) / SLACK

@@ -38,6 +38,9 @@ from dpsql.sensitivity.clip_choice import ClipChoice, NormHistogram, search_shar
 PAID = "the private search that came first is counted, and what it found stays known"
 BEST_CLIP = "a private search for the best clip of: "
 """How the log names such a search, before the text of its query."""
+ACCURATE = 2
+"""The highest tier of the search for a query that asks for an accuracy: what it may cost at most tells little of what
+it will cost."""
 DEARER = 3
 """A search that is up to this many tiers dearer serves as well."""
 LEFT = 0.25
@@ -71,8 +74,11 @@ class Searcher:
 
     # norms ----------------------------------------------------------------------------------------------------------
 
-    def with_norms(self, draft: Draft, catalog: Catalog) -> Draft:
+    def with_norms(self, draft: Draft, catalog: Catalog, *, accurate: bool = False) -> Draft:
         """The draft with what is known of the norms of its vectors; of the others it says that they are unsearched.
+
+        Where an accuracy is asked for (`accurate`), the price of the draft is the most that it may cost, and its
+        search costs no more than that of a query of `ACCURATE` tiers; the most exact one that is known serves.
 
         A release that an earlier one answers needs no search, if the analyst has that already: another's changes no
         cost until it is counted. Nor does one for which a search of the same query with fewer conditions serves.
@@ -81,14 +87,16 @@ class Searcher:
         if not vectors:
             return draft
         tier = self._tier(draft, len(vectors))
+        tier = min(tier, ACCURATE) if accurate else tier
+        tiers = range(tier, tier + DEARER + 1)[:: -1 if accurate else 1]
         searches = {_place(*each): self._norm_search(*each, draft.mechanism, tier) for each in vectors}
-        found = {_place(*each): self._known_norms(*each, draft.mechanism, tier) for each in vectors}
+        found = {_place(*each): self._known_norms(*each, draft.mechanism, tiers) for each in vectors}
         price = fund(draft.bounded, draft.most, draft.mechanism).price
         set_apart = sum((search.price for search in searches.values()), Fraction(0)) / price
         draft = _with_found(replace(draft, part=draft.part - set_apart), found)
         lacking = [each for each in vectors if found[_place(*each)] is None or not _settled(draft, *each)]
         lacking = [] if draft.missing else lacking
-        wider = {_place(*each): self._wider_norms(*each, draft.mechanism, tier, catalog) for each in lacking}
+        wider = {_place(*each): self._wider_norms(*each, draft.mechanism, tiers, catalog) for each in lacking}
         if any(wider.values()):
             tried = _with_found(draft, found | {place: each for place, each in wider.items() if each is not None})
             serving = {
@@ -122,10 +130,12 @@ class Searcher:
         price = search_share(vector.groups) * self._default(mechanism) * Fraction(4) ** tier
         return price_release(norm_search(bounded, vector), Portion(mechanism, price, (price,), exact=True))
 
-    def _known_norms(self, bounded: Bounded, vector: Vector, mechanism: str, tier: int) -> NormHistogram | None:
+    def _known_norms(
+        self, bounded: Bounded, vector: Vector, mechanism: str, tiers: Sequence[int]
+    ) -> NormHistogram | None:
         """What an earlier search found: one of the same price first, so that a repeated query finds the same clip."""
         archive = self.accounts.archive(self.dataset)
-        for each in range(tier, tier + DEARER + 1):
+        for each in tiers:
             search = self._norm_search(bounded, vector, mechanism, each)
             stored = self.accounts.ledger.find(archive.mark(search))
             if stored is not None and not self.accounts.owes(stored):
@@ -133,11 +143,11 @@ class Searcher:
         return None
 
     def _wider_norms(
-        self, bounded: Bounded, vector: Vector, mechanism: str, tier: int, catalog: Catalog
+        self, bounded: Bounded, vector: Vector, mechanism: str, tiers: Sequence[int], catalog: Catalog
     ) -> NormHistogram | None:
         """What an earlier search found of the same release with fewer conditions."""
         for wider in with_fewer_conditions(bounded, vector, mechanism, catalog):
-            known = self._known_norms(wider.bounded, wider.vector, mechanism, tier)
+            known = self._known_norms(wider.bounded, wider.vector, mechanism, tiers)
             if known is not None:
                 return known.of_fewer(wider.octaves, wider.vector.cells, vector.cells)
         return None

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from dpsql.errors import PolicyError
 from dpsql.plan.at_rest import recipe
 from dpsql.policy import DeclaredCaps, DeclaredColumn, ForeignKey, Names, Policy, load_policy, parse_policy, to_decimal
+from dpsql.policy.searched_subjects import FoundBounds
 
 SHOP = """\
 dataset: shop
@@ -225,3 +226,15 @@ def test_the_recipe_of_a_prepared_copy_is_that_of_existing_ledgers() -> None:
     orders = {"unit": "customer", "max_rows_per_unit": 3, "prepare": "weigh", "columns": columns}
     policy = load_policy({"dataset": "shop", "budget": {"epsilon": 1}, "tables": {"orders": orders}})
     assert recipe(policy, "orders") == "ec319df38dee05f8e7bb63aab96b071b"
+
+
+@pytest.mark.parametrize(("found", "wider"), [
+    ((6, 45), (Decimal("1.5"), 180)), ((0, 10), (0, 40)), ((-8, 10), (-32, 40)), ((-10, 0), (-40, 0)),
+    ((-20, -2), (-80, Decimal("-0.5"))),
+])  # fmt: skip
+def test_where_vectors_are_clipped_found_bounds_reach_further_at_both_ends(
+    found: tuple[int, int], wider: tuple[Decimal, Decimal]
+) -> None:
+    """Few units are seen in each bucket: those below the lowest one that stands out are not moved up to it."""
+    made = FoundBounds(*found, usual=(1.0, 2.0)).wider()
+    assert (made.lower, made.upper, made.usual) == (*wider, (1.0, 2.0))

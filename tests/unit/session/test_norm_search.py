@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import dpsql
+from dpsql.options import QueryOptions
 
 COUNT = "SELECT k, count(*) FROM t GROUP BY k"
 PART = "SELECT k, count(*) FROM t WHERE k IN ('a', 'b') GROUP BY k"
@@ -114,3 +115,52 @@ def test_an_accuracy_allows_for_what_the_clip_cuts_off() -> None:
         bar = answer.intervals(0.95)
         [[n]] = answer.fetchall()
         assert max(n - bar.n_low[0], bar.n_high[0] - n) <= 6_000
+
+
+def heavy() -> dpsql.Connection:
+    """Counts of units of which a few have many rows."""
+    random_numbers = np.random.default_rng(8)
+    rows = np.minimum((random_numbers.pareto(2, 4_000) * 2 + 1).astype(int), 300)
+    frame = pd.DataFrame({"customer": np.repeat(np.arange(4_000), rows), "k": np.arange(rows.sum()) ** 2 % 3 > 0})
+    policy = {
+        "dataset": "heavy",
+        "budget": {"epsilon": 100, "delta": 1e-6},
+        "tables": {"orders": {"unit": "customer", "columns": {"k": {}}}},
+    }
+    return dpsql.connect({"orders": frame}, policy=policy, ledger=":memory:")
+
+
+@pytest.mark.parametrize("accuracy", [1_500, "15%"])
+def test_the_search_for_an_accuracy_does_not_cost_a_part_of_all_that_is_left(accuracy: float | str) -> None:
+    with heavy() as db:
+        answer = db.query("SELECT count(*) AS n FROM orders", accuracy=accuracy)
+        assert answer.cost.epsilon < 5
+        assert db.query("SELECT count(*) AS n FROM orders", accuracy=accuracy).replayed
+
+
+def test_an_accuracy_is_judged_by_the_most_exact_search_that_is_known() -> None:
+    sql, sds = "SELECT count(*) AS n FROM orders", []
+    with heavy() as db:
+        for options in (QueryOptions(epsilon=3), QueryOptions(epsilon=9), QueryOptions(accuracy=700)):
+            draft, _ = db.conductor.draft(db._question(sql, None, options))
+            db.conductor.search_first(draft)
+            draft, _ = db.conductor.draft(db._question(sql, None, options))
+            found = draft.bounded[0].clipped[0].found
+            assert found is not None
+            sds.append(found.sd)
+    assert sds[1] < sds[0] / 1.9 and sds[2] == sds[1]
+
+
+def test_a_group_whose_bar_is_wider_than_foreseen_is_told() -> None:
+    """What is cut off is foreseen to be the same in all groups; the larger one bears twice as much as the smaller."""
+    with heavy() as db:
+        sql, goal = "SELECT k, count(*) AS n FROM orders GROUP BY k", 400
+        answer = db.query(sql, accuracy=goal)
+        bars = answer.intervals(0.95)
+        shown = zip(answer.df().n, bars.n_low, bars.n_high, strict=True)
+        missed = sum(max(n - low, high - n) > goal for n, low, high in shown)
+        assert [note for note in answer.notes if "missed" in note] == (
+            [next(note for note in answer.notes if f"n ± {goal} (95%) is missed in {missed} of" in note)]
+            if missed
+            else []
+        )
