@@ -41,6 +41,7 @@ from dpsql.mechanisms.zcdp_conversion import pure_rho
 from dpsql.options import QueryKeywords, QueryOptions
 from dpsql.plan.clock import MOMENT_NOTE, bind_clock, now, reads_the_clock, reads_the_moment
 from dpsql.plan.constant_expressions import compute_constants
+from dpsql.plan.constant_tables import write_out_tables
 from dpsql.plan.view_expansion import put_views
 from dpsql.policy import Policy, load_policy
 from dpsql.policy.searched_subjects import FoundBounds, Subject
@@ -126,7 +127,8 @@ class Conductor:
         catalog, finisher = self.dataset.catalog, self.dataset.finisher
         tree = put_views(tree, catalog)
         timed, notes = reads_the_clock(tree), (MOMENT_NOTE,) if reads_the_moment(tree) else ()
-        tree = compute_constants(bind_clock(tree, question.moment), finisher.constants)
+        tree = write_out_tables(bind_clock(tree, question.moment), finisher.constants)
+        tree = compute_constants(tree, finisher.constants)
         return ParsedQuery(text, tree, options, catalog, finisher, timed, notes)
 
     def _bound(self, question: Question, parsed: ParsedQuery) -> tuple[Draft, bool]:

@@ -43,7 +43,7 @@ def compute_constants(query: exp.Query, evaluate: Evaluate) -> exp.Query:
     if not wanted:
         return query
     for node, value in zip(wanted, evaluate(wanted), strict=True):
-        made = None if value is None else _literal(node, *value, evaluate)
+        made = None if value is None else _interval(node, evaluate) if value[0] == "INTERVAL" else literal_of(*value)
         if made is not None:
             keep_title(node)
             made.meta.update(node.meta)
@@ -94,11 +94,19 @@ def _must_be_literal(node: exp.Expr) -> bool:
     return called or listed or isinstance(above, exp.Limit | exp.Offset | exp.Interval)
 
 
-def _literal(node: exp.Expr, type_: str, text: str, evaluate: Evaluate) -> exp.Expr | None:
+def is_constant(node: exp.Expr) -> bool:
+    """A literal, or an expression of literals that the sealed database may compute."""
+    return all(map(_is_constant, node.walk())) and _allowed(node)
+
+
+def _interval(node: exp.Expr, evaluate: Evaluate) -> exp.Expr | None:
+    """An interval in months, days and microseconds."""
+    [parts] = evaluate([parse_one(_INTERVAL.format(f"({node.sql('duckdb')})"), dialect="duckdb")])
+    return None if parts is None else exp.Interval(this=exp.Literal.string(parts[1]))
+
+
+def literal_of(type_: str, text: str) -> exp.Expr | None:
     """The value as DuckDB would read it; None for what is too long, infinite or of another type."""
-    if type_ == "INTERVAL":
-        [parts] = evaluate([parse_one(_INTERVAL.format(f"({node.sql('duckdb')})"), dialect="duckdb")])
-        return None if parts is None else exp.Interval(this=exp.Literal.string(parts[1]))
     if type_ == "VARCHAR":
         return exp.Literal.string(text) if len(text) <= LONGEST else None
     if type_ in ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"):

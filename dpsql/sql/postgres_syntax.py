@@ -285,6 +285,9 @@ def _without_public(node: exp.Expr, _: Aliases) -> exp.Expr | None:
     """Drop the schema `public` of a table or a column, which PostgreSQL searches by default."""
     if node.text("db").lower() == "public" and not node.text("catalog"):
         node.set("db", None)
+    alias = node.args.get("alias")
+    if isinstance(node.this, exp.GenerateSeries) and isinstance(alias, exp.TableAlias) and not alias.columns:
+        alias.set("columns", [alias.this.copy()])  # the column of a function is called after it
     return None
 
 
