@@ -113,7 +113,7 @@ def _comparable(group: Sequence[_Table]) -> list[_Table]:
 def _listed(family: Family, released: Mapping[str, NoisyTable]) -> list[str]:
     """The releases of a family that list every cell, with the same values for each key."""
     names = list(dict.fromkeys(member.release for member in family.members))
-    public = [name for name in names if released[name].priced.bounded.public and released[name].keys]
+    public = [name for name in names if released[name].priced.selection is None and released[name].keys]
     values = {key.name: key.values for name in public for key in released[name].priced.bounded.keys}
     return [n for n in public if all(values[k.name] == k.values for k in released[n].priced.bounded.keys)]
 

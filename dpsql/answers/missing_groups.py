@@ -67,7 +67,7 @@ def _left_out(released: NoisyTable) -> Iterator[tuple[Key, Flags]]:
 
 def _optional(released: NoisyTable) -> Iterator[tuple[int, Key]]:
     """Keys whose group of a missing value is shown only if it stands out, each after its place."""
-    if released.priced.bounded.public:
+    if released.priced.selection is None:
         for place, key in enumerate(released.priced.bounded.keys):
             if key.values is not None and None in key.values and not key.null_declared:
                 yield place, key

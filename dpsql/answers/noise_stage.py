@@ -1,10 +1,10 @@
 """Where exact integers end: noise is added here, and what leaves is a released table.
 
 **Theorem.** The released table is a function of (exact + noise) alone: for public keys one noisy integer per key and
-statistic; for private keys those of the keys whose noisy weight reaches the threshold, with fresh noise for every
-value shown; of one cell per key and choice, which the exponential mechanism has chosen, of the two ends that it has
-chosen given that cell, and of one noisy integer for the weight of the key; and of one noisy integer per key and node of
-a tree.
+statistic, of all keys or of those whose noisy weight reaches the threshold; for private keys those of the keys whose
+noisy weight reaches the threshold, with fresh noise for every value shown; of one cell per key and choice, which the
+exponential mechanism has chosen, of the two ends that it has chosen given that cell, and of one noisy integer for the
+weight of the key; and of one noisy integer per key and node of a tree.
 **Proof.** The only uses of `exact` below are `exact + sample` (each sample is used once, for one release), the
 comparison of such a sum with the threshold, and scores, which only the mechanism reads; keys come from the query and
 the policy, or have passed the threshold; their order is that of the keys.
@@ -125,12 +125,21 @@ class Drawn:
     statistics: tuple[NDArray[np.int64], ...]
     trees: tuple[NDArray[np.int64], ...]
     totals: tuple[NDArray[np.int64], ...] = ()
+    selection: NDArray[np.int64] | None = None
 
     def of(self, keys: int) -> Drawn:
         """The noise of so many keys, and of no other number: one sample must not be spread over several of them."""
-        if any(len(each) != keys for each in (*self.statistics, *self.trees, *self.totals)):
+        selection = () if self.selection is None else (self.selection,)
+        if any(len(each) != keys for each in (*self.statistics, *self.trees, *self.totals, *selection)):
             raise InternalError("noise was drawn for another number of keys")
         return self
+
+    def at(self, places: NDArray[np.int64]) -> Drawn:
+        """The noise of the keys at these places."""
+        statistics, trees, totals = (
+            tuple(each[places] for each in many) for many in (self.statistics, self.trees, self.totals)
+        )
+        return Drawn(statistics, trees, totals)
 
 
 def drawn_ahead(priced: Priced) -> Drawn | None:
@@ -140,7 +149,13 @@ def drawn_ahead(priced: Priced) -> Drawn | None:
     """
     if not priced.bounded.public:
         return None
-    return _draw(priced, prod(len(key.values or ()) for key in priced.bounded.keys))
+    return _drawn_for_all(priced, prod(len(key.values or ()) for key in priced.bounded.keys))
+
+
+def _drawn_for_all(priced: Priced, keys: int) -> Drawn:
+    """Fresh noise for so many public keys, also for which of them exist."""
+    drawn = _draw(priced, keys)
+    return drawn if priced.selection is None else replace(drawn, selection=priced.selection.noise.sample(keys))
 
 
 def _draw(priced: Priced, keys: int) -> Drawn:
@@ -157,10 +172,11 @@ def add_noise(priced: Priced, sealed: Exact, ahead: Drawn | None = None) -> Rele
     if sealed.traced:
         raise InternalError("a trace is for the steward: it was not paid for, so it is never released")
     exact = sealed.open(_OPEN)
-    shown = _shown(priced, exact)
-    keys = tuple(exact.keys[i] for i in shown) if shown is not None else exact.keys
-    places = np.arange(len(exact.keys)) if shown is None else shown
-    drawn = _draw(priced, len(places)) if ahead is None else ahead.of(len(places))
+    if priced.bounded.public:
+        ahead = _drawn_for_all(priced, len(exact.keys)) if ahead is None else ahead.of(len(exact.keys))
+    places = _shown(priced, exact, ahead)
+    keys = tuple(exact.keys[i] for i in places)
+    drawn = _draw(priced, len(places)) if ahead is None else ahead.at(places)
     noisy = tuple(values[places] + each for values, each in zip(exact.values, drawn.statistics, strict=True))
     chosen = tuple(_choose(priced, exact, each, places) for each in priced.chosen)
     ends = [_ends(priced, exact, *both, places) for both in zip(priced.chosen, chosen, strict=True)]
@@ -218,13 +234,16 @@ def public_table(priced: Priced) -> Released:
     return Released(priced, tuple(product(*(key.values or () for key in priced.bounded.keys))), (), by=_RELEASE)
 
 
-def _shown(priced: Priced, exact: Integers) -> NDArray[np.int64] | None:
-    """The positions of the private keys that pass; None where all keys are public.
+def _shown(priced: Priced, exact: Integers, ahead: Drawn | None) -> NDArray[np.int64]:
+    """The positions of the keys that are shown: those that pass, or all where nothing is selected.
 
-    A key to which no unit gives weight is no candidate: it is never shown, whatever the noise.
+    A private key to which no unit gives weight is no candidate: it is never shown, whatever the noise. Public keys are
+    all candidates, with or without units.
     """
     if priced.selection is None or priced.threshold is None or exact.selection is None:
-        return None
+        return np.arange(len(exact.keys))
+    if ahead is not None and ahead.selection is not None:
+        return np.flatnonzero(exact.selection + ahead.selection >= priced.threshold)
     noisy = exact.selection + priced.selection.noise.sample(len(exact.selection))
     return np.flatnonzero((noisy >= priced.threshold) & (exact.selection > 0))[:MAX_RELEASED]
 

@@ -20,6 +20,7 @@ from dpsql.sensitivity.clip_checks import ClipCheck
 NOBODY = "no group had enough people to be shown: ask for fewer groups, or at a larger price"
 FITTED = "totals and their parts were fitted to each other (they agree up to rounding), which makes both more exact"
 INNER = "the error bars leave out the noise of the results that are read below the aggregate"
+EMPTY = "all groups that are possible are listed, also those without rows"
 SHOWN = 3
 """The most lines of notes below an answer."""
 
@@ -151,8 +152,11 @@ def table_notes(plan: Plan, released: Mapping[str, Released], fitted: Mapping[st
     """What follows from the released tables: totals that were fitted to their parts, and groups that are not shown."""
     missing = dict.fromkeys(grouped_by(key.expression) for table in released.values() for key in left_out(table))
     few = [note for table in released.values() for note in few_notes(table)]
+    cut = plan.finishing.args.get("limit") is not None or not any(output.noisy for output in plan.outputs)
+    listed = any(table.keys and table.priced.selection is None for table in released.values())
     return (
         *few,
+        *([EMPTY] if listed and cut else []),
         *([FITTED] if _agree(plan, fitted) else []),
         *(f"no group is shown for a missing {name}: such rows, if any, are too few to tell" for name in missing),
     )

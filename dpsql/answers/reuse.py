@@ -284,7 +284,8 @@ def covers(asked: Priced, made: Priced) -> bool:
     """Has the earlier release every group that is asked, and what every aggregate is computed from?"""
     wanted, had = asked.bounded, made.bounded
     listed = {key.name: frozenset(key.values or ()) for key in had.keys}
-    groups = wanted.public == had.public and all(frozenset(k.values or ()) <= listed[k.name] for k in wanted.keys)
+    same = wanted.public == had.public and (wanted.selection is None) == (had.selection is None)
+    groups = same and all(frozenset(k.values or ()) <= listed[k.name] for k in wanted.keys)
     return groups and all(_source(aggregate, had) is not None for aggregate in wanted.release.aggregates)
 
 
@@ -297,7 +298,7 @@ def part_of(asked: Priced, earlier: Released) -> Released:
     rows = list(range(len(keys)))
     if wanted.public:
         at = {key: row for row, key in enumerate(keys)}
-        keys = list(product(*(key.values or () for key in wanted.keys)))
+        keys = [key for key in product(*(key.values or () for key in wanted.keys)) if key in at]
         rows = [at[key] for key in keys]
     bounded = replace(had, release=wanted.release, keys=wanted.keys, sources=sources)
     noisy, chosen = tuple(v[rows] for v in earlier.noisy), tuple(cells[rows] for cells in earlier.chosen)

@@ -16,10 +16,11 @@ _RELEASE = RELEASE.take()
 
 
 def serialize(released: Released) -> bytes:
-    """Keys, noisy integers and chosen cells as JSON; public keys are not stored, the policy has them."""
+    """Keys, noisy integers and chosen cells as JSON; where all public keys are shown, they are not stored."""
     if not isinstance(released, Released):
         raise InternalError("only released tables are stored")
-    keys = None if released.priced.bounded.public else [[write_value(v) for v in key] for key in released.keys]
+    listed = released.priced.bounded.public and released.priced.selection is None
+    keys = None if listed else [[write_value(v) for v in key] for key in released.keys]
     stored = {"keys": keys, "noisy": [values.tolist() for values in released.noisy]}
     if released.chosen:
         stored["chosen"] = [cells.tolist() for cells in released.chosen]

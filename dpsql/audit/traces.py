@@ -206,7 +206,12 @@ def _release(
     )
     steps = [each.values for each in scores if isinstance(each.values, Stepwise)]
     cells = tuple(np.array([each.best(place) for place in range(groups)], dtype=np.int64) for each in steps)
-    shown = TracedTable(priced, exact.keys, exact.values, chosen=cells, trees=nodes)
+    rows = np.arange(groups)
+    if bounded.public and exact.selection is not None:
+        rows = np.flatnonzero(exact.selection)
+    keys, numbers = tuple(exact.keys[row] for row in rows), tuple(each[rows] for each in exact.values)
+    cells, nodes = tuple(each[rows] for each in cells), tuple(each[rows] for each in nodes)
+    shown = TracedTable(priced, keys, numbers, chosen=cells, trees=nodes)
     return ReleaseTrace(bounded.rule, exact.keys, tuple(statistics), joint), shown
 
 

@@ -29,6 +29,8 @@ from dpsql.sensitivity.quantile_tree import BRANCHES
 LAPLACE_STEPS = 2**36
 GAUSSIAN_STEPS = 2**22
 ROOT_BITS = 60
+GHOST = 0.05
+"""The most that the chance may be to take any group without units for one that exists."""
 UNIT_STEPS = 2**32
 """The most steps that one unit may add, however fine the noise: totals stay below 2**62 for a billion units."""
 
@@ -88,7 +90,7 @@ class Priced:
     @property
     def tail(self) -> Fraction:
         """The δ that the threshold takes."""
-        return Fraction(0) if self.selection is None else self.portion.tail
+        return Fraction(0) if self.bounded.public else self.portion.tail
 
     @property
     def price(self) -> Fraction:
@@ -167,7 +169,7 @@ def fund(releases: Sequence[Bounded], price: Price, mechanism: str) -> Funds:
 
     The δ of a share of the budget is the same share of δ*, of which thresholds may have half.
     """
-    selections, delta = any(r.selection is not None for r in releases), price.delta
+    selections, delta = any(not r.public for r in releases), price.delta
     if selections and delta == 0:
         raise UnsupportedQuery(
             "the groups of this query are not known in advance: showing them needs delta > 0, and this query has none",
@@ -214,11 +216,14 @@ def parts_of(release: Bounded) -> int:
 
 
 def _priced(releases: Sequence[Bounded], portions: Portions, funds: Funds, *, exact: bool) -> tuple[Priced, ...]:
-    selections = sum(1 for r in releases if r.selection is not None)
+    selections = sum(1 for r in releases if not r.public)
     tail = funds.slack / selections if selections else Fraction(0)
     whole = sum((part for each in portions for part in each), Fraction(0))
-    made = [Portion(funds.mechanism, whole, each, tail, exact) for each in portions]
-    return tuple(price_release(r, portion) for r, portion in zip(releases, made, strict=True))
+    none = Fraction(0)
+    return tuple(
+        price_release(r, Portion(funds.mechanism, whole, each, none if r.public else tail, exact))
+        for r, each in zip(releases, portions, strict=True)
+    )
 
 
 def price_release(release: Bounded, portion: Portion) -> Priced:
@@ -240,7 +245,11 @@ def price_release(release: Bounded, portion: Portion) -> Priced:
         return Priced(release, noised, portion, chosen=chosen, trees=trees)
     claim = release.selection.claim
     noise = _noise(claim, portion.parts[-1], portion.mechanism)
-    cut = threshold(noise, release.selection.weights, float_down(portion.tail))
+    if release.public:
+        keys = prod(len(key.values or ()) for key in release.keys)
+        cut = max(noise.reach(2 * GHOST / keys) + 1, -(-release.selection.least(keys) // 2))
+    else:
+        cut = threshold(noise, release.selection.weights, float_down(portion.tail))
     return Priced(release, noised, portion, Noised(noise, 0, claim, claim), cut, chosen, trees)
 
 

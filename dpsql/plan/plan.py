@@ -26,7 +26,8 @@ class Release:
 
     `groups_per_unit` limits the groups in which a unit counts where keys are private, and also where they are public
     if the policy declares it (`groups_capped`). `listed` has the values of keys that read public tables only, by name.
-    With `rates`, the query shows its aggregates only divided by one another.
+    With `rates`, the query shows its aggregates only divided by one another. Where more than `existing_beyond` groups
+    are possible, those of public keys are shown only if units are found in them; None: all of them are.
     In the finishing SQL it is the table `name` with the columns `_k0, _k1, …` and `_a0, _a1, …`; its error bars, which
     are computed from those, are the columns `_b0, _b1, …`.
     """
@@ -41,6 +42,7 @@ class Release:
     listed: tuple[tuple[str, Domain], ...] = ()
     rates: bool = field(default=False, compare=False)
     groups_capped: bool = True
+    existing_beyond: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, isqrt, sqrt
+from math import ceil, isqrt, prod, sqrt
 
 from dpsql.bounds import infer
 from dpsql.bounds.domain import Domain, finite, intersect
@@ -42,7 +42,7 @@ from dpsql.sensitivity.disjoint_branches import joined
 from dpsql.sensitivity.distinct import distinct_cap, listed_values, most_values, values_limit
 from dpsql.sensitivity.group_keys import Key, make_keys
 from dpsql.sensitivity.quantile_tree import Tree
-from dpsql.sensitivity.selection import Selection, select_keys
+from dpsql.sensitivity.selection import Selection, existing_groups, select_keys
 from dpsql.sensitivity.statistics import Layout, Part, Source, lay_out
 from dpsql.sensitivity.unit_weight import WEIGHT_BITS, Term, Weight
 
@@ -101,7 +101,7 @@ class Bounded:
     @property
     def public(self) -> bool:
         """Are all keys known in advance?"""
-        return self.selection is None
+        return all(key.values is not None for key in self.keys)
 
 
 def bound(release: Release, mechanism: str, catalog: Catalog) -> Bounded:
@@ -198,6 +198,7 @@ def with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism
     group where only some keys are attributes".
     """
     private = any(key.values is None for key in keys)
+    counted_units = not private and _counts_units(release, keys)
     one_group = all(key.attribute for key in keys)
     if release.source.by_row or release.source.single:
         return _rule(
@@ -207,13 +208,17 @@ def with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism
             layout,
             None,
             1,
-            select_keys(1, mechanism) if private else None,
+            select_keys(1, mechanism) if private or counted_units else None,
         )
     reach = 1 if one_group else MAX_RELEASED if private else _size(keys)
-    if at_rest(release, layout) and not private:
+    if at_rest(release, layout) and not (private or counted_units):
         return _rule("at_rest", release, keys, layout, None, min(reach, release.source.rows_per_unit), None)
-    groups = 1 if one_group else release.groups_per_unit
     counted = _groups_counted(release, keys)
+    selection = None
+    if private or (counted_units and one_group):
+        selection = select_keys(1 if one_group else release.groups_per_unit, mechanism)
+    elif counted_units:
+        selection = existing_groups(_size(keys), mechanism)
     weight = Weight(tuple(_terms(release, layout, None if one_group else counted))) if layout.parts else None
     if weight is not None and any(term.cap >= 2**80 for term in weight.terms):
         raise PolicyError(
@@ -227,8 +232,14 @@ def with_rule(release: Release, keys: tuple[Key, ...], layout: Layout, mechanism
         layout,
         weight,
         reach,
-        select_keys(groups, mechanism) if private else None,
+        selection,
     )
+
+
+def _counts_units(release: Release, keys: tuple[Key, ...]) -> bool:
+    """Does it matter which of the public keys have rows? Not where the query shows all that there can be."""
+    groups = prod(len(key.values or ()) for key in keys)
+    return bool(keys) and release.existing_beyond is not None and groups > release.existing_beyond
 
 
 def at_rest(release: Release, layout: Layout) -> bool:

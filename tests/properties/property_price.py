@@ -92,7 +92,7 @@ def _delta(rho: float, epsilon: float) -> float:
 def exposure(priced: Priced) -> float:
     """The chance that a unit's own keys show, at the worst number of groups; by the discrete law."""
     selection, cut = priced.bounded.selection, priced.threshold
-    if selection is None or cut is None or priced.selection is None:
+    if priced.bounded.public or selection is None or cut is None or priced.selection is None:
         return 0.0
     chances = [tail(priced.selection.noise, cut - weight) for weight in selection.weights]
     return max(-math.expm1(groups * math.log1p(-chance)) for groups, chance in enumerate(chances, 1))

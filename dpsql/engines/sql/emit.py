@@ -46,7 +46,10 @@ def emit(priced: Priced, site: Site, salt: str) -> str:
     names = shown_names(keys)
     different = distinct_totals(bounded, source, keys, salt)
     totals = [_bounded(bounded, site, salt)] if _totals(bounded) or not different else []
-    listed = [*names, *(["selected"] if bounded.selection is not None else []), *_statistics(site.dialect, priced)]
+    selected = [] if bounded.selection is None else ["selected"]
+    if selected and bounded.public:
+        selected = [f"{site.dialect.cast('coalesce(selected, 0)', 'BIGINT')} AS selected"]
+    listed = [*names, *selected, *_statistics(site.dialect, priced)]
     together = _together(site.dialect, bounded, names, totals, different)
     return f"SELECT {', '.join(listed)} FROM ({together}) AS z"
 
@@ -432,11 +435,17 @@ def _beside_selected(dialect: Dialect, bounded: Bounded, names: Sequence[str], h
 def _selected(dialect: Dialect, selection: Selection, names: Sequence[str], salt: str) -> str:
     """The table `q`: the groups to which each unit gives weight, `selection.groups` of them at most, least hash first.
 
+    Without weights each unit gives to all of its groups, so much that its norm is that of one.
     Sorting is what costs, so where hashes are numbers a unit with many groups first drops those whose hash is above a
     bound of its own: three times as many as it may keep are left, and eight. With a chance below 0.002% too few are
     left, and it gives less.
     """
     listed = ", ".join(names)
+    if not selection.weights:
+        groups = dialect.cast("groups", "DOUBLE")
+        share = f"{dialect.double(selection.one)} / {groups if selection.norm == 'l1' else f'sqrt({groups})'}"
+        weight = dialect.cast(f"floor({share})", "BIGINT")
+        return f"q AS (SELECT {listed}, {weight} AS weight FROM p JOIN w USING (u))"
     kept = f"row_number() OVER (PARTITION BY u ORDER BY h, {listed}) <= {selection.groups}"
     weight = dialect.pick(selection.weights, f"least(groups, {selection.groups})")
     reach = dialect.reach("groups", 3 * selection.groups + 8)

@@ -132,12 +132,15 @@ def _public(bounded: Bounded, fetched: Fetched | None) -> Integers:
     size = len(keys)
     columns = fetched.fetchnumpy()
     codes = np.asarray(columns["g"], dtype=np.int64) if bounded.keys else np.zeros(1, dtype=np.int64)
-    values = []
+    values, selection = [], None
+    if bounded.selection is not None:
+        selection = np.zeros(size, dtype=np.int64)
+        selection[codes] = np.asarray(columns["selected"], dtype=np.int64)
     for number in range(len(bounded.statistics)):
         total = np.zeros(size, dtype=np.int64)
         total[codes] = np.asarray(columns[f"z{number}"], dtype=np.int64)
         values.append(total)
-    return Integers(keys, tuple(values), None)
+    return Integers(keys, tuple(values), selection)
 
 
 def _weights(bounded: Bounded, fetched: Fetched, places: Mapping[tuple[str, ...], int]) -> Weights:

@@ -10,6 +10,7 @@ from sqlglot import exp
 from dpsql.errors import ParseError
 from dpsql.expressions.from_syntax import one_query
 from dpsql.plan.builder.clauses import no_more
+from dpsql.plan.builder.existing_groups import with_existing
 from dpsql.plan.builder.from_clause import read_sources
 from dpsql.plan.builder.nested_queries import Describe, Nesting, not_described
 from dpsql.plan.builder.open_select import combined_outputs, only_rates, open_select
@@ -117,7 +118,8 @@ class _Builder:
             check_finishing(tree, tables)
         public = sorted(self.public & {table.name for tree in trees for table in tree.find_all(exp.Table)})
         families, nested, notes = tuple(self.families), tuple(self.nesting.made), tuple(dict.fromkeys(self.notes))
-        releases = tuple(replace(each, rates=only_rates(made.node, each)) for each in self.releases)
+        listed = tuple(replace(each, rates=only_rates(made.node, each)) for each in self.releases)
+        releases = tuple(with_existing(listed, made.node, [each.plan for each in nested]))
         return Plan(releases, made.node, tuple(public), made.outputs, made.row, families, nested, notes)
 
     def aside(self) -> _Builder:

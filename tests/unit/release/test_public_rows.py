@@ -65,7 +65,7 @@ def test_text_types_are_text() -> None:
 def test_a_public_table_of_a_live_connection_is_read_anew() -> None:
     with duckdb.connect() as own:
         own.execute(
-            "CREATE TABLE p (k VARCHAR, x INTEGER); INSERT INTO p VALUES ('a', 1); CREATE TABLE t AS SELECT range AS u, 'a' AS k FROM range(10)"
+            "CREATE TABLE p (k VARCHAR, x INTEGER); INSERT INTO p VALUES ('a', 1); CREATE TABLE t AS SELECT range AS u, 'a' AS k FROM range(2000)"
         )
         tables = {"p": {"public": True}, "t": {"unit": "u", "columns": {"k": {"values": {"from": "p.k"}}}}}
         with connect(own, **tables) as db:
@@ -78,9 +78,9 @@ def test_a_public_table_of_a_live_connection_is_read_anew() -> None:
             own.execute("UPDATE p SET x = 2; INSERT INTO p VALUES ('b', 3)")
             assert db.query("SELECT sum(x) FROM p").fetchall() == [(5,)]
             again = db.query(joined, epsilon=1)
-            assert [row[:2] for row in again.fetchall()] == [("a", 2), ("b", 3)]
+            assert [row[:2] for row in again.fetchall()] == [("a", 2)]
             assert [row[0] for row in db.query(below, epsilon=1).fetchall()] == [2, 3]
-            assert len(again.intervals()) == 2
+            assert len(again.intervals()) == 1
 
 
 def test_a_constraint_that_is_gone_is_not_relied_on() -> None:
