@@ -167,6 +167,8 @@ def _cast(node: exp.Expr, aliases: Aliases) -> exp.Expr | None:
         raise _no("real has the precision of 32 bits", node, "x::double precision")
     if name == "INTERVAL" and isinstance(node.this, exp.Literal) and node.this.is_string:
         return exp.Interval(this=node.this)
+    if name == "INTERVAL" and node.find(exp.Column) is None:
+        return None
     if name in ("INTERVAL", "TIME", "TIMETZ"):
         raise _no(f"{name.lower()} is not a supported type", node, "date_part, date_trunc or + INTERVAL '1 day'")
     if name in _WHOLE and isinstance(node.this, exp.Cast) and node.this.meta.get("numeric"):
