@@ -84,6 +84,7 @@ SELECT COUNT(1) AS "n" FROM "public"."orders" "orders" HAVING (COUNT(1) > 0)
 SELECT AVG(CAST("orders"."qty" AS FLOAT)) AS "avg:qty:ok" FROM "public"."orders" "orders"
 SELECT CAST(DATE_TRUNC('MONTH', CAST("orders"."day" AS TIMESTAMP)) AS DATE) AS "tmn:day:ok", COUNT(1) AS "cnt" FROM "public"."orders" "orders" WHERE "orders"."day" >= DATE '2026-02-01' AND "orders"."day" < DATE '2026-06-01' GROUP BY 1
 SELECT SUM("t0"."x") AS "s" FROM (SELECT "orders"."customer_id" AS "c", MAX("orders"."qty") AS "x" FROM "public"."orders" "orders" GROUP BY 1) "t0"
+SELECT COUNT(*) AS "n" FROM (SELECT "orders"."customer_id" AS "c", "orders"."qty" AS "q" FROM "public"."orders" "orders") "t0" INNER JOIN (SELECT "orders"."customer_id" AS "c", MAX("orders"."qty") AS "m" FROM "public"."orders" "orders" GROUP BY 1) "t1" ON ("t0"."c" IS NOT DISTINCT FROM "t1"."c") WHERE "t0"."q" = "t1"."m"
 """
 LOOKER = """
 SELECT TO_CHAR(DATE_TRUNC('month', orders.placed), 'YYYY-MM') AS "orders.placed_month", COUNT(*) AS "orders.count" FROM public.orders AS orders WHERE orders.placed >= TIMESTAMP '2026-02-01' AND orders.placed < TIMESTAMP '2026-05-01' GROUP BY 1 ORDER BY 1 DESC FETCH NEXT 500 ROWS ONLY

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpsql.errors import ParseError, Span
-from dpsql.expressions.expression import Column, Expression
+from dpsql.expressions.expression import Call, Column, Expression
 from dpsql.expressions.from_syntax import convert
 from dpsql.expressions.types import BOOLEAN
 from dpsql.expressions.typing import Mismatch, call, common
@@ -196,7 +196,17 @@ def _on(join: exp.Expr, scope: Scope) -> list[Expression]:
         raise refuse(
             "ON must be a condition", join.args["on"], kind=ParseError, hint="compare: ON a.key = b.key", reason="types"
         )
-    return [made]
+    return [_equal_units(made, scope.relation)]
+
+
+def _equal_units(made: Expression, relation: Relation) -> Expression:
+    """`a.unit IS NOT DISTINCT FROM b.unit`, as Tableau joins: a row without a unit is never counted."""
+    match made:
+        case Call(op="and", args=args):
+            return replace(made, args=tuple(_equal_units(arg, relation) for arg in args))
+        case Call(op="is_not_distinct", args=args) if all(map(relation.is_unit, args)):
+            return replace(made, op="eq")
+    return made
 
 
 def _using(join: exp.Expr, left: JoinedFrom, right: JoinedFrom) -> list[tuple[str, str, Expression]]:
