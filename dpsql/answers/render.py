@@ -48,6 +48,7 @@ def _aligned(cells: list[str], *, right: bool) -> list[str]:
 def _footer(result: Result, judged: Sequence[Qualities | None]) -> list[str]:
     lines = ["± is the 95% error bar of the noise"] if any(each is not None for each in judged) else []
     lines += [line] if (line := quality_line(judged)) else []
+    lines += [str(way)] if (way := result.way_out) else []
     lines.append(f"cost: {'free (replayed)' if result.replayed else result.cost}")
     return lines + [f"note: {note}" for note in first_notes(result.notes, "result.notes has them all")]
 
@@ -221,12 +222,13 @@ def _footer_html(result: Result, quality: str | None) -> str:
     price = "free (released before)" if result.replayed else str(result.cost) if result.cost.epsilon else "free"
     said = f"cost: {price}" + (" · ± is the 95% error bar of the noise" if noisy else "")
     said += f" · {quality}" if quality else ""
+    way = element("p", text(result.way_out)) if result.way_out else ""
     left = _left(result)
     first, others = result.notes[:SHOWN], result.notes[SHOWN:]
     notes = "".join(element("p", text(note), "dim") for note in first)
     title = f"{len(others)} more note{'s' * (len(others) > 1)}"
     more = element("details", element("summary", title) + listed(list(map(text, others)))) if others else ""
-    return element("p", text(said), "dim") + left + notes + more
+    return way + element("p", text(said), "dim") + left + notes + more
 
 
 def _left(result: Result) -> str:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpsql.answers.execute import Executed
+    from dpsql.answers.way_out import WayOut
     from dpsql.query_draft import PreparedQuery
 
 
@@ -152,6 +153,11 @@ class Result:
         return self.bars(CONFIDENCE)
 
     @property
+    def has_quick_bars(self) -> bool:
+        """Whether no interval takes repeated runs of the finishing SQL: each is of one row of a release."""
+        return all(o.direct or o.formula or o.chosen for o in self.plan.outputs if o.noisy)
+
+    @property
     def quality(self) -> pd.DataFrame:
         """A verdict for each number, in a frame of the shape of `df()`, by its 95% interval and its size.
 
@@ -164,6 +170,13 @@ class Result:
         frame = pd.DataFrame({i: ["exact"] * len(self) if c is None else c for i, c in columns}, dtype=object)
         frame.columns = pd.Index(self.columns)
         return frame
+
+    @property
+    def way_out(self) -> WayOut | None:
+        """What to ask instead, where the answer is mostly noise; computed from what was released, so it is free."""
+        from dpsql.answers.way_out import way_out
+
+        return way_out(self)
 
     def qualities(self) -> list[Qualities | None]:
         """The same for each column, by its place; None if it has no noise."""

@@ -384,7 +384,7 @@ def settle(bounded: Bounded, clip: Clip, *, provisional: bool = False) -> Bounde
     of = next(same, None)
     if of is None:
         raise LookupError(f"no vector of {bounded.release.name} has the statistics {clip.members}")
-    settled = of if provisional else ClippedVector(of.vector, None, clip)
+    settled = of if provisional else replace(of, clip=clip)
     bounded = replace(bounded, clipped=tuple(settled if each is of else each for each in bounded.clipped))
     if clip.ranked is not None:
         return _with_weights(bounded, clip, "l1" if of.vector.one_group else clip.norm)

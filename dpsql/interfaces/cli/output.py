@@ -99,6 +99,7 @@ def footer(result: Result, *, notes: bool = False) -> str:
     judged = result.qualities()
     lines = ["± is the 95% error bar of the noise"] if any(each is not None for each in judged) else []
     lines += [line] if (line := quality_line(judged)) else []
+    lines += [str(way)] if (way := result.way_out) else []
     lines.append(f"cost: {price(result)}")
     shown = result.notes if notes else first_notes(result.notes, "--notes shows them all")
     lines += [f"note: {note}" for note in shown]
@@ -143,6 +144,7 @@ def to_json(result: Result) -> str:
         "confidence": CONFIDENCE,
         "intervals": {n: e for n, e in zip(result.columns, bars, strict=True) if e is not None},
         "quality": {n: q for n, q in zip(result.columns, result.qualities(), strict=True) if q is not None},
+        "way_out": None if result.way_out is None else {"text": str(result.way_out), **asdict(result.way_out)},
         "cost": asdict(result.cost), "replayed": result.replayed, "mechanism": result.mechanism, "notes": result.notes,
         "clipped": [asdict(each) for each in result.clipped],
     }  # fmt: skip

@@ -21,6 +21,7 @@ from sqlglot import exp
 from dpsql.answers.explain import Explanation
 from dpsql.answers.finish import AnswerTable
 from dpsql.answers.result import Clipped, Result
+from dpsql.answers.way_out import WayOut
 from dpsql.budget import Cost
 from dpsql.budget.status import AccountStatus, BudgetStatus, Purchase
 from dpsql.errors import Error, InterfaceError, Pep249Errors
@@ -85,6 +86,12 @@ class RemoteResult(Result):
     """An answer of a server's: the same values; its error bars are asked of the server, which has what they need."""
 
     _bars_of: Callable[[float, bool], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
+    _way_out: WayOut | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def way_out(self) -> WayOut | None:
+        """What to ask instead, where the answer is mostly noise."""
+        return self._way_out
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
         """For every noisy output column, `<name>_low` and `<name>_high`, row by row as in `df()`; free."""
@@ -129,6 +136,7 @@ class RemoteConnection(Pep249Errors):
             cast("Finisher", None),
             self.budget,
             lambda confidence, together: self._intervals(number, confidence, together),
+            None if said["way_out"] is None else WayOut(**said["way_out"]),
         )
 
     def explain(

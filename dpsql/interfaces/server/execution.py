@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.answers.notes import first_notes
 from dpsql.answers.number_format import plain
+from dpsql.answers.quality import quality_line
 from dpsql.budget import FREE
 from dpsql.interfaces.server import remote_calls, sqlstates, wire
 from dpsql.interfaces.server.client_catalogue import CatalogueQueries
@@ -36,7 +37,12 @@ if TYPE_CHECKING:
 
 def notices(result: Result, db: Connection) -> Iterator[ErrorResponse]:
     """In the order in which they are shown."""
-    for text in (_price(result, db), *_bars(result), *first_notes(result.notes, "EXPLAIN lists them")):
+    for text in (
+        _price(result, db),
+        *_bars(result),
+        *_quality(result),
+        *first_notes(result.notes, "EXPLAIN lists them"),
+    ):
         yield ErrorResponse(text, "00000", severity="NOTICE")
 
 
@@ -56,6 +62,13 @@ def _bars(result: Result) -> Iterator[str]:
     others = [name for name, width in known if width is None]
     if others:
         yield f"error bars of {', '.join(others)} differ by row: select DP_LOW(…) and DP_HIGH(…) of the same expression"
+
+
+def _quality(result: Result) -> Iterator[str]:
+    """How good the numbers are, and a way out if they are mostly noise; said where it takes no repeated runs."""
+    if result.has_quick_bars:
+        yield from filter(None, [quality_line(result.qualities())])
+        yield from map(str, filter(None, [result.way_out]))
 
 
 # execution -----------------------------------------------------------------------------------------------------------

@@ -113,11 +113,13 @@ def _kinds_fit(words: dict[str, Any]) -> bool:
 def _query(db: Connection, words: dict[str, Any], results: RecentResults) -> dict[str, Any]:
     result = db.query(words["sql"], words.get("parameters"), **_asking(words))
     rows = [[pack(value) for value in row] for row in result.fetchall()]
+    way = result.way_out if result.has_quick_bars else None
     return {
         "number": results.keep(result), "columns": result.columns, "types": result.types, "rows": rows,
         "cost": asdict(result.cost), "replayed": result.replayed, "mechanism": result.mechanism,
         "notes": result.notes, "clipped": [[pack(v) for v in asdict(each).values()] for each in result.clipped],
         "noisy": [output.noisy for output in result.plan.outputs], "wholes": result.wholes,
+        "way_out": None if way is None else asdict(way),
     }  # fmt: skip
 
 
