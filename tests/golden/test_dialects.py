@@ -30,6 +30,7 @@ from dpsql.engines.postgres import server_session as total_functions
 from dpsql.engines.postgres.dialect import UNLIMITED, Postgres
 from dpsql.engines.spark.dialect import SPARK
 from dpsql.engines.sql.dialect import Dialect, Site
+from dpsql.engines.sql.layout import lay_out
 from dpsql.engines.sql.release_statements import statements
 from dpsql.engines.sql.vector_clip import bucket
 from dpsql.expressions.expression import Column, Expression
@@ -96,9 +97,16 @@ def release_lines(db: dpsql.Connection, sql: str) -> Iterator[str]:
         site = Site(db.engine.schema(), dialect)
         try:
             for priced in releases:
-                yield from (f"  {name}: {text}" for text in statements(priced, site, None))
+                for text in statements(priced, site, None):
+                    yield from laid_out(name, text)
         except dpsql.Error as refusal:
             yield f"  {name}: {str(refusal).splitlines()[0]}"
+
+
+def laid_out(what: str, text: str) -> Iterator[str]:
+    """A statement as `explain` lays it out."""
+    yield f"  {what}:"
+    yield from (f"    {line}" for line in lay_out(text).splitlines())
 
 
 def compare(name: str, said: str, request: pytest.FixtureRequest) -> None:
@@ -133,7 +141,7 @@ def clip_lines(db: dpsql.Connection, sql: str) -> Iterator[str]:
             for text in statements(priced, site, None):
                 for norm in ("l1", "l2"):
                     text = text.replace(bucket(dialect, norm), f"<bucket by {norm}>")  # noqa: PLW2901
-                yield f"  {name} {what}: {text}"
+                yield from laid_out(f"{name} {what}", text)
 
 
 def test_the_clip_and_its_search_are_written_as_they_were(request: pytest.FixtureRequest) -> None:
