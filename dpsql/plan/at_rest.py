@@ -1,27 +1,34 @@
 """Tables that are bounded at rest: where a copy that `dpsql prepare` wrote may be read in place of the table.
 
 **The copy.** Let T_u be the rows of unit u in a table (rows without owner are left out), each column as the planner
-reads it, with one zero and one NaN. A copy for m rows has in its part `within` the rows f(T_u) of each unit: · f(T_u) =
-T_u where |T_u| ≤ m; · `prepare: weigh`: nothing where |T_u| > m, and the part `over` has T_u instead; · `prepare:
-keep`: the first m rows of T_u in the order of (a salted hash of the row, the row). **Theorem (neighbours stay
-neighbours).** Copies of two databases that differ in one unit differ in that unit's rows only, and in `within` in at
-most m of them. **Proof.** f is a function of T_u, m and the salt: a tie in the order is one between equal rows, so the
-order in which rows are stored does not matter. The copy is ⊎_u f(T_u), and no T_u of another unit changes. **Theorem
-(at rest).** Let a relation give at most one row for each row of one scan (`bounded_at_rest`), and nothing else. Read
-from `within` it has at most m rows of each unit. **Proof.** By induction: a filter, EXISTS or a projection gives at
-most one row for each; an inner join does whose other parts are all looked up by unique keys from it, and so does an
-outer join with at most one match (`dpsql.plan.nodes.joins`); what else they read is public or the same unit's.
+reads it, with one zero and one NaN. A copy for m rows has in its part `within` the rows f(T_u) of each unit:
+
+· f(T_u) = T_u where |T_u| ≤ m;
+· `prepare: weigh`: nothing where |T_u| > m, and the part `over` has T_u instead;
+· `prepare: keep`: the first m rows of T_u in the order of (a salted hash of the row, the row).
+
+**Theorem (neighbours stay neighbours).** Copies of two databases that differ in one unit differ in that unit's rows
+only, and in `within` in at most m of them.
+**Proof.** f is a function of T_u, m and the salt: a tie in the order is one between equal rows, so the order in which
+rows are stored does not matter. The copy is ⊎_u f(T_u), and no T_u of another unit changes.
+**Theorem (at rest).** Let a relation give at most one row for each row of one scan (`bounded_at_rest`), and nothing
+else. Read from `within` it has at most m rows of each unit.
+**Proof.** By induction: a filter, EXISTS or a projection gives at most one row for each; an inner join does whose other
+parts are all looked up by unique keys from it, and so does an outer join with at most one match
+(`dpsql.plan.nodes.joins`); what else they read is public or the same unit's.
 **Theorem (apart).** With `over`, the rows of such a relation from `within` and those from `over`, together, are its
-rows from the table, and a unit has rows in one of the two only. **Proof.** The parts are a partition of the table by
-unit; each row of the relation comes from one row of the scan. **Requires** a copy made of this version of the data by
-these bounds (`copies_of`); verified uniqueness behind each lookup. **Checked by**
-`tests/properties/test_at_rest.py`: neighbours are prepared and compared, with the planted bugs "chosen by place", "one
-row too many" and "a unit in both parts".
+rows from the table, and a unit has rows in one of the two only.
+**Proof.** The parts are a partition of the table by unit; each row of the relation comes from one row of the scan.
+**Requires** a copy made of this version of the data by these bounds (`copies_of`); verified uniqueness behind each
+lookup.
+**Checked by** `tests/properties/test_at_rest.py`: neighbours are prepared and compared, with the planted bugs "chosen
+by place", "one row too many" and "a unit in both parts".
 
 Which prepared copies may be read: those of this version of the data, made by these bounds, and not touched since.
 
 **Theorem.** A copy that is read is the one that `dpsql prepare` wrote from this version of the data by what the policy
-says now. **Proof.** The ledger's facts are looked up by the version's label; one of them must have the digest of what
+says now.
+**Proof.** The ledger's facts are looked up by the version's label; one of them must have the digest of what
 the policy says (`recipe`) and the stamp of the file that is open, or the digest of its content. Whatever else is there
 is refused, and the table with it.
 **Requires** facts that only the steward's command writes (`dpsql.budget.ledger`), and a label that changes when the
@@ -152,6 +159,14 @@ def prepared_copies(facts: Collection[tuple[str, str]], table: str) -> list[Prep
     return [PreparedCopy(*text.split(":", 2)) for text in sorted(texts)]
 
 
+_FIRST_KEYS = ("min", "max", "values", "values_from", "bounds", "nulls", "type", "minmax", "randomized", "usual")
+"""The keys that a column had when the first copies were prepared, in their order."""
+
+
 def _written(column: DeclaredColumn) -> str:
-    """The digests in existing ledgers were taken of this text, so neither it nor the order of its keys may change."""
-    return "Column" + repr(column).removeprefix(type(column).__name__)
+    """A column as the text of which ledgers hold digests: it must not change for a column that is declared as before.
+
+    A later key is therefore written only where it is declared.
+    """
+    later = [key for key in type(column).model_fields if key not in _FIRST_KEYS and key in column.model_fields_set]
+    return f"Column({', '.join(f'{key}={getattr(column, key)!r}' for key in (*_FIRST_KEYS, *later))})"

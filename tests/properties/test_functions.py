@@ -188,9 +188,11 @@ def check_answers(db: duckdb.DuckDBPyConnection, form: str, types: tuple[str, ..
         if expected is not None and not same(expected, got, 1e-12 * float(max(sizes, default=0))):
             beyond = made.type.temporal and (isinstance(expected, str) or expected in ENDLESS)
             beyond = beyond or (arguments == [None] and form in NULL_IS_ZERO)
-            assert got is None and (beyond or excused(tuple(arguments), types)), f"{place}: {expected!r} is not {got!r}"
+            assert got is None and (beyond or excused(tuple(arguments), types)), (
+                f"{place}: DuckDB gives {expected!r}, dpsql {got!r}"
+            )
         if expected is None and got is not None and comparable:
-            assert raises(db, form, types, tuple(arguments)), f"{place}: NULL is not {got!r}"
+            assert raises(db, form, types, tuple(arguments)), f"{place}: DuckDB gives NULL, dpsql {got!r}"
         answered += got is not None
     return answered
 
