@@ -166,7 +166,10 @@ class NestedPlan:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`print(explanation)` is for people. `sql` is what the engine would run (the salt is left out)."""
+    """`print(explanation)` is for people. `sql` is what the engine would run (the salt is left out).
+
+    `plan` and `bill` are None in an explanation that came from a server, which has them.
+    """
 
     cost: Cost
     mechanism: str
@@ -177,8 +180,8 @@ class Explanation:
     types: tuple[str, ...]
     notes: tuple[str, ...]
     remark: str | None
-    plan: Plan = field(repr=False)
-    bill: Bill = field(repr=False)
+    plan: Plan | None = field(repr=False)
+    bill: Bill | None = field(repr=False)
     nested: tuple[NestedPlan, ...] = ()
 
     def expected_error(self, confidence: float = 0.95, n: float | None = None) -> dict[str, float | None]:
@@ -189,6 +192,8 @@ class Explanation:
         """
         if not 0 < confidence < 1 or (n is not None and not 0 < n <= 2**40):
             raise InterfaceError(f"no expected error: confidence {confidence}, n {n}", hint="write (0.95, n=1000)")
+        assert self.plan is not None
+        assert self.bill is not None
         made = {priced.bounded.release.name: priced for priced in self.bill.releases}
         direct = {output.name: output.direct for output in self.plan.outputs if output.noisy}
         return {name: None if d is None else _expected(made[d[0]], d[1], confidence, n) for name, d in direct.items()}

@@ -64,14 +64,17 @@ class Clipped:
 
     def __str__(self) -> str:
         if self.high - self.low > 0.9:
-            return f"how many {self.what} is drowned in the noise: ask with a larger epsilon"
+            return f"the noise hides how many {self.what}: ask with a larger epsilon"
         about = f"about {100 * self.share:.2g}% ({100 * self.low:.2g}% to {100 * self.high:.2g}%) {self.what}"
         return f"{about}, {self.effect}" if self.low > 0 else about
 
 
 @dataclass(frozen=True)
 class Result:
-    """A private answer. Everything on it is computed from what was released; nothing here touches the data."""
+    """A private answer. Everything on it is computed from what was released; nothing here touches the data.
+
+    `finisher` is None in an answer that came from a server, which computes its error bars.
+    """
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -85,7 +88,7 @@ class Result:
     plan: Plan = field(repr=False)
     released: Mapping[str, Released] = field(repr=False)
     bar_columns: Mapping[str, Bars] = field(repr=False)
-    finisher: Finisher = field(repr=False)
+    finisher: Finisher | None = field(repr=False)
     account: Callable[[], BudgetStatus] | None = field(default=None, repr=False, compare=False)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
@@ -217,6 +220,7 @@ class Result:
 
     def ends(self, columns: list[int], confidence: float, draw: Draw = resampled, *, together: bool = False) -> Ends:
         """Both ends of the intervals of these noisy columns; `draw` resamples the noise where that is needed."""
+        assert self.finisher is not None
         nothing = np.full(len(self), np.nan)
         chosen = [i for i in columns if self.plan.outputs[i].chosen]
         found: Ends = {i: self._chosen(i, confidence, together) or (nothing, nothing) for i in chosen}
@@ -233,6 +237,7 @@ class Result:
         formulas = {i: f[1] for i in columns if (f := self.plan.outputs[i].formula) is not None and f[0] == row}
         if row is None or not formulas:
             return {}
+        assert self.finisher is not None
         family, tables = self.plan.family(row), fit_tables(self.plan, self.released)
         codes = np.array([row[-1] for row in self.table.rows], dtype=np.int64)
         rows, places = np.divmod(codes, len(family.members))
@@ -373,7 +378,7 @@ def finished(
 
 
 def _whole(output: Output, plan: Plan, released: Mapping[str, Released]) -> float:
-    """What a column has shares of; 0 if it has none."""
+    """What the values of a column are shares of (1, or 100 in percent); 0 if they are not shares."""
     direct = None if output.direct is None else (output.direct[0], exp.column(f"_a{output.direct[1]}"))
     read = output.formula or direct
     if output.chosen or read is None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack
 from urllib.parse import unquote, urlsplit
 
 from sqlglot import exp
@@ -34,7 +34,6 @@ from dpsql.sql import Parameters, known_dialect, read_setting
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpsql.answers.finish import Finisher
     from dpsql.interfaces.dbapi import Cursor
 
 Ask = Callable[..., dict[str, Any]]
@@ -66,7 +65,7 @@ def explanation_of(said: dict[str, Any], ask: Ask) -> RemoteExplanation:
     def made(said: dict[str, Any], ask: Ask, others: dict[str, RemoteExplanation]) -> RemoteExplanation:
         told = {name: read(said[name]) for name in TOLD}
         told["releases"] = with_ranks(told["releases"], lambda *place: float(ask("rank_error", place=place)["rank"]))
-        return RemoteExplanation(**told, alternatives=others, plan=cast(Any, None), bill=cast(Any, None), _ask=ask)
+        return RemoteExplanation(**told, alternatives=others, plan=None, bill=None, _ask=ask)
 
     def with_other(name: str) -> Ask:
         return lambda call, **words: ask(call, **words | {"mechanism": name})
@@ -133,7 +132,7 @@ class RemoteConnection(Pep249Errors):
             Plan((), exp.Select(), (), outputs, None),
             {},
             {},
-            cast("Finisher", None),
+            None,
             self.budget,
             lambda confidence, together: self._intervals(number, confidence, together),
             None if said["way_out"] is None else WayOut(**said["way_out"]),
