@@ -99,7 +99,7 @@ class Accounts:
         return None, notes
 
     def fitted(self, draft: Draft) -> Draft:
-        """The draft with no more than is left; refused before a pilot only if next to nothing is left."""
+        """The draft, limited to what is left of the budget; refused before a pilot only if almost nothing is left."""
         stages = draft.stages
         charges = [charge_of(bill.releases) for bill in (*stages.pilots, stages.at(stages.most))]
         whole = reduce(add, (charge for charge in charges if charge is not None))
@@ -157,11 +157,11 @@ class Accounts:
 
     @property
     def default_delta(self) -> Decimal:
-        """The policy's default, but none where the analyst's own cap allows none."""
+        """The policy's default δ, but no more than the analyst's own cap."""
         return min(self.policy.defaults.delta, self.policy.caps(self.analyst, self.purpose).delta)
 
     def _conversion(self) -> Decimal:
-        """The δ at which ε stands for ρ in a query that asks for nothing special; 0 where its noise is Laplace's."""
+        """The δ at which the ε of a query without options is converted to ρ; 0 if its noise is Laplace noise."""
         delta = self.default_delta
         return Decimal(0) if self.policy.defaults.mechanism == "laplace" else delta
 

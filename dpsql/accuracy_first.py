@@ -20,8 +20,8 @@ from dpsql.dataset import Dataset
 from dpsql.errors import BudgetExceeded
 from dpsql.query_draft import Draft, PreparedQuery
 
-PILOT = "{} charged first ({}): what was released, and at what price, follows from what that showed"
-EARLIER = "an earlier release was used: what was released, and at what price, follows from what it showed"
+PILOT = "{} charged first ({}): what that showed decides what was released afterwards, and at what price"
+EARLIER = "an earlier release was used: what it showed decides what was released afterwards, and at what price"
 ENOUGH = "answered from an earlier release, which is as exact as asked"
 
 
@@ -85,7 +85,7 @@ class AccuracyFirst:
     def _answer_in_stages(
         self, draft: Draft, goals: Sequence[Goal], nonnegative: bool, earlier: Result | None
     ) -> Result:
-        """First releases, made before or pilots, until they show the price well enough; then, at it, the answer."""
+        """Pilots or earlier releases, until they show the price well enough; then the answer at that price."""
         stages, shown = draft.stages, list[Result]()
         had = Fraction(0) if earlier is None else stages.worth(earlier.released.values())
         try:
@@ -125,7 +125,7 @@ class AccuracyFirst:
 
 
 def _together(draft: Draft, firsts: Sequence[Result], shown: Sequence[Result], notes: tuple[str, ...]) -> Result:
-    """The last of some releases, with what all of them cost and a sentence about the first."""
+    """The last of several releases, with the cost of all of them and a note about the first."""
     paid = reduce(draft.funds.plus, (each.cost for each in shown), FREE)
     pilots = [each.cost for each in firsts if each.cost != FREE]
     many = "a pilot was" if len(pilots) == 1 else f"{len(pilots)} pilots were"

@@ -66,7 +66,8 @@ class Answers:
         keys = [_written(person) for person in people]
         if len(set(keys)) != len(keys):
             raise ProgrammingError(
-                "a person has several rows, and gives one answer", hint="keep one row for each person before asking"
+                "a person has several rows, but only one answer",
+                hint="keep one row for each person before asking",
             )
         with self._transaction():
             self._same_question(question, response)
@@ -138,7 +139,7 @@ def _written(value: object) -> str:
         case tuple() as parts:
             return f"tuple:{json.dumps([_written(part) for part in parts])}"
     raise ProgrammingError(
-        "a person has no name here: it is text, a whole or other number, a date, or several of these",
+        "a person is identified by text, a number, a date, or several of these",
         hint="drop rows without a unit before asking",
     )
 

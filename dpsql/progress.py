@@ -34,7 +34,7 @@ SPINNER = (
 
 
 def waiting(said: str) -> Context[None]:
-    """For people at a prompt: in a notebook, IPython or Python's own; elsewhere nothing."""
+    """A spinner for people at a prompt (a notebook, IPython or Python's own); nothing elsewhere."""
     if _notebook():
         return _after_a_while(*_in_notebook(said))
     if not _at_prompt():
@@ -45,7 +45,7 @@ def waiting(said: str) -> Context[None]:
 
 
 def with_spinner(said: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A function whose work is waited for like that."""
+    """Decorate a function, so that a spinner shows while it works."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)

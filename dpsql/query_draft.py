@@ -194,5 +194,5 @@ class Draft:
 
     @property
     def stages(self) -> Stages:
-        """The same for pilots and a main release together."""
+        """The price divided into pilots and a main release."""
         return Stages.out_of(self.settled, self.funds, self._funds(self.price).price)

@@ -101,7 +101,7 @@ class Conductor:
     def draft(self, question: Question, parsed: ParsedQuery | None = None) -> tuple[Draft, tuple[Goal, ...]]:
         """The planned and bounded query, and the accuracy that it needs. Reads no private data and charges nothing.
 
-        A draft that was made before is used again while it is the same one. `parsed` is the query as another mechanism
+        A draft that was made before is used again while it is valid. `parsed` is the query as another mechanism
         has it.
         """
         key = question.plan_key(self.dataset.look_again(), self.accounts.own_caps)
@@ -109,7 +109,7 @@ class Conductor:
         if accuracy is None and (kept := self.drafts.get(key)) is not None:
             return kept, ()
         if clipped and accuracy is not None:
-            raise InterfaceError("clipped= and accuracy= are two questions", hint="ask with one, then with the other")
+            raise InterfaceError("clipped= and accuracy= cannot be combined", hint="ask with one, then with the other")
         with error_boundary(question.sql):
             parsed = self._parse(question) if parsed is None else parsed
             draft, lasting = self._bound(question, parsed)
@@ -132,7 +132,7 @@ class Conductor:
         return ParsedQuery(text, tree, options, catalog, finisher, timed, notes)
 
     def _bound(self, question: Question, parsed: ParsedQuery) -> tuple[Draft, bool]:
-        """The draft, and whether the same question has the same one for as long as the data has this version."""
+        """The draft, and whether it stays the same for this question and this version of the data."""
         options = question.options.over(parsed.options)
         asked = price_of(options, self.accounts, accurate=options.accuracy is not None)
         named = known_mechanism(options.mechanism or self.accounts.policy.defaults.mechanism)
@@ -284,9 +284,9 @@ class Conductor:
             return replace(prepared, total=total), before(draft.missing, search, norms=bool(draft.unsearched))
         named = ", ".join(map(str, goals))
         if foreseeable(draft.plan, goals):
-            return draft.priced(goals), f"the least that gives {named}" if goals else None
+            return draft.priced(goals), f"the lowest price that gives {named}" if goals else None
         pilot = draft.stages.pilots[0].cost
-        remark = f"at most: a pilot ({pilot}, or more), or an earlier release, shows what {named} takes"
+        remark = f"at most: a pilot ({pilot}, or more) or an earlier release will show what {named} costs"
         return replace(draft.priced(), total=_most(draft, [draft.funds.price])), remark
 
     def _explanation(

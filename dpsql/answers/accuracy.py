@@ -34,7 +34,7 @@ class Goal:
 
 
 def reachable(plan: Plan) -> tuple[Output, ...]:
-    """The columns of a query whose error hangs on its price alone: not on what it releases first, and then reads."""
+    """The columns whose error depends on the price alone, not on results that the query releases and then reads."""
     if plan.nested:
         raise InterfaceError(
             "accuracy= is not supported where one aggregate reads the result of another",
@@ -44,9 +44,9 @@ def reachable(plan: Plan) -> tuple[Output, ...]:
 
 
 def read_goals(accuracy: Accuracy, outputs: Sequence[Output]) -> tuple[Goal, ...]:
-    """The goals of a query; a name that is no column with noise is refused, never passed over.
+    """The goals of a query; a name that is not a column with noise is refused, never ignored.
 
-    One target for all columns is about those that have an error bar: not about chosen values.
+    One target for all columns applies to those with an error bar, not to chosen values.
     """
     noisy = [(i, output.name) for i, output in enumerate(outputs) if output.noisy and not output.chosen]
     chosen = [output.name for output in outputs if output.chosen]
@@ -123,7 +123,7 @@ def cheapest(releases: Sequence[Bounded], plan: Plan, goals: Sequence[Goal], fun
 
 
 def least_price(meets: Callable[[Fraction], bool], most: Fraction, digits: int = DIGITS) -> Fraction | None:
-    """The least price that a monotone test accepts, in so many decimal digits; None if the most is not enough.
+    """The lowest price that a monotone test accepts, to so many decimal digits; None if the highest is not enough.
 
     A price at which the noise cannot be drawn is not accepted.
     """
@@ -176,7 +176,7 @@ def _meet(
     funds: Funds,
     price: Fraction,
 ) -> bool:
-    """Are these needs met with this price at these places, and those of the others elsewhere?"""
+    """Whether the needs are met with this price at these places and with the other prices elsewhere."""
     prices = others | dict.fromkeys(places, price)
     return all(_meets(releases, need, prices, funds) for need in needs)
 
@@ -212,7 +212,7 @@ def _refusal(
     funds: Funds,
     total: Fraction,
 ) -> BudgetExceeded:
-    """What was asked, what it would take, and what the limit gives: with its hint followed the query passes."""
+    """What was asked, what it would cost, and what the limit gives. A query that follows the hint is accepted."""
     up = Context(prec=3, rounding=ROUND_CEILING)
     reached = [
         float(up.create_decimal_from_float(_width(releases[n.release], n, portions[n.release], funds))) for n in needs

@@ -64,7 +64,7 @@ Known = LinearForm | Quotient
 
 
 def aggregate_form(priced: Priced, index: int) -> Known:
-    """An aggregate of a release in its statistics. Counts are never negative, nor are sums of what is not."""
+    """An aggregate as a linear form of its statistics. Counts are never negative, nor are sums of such values."""
     source, function = priced.bounded.sources[index], priced.bounded.release.aggregates[index].function
     made = source_form(priced, source, function)
     positive = function == "count" or argument(priced, source).lower >= 0
@@ -192,7 +192,7 @@ def _counts(priced: Priced, index: int) -> bool:
 
 
 def cut_off(released: NoisyTable) -> tuple[Floats, ...]:
-    """For each statistic how much further from zero its exact totals may lie, with their sign, in noisy steps."""
+    """For each statistic, how much further from zero its exact totals may lie: signed, in steps of the noise grid."""
     cuts = [np.zeros(len(values)) for values in released.noisy]
     for each in released.priced.bounded.clipped:
         for place, cut in _cut_by(released, each):
@@ -201,7 +201,7 @@ def cut_off(released: NoisyTable) -> tuple[Floats, ...]:
 
 
 def _cut_by(released: NoisyTable, clipped: ClippedVector) -> Iterator[tuple[int, Floats]]:
-    """The same for the statistics of one clip; a number of different values, of so many, is cut from no more."""
+    """The same for the statistics of one clip. A number of different values is at most the known maximum."""
     priced, clip, values = released.priced, clipped.clip, clipped.vector.values
     if clip is None or clip.choice is None:
         return

@@ -82,7 +82,7 @@ def _where_enough(grid: Grid, cells: NDArray[np.int64], aggregate: Aggregate, fe
 
 
 def chosen_ends(released: Released, index: int, confidence: float) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Between which values the true one lies, row by row; None where nothing tells, or they are no numbers.
+    """The values between which the true one lies, row by row; None if that is unknown or they are not numbers.
 
     The ends of a quantile were chosen for 95%. For another confidence they are moved by as much as they would be if
     values lay evenly there. A minimum or maximum has an end at the bound of its column: one unit may lie anywhere.
@@ -154,9 +154,9 @@ def _as(value: Value, type_: Type) -> Value:
 
 
 def rank_error(priced: Priced, number: int, missed: float = MISSED) -> float:
-    """By how many rows (for MIN and MAX: units) the rank of a choice is off at most, but for a chance of `missed`.
+    """The most rows (for MIN and MAX: units) by which the rank of a choice is off, except with probability `missed`.
 
-    A MODE is off by so many rows in its count: another value may have as many more.
+    For a MODE it is how many more rows another value may have.
     """
     chosen = priced.chosen[number]
     histogram = priced.bounded.histograms[chosen.choice.histogram]
@@ -164,7 +164,7 @@ def rank_error(priced: Priced, number: int, missed: float = MISSED) -> float:
 
 
 def choice_notes(priced: Priced) -> list[str]:
-    """What a reader of a chosen value should know beside its interval: nothing of a quantile."""
+    """What a reader should know of a chosen value beside its interval; nothing for a quantile."""
     notes = []
     for number, chosen in enumerate(priced.chosen):
         choice, off = chosen.choice, max(1, round(rank_error(priced, number)))
@@ -191,8 +191,8 @@ def few_notes(released: Released) -> list[str]:
             where = f" in {few.sum():,} of {len(few):,} groups" if bounded.keys else ""
             names.setdefault(where, []).append(_in_words(aggregate))
     return [
-        f"{' and '.join(dict.fromkeys(of))} {'is' if len(set(of)) == 1 else 'are'} NULL{where}: too few values there,"
-        " by a noisy count"
+        f"{' and '.join(dict.fromkeys(of))} {'is' if len(set(of)) == 1 else 'are'} NULL{where}: a noisy"
+        " count found too few values there"
         for where, of in names.items()
     ]
 

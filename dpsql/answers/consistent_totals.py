@@ -73,7 +73,7 @@ def fit_tables(plan: Plan, released: Mapping[str, Made]) -> dict[str, Made]:
 
 
 def fit_draws(plan: Plan, released: Mapping[str, NoisyTable], draws: Draws) -> dict[str, tuple[Noisy, ...]]:
-    """Draws around raw values as the same fit would show them: so they vary, together, as fitted values do."""
+    """Draws around raw values, fitted in the same way, so that together they vary as fitted values do."""
     values = {name: list(drawn) for name, drawn in draws.items()}
     for group in _groups(plan, released):
         for table, made, _ in _fitted(group, values):
@@ -104,7 +104,7 @@ def _groups(plan: Plan, released: Mapping[str, NoisyTable]) -> Iterator[list[_Ta
 
 
 def _comparable(group: Sequence[_Table]) -> list[_Table]:
-    """The tables in parts of their largest step: in the steps of a very wide column their squares are no numbers."""
+    """The tables in units of their largest step: in the steps of a very wide column their squares would overflow."""
     largest = max(table.step for table in group)
     parts = [table.step / largest for table in group]
     return [replace(t, step=part, variance=t.variance * part**2) for t, part in zip(group, parts, strict=True)]

@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 
 def number(value: Any) -> float:
-    """A cell of an answer as a number; NaN for NULL and for what is none."""
+    """A cell of an answer as a number; NaN for NULL and for anything that is not a number."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -39,7 +39,7 @@ def number(value: Any) -> float:
 
 
 def nearest(known: Floats, values: Floats) -> NDArray[np.intp]:
-    """For each value the place of the known one that is nearest."""
+    """For each value the position of the nearest known one."""
     order = np.argsort(known)
     above = np.clip(np.searchsorted(known[order], values), 1, max(1, len(known) - 1))
     pair = order[np.stack([above - 1, np.minimum(above, len(known) - 1)])]
@@ -310,7 +310,7 @@ def _repeated(
 
 
 def _keeps_order(plan: Plan) -> bool:
-    """Nothing in the finishing SQL chooses or orders rows by their values, so rows can be told by their place."""
+    """Whether the finishing SQL neither chooses nor orders rows by their values: then a position identifies a row."""
     moves = (exp.Order, exp.Limit, exp.Where, exp.Having, exp.Qualify, exp.Distinct, exp.Join)
     return not any(isinstance(node, moves) for node in plan.finishing.walk())
 

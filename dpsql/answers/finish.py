@@ -227,12 +227,12 @@ def finishing_sql(plan: Plan) -> str:
 
 
 def _check_bar(cursor: duckdb.DuckDBPyConnection, release: Release, bar: Bar) -> None:
-    """An error bar is about a number."""
+    """Refuse an error bar of anything but a number."""
     [described] = cursor.execute(f"DESCRIBE {_over_rows(release.name, [bar.expression])}").fetchall()
     if not is_number(described[1]):
         raise ParseError(
             f"DP_{bar.end.upper()} takes a number, and this is {described[1]}",
-            hint=f"take it of a count, a sum or an average: DP_{bar.end.upper()}(count(*))",
+            hint=f"apply it to a count, a sum or an average: DP_{bar.end.upper()}(count(*))",
         )
 
 
@@ -263,7 +263,7 @@ def _explained() -> Iterator[None]:
 
 def _too_much() -> ParseError:
     return ParseError(
-        "above the aggregate the query takes more time or memory than there is for it",
+        "the part of the query above the aggregate needs more time or memory than it may have",
         hint=f"ask for fewer rows, joins or shorter texts; {KEPT}",
     )
 

@@ -51,7 +51,7 @@ class NestedResults:
                 self.pending[nested.name] = f"pending_{hashlib.sha256(named.encode()).hexdigest()}"
 
     def filled(self, priced: Priced) -> Priced:
-        """The release over the contents that it reads, or over what stands for them."""
+        """The release over the contents that it reads, or over their placeholders."""
         source = priced.bounded.release.source
         if not any(released_in(source)):
             return priced
@@ -82,7 +82,7 @@ def _content(finisher: Finisher, nested: NestedQuery, tables: Mapping[str, Noisy
 
 
 def _check_key(nested: NestedQuery, rows: Iterable[Sequence[str | None]]) -> None:
-    """A rule relies on it, so it is looked at: keys of a release are unique by construction."""
+    """Check that the key is unique, since a rule relies on it; keys of a release are unique by construction."""
     if nested.key is not None:
         keys = [tuple(row[i] for i in nested.key) for row in rows]
         if len(set(keys)) < len(keys):

@@ -196,7 +196,7 @@ def _nodes(exact: Integers, tree: Tree, noised: Noised, places: NDArray[np.int64
 
 
 def _choose(priced: Priced, exact: Integers, chosen: PricedChoice, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """One cell for each of these groups; in an empty one every cell is as likely as any other."""
+    """One cell for each of these groups; in an empty group all cells are equally likely."""
     size = priced.bounded.histograms[chosen.choice.histogram].grid.cells
     weights = exact.histograms[chosen.choice.histogram]
     cells = np.empty(len(places), np.int64)
@@ -210,7 +210,7 @@ def _choose(priced: Priced, exact: Integers, chosen: PricedChoice, places: NDArr
 def _ends(
     priced: Priced, exact: Integers, chosen: PricedChoice, middles: NDArray[np.int64], places: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The cells at both ends of the interval around each chosen cell; of what is no quantile, none."""
+    """The cells at both ends of the interval around each chosen cell; none for anything but a quantile."""
     if chosen.ends is None:
         return np.empty((len(places), 0), np.int64)
     choice, size = chosen.choice, priced.bounded.histograms[chosen.choice.histogram].grid.cells
@@ -237,7 +237,7 @@ def public_table(priced: Priced) -> Released:
 def _shown(priced: Priced, exact: Integers, ahead: Drawn | None) -> NDArray[np.int64]:
     """The positions of the keys that are shown: those that pass, or all where nothing is selected.
 
-    A private key to which no unit gives weight is no candidate: it is never shown, whatever the noise. Public keys are
+    A private key to which no unit gives weight is not a candidate: it is never shown, whatever the noise. Public keys are
     all candidates, with or without units.
     """
     if priced.selection is None or priced.threshold is None or exact.selection is None:
@@ -249,7 +249,7 @@ def _shown(priced: Priced, exact: Integers, ahead: Drawn | None) -> NDArray[np.i
 
 
 def box(released: Released, confidence: float, noises: int) -> tuple[Noisy, ...]:
-    """The released values moved down and up, so far that none of `noises` in all strays further, with confidence."""
+    """The released values moved down and up, so far that with this confidence none of `noises` noises is larger."""
     each = confidence ** (1 / max(1, noises))
     drawn = [noised.noise.half_width(each) for noised in released.priced.noised]
     widths = [width * by for width, by in zip(drawn, released.stretch(each), strict=True)] if released.spread else drawn

@@ -37,7 +37,7 @@ def _rows(count: int) -> str:
 
 
 def _cut(bounded: Bounded) -> list[str]:
-    """Counts and sums per unit are known by how many rows of a unit count; where that is used, it is said."""
+    """A note where a bound relies on how many rows of a unit count, as those of counts and sums per unit do."""
     expressions = [a.expression for a in bounded.arguments if a.expression is not None]
     expressions += [histogram.grid.expression for histogram in bounded.histograms]
     expressions += [key.expression for key in bounded.keys]
@@ -170,6 +170,6 @@ def _agree(plan: Plan, fitted: Mapping[str, Released]) -> bool:
 
 
 def nobody_notes(released: Mapping[str, Released]) -> tuple[str, ...]:
-    """Said where private keys were asked for and none was shown: a function of what was released."""
+    """A note where a query has private keys and no group was shown; it follows from what was released."""
     hidden = any(table.priced.threshold is not None and not table.keys for table in released.values())
     return (NOBODY,) if hidden else ()

@@ -90,11 +90,11 @@ class Stages:
         return min(part for table in released for part in table.priced.portion.parts) / self.part(Fraction(1))
 
     def part(self, price: Fraction) -> Fraction:
-        """What each share has of a price."""
+        """The part of a price that each share gets."""
         return next(each[0] for each in equally(self.releases, price) if each)
 
     def noise(self, price: Fraction) -> dict[str, Priced]:
-        """What each release would be at a price, without the selection of keys."""
+        """Each release at a price, without the selection of keys."""
         return {
             bounded.release.name: price_release(
                 replace(bounded, selection=None), Portion(self.funds.mechanism, parts=each)
@@ -103,7 +103,7 @@ class Stages:
         }
 
     def drawable(self, price: Fraction) -> bool:
-        """Whether noise of this price can be drawn."""
+        """Whether the noise for this price can be drawn."""
         try:
             self.at(price)
         except UnsupportedQuery:
@@ -154,7 +154,7 @@ def sufficient_price(first: Result, goals: Sequence[Goal], stages: Stages) -> Ve
     **Checked by** tests/unit/session/test_accuracy.py.
     """
     if not len(first):
-        return Verdict(None, ("no group was shown that could tell the price; name one with epsilon=",), open=True)
+        return Verdict(None, ("no group was shown, so the price cannot be found; give one with epsilon=",), open=True)
     judged = [_Judged(first, goal, stages, len(first) * len(goals)) for goal in goals]
     wary, hopeful = [each.law(stages.most) for each in judged], [each.hope(stages.most) for each in judged]
     sure = [law(stages.most) <= each.allowed for each, law in zip(judged, wary, strict=True)]
@@ -200,13 +200,13 @@ class _Judged:
 
     @property
     def hoped(self) -> Floats:
-        """Those that may turn out to be allowed: by the end further from zero."""
+        """The half widths that may turn out to be allowed, by the end that is further from zero."""
         low, high = _ends(self.first, self.goal, self._sure)
         return self._share_of(np.nan_to_num(np.maximum(np.abs(low), np.abs(high)), nan=np.inf, posinf=np.inf))
 
     @property
     def missed(self) -> Flags:
-        """The rows in which the first release itself is not surely as exact as asked.
+        """The rows in which the first release may be less exact than asked.
 
         A value that happens to come out large must not end the search, so a percentage is taken of its near end.
         """
@@ -216,7 +216,7 @@ class _Judged:
         return ~(widths <= self._share_of(near))
 
     def law(self, base: Fraction) -> Law:
-        """The half widths that the answer would have at a price, had it come out as the first did, at the worst.
+        """The half widths at a price, at worst, if the values of the answer were those of the first release.
 
         Counts, sums and averages have exact ones. Others are resampled once, at the price `base`, and taken as
         proportional to the noise from there. For a percentage, its part of what the value may lose to noise is added.
@@ -244,7 +244,7 @@ class _Judged:
         return _half_widths(self.first, self.goal, confidence)
 
     def hope(self, base: Fraction) -> Law:
-        """The same, at the best; where a first release has too much noise it excludes nothing."""
+        """The half widths at best; where a first release has too much noise, it excludes nothing."""
         clear = self._clear
         if not self.resampled:
             return lambda price: np.where(clear, self._widths(price, self._main, 1), 0.0)
@@ -253,7 +253,7 @@ class _Judged:
 
     @property
     def _clear(self) -> Flags:
-        """The rows of which the first release shows about how wide they would be with other noise."""
+        """The rows for which the first release shows about how wide their intervals would be with other noise."""
         if self.resampled:
             low, high = _ends(self.first, self.goal, self._sure)
             return high - low < np.maximum(np.abs(low), np.abs(high)) / 2
@@ -313,7 +313,7 @@ class _Judged:
         return np.nan_to_num((high - low) / 2, nan=np.inf, posinf=np.inf)
 
     def _scale(self, price: Fraction) -> float:
-        """The scale of the noise, that of one statistic: all shares change together."""
+        """The scale of the noise of one statistic; those of all shares change together."""
         priced = next(priced for priced in self.stages.noise(price).values() if priced.noised)
         return float(priced.noised[0].noise.scale) * step(priced, 0)
 
@@ -327,7 +327,7 @@ class _Judged:
 
 
 def shortfall(result: Result, goals: Sequence[Goal]) -> tuple[str, ...]:
-    """What an answer did not reach, in words."""
+    """How an answer misses its goals, in words."""
     notes = []
     for goal in goals:
         wide = _missed(result, goal)
@@ -343,7 +343,7 @@ def _missed(result: Result, goal: Goal) -> Flags:
 
 
 def _out_of_reach(judged: Sequence[_Judged], laws: Sequence[Law], stages: Stages) -> str:
-    """What the whole funds would give at the best, for the row that fares best."""
+    """The accuracy that all the funds would buy at best, for the row with the smallest error."""
     said = []
     for each, law in zip(judged, laws, strict=True):
         best = float((law(stages.most) / each.hoped).min()) * each.goal.within.size
@@ -389,7 +389,7 @@ def _imagined(table: Released, part: Fraction, side: int, confidence: float) -> 
 
 
 def _counts(table: Released, source: Source) -> Floats:
-    """How many rows an average stands on, as released."""
+    """The released number of rows of an average."""
     bounded = table.priced.bounded
     argument = bounded.arguments[bounded.statistics[source.first].part.argument]
     one, two = (table.noisy[i].astype(np.float64) * step(table.priced, i) for i in (source.first, source.first + 1))
@@ -401,7 +401,7 @@ def _normal(confidence: float) -> float:
 
 
 def _half_widths(result: Result, goal: Goal, confidence: float) -> Floats:
-    """From the value shown to the farther end of its interval; infinite where there is none."""
+    """The distance from the value shown to the further end of its interval; infinite without an interval."""
     (low, high), values = _ends(result, goal, confidence), _values(result, goal)
     return np.nan_to_num(np.maximum(high - values, values - low), nan=np.inf, posinf=np.inf)
 

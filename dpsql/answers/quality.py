@@ -20,7 +20,7 @@ _BOUNDS: dict[Quality, str] = {
 
 
 def quality_of(value: Any, low: float, high: float, whole: float = 0.0) -> Quality | None:
-    """What the further end of the interval makes of a number; None where there is no number or no interval.
+    """The verdict on a number by the further end of its interval; None without a number or an interval.
 
     `whole` is what a share is a share of (1, or 100 in percent). Zero is reliable only if it is exact.
     """

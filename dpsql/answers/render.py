@@ -65,8 +65,8 @@ RULES = {
     "row": "each row is its own unit",
     "single_row": "each unit has one row (verified)",
     "at_rest": "a copy of it keeps each unit within its bound, and is read instead",
-    "one_group": "each unit is in one group; its total is weighed down to its bound",
-    "clip": "each unit's whole contribution is weighed down to its bound",
+    "one_group": "each unit is in one group; its total is down-weighted to its bound",
+    "clip": "each unit's whole contribution is down-weighted to its bound",
     "vector": "what each unit adds to all groups and statistics is one vector, which is clipped",
 }
 
@@ -97,7 +97,7 @@ def _stages(plan: Explanation) -> Iterator[list[str]]:
 
 def rule_of(release: ReleasePlan) -> str:
     """How the release is bounded, in words."""
-    copied = f"; read from a copy that has those with more than {release.rows_per_unit} rows apart: no others need it"
+    copied = f"; only units with more than {release.rows_per_unit} rows need this, which a prepared copy keeps apart"
     return RULES[release.rule] + (copied if release.apart else "")
 
 

@@ -17,7 +17,7 @@ every key that is listed now. Then the rows of each listed group are the same wi
 outside it, and no NULL is listed for a key that E reads; so E is TRUE on all of these rows, and no conjunct but E was
 dropped. Keys of type DOUBLE, where 0 and -0 share a group, are left out.
 
-**What may differ.** A unit that owns more rows than the policy counts is weighed down once for a whole release, by all
+**What may differ.** A unit that owns more rows than the policy counts is down-weighted once for a whole release, by all
 of its rows there. Where the earlier release has more groups or aggregates, its weight may be smaller than that of a
 fresh answer, and clamps are those of the earlier release. Both are answers within the policy's own bounds; the notes
 of the result say which one was given.
@@ -65,7 +65,7 @@ OF_MORE = (
     " fresh answer: ask for a larger epsilon to get one"
 )
 OF_MORE_GROUPS = (
-    "answered from an earlier release of more groups: a unit is weighed down by its rows in all of those groups"
+    "answered from an earlier release of more groups: the limit per unit was applied to its rows in all of those groups"
 )
 
 
@@ -117,7 +117,7 @@ class Archive:
         return None if priced.portion.exact else self._covering(priced)
 
     def best(self, priced: Priced) -> Reused | None:
-        """The most accurate release that shows all of it, at whatever price, if the analyst is counted nothing."""
+        """The most accurate release that shows all of it, at whatever price, if it costs the analyst nothing."""
         return self._covering(priced, own=True)
 
     def _covering(self, priced: Priced, *, own: bool = False) -> Reused | None:
@@ -182,7 +182,7 @@ Recipe = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Wider:
-    """A relation with the same rows in every group that is asked for, and the conjuncts that it goes without."""
+    """A relation with the same rows in every group that is asked for, and the conjuncts that it leaves out."""
 
     relation: Relation
     dropped: tuple[Expression, ...]
@@ -236,7 +236,7 @@ def wider(asked: Bounded) -> Iterator[Wider]:
 
 
 def may_answer(asked: Priced, recipe: Recipe) -> bool:
-    """Made with at least the asked price, and about the same arguments? Cheap, and decides nothing yet."""
+    """Whether it was made at the asked price or more, and from the same arguments: a cheap first test."""
     portion, wanted = portion_of(recipe), asked.portion
     if portion.mechanism != wanted.mechanism or portion.whole < wanted.whole or portion.tail < asked.tail:
         return False
@@ -344,7 +344,7 @@ def _on_keys(conjunct: Expression, keys: Sequence[Key]) -> bool:
 
 
 def _over_keys(expression: Expression, names: Mapping[str, Key]) -> Expression:
-    """The expression over the keys' names; a column that is no key gets a name that no key has."""
+    """The expression over the keys' names; a column that is not a key gets a name that no key has."""
     key = names.get(order(expression))
     if key is not None:
         return Column(expression.type, name=key.name)

@@ -80,7 +80,7 @@ def totals_of(tree: Tree, noised: Noised, nodes: NDArray[Any], confidence: float
 
 
 def rank_width(tree: Tree, noised: Noised, at: Fraction, confidence: float) -> float:
-    """By how many rows the rank of this quantile is off at most, wherever it lies, with that confidence."""
+    """The most rows by which the rank of this quantile is off with that confidence, wherever it lies."""
     far = reach(noised, confidence) * float(_deviations(tree.height, at).max())
     return far * float(2**noised.shift) / tree.one
 
@@ -108,7 +108,7 @@ def cumulated(tree: Tree, nodes: NDArray[Any]) -> Floats:
 
 
 def _below(children: Floats) -> Floats:
-    """What the children of each node have together."""
+    """The sum of the children of each node."""
     sums: Floats = children.reshape(len(children) // BRANCHES, BRANCHES).sum(axis=1)
     return sums
 

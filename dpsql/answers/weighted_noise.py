@@ -84,7 +84,7 @@ def _enumerated(weights: Floats, noises: Sequence[Noise], confidence: float) -> 
 
 
 def _drawn(weights: Floats, noises: Sequence[Noise], confidence: float) -> Floats:
-    """Of draws that are the same each time, so that the same released values have the same interval.
+    """By draws that are the same each time, so that the same released values have the same interval.
 
     They only measure a width: no noise that protects anything is drawn here.
     """

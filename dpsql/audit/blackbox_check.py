@@ -115,7 +115,7 @@ def _questions(world: World) -> Iterator[ColumnQuestion]:
 
 
 def _case(world: World, db: Connection, question: ColumnQuestion) -> BlackBoxCase | None:
-    """None where the policy refuses the question."""
+    """The case, or None where the policy refuses the question."""
     try:
         before = trace(db, question.sql, salt=b"audit")
     except Error:
@@ -135,7 +135,7 @@ def _case(world: World, db: Connection, question: ColumnQuestion) -> BlackBoxCas
 
 
 def _heavy(world: World, _: Connection, question: ColumnQuestion) -> tuple[World, Unit]:
-    """The unit with the most rows, at the bound farther from zero, and with as many rows as count."""
+    """A world in which the unit with the most rows has as many as count, with values at the bound further from zero."""
     unit = _by_rows(world, question.table)[0]
     return _filled(_changed(world, question, {unit: _farther(_column(world, question))}), question.table, [unit]), unit
 
@@ -164,7 +164,7 @@ def _filled(world: World, table: str, units: Sequence[Unit]) -> World:
 
 
 def _deciding(world: World, db: Connection, question: ColumnQuestion) -> tuple[World, Unit]:
-    """As many units as the threshold asks for share a key."""
+    """A world in which exactly as many units as the threshold needs share a key."""
     priced = db.prepare(question.sql).bill.releases[0]
     assert priced.selection is not None and priced.threshold is not None
     needed = -(-priced.threshold // (priced.selection.claim.linf or 1))
@@ -266,7 +266,7 @@ def report_of(made: Sequence[Audited], seconds: float) -> Outcome:
 
 
 def _refused(made: Sequence[Audited]) -> str:
-    """Two sides that refuse alike cannot be told apart, and show nothing."""
+    """The cases in which a side was refused: two sides that refuse alike test nothing."""
     if not made:
         return "there was no question that the policy answers"
     names = [

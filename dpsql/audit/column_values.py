@@ -45,7 +45,7 @@ class Values:
         return rng.choice(self.edges if chance < 0.34 and self.edges else self.inside)
 
     def extreme(self, rng: random.Random) -> Cell:
-        """A value at a bound or far beyond it: what moves a sum most."""
+        """A value at a bound or far beyond it, which moves a sum most."""
         return rng.choice([*self.edges, *self.outside] or list(self.inside))
 
 

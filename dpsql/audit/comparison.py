@@ -120,7 +120,7 @@ def _rows(release: ReleaseTrace) -> dict[Key, int]:
 
 
 def _places(one: ReleaseTrace, two: ReleaseTrace) -> list[int | None]:
-    """Where each key of one stands in the other; None if a private key is not there."""
+    """The position in the other trace of each key of this one; None if a private key is missing there."""
     if not is_private(one):
         return list(range(len(one.keys)))
     after = _rows(two)
@@ -284,7 +284,7 @@ def forget_searches(db: Connection, label: str) -> None:
 
 
 def _fixed(released: Iterable[NoisyTable], query: Query) -> bool:
-    """Whether which rows there are, and in which order, cannot depend on noise."""
+    """Whether neither the rows of the answer nor their order can depend on noise."""
     text = query.sql.upper()
     steered = any(word in text for word in ("HAVING", "ORDER BY", "LIMIT", "QUALIFY", " JOIN", "WHERE A0"))
     return not steered and not any(decided_by_noise(table) for table in released)
@@ -318,7 +318,7 @@ MOVED, ORDER, SEEN, ANSWERED = "moved", "order", "seen", "answered"
 
 
 def violations(case: Case) -> list[str]:
-    """What is wrong with a case; nothing, if its query is refused."""
+    """The violations of a case; none if its query is refused."""
     with case.world.open(steward=True) as one, case.other.open(steward=True) as two:
         return KINDS[case.kind](case, one, two)
 
@@ -345,12 +345,12 @@ def _differs(
 
 
 def refused(seen: tuple[object, ...]) -> bool:
-    """Is this the name and the text of an error, and not an answer?"""
+    """Whether this is the name and text of an error rather than an answer."""
     return len(seen) == 2
 
 
 def differences(one: tuple[object, ...], two: tuple[object, ...]) -> list[str]:
-    """In which parts an analyst could tell two databases apart."""
+    """The parts by which an analyst could tell two databases apart."""
     if refused(one) and one == two and one[0] in FAILURES:
         return [f"the query failed: {one[1]}"]
     if len(one) != len(two):

@@ -60,7 +60,7 @@ Bad = Callable[[Case], bool]
 
 
 def _fewer_units(case: Case, bad: Bad) -> Case:
-    """Without all others at once, then without each of them."""
+    """Try to drop all other units at once, then each of them."""
     kept = set(case.gone)
     for wanted in (lambda owner: owner in kept, lambda owner: owner is not None):
         smaller = replace(case, world=case.world.keeping(wanted))
@@ -74,7 +74,7 @@ def _fewer_units(case: Case, bad: Bad) -> Case:
 
 
 def _fewer_rows(case: Case, bad: Bad) -> Case:
-    """Halves of each table, then quarters, then single rows; but rows that are units keep their places."""
+    """Try to drop halves of each table, then quarters, then single rows; rows that are units keep their places."""
     for name in case.world.owners:
         if case.world.policy.tables[name].by_row:
             continue
@@ -93,7 +93,7 @@ def _fewer_rows(case: Case, bad: Bad) -> Case:
 
 
 def _fewer_values(case: Case, bad: Bad) -> Case:
-    """Columns that are NULL in every row."""
+    """Try NULL in every row of a column."""
     for name in case.world.owners:
         for place in range(len(case.world.tables[name].columns)):
             rows = case.world.tables[name].rows

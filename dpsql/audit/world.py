@@ -52,7 +52,7 @@ class StoredTable:
         return cls(columns, tuple(tuple(row.get(name) for name in columns) for row in rows), constraints)
 
     def place(self, column: str) -> int:
-        """Where a column stands in a row."""
+        """The position of a column in a row."""
         folded = [name.casefold() for name in self.columns]
         return folded.index(column.casefold())
 

@@ -72,7 +72,7 @@ def _over(x: End, y: End) -> End:
 
 
 def _whole_quotient(call: Call, args: tuple[Domain, ...]) -> Domain:
-    """Toward zero over whole numbers, plain over others; a divisor that is zero gives NULL."""
+    """Rounded toward zero for whole numbers, plain division for others; NULL if the divisor is zero."""
     if call.type.kind is not Kind.INTEGER:
         made = _quotient(call, args)
         return span(*ends(made, call.type), call.type, args, nan=made.nan, null=_zero(args[1]))
@@ -85,7 +85,7 @@ def _whole_quotient(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 
 def _toward_zero(x: End) -> End:
-    """Of whole numbers only an infinity gives a float: itself, or zero."""
+    """An end rounded toward zero; a float is an infinity, which stays as it is."""
     return x if isinstance(x, float) else math.trunc(x)
 
 

@@ -45,12 +45,12 @@ class Domain:
 
     @property
     def empty(self) -> bool:
-        """Is there no value at all but NULL?"""
+        """Whether no value but NULL is possible."""
         return self.values == () and not self.nan
 
     @property
     def impossible(self) -> bool:
-        """Is there not even NULL? No row gets here."""
+        """Whether not even NULL is possible, so that no row gets here."""
         return self.empty and not self.nullable
 
     def because(self, *origin: str) -> Domain:
@@ -196,7 +196,7 @@ class RowDomains:
 
     @property
     def impossible(self) -> bool:
-        """Is there no such row?"""
+        """Whether no such row can exist."""
         return any(d.impossible for d in (*self.columns.values(), *self.refinements.values()))
 
 
@@ -268,7 +268,7 @@ def span(
 
 
 def endless(like: tuple[Domain, ...], *, nan: bool = False, null: bool = False) -> Domain:
-    """The same without ends."""
+    """The same without bounds."""
     return _strict(None, None, like, nan, null)
 
 

@@ -170,7 +170,7 @@ AT_MOST = "at most "
 
 
 def aggregate_domain(function: str, argument: Domain | None, rows: int) -> Domain:
-    """Count, sum, avg, min and max of one unit; a group exists only if it has a row."""
+    """The domain of COUNT, SUM, AVG, MIN or MAX over one unit's rows; a group exists only if it has a row."""
     if function == "count":
         least = 1 if argument is None or not argument.nullable else 0
         return interval(least, rows, nullable=False, origin=(f"{AT_MOST}{rows} rows per unit",))

@@ -51,7 +51,7 @@ def _coalesce(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 
 def _nullif(call: Call, args: tuple[Domain, ...]) -> Domain:
-    """A single value that the other side must have goes; where that may be NULL (or NaN), it may stay too."""
+    """Without the one value that the other side must have; if that side may be NULL or NaN, the value may stay."""
     one, two = args
     if two.empty:
         return one
@@ -67,7 +67,7 @@ def _nullif(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 
 def _greatest(call: Call, args: tuple[Domain, ...]) -> Domain:
-    """At least every operand that is there; NaN is greatest of all, so LEAST passes it over."""
+    """At least as large as every operand that is not NULL; NaN is greater than all numbers, so LEAST ignores it."""
     parts = [d for d in _aligned(call, args) if not d.empty]
     if not parts:
         return Domain(values=())
@@ -96,7 +96,7 @@ def truths(can_true: bool, can_false: bool, nullable: bool, like: tuple[Domain, 
 
 
 def can(domain: Domain, value: bool) -> bool:
-    """Can the boolean take that value?"""
+    """Whether the boolean can have that value."""
     return domain.values is None or value in domain.values
 
 
@@ -149,7 +149,7 @@ def _in(call: Call, args: tuple[Domain, ...]) -> Domain:
 
 
 def _hits(call: Call, args: tuple[Domain, ...]) -> tuple[bool, bool]:
-    """Can the value be in the list, can it be none of it?"""
+    """Whether the value can be in the list, and whether it can be outside."""
     if not args[0].nan and all(d.values is not None for d in args):
         listed = [v for d in args[1:] for v in d.values or ()]
         hits = [any(equal(call, v, one) for one in listed) for v in args[0].values or ()]

@@ -120,12 +120,12 @@ class Truth:
         return Truth(not self.value, self.or_null)
 
     def admits(self, domain: Domain) -> bool:
-        """Can a condition with that domain be so?"""
+        """Whether a condition with that domain can have that truth value."""
         return can(domain, self.value) or (self.or_null and domain.nullable)
 
 
 def narrowed(known: RowDomains, condition: Expression, truth: Truth, infer: Infer, clause: str) -> RowDomains:
-    """The row, where the condition has that truth."""
+    """The row, given that the condition has that truth value."""
     if known.impossible:
         return known
     match condition:

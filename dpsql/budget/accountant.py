@@ -192,7 +192,7 @@ def _shaved(epsilon: float, fits: Callable[[float], bool]) -> float:
 
 
 class Account(NamedTuple):
-    """Whose it is, its caps, its sums, and when it starts afresh if it ever does."""
+    """An account: whose it is, its caps, its sums, and when it is reset, if ever."""
 
     name: str
     caps: Caps
@@ -226,7 +226,7 @@ def raise_hint(hint: str | None) -> str:
 
 
 def _left(charge: Charge, cost: Cost, account: Account) -> str:
-    """In the terms of this query: the ε at which it would be admitted, and the δ if it has private keys."""
+    """What is left for this query: the ε at which it would be admitted, and the δ if it has private keys."""
     epsilon = digits_down(_within_reach(charge, cost, account))
     slack = remaining(account.caps, account.spent, 0).delta
     delta = f", δ = {digits_down(slack, 3):.3g} for private keys" if charge.delta and slack else ""
@@ -247,7 +247,7 @@ def _hint(charge: Charge, cost: Cost, refusing: list[Account]) -> str:
 
 
 def _fits(charge: Charge, cost: Cost, refusing: list[Account]) -> float | None:
-    """The ε at which all would admit the query, in three digits; None if that is next to nothing, or δ is short."""
+    """The ε at which all accounts would admit the query, to three digits; None if it is tiny or δ is too small."""
     if any(_short_of_delta(charge, account) for account in refusing):
         return None
     epsilon = digits_down(min(_within_reach(charge, cost, account) for account in refusing), 3)
@@ -255,7 +255,7 @@ def _fits(charge: Charge, cost: Cost, refusing: list[Account]) -> float | None:
 
 
 def _wait(refusing: list[Account]) -> str:
-    """Where all that refuses starts afresh some day, the day."""
+    """The end of the hint if all accounts that refuse are reset some day: that day."""
     days = [account.renews for account in refusing]
     return f"; or wait until {max(day for day in days if day)}" if all(days) else ""
 

@@ -25,7 +25,7 @@ from dpsql.expressions.expression import write_value
 
 
 def fingerprint(priced: Priced, sql: str, version: str, dataset: str) -> bytes:
-    """What makes two releases the same: the emitted query, every noise parameter, and the version of the data."""
+    """What identifies a release: the emitted query, every noise parameter, and the version of the data."""
     noise = [(type(n.noise).__name__, str(n.noise.scale), n.shift) for n in priced.noised]
     drawn = priced.selection
     selection = None if drawn is None else (type(drawn.noise).__name__, str(drawn.noise.scale), priced.threshold)
@@ -40,7 +40,7 @@ def fingerprint(priced: Priced, sql: str, version: str, dataset: str) -> bytes:
 
 
 def _choice(priced: Priced, chosen: PricedChoice) -> list[object]:
-    """What makes two choices the same: the kind, the laws of value, ends and totals, and the grid."""
+    """What identifies a choice: its kind, the laws of value, ends and totals, and its grid."""
     choice, total = chosen.choice, chosen.total
     laws: list[object] = [str(chosen.law.scale)]
     if chosen.ends is not None:

@@ -94,7 +94,7 @@ class Priced:
 
     @property
     def price(self) -> Fraction:
-        """The ε or ρ of all shares together, before scales are rounded up."""
+        """The sum of the ε or ρ of all shares, before scales are rounded up."""
         return sum(self.portion.parts, Fraction(0))
 
     @property
@@ -154,7 +154,7 @@ class Funds:
         return price if self.mechanism == "laplace" else exact(epsilon_for(price, self.conversion))
 
     def plus(self, one: Cost, two: Cost) -> Cost:
-        """Two charges out of these funds as one cost: ε under Laplace noise and ρ elsewhere add up."""
+        """The sum of two costs out of these funds: ε adds up under Laplace noise, ρ elsewhere."""
         if FREE in (one, two):
             return two if one == FREE else one
         rho = float_up(exact(one.rho) + exact(two.rho))
@@ -287,7 +287,7 @@ def _law(spread: int, price: Fraction, mechanism: str) -> ExponentialLaw:
 
 
 def _reach(release: Bounded) -> int:
-    """In how many groups a unit may be."""
+    """The number of groups that a unit may be in."""
     if all(key.attribute for key in release.keys):
         return 1
     return MAX_RELEASED if not release.public else prod(len(key.values or ()) for key in release.keys)

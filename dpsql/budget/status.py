@@ -38,7 +38,7 @@ class AccountStatus:
 
     @property
     def spent_on_keys(self) -> float:
-        """The δ that private group keys took."""
+        """The δ that was spent on private group keys."""
         return self.whole.delta - self.remaining.delta
 
     def __str__(self) -> str:
@@ -165,7 +165,7 @@ def account_of(standing: Standing, at: Number) -> AccountStatus:
 
 
 def purchase(last: LastCharge, standings: Sequence[Standing], limit: Number) -> Purchase:
-    """What is left in all accounts, in queries like the last; `limit` is the most ε that one query may ask for."""
+    """How many queries like the last one all accounts can still pay for; `limit` is the largest ε of one query."""
     times = min(more_like(each.caps, each.spent, last.charge) for each in standings)
     if last.error is None or any(_left(each).delta < float_down(last.charge.delta * UNIT) for each in standings):
         return Purchase(times, None, None)
@@ -210,7 +210,7 @@ def budget_html(status: BudgetStatus) -> str:
 
 
 def account_bar(account: AccountStatus) -> str:
-    """Spent of the whole, as a bar with its numbers."""
+    """The spent part of the budget as a bar, with its numbers."""
     whole, spent = digits_down(account.whole.epsilon), digits_up(account.spent.epsilon)
     used = 1 - account.remaining.rho / account.whole.rho if account.caps.delta else spent / whole if whole else 1.0
     said = f"spent ε = {spent:.4g} of {whole:.4g}"

@@ -1,1 +1,1 @@
-"""Doors to the same conductor: DB-API, command line."""
+"""The ways in: DB-API, data frames, notebooks, command line, SQLAlchemy, and the server with its client."""

@@ -72,7 +72,7 @@ class DpsqlCompiler(SQLCompiler):
     """DuckDB's words where they differ."""
 
     def limit_clause(self, select: Any, **kw: Any) -> str:
-        """OFFSET stands alone as well."""
+        """LIMIT and OFFSET; either may come without the other."""
         parts = (("LIMIT", select._limit_clause), ("OFFSET", select._offset_clause))  # noqa: SLF001 - how SQLAlchemy passes them to a compiler
         return "".join(f"\n {word} {self.process(clause, **kw)}" for word, clause in parts if clause is not None)
 
@@ -194,7 +194,7 @@ class DpsqlDialect(default.DefaultDialect):
 
     @reflection.cache
     def get_view_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
-        """None: a view is no table here."""
+        """None: views are not listed as tables."""
         return []
 
     @reflection.cache
@@ -241,7 +241,7 @@ class DpsqlDialect(default.DefaultDialect):
         return self.get_indexes(connection, table_name, schema)
 
     def get_check_constraints(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> Any:
-        """None: bounds are moved to, not checked."""
+        """None: values outside bounds are clamped, not refused."""
         return self.get_indexes(connection, table_name, schema)
 
 

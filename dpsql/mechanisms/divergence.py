@@ -56,7 +56,7 @@ class FiniteLaw:
     def __post_init__(self) -> None:
         total = math.fsum(self.masses.values())
         if not (1 - self.missing - _TOTAL <= total <= 1 + _TOTAL) or min(self.masses.values()) < -_TOTAL:
-            raise ProgrammingError(f"these are no probabilities: together they are {total!r}")
+            raise ProgrammingError(f"these are not probabilities: they add up to {total!r}")
 
     def after(self, function: Callable[[Hashable], Hashable]) -> FiniteLaw:
         """The law of a function of the output: post-processing, under which no divergence grows."""

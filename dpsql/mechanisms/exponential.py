@@ -56,7 +56,7 @@ class ExponentialLaw:
         """The least scale that makes the choice ε-DP."""
         scale = finest(lambda s: -(-spread * s // epsilon), FINE)
         if scale.numerator >= LIMIT:
-            raise UnsupportedQuery("at this price the choice is next to blind", hint="ask for a larger epsilon")
+            raise UnsupportedQuery("at this price the choice would be almost random", hint="ask for a larger epsilon")
         return cls(scale)
 
     def epsilon(self, spread: int) -> Fraction:

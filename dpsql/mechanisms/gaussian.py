@@ -97,7 +97,7 @@ class DiscreteGaussian(Noise):
         return shift * (2 * z - shift) / (2 * self.scale**2)
 
     def variance(self) -> float:
-        """E[Z²]: a sum for small sigma, else sigma², from which it differs by less than the rounding."""
+        """E[Z²]: a sum for small sigma; for others sigma², which differs from it by less than a rounding."""
         if self.scale >= _CLOSED_FORM_FROM:
             return float(self.scale**2)
         return math.fsum(z * z * self._density(z) for z in _support()) / self._total()

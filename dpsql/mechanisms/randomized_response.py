@@ -177,7 +177,7 @@ class RandomizedResponse(Response):
 
 @dataclass(frozen=True, slots=True)
 class CoinResponse(Response):
-    """Warner's coins: on heads the truth, on tails a value by chance. ln 3-DP for two values."""
+    """Warner's coins: on heads the truth, on tails a random value. For two values this is ln 3-DP."""
 
     values: Sequence[Hashable] = (False, True)
 

@@ -87,8 +87,9 @@ _UNDECIDED = -1
 def uniform(n: int | Integers, size: int) -> Integers:
     """Independent uniform integers in [0, n) for 1 <= n <= 2**62; n is one bound or one per draw.
 
-    **Theorem.** Each value is as likely. **Proof.** With b = ⌊(2^w − 1)/n⌋, each value v is hit by exactly the b words
-    in [bv, bv + b); words from bn on are drawn again. bn < 2^w, so nothing overflows.
+    **Theorem.** All values are equally likely.
+    **Proof.** With b = ⌊(2^w − 1)/n⌋, each value v is hit by exactly the b words in
+    [bv, bv + b); words from bn on are drawn again. bn < 2^w, so nothing overflows.
     **Requires** words that are uniform, independent and used once (`dpsql.mechanisms.sampler`).
     **Checked by** `tests/unit/mechanisms/test_sampler_words.py`, and the planted bug "a uniform draw by remainder".
     """

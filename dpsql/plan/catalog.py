@@ -62,15 +62,15 @@ class NoPublicData:
         """There is nothing to forget."""
 
     def unique(self, table: str, columns: frozenset[str]) -> bool:
-        """Unknown."""
+        """Nothing is known of the values."""
         return False
 
     def domains(self, table: str, columns: Collection[str]) -> Mapping[str, Domain]:
-        """Unknown."""
+        """Nothing is known of the values."""
         return {}
 
     def values(self, relation: Relation, expression: Expression, most: int) -> Domain | None:
-        """Unknown."""
+        """Nothing is known of the values."""
         return None
 
 
@@ -370,7 +370,7 @@ def _response(where: str, spec: DeclaredColumn, type_: Type) -> RandomizedRespon
         return None
     if spec.values is None and type_.kind is not Kind.BOOLEAN:
         raise PolicyError(
-            f"tables.{where}: randomised answers are among listed values", hint="add `values: [yes, no]` to the column"
+            f"tables.{where}: randomised answers need listed values", hint="add `values: [yes, no]` to the column"
         )
     return RandomizedResponse(spec.randomized.epsilon, spec.values or (True, False))
 

@@ -70,11 +70,11 @@ class Facts:
     stored: tuple[str, Mapping[str, str]] | None = None
 
     def alike(self, expression: Expression) -> bool:
-        """Do all rows of a unit agree on it?"""
+        """Whether all rows of a unit have the same value of it."""
         return self.single or self.by_row or columns_of(expression) <= self.attributes
 
     def owned(self, expression: Expression) -> bool:
-        """Is it a bare column that determines the owner on every row?"""
+        """Whether it is a plain column that determines the owner on every row."""
         return isinstance(expression, Column) and expression.name in self.labels and expression.name not in self.padded
 
     def has_key(self, columns: frozenset[str], catalog: Catalog) -> bool:
@@ -88,7 +88,7 @@ class Facts:
         return bool(found) and catalog.public.unique(table, found)
 
     def shown(self, names: Mapping[str, Collection[str]]) -> Facts:
-        """The same rows with other names for their fields, any number of them for each."""
+        """The same rows with other names for their fields; a field may get several names, or none."""
         keys = (islice(product(*(names.get(c, ()) for c in sorted(key))), MOST_KEYS) for key in self.keys)
         stored = self.stored and (self.stored[0], {n: c for f, c in self.stored[1].items() for n in names.get(f, ())})
         return replace(
@@ -179,7 +179,7 @@ class _Check:
         )
 
     def _follows(self, join: Inner, parts: Sequence[Facts]) -> bool:
-        """Is each part that counts as looked up found by what is there before it, one after the other?"""
+        """Whether each part that counts as looked up is found through the parts before it."""
         there = set(range(len(parts))) - join.lookups
         waiting = set(join.lookups)
         while waiting:
@@ -196,7 +196,7 @@ class _Check:
         return True
 
     def _met_once(self, facts: Facts, owned: bool, equal: frozenset[str]) -> bool:
-        """Has a part at most one row where these fields are given, and (`owned`) a row of the same owner?"""
+        """Whether a part has at most one row for these fields and, with `owned`, for a row of the same owner."""
         if owned and not facts.public:
             equal |= {n for n, label in facts.labels.items() if label == UNIT and n not in facts.padded}
             return facts.single or facts.has_key(equal, self._catalog)
@@ -248,7 +248,7 @@ class _Check:
 
 
 def _compare(relation: Relation, found: Facts) -> None:
-    """What a node states must follow from what was derived."""
+    """Refuse a node that states more than what was derived."""
     name = type(relation).__name__
     require(relation.public == found.public, f"{name}: whether its rows have owners")
     require(relation.by_row == found.by_row, f"{name}: whether rows are units")
@@ -342,7 +342,7 @@ def _marked(source: Facts, read: Collection[str], mark: str) -> Facts:
 
 
 def _windowed(source: Facts, calls: Sequence[tuple[str, WindowCall]]) -> Facts:
-    """Values of the whole of a unit's rows are alike on all of them; numbers over them are each given once."""
+    """Window values over all rows of a unit are the same on each of them; row numbers occur once each."""
     whole = [(name, call) for name, call in calls if all(source.alike(key) for key in call.partition)]
     agreed = {
         name
@@ -376,7 +376,7 @@ def _united(union: UnionAll, parts: Sequence[Facts]) -> Facts:
 
 
 def _all_of(keys: Sequence[frozenset[frozenset[str]]]) -> frozenset[frozenset[str]]:
-    """Each way to take one key of all of them."""
+    """All combinations of one key from each."""
     ways = islice(product(*(sorted(each, key=sorted) for each in keys)), MOST_KEYS)
     return frozenset(frozenset(name for key in way for name in key) for way in ways)
 

@@ -75,7 +75,7 @@ def _key(table: str, column: str, schema: Schema) -> tuple[str, Type]:
         )
     if not one_to_one(stored[name]):
         raise PolicyError(
-            f"tables.{table}.unit: a column of type {stored[name]} is no unit: reading it could merge two units",
+            f"tables.{table}.unit: a column of type {stored[name]} cannot be a unit: reading it could merge two units",
             hint="give the table a unit column of a whole number, text or date type",
         )
     return name, type_

@@ -1,4 +1,4 @@
-"""Around where the values of an expression lie, and how far around: from what searches found of its columns.
+"""The centre and spread of an expression's values, from what searches found of its columns.
 
 It decides around what a sum is centred and how it is scaled beside others (`dpsql.sensitivity.bound`), so it matters to
 the error of an answer and to nothing else: any public numbers would do.
@@ -20,7 +20,7 @@ SEVERAL = 4
 
 
 def typical_range_of_unit(aggregate: Aggregate, source: Relation) -> TypicalRange | None:
-    """The same of what one unit's rows add up to, or of the one value that is taken of them."""
+    """The centre and spread of a sum over one unit's rows, or of one value chosen from them."""
     rows = min(SEVERAL, source.rows_per_unit)
     if aggregate.function == "count":
         return float(rows), float(rows)
@@ -73,7 +73,7 @@ def _of_call(node: Call, source: Relation) -> TypicalRange | None:
 
 
 def columns_behind(expression: Expression, source: Relation) -> tuple[tuple[str, str], ...]:
-    """The stored columns that an expression is computed from, as far as its operations keep what is usual of them."""
+    """The stored columns of an expression, if its operations keep the centre and spread of their values."""
     match expression:
         case Column():
             found = (field.behind for field in source.fields if field.name == expression.name)

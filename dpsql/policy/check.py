@@ -321,7 +321,7 @@ class _Checker:
         return self.count(f"SELECT count(*) FROM {self.reader.table(name)} WHERE {condition}", parameters)
 
     def repeated(self, source: str, *columns: str) -> int:
-        """How many values of a column, or of several together, stand more than once; NULL is no value."""
+        """How many values of a column, or of several together, occur more than once, NULL left out."""
         known, listed = " AND ".join(f"{column} IS NOT NULL" for column in columns), ", ".join(columns)
         return self.count(
             f"SELECT count(*) FROM (SELECT {listed} FROM {source} WHERE {known} "

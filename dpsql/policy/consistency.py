@@ -76,7 +76,7 @@ def column_mistakes(column: DeclaredColumn) -> list[Mistake]:
         return [
             Mistake(
                 ("randomized",),
-                "randomised answers are among two or more listed values",
+                "randomised answers need two or more listed values",
                 "write {values: [yes, no], randomized: {epsilon: 1}}, and neither min, max nor bounds",
             )
         ]

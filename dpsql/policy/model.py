@@ -181,7 +181,7 @@ def _read_prepare(value: object) -> object:
     if value not in (None, "weigh", "keep"):
         raise wrong(
             f"{show(value)} is not a way to prepare a table",
-            "write `prepare: weigh` (units with too many rows are weighed in each query, as without a copy), or"
+            "write `prepare: weigh` (units with too many rows are down-weighted in each query, as without a copy), or"
             " `prepare: keep` (they keep max_rows_per_unit of their rows)",
         )
     return value
@@ -414,7 +414,7 @@ def _read_pad(value: object) -> float | None:
         return None
     seconds = float(to_decimal(value))
     if not 0 < seconds <= 3600:
-        raise ValueError(f"pad = {value} is no number of seconds between 0 and 3600")
+        raise wrong(f"must be above 0 and at most 3600 seconds, not {show(value)}", "write a number such as 0.25")
     return seconds
 
 

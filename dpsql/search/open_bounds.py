@@ -110,7 +110,7 @@ class BoundSearches:
         return Knowledge(catalog, found, missing, sum(centres.values(), Fraction(0)), key)
 
     def _affordable(self, subjects: Iterable[Subject], mechanism: str, most: Fraction) -> dict[Subject, Fraction]:
-        """Those of the subjects whose searches together cost no more, with the price of each."""
+        """The subjects whose searches together cost at most this much, with the price of each."""
         chosen: dict[Subject, Fraction] = {}
         for subject in subjects:
             _, bill = self.search(subject)
@@ -256,7 +256,7 @@ def before(missing: Iterable[Subject], price: object, *, norms: bool = False) ->
 
 
 def _loose(domain: Domain) -> bool:
-    """Are the bounds no help to tell around where the values lie: not both there, or around zero?"""
+    """Whether the bounds do not show where the values lie: one is missing, or they lie around zero."""
     if domain.lower is None or domain.upper is None:
         return True
     low, high = float(domain.lower), float(domain.upper)

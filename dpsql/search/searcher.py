@@ -116,7 +116,7 @@ class Searcher:
         return replace(draft, unsearched=tuple(searches[place] for place in wanted)) if wanted else draft
 
     def _tier(self, draft: Draft, vectors: int) -> int:
-        """How many times four the price of each release is that of a default query: searches have these prices."""
+        """By which power of four the price of each release exceeds that of a default query; so do searches."""
         price = fund(draft.bounded, draft.most, draft.mechanism).price / vectors
         return floor(log(price / self._default(draft.mechanism), 4) + 1e-9)
 
@@ -185,7 +185,7 @@ class Searcher:
         return reduce(add, charges), draft.funds.plus(draft.split.bill.cost, cost)
 
     def norms_cost(self, draft: Draft) -> Cost:
-        """What searches for norms cost that are still to be made."""
+        """The cost of the searches for norms that are still to be made."""
         return self._norms_bill(draft).cost if draft.unsearched else FREE
 
     def bounds_query(self, subject: Subject) -> PreparedQuery:

@@ -168,7 +168,7 @@ def _caps(release: Release, domains: Sequence[Domain | None], keys: tuple[Key, .
 
 
 def _groups_of_unit(keys: tuple[Key, ...]) -> int | None:
-    """In how many groups a unit may be; None where nobody knows."""
+    """The number of groups that a unit may be in; None if unknown."""
     private = any(key.values is None for key in keys)
     return 1 if all(key.attribute for key in keys) else None if private else _size(keys)
 
@@ -243,7 +243,7 @@ def _counts_units(release: Release, keys: tuple[Key, ...]) -> bool:
 
 
 def at_rest(release: Release, layout: Layout) -> bool:
-    """Is everything that is asked added up over rows, of which no unit has more than its bound, by a copy?"""
+    """Whether everything is a sum over the rows of a copy in which no unit has more rows than its bound."""
     copy = bounded_at_rest(release.source)
     per_unit = [a for a in release.aggregates if a.function in ("min", "max")]
     within = copy is not None and not copy.over and copy.rows <= release.source.rows_per_unit
@@ -293,7 +293,7 @@ def _terms(release: Release, layout: Layout, groups: int | None) -> list[Term]:
 
 
 def _clipped(bounded: Bounded, layout: Layout) -> bool:
-    """Does the rule `vector` serve better than the one by declared caps?
+    """Whether the rule `vector` is better than the rule by declared caps.
 
     A copy that is bounded at rest is read by its own rule, which is why it was made. A unit with one row adds the same
     to every count, so there a clip serves sums only, and not those of flags.

@@ -20,7 +20,7 @@ _KEPT: dict[str, Kept] = {"min": "least", "max": "greatest"}
 
 @dataclass(frozen=True, slots=True)
 class ChoiceLayout:
-    """All that is chosen in a release, and where each of its aggregates that choose has its answer."""
+    """All choices of a release, and which of them answers each of its aggregates."""
 
     histograms: tuple[Histogram, ...]
     choices: tuple[Choice, ...]

@@ -76,7 +76,7 @@ def _unit_flags(bounded: Bounded) -> list[_Flag]:
             units = unit_grouped(source, [], named)
             above = [_above(bounded, term, units, name) for term, (name, _) in zip(mine, named, strict=True)]
             most = _many(mine[0].cap, "group") if kind else _many(release.source.rows_per_unit, "row")
-            what = f"of the units in {release.table} were weighed down to {most}"
+            what = f"of the units in {release.table} were down-weighted to {most}"
             flags.append((units, reduce(_either, above), what, "so counts and sums are biased towards zero"))
     return flags
 

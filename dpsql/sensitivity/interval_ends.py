@@ -112,7 +112,7 @@ def ends_scored(
 
 
 def _score(short: NDArray[Any], last: NDArray[np.bool_]) -> NDArray[Any]:
-    """The score of each rung: by how much it stops short, and by how much the one before went too far already."""
+    """The score of each rung: how far it stops short, or how far the rung before already went too far."""
     missing = np.where(last, 0, STEEPNESS * short)
     passed = np.concatenate([np.zeros(1, short.dtype), -short[:-1]])
     scores: NDArray[Any] = np.maximum(np.maximum(missing, passed), 0)

@@ -56,7 +56,7 @@ class Source:
 
     @property
     def chosen(self) -> bool:
-        """Is it a value of a public grid, and no number computed from statistics?"""
+        """Whether it is a value of a public grid, rather than a number computed from statistics."""
         return self.form in ("choice", "tree")
 
     @property
@@ -121,7 +121,7 @@ def lay_out(
 
 
 def _around(domain: Domain) -> Usual:
-    """Where values might lie of which only bounds are known: around zero, unless all are far from it."""
+    """Where values may lie if only their bounds are known: around zero, unless all are far from it."""
     assert domain.lower is not None and domain.upper is not None
     low, high = float(domain.lower), float(domain.upper)
     far = abs(low + high) > 2 * (high - low)
@@ -229,7 +229,7 @@ class _Layout:
         return first
 
     def source(self, function: str, subject: Expression | None, domain: Domain | None, needs: set[str]) -> Source:
-        """The form that serves all that is asked of one argument."""
+        """The form of statistics that answers all aggregates of one argument."""
         if needs == {"count"}:
             argument = counted(subject, domain or Domain())
             return self._once((subject, "count"), "count", argument, lambda i, _: [Part(f"count{i}", i, 0, 1, 1)])

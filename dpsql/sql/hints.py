@@ -32,7 +32,7 @@ _HINT = re.compile(r"(\w+)\s*\(\s*([\w.+-]+\s?%?)\s*\)[\s,]*")
 
 
 def read_setting(sql: str, now: QueryOptions) -> QueryOptions | None:
-    """What holds after `SET dpsql.…` or `RESET`; None where the text is neither, or too long to be read."""
+    """The settings after `SET dpsql.…` or `RESET`; None if the text is neither, or too long to be read."""
     if len(sql) > MAX_LENGTH:
         return None
     if found := _SET.fullmatch(sql):

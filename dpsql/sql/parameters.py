@@ -39,7 +39,7 @@ HOW = 'pass a list or tuple for ?, %s or $1: execute("… WHERE age > ?", [30]);
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """Where a value belongs: the tokens `first` to `last`, and the value's name, or its number from 1."""
+    """A placeholder: the tokens `first` to `last`, and the name of its value, or its number from 1."""
 
     style: str
     first: int
@@ -71,7 +71,7 @@ def bind(tokens: Sequence[Token], parameters: Parameters | None = None) -> list[
 
 
 def meaning(parameters: Parameters | None) -> list[tuple[Any, Parts | None]]:
-    """What each parameter says, to tell questions apart; None for one without a literal: it is unused, or refused."""
+    """The literal of each parameter, to tell questions apart; None if it has none: it is unused, or refused."""
     given = _given(parameters)
     listed = given.items() if isinstance(given, Mapping) else enumerate(given)
     return [(key, _meant(value)) for key, value in listed]

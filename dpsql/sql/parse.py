@@ -74,7 +74,7 @@ def parse_query(sql: str, parameters: Parameters | None = None, dialect: str = "
 
 
 def _check_written(statement: exp.Expr) -> None:
-    """The parser takes some calls without their arguments, such as `DATE()`, which nothing can write again."""
+    """Refuse calls such as `DATE()`, which the parser accepts without arguments but cannot write again."""
     try:
         statement.sql("duckdb")
     except UNREADABLE as problem:

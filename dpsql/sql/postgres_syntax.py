@@ -53,7 +53,7 @@ Aliases = dict[str, str | None]
 
 
 def _aliases(query: exp.Expr) -> Aliases:
-    """What is evident of the columns that the query itself names."""
+    """The kinds of the columns that the query itself names, where they are evident."""
     found: Aliases = {}
     for alias in query.find_all(exp.Alias):
         kind = _kind(alias.this, {})
@@ -221,7 +221,7 @@ _SIMPLE = re.compile(r"\^?(?:[^\\\[\](){}|*+?.^$]|\\[dDwWsS.]|\[[^\[\]\\]+\])+(?
 
 
 def _replaced(node: exp.Expr, _: Aliases) -> exp.Expr | None:
-    """PostgreSQL takes the longest match, DuckDB the first: the same where only the last part is repeated."""
+    """PostgreSQL takes the longest match, DuckDB the first. They agree if only the last part of the pattern repeats."""
     flags = node.args.get("modifiers")
     if not _SIMPLE.fullmatch(_pattern(node)) or "\\" in node.text("replacement"):
         raise _no("this pattern may replace another part of the text there", node, "a set or a word, such as '[^0-9]+'")
@@ -348,7 +348,7 @@ def _translated(node: exp.Expr, _: Aliases) -> exp.Expr | None:
 
 
 def _call(node: exp.Expr, _: Aliases) -> exp.Expr | None:
-    """Functions by name."""
+    """A call of a function, by its name."""
     name, args = node.name.lower().removeprefix(_MARK), node.expressions
     if name == "to_char" and len(args) == 2:
         return exp.TimeToStr(this=args[0], format=exp.Literal.string(_format(node, args[1])))

@@ -1,4 +1,4 @@
-"""How large a query may be: parsing and planning take bounded time, memory and stack on any input."""
+"""Limits on the size of a query, so that parsing and planning take bounded time, memory and stack."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def limit_text(sql: str) -> None:
 
 
 def limit_tokens(tokens: Sequence[Token]) -> None:
-    """The same with the values of its parameters."""
+    """Refuse too many tokens, those of the parameters' values included."""
     texts = [token.text for token in tokens]
     if any(len(token.text) > MAX_DIGITS for token in tokens if token.token_type is TokenType.NUMBER):
         raise ParseError(f"a number has more than {MAX_DIGITS} digits", hint="round it")

@@ -616,7 +616,7 @@ def test_a_spinner_waits_and_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_accuracy_can_be_asked_for_and_is_priced_by_explain(town: Path) -> None:
     told = run("explain", town, "SELECT count(*) AS n FROM people", "--analyst", "ana", "--within", 60)
-    assert told.exit_code == 0 and "the least that gives" in told.stdout and "± 60 (95%)" in told.stdout
+    assert told.exit_code == 0 and "the lowest price that gives" in told.stdout and "± 60 (95%)" in told.stdout
     read = json.loads(ask(town, "SELECT count(*) AS n FROM people", "--within", "n=60", "--format", "json").stdout)
     [(low, high)] = read["intervals"]["n"]
     assert 110 <= high - low <= 121

@@ -9,7 +9,7 @@ import dpsql
 from dpsql.answers import finish
 from dpsql.answers.finish import with_short_texts
 
-TOO_MUCH = "above the aggregate the query takes more time or memory than there is for it"
+TOO_MUCH = "the part of the query above the aggregate needs more time or memory than it may have"
 LONG = "a" * 5000
 GREEDY = {
     "a cross join": "SELECT count(*) FROM p a, p b, p c, p d",

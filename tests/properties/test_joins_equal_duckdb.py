@@ -13,7 +13,7 @@ from test_equals_duckdb import EPSILON, answer, differences
 from dpsql.audit.grammar.query_writer import Query
 
 CLIPPED = ("people p, stores s",)
-"""One row per unit is declared, and the join makes more of it: those are weighed down, as they must be."""
+"""One row per unit is declared, and the join makes more of it: those are down-weighted, as they must be."""
 
 ROWS = 100
 

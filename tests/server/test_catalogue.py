@@ -173,7 +173,7 @@ def test_a_database_that_is_ended_answers_nobody_and_leaves_no_file() -> None:
 def test_a_program_that_cannot_be_started_has_failed() -> None:
     started = SupervisorClient()
     try:
-        with pytest.raises(InterfaceError, match="could not be made"):
+        with pytest.raises(InterfaceError, match="could not be created"):
             started.run(["/no/such/program"])
         started.run(["true"])
     finally:

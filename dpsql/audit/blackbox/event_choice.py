@@ -74,7 +74,7 @@ def _best(
 
 
 def _refuted(p: Floats, q: Floats, limit: Limit, runs: int) -> Floats:
-    """About which share of the noise that a promise calls for a test on twice the runs would refute, event by event."""
+    """For each event, about the largest share of the required noise that a test on twice the runs would refute."""
     scores = np.stack([_score(p, q, limit.at(limit.value * float(share)), runs) for share in SHARES])
     reached = np.maximum.accumulate((scores >= FAR)[::-1], axis=0)[::-1].sum(axis=0)
     inside = np.clip(reached, 1, len(SHARES) - 1)
@@ -129,7 +129,7 @@ def _flag(name: str, wanted: bool) -> Callable[[FeatureTable], Hits]:
 
 
 def _statistics(learn: tuple[FeatureTable, FeatureTable]) -> Iterator[tuple[str, Statistic]]:
-    """Each number by itself; all of them weighed by how far apart their means are; and summed up log-likelihoods."""
+    """Each number by itself, a weighted sum of all by the distance of their means, and summed log-likelihoods."""
     clear = _clear(learn)
     for name in clear[:MOST_FEATURES] or list(learn[0].numbers)[:MOST_FEATURES]:
         yield name, _value(name)
@@ -200,7 +200,7 @@ def _edges(learn: tuple[FeatureTable, FeatureTable], name: str) -> Floats:
 
 
 def _binned(values: Floats, edges: Floats) -> NDArray[np.int64]:
-    """The number of the bin; one more for what is no number."""
+    """The number of the bin; NaN has a bin of its own, the last."""
     bins = np.searchsorted(edges, values, side="right")
     return np.where(np.isnan(values), len(edges) + 1, bins).astype(np.int64)
 

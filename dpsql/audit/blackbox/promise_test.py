@@ -83,7 +83,7 @@ class Limit:
 
 
 def promised(prepared: PreparedQuery, cost: Cost) -> tuple[Limit, ...]:
-    """All that was promised for what a query was charged: ρ with the δ of its thresholds, and its (ε, δ)."""
+    """The promises that follow from the charge of a query: ρ with the δ of its thresholds, and (ε, δ)."""
     slack = float(sum(priced.tail for priced in prepared.bill.releases))
     gaussian = prepared.bill.mechanism == "gaussian"
     pure = Limit("epsilon", cost.epsilon, cost.delta)
@@ -165,7 +165,7 @@ def interval(hits: int, runs: int, level: float) -> tuple[float, float]:
 
 
 def _end(hits: int, runs: int, level: float, *, lower: bool) -> float:
-    """Beyond it, so many hits or more (or less) are rarer than the level; rounded outwards."""
+    """The chance beyond which so many hits or more (or less) are rarer than the level; rounded outwards."""
     if hits == (0 if lower else runs):
         return 0.0 if lower else 1.0
     inside, outside = hits / runs, 0.0 if lower else 1.0
@@ -188,7 +188,7 @@ def lower_bound(counts: Counts, limit: Limit, q: float, level: float) -> float:
 
 
 def slope_of(limit: Limit, q: float) -> float:
-    """How fast the limit grows at q: what one more hit elsewhere has to be made up for."""
+    """How fast the limit grows at q."""
     step = 1e-4
     near = np.clip(np.array([q - step, q + step]), 0.0, 1.0)
     low, high = limit.most(near)

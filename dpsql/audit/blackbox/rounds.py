@@ -139,7 +139,7 @@ def rounds(runs: int) -> list[int]:
 
 
 def settled(tests: Sequence[EventTest], level: float) -> bool:
-    """Is a test flagged? Or does nothing hint at a breach, and would `ENOUGH` of the right noise have been flagged?
+    """Whether a test is flagged; or nothing hints at a breach, and `ENOUGH` of the right noise would be flagged.
 
     With too little noise, an event that was badly chosen may show no more than the right noise shows by a good one. So
     every p-value below 1 is a hint: with four rounds, each that was below a quarter.

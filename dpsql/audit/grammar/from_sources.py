@@ -14,7 +14,7 @@ SETS = ("UNION ALL", "UNION ALL", "UNION ALL BY NAME", "UNION", "INTERSECT", "EX
 
 @dataclass(frozen=True, slots=True)
 class QuerySource:
-    """Text after FROM, what may be named above it, conditions that it needs, and CTEs that come first."""
+    """The text after FROM, the columns that it offers, the conditions that it needs, and the CTEs before it."""
 
     text: str
     scope: ColumnScope

@@ -126,7 +126,7 @@ class Expressions:
     # templates --------------------------------------------------------------------------------------------------------
 
     def fill(self, templates: Sequence[str], scope: ColumnScope, depth: int) -> str:
-        """One of the templates whose columns there are."""
+        """Fill one of the templates for which there are columns of the right kind."""
         rng = self.rng
         there = self._there(scope)
         while True:

@@ -71,7 +71,7 @@ class KeptRelease(NamedTuple):
     body: str
 
     def told(self) -> dict[str, Any]:
-        """When it was made, and how it can be made again."""
+        """The time of the release, and the recipe to make it again."""
         body: dict[str, Any] = _scan(self.body, 0)[0]
         return body
 
@@ -259,7 +259,7 @@ class AccountState:
             self.days[whose][body[_AT:_DAY]].add(charge.rho, charge.delta, charge.epsilon)
 
     def _read_act(self, number: int, kind: str, gist: list[Any], body: str) -> None:
-        """The kinds that are the steward's."""
+        """Read an entry of the steward's own acts."""
         if kind == "fact":
             table, fact, version = gist
             self.facts[version].add((table, fact))
@@ -318,7 +318,7 @@ def write_charge(whose: Whose, charge: Charge, replays: Sequence[tuple[int, int]
 
 
 def write_replays(whose: Whose, replays: Sequence[tuple[int, int | None]]) -> list[Any]:
-    """To whom which releases were shown, for a gist: the first, the purpose, and all the others."""
+    """Which releases were shown to whom, for a gist: the first, the purpose, and all the others."""
     analyst, purpose = whose
     gist: list[Any] = [analyst, *replays[0], purpose, [*map(list, replays[1:])] or None]
     while gist[-1] is None:

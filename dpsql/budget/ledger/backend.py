@@ -70,7 +70,7 @@ class LedgerStorage(ABC):
 
     @abstractmethod
     def ends_at(self, number: int) -> bool:
-        """Whether nothing beside the rows tells of an entry after this one."""
+        """Whether nothing outside the rows shows that there was an entry after this one."""
 
     @abstractmethod
     def hash_of(self, number: int) -> bytes | None:
@@ -109,7 +109,7 @@ class LedgerLocation(ABC):
 
     @abstractmethod
     def open(self, dataset: str | None, first: Callable[[], Entry] | None) -> LedgerStorage:
-        """What lies there, which has all its tables and the guards that make them append-only.
+        """Open the account. It must have all its tables, and the triggers that make them append-only.
 
         Where a place may be made by its first use, `first` gives the entry that it begins with.
         """

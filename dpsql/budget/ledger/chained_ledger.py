@@ -279,7 +279,7 @@ class ChainedLedger(Ledger):
             return found
 
     def check_pages(self) -> None:
-        """Look at all that lies beside the entries."""
+        """Check everything except the entries."""
         with self._reading():
             self._storage.check_pages()
 
@@ -420,7 +420,7 @@ class ChainedLedger(Ledger):
         raise refusal
 
     def _due(self, request: Request, whose: Whose) -> list[Charge]:
-        """What an account must be able to hold: the dataset's what is new; an analyst's the whole, and the replays."""
+        """The charges that an account must admit: new ones for the dataset, all of them and replays for an analyst."""
         new = [] if request.charge is None else [request.charge]
         if whose == EVERYONE:
             return new

@@ -87,7 +87,7 @@ def read_cost(body: dict[str, Any]) -> Cost:
 
 
 def write_error(error: ErrorBar | None) -> dict[str, Any]:
-    """How far off the first statistic was to be, for the body of a charge."""
+    """The expected error of the first statistic, for the body of a charge."""
     return {} if error is None else {"error": [error.of, repr(error.half), error.noise]}
 
 

@@ -41,7 +41,7 @@ class Verified:
 class Restored:
     """What a restore did: the ledger's new end, the entries that are gone, and the name that the refused one got.
 
-    `lost` is at most how many entries a head knows of and no file has, `added` how many one of the two files lacked.
+    `lost` is the most entries that a head records and no file has; `added` is the number that one file lacked.
     """
 
     mark: ChainEnd

@@ -80,7 +80,7 @@ def merge(here: WholeLedger, copy: WholeLedger, by: str, at: str) -> WholeLedger
 
 
 def missing(mark: ChainEnd, rows: Iterable[Entry]) -> Missing | None:
-    """What a head knows of that none of the entries tells; None if it knows of nothing more.
+    """The charges that a head records and no entry has; None if there are none.
 
     Where an old head does not say what analysts were shown, that is at most what the dataset was charged: no analyst
     pays for a release twice. The same head on a trail counts as if nobody had been shown anything yet.
@@ -162,7 +162,7 @@ class _Union:
 
 
 def _ordered(here: WholeLedger, copy: WholeLedger) -> tuple[WholeLedger, WholeLedger]:
-    """Which one goes on: the ledger that is there, unless its releases are damaged or it is a younger account."""
+    """The branch that is continued: the ledger in place, unless its releases are damaged or it is a younger account."""
     begun = (json.loads(rows[0][3])["at"] for rows in (here[0], copy[0]))
     older = here[0][0] == copy[0][0] or next(begun) <= next(begun)
     kept = dict(here[1])
@@ -171,7 +171,7 @@ def _ordered(here: WholeLedger, copy: WholeLedger) -> tuple[WholeLedger, WholeLe
 
 
 def _sound(whole: WholeLedger) -> list[Entry]:
-    """The entries before the first release that is not there any more; the chain goes on from these as it is."""
+    """The entries before the first release that is missing; the chain goes on from these unchanged."""
     rows, kept = whole[0], dict(whole[1])
     return list(takewhile(lambda row: row[1] != "release" or _intact(row, kept), rows))
 

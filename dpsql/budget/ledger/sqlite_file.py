@@ -250,7 +250,7 @@ def last_number(db: sqlite3.Connection) -> int:
 
 
 def identity(path: str) -> tuple[int, int]:
-    """Which file has this name now."""
+    """What identifies the file that has this name now."""
     found = Path(path).stat()
     return found.st_dev, found.st_ino
 
@@ -281,7 +281,7 @@ class FileHold:
         return os.pread(_open[self.identity][0], count, 0)
 
     def release(self) -> None:
-        """Let go; the last holder closes the descriptor."""
+        """Release the file; the last holder closes the descriptor."""
         with _lock:
             descriptor, holders = _open.pop(self.identity)
             if holders > 1:

@@ -1,4 +1,4 @@
-"""How DuckDB writes what emitted SQL is made of."""
+"""The SQL dialect of DuckDB: how it writes each part of the emitted SQL."""
 
 from __future__ import annotations
 

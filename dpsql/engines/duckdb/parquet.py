@@ -148,7 +148,7 @@ def _check(connection: duckdb.DuckDBPyConnection, table: str, stored: Mapping[st
         asked = f"SELECT max({column}) FROM {DUCKDB.quote(table)} WHERE {column} IS NOT NULL"
         [(_, plan)] = connection.execute(f"EXPLAIN (FORMAT json) {asked}").fetchall()
         if '"Filters"' in plan or "READ_PARQUET" not in plan:
-            raise InternalError("this version of DuckDB looks through the views of Parquet files")
+            raise InternalError("this version of DuckDB uses the statistics of Parquet files through dpsql's views")
 
 
 # parts of the text, shared with text files ----------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def paths_sql(files: Files) -> str:
 
 
 def hive_sql(files: Files) -> str:
-    """Whether the names of directories are columns: as text, whatever it looks like."""
+    """The option by which the names of directories are columns or not; their values stay text."""
     return f", hive_partitioning = {str(bool(files.partitions)).lower()}, hive_types_autocast = false"
 
 

@@ -141,7 +141,7 @@ class RunningWorker:
         except (EOFError, OSError):
             pass
         except Exception as problem:
-            log.error("the engine's process said what is no answer: %s", type(problem).__name__)
+            log.error("the engine's process sent an invalid reply: %s", type(problem).__name__)
         finally:
             self._give_up()
 

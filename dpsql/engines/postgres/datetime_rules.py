@@ -56,7 +56,7 @@ def stamp(node: Expression, emit: Emit) -> str:
 
 
 def _dated(node: Expression, emit: Emit) -> str:
-    """A moment whose year is read: NULL if it was moved before the first, as PostgreSQL has no year 0."""
+    """A timestamp whose year is read; NULL if it lies before year 1, because PostgreSQL has no year 0."""
     made = stamp(node, emit)
     return called("from_year_1", made) if isinstance(node, Call) else made
 

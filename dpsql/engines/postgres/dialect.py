@@ -1,4 +1,4 @@
-"""How PostgreSQL writes what emitted SQL is made of."""
+"""The SQL dialect of PostgreSQL: how it writes each part of the emitted SQL."""
 
 from __future__ import annotations
 

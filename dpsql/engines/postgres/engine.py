@@ -66,7 +66,7 @@ class PostgresEngine(Engine):
         return self._schema
 
     def version(self) -> str:
-        """The address: what was written since then has the same label, until the steward's `dpsql data bump`."""
+        """The address. It stays the same when data is written, until the steward runs `dpsql data bump`."""
         return self._address.place
 
     def constraints(self, policy: object) -> frozenset[tuple[str, str]]:
@@ -172,7 +172,7 @@ class PostgresEngine(Engine):
 
     @contextmanager
     def _snapshot(self, reads: Collection[str] = (), seconds: float | None = None) -> Iterator[Session]:
-        """A session in a transaction that reads one state of the data, in which these tables are what they were.
+        """A session in a transaction that reads one state of the data, in which these tables are unchanged.
 
         The order is what makes it one state: the tables are locked, as long as that takes within so many seconds; then
         the first SELECT takes the snapshot, and describes the tables, which are compared with what was planned for.
@@ -194,7 +194,7 @@ class PostgresEngine(Engine):
                 self._let_go(session)
 
     def _lock(self, session: Session, reads: Collection[str], seconds: float | None) -> None:
-        """Lock tables against what would change them, and refuse those that are no longer what they were."""
+        """Lock tables against changes, and refuse those that have changed."""
         if not reads:
             return
         session.execute(f"SET LOCAL statement_timeout = {int(1000 * min(seconds or LOCKED, LOCKED)) or 1}")
@@ -203,7 +203,7 @@ class PostgresEngine(Engine):
         self._same(session, reads)
 
     def _same(self, session: Session, reads: Collection[str]) -> None:
-        """Refuse tables that are no longer what they were planned as."""
+        """Refuse tables that have changed since the query was planned."""
         now = describe(session, self._schemas, [self._tables[name].oid for name in reads])
         if any(now.get(name) != self._tables[name] for name in reads):
             raise EngineError
@@ -276,7 +276,7 @@ class FetchedRows:
 
 
 def _ask(session: Session, before: str, text: str) -> FetchedRows:
-    """The result of a statement, as a subquery after a WITH clause: it may begin with one of its own."""
+    """The result of a statement, as a subquery after a WITH clause: it may have a WITH of its own."""
     cursor = session.execute((f"{before}SELECT * FROM ({text}) AS t" if before else text).encode())
     return FetchedRows(tuple(column.name for column in cursor.description or ()), cursor.fetchall())
 

@@ -1,4 +1,4 @@
-"""How Spark writes what emitted SQL is made of."""
+"""The SQL dialect of Spark: how it writes each part of the emitted SQL."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Opened:
             self.files.append(Watched(self.session, [str(table)]))
             return name
         if not of_pyspark(table):
-            raise InterfaceError(f"{name} is no Spark DataFrame and no path", hint="give either, for every table")
+            raise InterfaceError(f"{name} is neither a Spark DataFrame nor a path", hint="give either, for every table")
         _require_plain(name, _classic(table))
         relation = relation_of(table)
         if relation is not None and relation.partitionSchema().size():
@@ -195,7 +195,7 @@ def _split(source: Any) -> tuple[Any, Mapping[str, Any] | None]:
         given, tables = source if isinstance(source, tuple) else (source, None)
         if tables is not None and not isinstance(tables, Mapping):
             raise InterfaceError(
-                "beside a Spark session stands a mapping of names to Parquet paths and DataFrames",
+                "a Spark session comes with a mapping of names to Parquet paths and DataFrames",
                 hint='write dpsql.connect((session, {"orders": "/data/orders"}), …)',
             )
     return given if isinstance(given, str) else _classic(given), tables
@@ -282,7 +282,7 @@ def _through(text: str, kind: Kind, wanted: str) -> str:
 
 
 def _one_clock(zone: str) -> bool:
-    """Whether Python's local time is that of a time zone."""
+    """Whether Python's local time agrees with that time zone."""
     try:
         there = ZoneInfo(zone)
     except (ValueError, ZoneInfoNotFoundError):
@@ -306,7 +306,7 @@ def _reads(table: DataFrame) -> bool:
 
 
 def _tried(name: str, work: Callable[[], T]) -> T:
-    """What Spark made of a frame's rows; an error of Spark's would show some of them."""
+    """A frame that Spark made, or an error without Spark's text, which would show rows."""
     try:
         return work()
     except Exception as problem:
@@ -337,7 +337,7 @@ def _require_plain(name: str, frame: DataFrame) -> None:
         else:
             raise InterfaceError(
                 f"the DataFrame {name} is still to be computed ({kind}), and could mix the rows of different people",
-                hint="write it down first, df.write.parquet(…), and give the path",
+                hint="write it to files first, df.write.parquet(…), and give the path",
             )
 
 

@@ -59,7 +59,7 @@ class Watched:
         self._first = self._listed()
 
     def require_same(self) -> None:
-        """Are they all there, as they were? Others may have come."""
+        """Refuse if one of the files is gone or changed; new ones are allowed."""
         self._index.refresh()
         if not self._first <= self._listed():
             raise FilesChanged
@@ -74,7 +74,7 @@ class Watched:
 
 @contextmanager
 def unchanged(files: Sequence[Watched]) -> Iterator[None]:
-    """What is read inside was read from files that are the same before and after."""
+    """Check before and after that the files are the same, so that all reads inside saw them unchanged."""
     for each in files:
         each.require_same()
     yield
@@ -144,7 +144,7 @@ def read_parquet(session: SparkSession, table: str, path: str, policy: Policy | 
 
 
 def _is_gone(problem: Exception) -> bool:
-    """Was there nothing at the path? Of Spark's errors nothing but their class is looked at."""
+    """Whether nothing was at the path. Only the class of Spark's error is looked at."""
     condition = getattr(problem, "getCondition", None)
     return callable(condition) and condition() == "PATH_NOT_FOUND"
 
@@ -156,7 +156,7 @@ def infers_types(relation: Any) -> bool:
 
 
 def read_fragile(frame: DataFrame) -> None:
-    """Moments and wide decimals need not fit Spark's: they fail now, before the steward, and not in some queries."""
+    """Read timestamps and wide decimals once: those that do not fit Spark's types fail now, not in some queries."""
     fragile = [_quoted(f.name) for f in frame.schema.fields if _is_fragile(f.dataType.simpleString())]
     if fragile:
         frame.where(f"xxhash64({', '.join(fragile)}) = 0").count()

@@ -1,4 +1,6 @@
-"""How an engine writes what emitted SQL is made of. All that differs between engines stands behind this class.
+"""The SQL dialect of an engine: how it writes each part of the emitted SQL.
+
+All that differs between engines stands behind this class.
 
 Types go by DuckDB's names for them (`physical` gives them), and each dialect has its own names for these.
 """
@@ -23,7 +25,7 @@ LONGEST = 500_000
 
 
 class Dialect(ABC):
-    """The words of one engine. Whatever is stored, nothing that it writes may raise.
+    """The SQL dialect of one engine. Whatever is stored, nothing that it writes may raise.
 
     **Theorem (shares).** Where the engine limits the texts of a row, all texts that one row carries, at any stage of a
     statement, have at most `carried` bytes together, but for what functions add. **Proof.** A text in a row was read
@@ -225,7 +227,7 @@ class Dialect(ABC):
         """A value by which rows are put into an order that the salt and their own columns settle."""
 
     def reach(self, groups: str, few: int) -> str | None:
-        """A value below which about `few` of so many groups are scrambled; None where that cannot be told."""
+        """A value below which the hashes of about `few` of so many groups lie; None if unknown."""
         return None
 
     @abstractmethod

@@ -37,7 +37,7 @@ _QUERIES = ("SELECT", "WITH")
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """What stands between brackets, or between CASE and END; `flat` is all of it on one line."""
+    """The text between brackets, or between CASE and END; `flat` is all of it on one line."""
 
     opening: str
     parts: tuple[_Part, ...]

@@ -137,7 +137,7 @@ def _project(source: Relation, items: list[Item], site: Site, name: str, owned: 
 
 
 def _inside(name: str) -> str:
-    """The name of what stands inside the brackets of a named relation."""
+    """The name of the table inside the brackets of a named relation."""
     return f"{name}s" if name else ""
 
 

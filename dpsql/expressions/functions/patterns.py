@@ -88,7 +88,7 @@ class PatternReader:
             if escaped in _PLACES:
                 return 1, True
             if escaped not in _CLASSES | _CONTROLS | _PUNCTUATION:
-                raise Rejected(f"has \\{escaped}, which is not taken")
+                raise Rejected(f"has \\{escaped}, which is not supported")
             return 1, False
         if sign in "^$":
             return 1, True
@@ -104,7 +104,7 @@ class PatternReader:
             if flag in "is":
                 flag = self.take()
             if flag != ":":
-                raise Rejected("has a group of a kind that is not taken; write (?:…)")
+                raise Rejected("has a group of a kind that is not supported; write (?:…)")
         else:
             self.groups += 1
         size = self.alternatives()
@@ -137,7 +137,7 @@ class PatternReader:
             if escaped in _CLASSES:
                 return None
             if escaped not in _CONTROLS | _PUNCTUATION:
-                raise Rejected(f"has \\{escaped}, which is not taken")
+                raise Rejected(f"has \\{escaped}, which is not supported")
             return {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(escaped, escaped)
         if sign in "[]^":
             raise Rejected(f"has a {sign} inside […]; write \\{sign}")
@@ -164,7 +164,7 @@ class PatternReader:
         low, comma, high = self.text[self.place + 1 : max(end, self.place + 1)].partition(",")
         numbers = [n for n in (low, high) if n]
         if end < 0 or not low or not all(n.isascii() and n.isdigit() and len(n) < 4 for n in numbers):
-            raise Rejected("has a { that is no repetition; write \\{")
+            raise Rejected("has a { that begins no repetition; write \\{")
         sizes = [int(n) for n in numbers]
         if max(sizes) > MOST_REPEATED or sizes != sorted(sizes):
             raise Rejected(f"repeats more than {MOST_REPEATED} times, or the wrong way round")

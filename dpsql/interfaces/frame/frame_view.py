@@ -101,7 +101,7 @@ class FrameView:
         raise self.unknown(name)
 
     def unknown(self, name: object) -> UnknownColumn:
-        """There is no such column: what there is."""
+        """The error for a missing column, with the columns that exist."""
         listed = ", ".join(self.fields)
         folded = {each.lower(): each for each in self.fields}
         close = get_close_matches(str(name).lower(), list(folded), n=1)
@@ -131,5 +131,5 @@ class FrameView:
         return query.group_by(*(key.copy() for key in keys), copy=False) if keys else query
 
     def ask(self, query: exp.Query, price: QueryKeywords) -> Any:
-        """Ask, explain or write, as the mode says."""
+        """Ask, explain or write SQL, according to the mode."""
         return ask(self.protection.connection(self.tables), query.sql("duckdb"), self.mode, price)

@@ -18,17 +18,17 @@ from dpsql.options import QueryKeywords
 
 
 class ColumnwiseVerbs:
-    """Where the columns come from, and how they are asked for, is the heir's."""
+    """Verbs over several columns. Subclasses say where the columns come from and how they are asked for."""
 
     __slots__ = ()
 
     @abstractmethod
     def _chosen(self) -> Mapping[str, ColumnExpression]:
-        """All columns that are meant."""
+        """The columns that the verb applies to."""
 
     @abstractmethod
     def _numbers(self) -> Mapping[str, ColumnExpression]:
-        """Those of them that have bounds."""
+        """Those of these columns that have bounds."""
 
     @abstractmethod
     def _ask(self, items: Sequence[exp.Expr], price: QueryKeywords) -> Any:

@@ -244,7 +244,7 @@ class PrivateFrame(ColumnwiseVerbs, RowGuard):
         return made
 
     def drop(self, columns: str | Iterable[str]) -> PrivateFrame:
-        """Without these columns."""
+        """The frame without these columns."""
         gone = {columns} if isinstance(columns, str) else set(columns)
         for name in gone:
             self._view.field(name)

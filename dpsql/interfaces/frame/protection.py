@@ -43,7 +43,7 @@ NAMELESS = "df"
 
 
 class PerTable(Generic[T]):
-    """One thing for each name, or else for each very table, for as long as it lives."""
+    """One value for each name, or without a name for each table object, as long as that lives."""
 
     def __init__(self, make: Callable[[str], T]) -> None:
         self._make = make
@@ -52,7 +52,7 @@ class PerTable(Generic[T]):
         self._by_table: dict[int, tuple[weakref.ref[Any], T]] = {}
 
     def of(self, table: object, name: str | None) -> T:
-        """As it is kept under the name, or for the table; made at the first time."""
+        """The value for the name or the table; made on first use."""
         with self._lock:
             if name is None:
                 return self._of_table(table)
@@ -76,7 +76,7 @@ _ledgers: PerTable[Ledger] = PerTable(lambda name: open_ledger(":memory:", name)
 
 
 def ledger_for(table: object, name: str | None, path: str | os.PathLike[str] | None) -> tuple[Ledger, str]:
-    """The account and its name: where it was put; else as this process keeps it for the name, or for the very table."""
+    """The ledger and its name: the given one, else the one that this process keeps for the name or the table."""
     if path is None or str(path) == ":memory:":
         return _ledgers.of(table, name), name or NAMELESS
     named = path if isinstance(path, str) else Path(path)
@@ -178,7 +178,7 @@ class Protection:
         return f"<protection of {self.name}: ε = {self.epsilon}, δ = {self.delta}>"
 
     def add(self, name: str, declared: ProtectedTable) -> None:
-        """One more table; its first connection shows whether the policy fits it."""
+        """Add a table; the first connection to it shows whether the policy fits."""
         if any(name.lower() == known.lower() for known in self._tables):
             raise InterfaceError(f"there is a table {name} already", hint='give it another name: called="orders"')
         self._tables[name] = declared

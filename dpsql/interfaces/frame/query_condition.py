@@ -49,7 +49,7 @@ def _unreadable(text: str) -> InterfaceError:
 
 
 class _Reader:
-    """Only what stands here is read: names, constants, operators, and methods of columns."""
+    """Reads names, constants, operators and methods of columns, and refuses everything else."""
 
     def __init__(self, frame: Any, variables: Mapping[str, Any], quoted: list[str], text: str) -> None:
         self.frame, self.variables, self.quoted, self.text = frame, variables, quoted, text

@@ -44,11 +44,11 @@ def randomize(
     numbered = isinstance(frame.index, pd.RangeIndex) and frame.index.name is None
     if unit is None and numbered and (name is not None or answers is not None):
         raise InterfaceError(
-            "who answers? Rows that are only numbered are other people in another frame",
+            "unit is missing: row numbers stand for other people in another frame",
             hint='write unit="user_id", or make it the index',
         )
     if answers is not None and os.fspath(answers) in ("", ":memory:"):
-        raise InterfaceError("answers names a file that remembers", hint='write answers="survey.answers"')
+        raise InterfaceError("answers must name a file that keeps the answers", hint='write answers="survey.answers"')
     people = frame.index if unit is None else _column(frame, unit)
     truths = _column(frame, column)
     if values is None and not pd.api.types.is_bool_dtype(truths):

@@ -109,7 +109,7 @@ def modulo(one: exp.Expr, two: exp.Expr) -> exp.Expr:
 
 
 def negated(mask: exp.Expr) -> exp.Expr:
-    """Not true: also where a missing value leaves SQL's answer open."""
+    """NOT of a condition, which is true also where a missing value makes the condition NULL."""
     true = exp.Is(this=inside(mask), expression=exp.Boolean(this=True))
     return exp.Not(this=exp.Paren(this=true))
 

@@ -168,7 +168,7 @@ def _tokens(sql: str) -> Iterator[_Token]:
 
 
 def _known(before: _Token, name: _Token) -> bool:
-    """Is it a relation that may be read, or none: a label, such as those that SQLAlchemy numbers?"""
+    """Whether it may be read as a relation, or is none but a label, such as those that SQLAlchemy numbers."""
     label = before == _Token("name", "as") or _NUMBERED.search(name.text) is not None
     return label or name.text in RELATIONS or name.text in _OTHER
 

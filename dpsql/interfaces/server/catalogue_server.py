@@ -100,7 +100,7 @@ class CatalogueServer:
 
 
 class SupervisorClient:
-    """The pipe to the caretaker, and the programs that it runs for this server."""
+    """The pipe to the supervisor process, and the programs that it runs for this server."""
 
     def __init__(self) -> None:
         script = str(Path(catalogue_supervisor.__file__))
@@ -119,7 +119,7 @@ class SupervisorClient:
     def run(self, words: Sequence[str | Path], given: Path | None = None) -> None:
         """Run a program to its end."""
         if self._ends[self.start(words, given)].result(PATIENCE) != 0:
-            raise InterfaceError("the catalogue could not be made", hint="is there room in the temporary folder?")
+            raise InterfaceError("the catalogue could not be created", hint="is there room in the temporary folder?")
 
     def start(self, words: Sequence[str | Path], given: Path | None = None, memory: int | None = None) -> int:
         """Start a program; its number."""

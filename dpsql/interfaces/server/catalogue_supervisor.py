@@ -59,7 +59,7 @@ def sweep(parent: Path) -> None:
 
 
 def _unprivileged() -> tuple[int, ...]:
-    """Whom the databases run as where this is root, which PostgreSQL refuses: user and group."""
+    """The user and group that the databases run as if this process is root, which PostgreSQL refuses to run as."""
     if os.geteuid() != 0:
         return ()
     import pwd
@@ -69,7 +69,7 @@ def _unprivileged() -> tuple[int, ...]:
 
 
 def _temporary() -> Path:
-    """Where folders are made: a short name, as sockets have short names only, and within the databases' reach."""
+    """Where folders are made: at a short path, because sockets need one, which the databases can reach."""
     for place in (Path(tempfile.gettempdir()), Path("/tmp")):  # noqa: S108
         reached = os.geteuid() != 0 or all(each.stat().st_mode & 0o001 for each in (place, *place.parents))
         if len(str(place)) <= LONGEST and reached:
@@ -158,7 +158,7 @@ def _children_of(parent: int) -> list[int]:
 
 
 def main() -> None:
-    """Follow orders until there is nobody to give them."""
+    """Follow orders until the input ends."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     woken, wake = os.pipe()

@@ -228,7 +228,7 @@ class AnalystCatalogue(NamedTuple):
 
 
 class AnalystCatalogues:
-    """They are made when their analyst first logs in, and anew after a change of the policy."""
+    """The catalogues of all analysts: each is made at the first login, and again after the policy changes."""
 
     def __init__(self, dataset: str, desk: SessionPool) -> None:
         self._dataset, self._desk = dataset, desk
@@ -258,7 +258,7 @@ class AnalystCatalogues:
         return AnalystCatalogue(tables, described, CatalogueConnections(shadow.socket, shadow.database), shadow)
 
     async def renew(self, users: Collection[User]) -> None:
-        """Look at the policy again, for these users; catalogues that nobody sees any more are gone."""
+        """Reload the policy for these users, and remove catalogues that nobody uses any more."""
         fresh = {user.analyst: user for user in users}
         for analyst in list(self._views):
             async with self._turns[analyst]:

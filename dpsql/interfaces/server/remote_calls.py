@@ -37,7 +37,7 @@ _ASKING = frozenset(QueryKeywords.__annotations__)
 
 @dataclass(slots=True)
 class RecentResults:
-    """The last answers of one client, as far as its account has room for them."""
+    """The last answers of one client, within the memory that its account may use."""
 
     room: MemoryQuota
     account: str

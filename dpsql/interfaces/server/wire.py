@@ -103,12 +103,12 @@ def authentication(code: int, data: bytes = b"") -> bytes:
 
 
 def parameter_status(name: str, value: str) -> bytes:
-    """A setting that clients follow."""
+    """ParameterStatus: a setting that clients use."""
     return message(b"S", zero(name), zero(value))
 
 
 def backend_key(process: int, secret: bytes) -> bytes:
-    """What a client names to cancel its query."""
+    """BackendKeyData: the number and secret with which a client cancels its query."""
     return message(b"K", process.to_bytes(4), secret)
 
 
@@ -160,7 +160,7 @@ class ErrorResponse:
     kind: str | None = None
 
     def encode(self) -> bytes:
-        """ErrorResponse, or NoticeResponse for what is no error."""
+        """ErrorResponse, or NoticeResponse for a notice."""
         fields = {"S": self.severity, "V": self.severity, "C": self.state, "M": self.text, "D": self.detail,
                   "H": self.hint, "P": None if self.position is None else str(self.position),
                   "R": self.kind}  # fmt: skip

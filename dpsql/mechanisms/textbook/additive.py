@@ -83,7 +83,7 @@ class Additive(ABC):
         whole = self.step.numerator == 1 and all(isinstance(value, Integral) for value in values)
         if len(values) > 1 and self.touched is None and not (whole and self.one_is_worst):
             raise ProgrammingError(
-                "a unit may move several of these values, and noise for one of them is not enough for that",
+                "a unit may move several of these values, and this noise hides a change of one value only",
                 hint="say how many coordinates one unit can change: touched=1 for a histogram, or their number",
             )
         return [math.floor(rational(value) / self.step) for value in values]

@@ -150,7 +150,7 @@ def condition_of(node: exp.Expr, scope: Resolver) -> Expression:
 
 
 def _is_plain(query: exp.Select) -> bool:
-    """Rows as they are found: neither grouped nor cut off. (DISTINCT changes nothing for EXISTS and IN.)"""
+    """Whether the query neither groups nor limits its rows. (DISTINCT changes nothing for EXISTS and IN.)"""
     distinct_on = query.args.get("distinct") is not None and query.args["distinct"].args.get("on") is not None
     parts = ("group", "having", "limit", "offset", "qualify", "windows")
     computed = any(has_aggregate(e) or e.find(exp.Window) is not None for e in query.expressions)

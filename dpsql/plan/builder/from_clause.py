@@ -41,7 +41,7 @@ class FromSource:
 
 @dataclass(frozen=True, slots=True)
 class JoinedFrom:
-    """FROM as it was read: parts that are all joined inner, the conditions between them, and the tables' names."""
+    """FROM as it was read: the parts of an inner join, the conditions between them, and the tables' names."""
 
     span: Span | None
     parts: tuple[JoinSide, ...]
@@ -296,7 +296,7 @@ def columns_in(planner: Planner, query: exp.Select, ctes: Mapping[str, Subplan])
 
 
 def _source(planner: Planner, node: exp.Expr, ctes: Mapping[str, Subplan]) -> tuple[str, Subplan]:
-    """The name and meaning of one item of FROM; open ones are rewritten in place."""
+    """The name and the planned form of one item of FROM; queries without private rows are rewritten in place."""
     only(node, {"this", "alias", "db", "catalog", "pivots", "joins"})
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
         hint = "leave out the name, or write (SELECT …)"

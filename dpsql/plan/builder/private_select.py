@@ -53,7 +53,7 @@ def private_select(
     *,
     top: bool,
 ) -> Subplan:
-    """What becomes of it: grouped by the unit or not at all it is private, else released."""
+    """A SELECT that is not grouped, or is grouped by the unit, stays private; any other is released."""
     no_histogram(node)
     entitled(node)
     inner_join, values = join_of(planner, node, sources), find_values(planner, node, sources, ctes)
@@ -227,7 +227,7 @@ def release_of(
 
 
 def _in_released_lists(planner: Planner, table: str, relation: Relation, keys: GroupKeys) -> Iterator[exp.Expr]:
-    """For each key whose values are among those of a released list, that it is one of them.
+    """Conditions that each key whose values come from a released list is one of them.
 
     The list is not known while keys are; here it is, and no row has another key.
     """

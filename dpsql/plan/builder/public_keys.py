@@ -69,7 +69,7 @@ def _source(relation: Filter) -> Relation:
 
 
 def _all_of(said: Iterable[Domain | None]) -> Domain | None:
-    """What all who know something agree upon."""
+    """The values that all parts with a list have in common; None if no part has one."""
     known = [each for each in said if each is not None]
     return reduce(intersect, known) if known else None
 

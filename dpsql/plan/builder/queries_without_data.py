@@ -33,7 +33,7 @@ from dpsql.plan.nodes.relation import Field, Relation, Scan
 from dpsql.plan.nodes.unary import Project
 from dpsql.plan.plan import Output, Plan
 
-PROBE = "no rows were asked for: these are the columns and their types, free"
+PROBE = "no rows were requested: the answer shows the columns and their types, and is free"
 
 
 def is_probe(query: exp.Expr) -> bool:
@@ -77,7 +77,7 @@ def no_rows(names: Sequence[str], types: Sequence[str]) -> Plan:
 
 
 def _one_row(query: exp.Select) -> bool:
-    """Does it aggregate over all rows, so that no row becomes one?"""
+    """Whether it aggregates over all rows, so that its answer has one row even without any rows."""
     group = query.args.get("group")
     if group is None:
         return is_grouped(query) or query.args.get("having") is not None
@@ -120,7 +120,7 @@ def _number(node: exp.Expr | None) -> Decimal | None:
 # MIN and MAX that the policy answers ----------------------------------------------------------------------------------
 
 
-DECLARED = "MIN and MAX of {} are the bounds that the policy declares, not those of the data: free"
+DECLARED = "MIN and MAX of {} are the bounds that the policy declares, not values of the data; this is free"
 _OTHER_ROWS = ("where", "group", "having", "qualify", "windows", "joins", "distinct")
 
 

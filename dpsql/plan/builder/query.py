@@ -123,7 +123,7 @@ class _Builder:
         return Plan(releases, made.node, tuple(public), made.outputs, made.row, families, nested, notes)
 
     def aside(self) -> _Builder:
-        """One that knows the releases so far, and keeps its own to itself."""
+        """A planner that knows the releases so far, and does not add its own to them."""
         return replace(
             self, releases=[*self.releases], families=[], nesting=replace(self.nesting, made=[*self.nesting.made])
         )

@@ -1,4 +1,4 @@
-"""What becomes of a query or subquery while it is planned, and the planner that its clauses call back."""
+"""The planned forms of a query or subquery, and the planner that clauses call back."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def chosen_rows(
     ctes: Mapping[str, Subplan],
     values: Sequence[ScalarLookup] = (),
 ) -> tuple[Relation, Scope]:
-    """The rows that WHERE leaves, and what names mean there; conditions on looked-up values come last."""
+    """The rows that satisfy WHERE, and their scope; conditions on looked-up values come last."""
     where = node.args.get("where")
     plain, members = ([], []) if where is None else split_where(where.this)
     plain = [part for c in plain for part in conjuncts_of(c)] if values else plain

@@ -68,7 +68,7 @@ def _fits_once(
 
 
 def fits_once(part: JoinSide, names: Set[str], owned: bool, conditions: Sequence[Expression], unique: Unique) -> bool:
-    """Does at most one row of the part fit what has these names? `owned`: a private row of the same owner is there."""
+    """Whether at most one row of the part can match these fields. `owned`: a private row of the same owner is there."""
     if owned and part.private and part.relation.single:
         return True
     units = {f.name for f in part.fields if owned and part.private and f.unit}
@@ -237,7 +237,7 @@ class Outer(Relation):
 
 
 def _refinements(sides: Sequence[JoinSide]) -> Mapping[Expression, Domain]:
-    """What is known of expressions over sides that keep their names: each joined row contains a row of each."""
+    """What is known of expressions over sides that keep their names: each joined row contains a row of theirs."""
     kept = [side.relation for side in sides if side == side_of(side.relation)]
     return {e: domain for each in kept for e, domain in each.row_domains().refinements.items()}
 
@@ -291,7 +291,7 @@ def _equal_to(part: JoinSide, conditions: Sequence[Expression], names: set[str])
 
 
 def matches_once(left: JoinSide, right: JoinSide, condition: Expression, unique: Unique) -> bool:
-    """Does each left row have at most one match, by verified uniqueness?"""
+    """Whether verified uniqueness limits each left row to at most one match."""
     return fits_once(right, frozenset(left.names), left.private, [condition], unique)
 
 

@@ -206,5 +206,5 @@ def _aggregated(name: str, call: WindowCall, known: RowDomains, rows: int, attri
 
 
 def _or_none(counted: Domain) -> Domain:
-    """A count that may be of no row."""
+    """A count, which may be over no rows."""
     return interval(0, counted.upper, nullable=False, origin=counted.origin)

@@ -109,7 +109,7 @@ class Reference:
 
 
 def _may_clip(bounded: Bounded) -> bool:
-    """Is a unit weighed down although it obeys the policy? One row beside several of a public table counts as one."""
+    """Is a unit down-weighted although it obeys the policy? One row beside several of a public table counts as one."""
     return bounded.weight is not None and bool(bounded.weight.terms) and bounded.release.source.rows_per_unit < ROWS
 
 

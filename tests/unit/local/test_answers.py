@@ -60,7 +60,7 @@ def test_another_frame_asks_anew_unless_the_survey_has_a_name_and_people_have_on
     shuffled = two.sample(frac=1, random_state=1)
     other = shuffled.dp.randomize("smoker", epsilon=1, values=YES, unit="id", name="survey 1")
     pd.testing.assert_series_equal(other.sort_index(), named[0].sort_index())
-    with pytest.raises(InterfaceError, match="only numbered"):
+    with pytest.raises(InterfaceError, match="row numbers stand"):
         one.dp.randomize("smoker", epsilon=1, values=YES, name="survey 1")
 
 
@@ -141,7 +141,7 @@ def test_what_is_refused(how: dict[str, object], said: str) -> None:
 
 
 def test_a_person_without_a_name_and_a_file_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProgrammingError, match="no name"):
+    with pytest.raises(ProgrammingError, match="is identified by"):
         Answers().ask("q", [None], ["yes"], RandomizedResponse(1, values=YES))
     with pytest.raises(LedgerError, match="cannot be kept"):
         Answers(tmp_path / "no" / "such")

@@ -151,7 +151,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         with pytest.raises(InternalError, match="out of range"):
             ExponentialLaw(Fraction(scale))
     assert ExponentialLaw(Fraction(LIMIT - 1)).scale == LIMIT - 1
-    with pytest.raises(UnsupportedQuery, match="next to blind"):
+    with pytest.raises(UnsupportedQuery, match="almost random"):
         ExponentialLaw.for_epsilon(2**61, Fraction(1, 10))
 
 

@@ -81,15 +81,15 @@ def test_probabilities_add_up_to_one_or_to_what_is_not_missing(total: float, mis
     FiniteLaw({0: 0.5, 1: total - 0.5}, missing)
     FiniteLaw({0: 0.5, 1: 0.5 - missing - TOTAL}, missing)
     for wrong in (0.5 - missing - 2 * TOTAL, 0.5 + 2 * TOTAL):
-        with pytest.raises(ProgrammingError, match="no probabilities"):
+        with pytest.raises(ProgrammingError, match="not probabilities"):
             FiniteLaw({0: 0.5, 1: wrong}, missing)
 
 
 def test_a_negative_mass_is_none_even_if_the_total_is_right() -> None:
     for wrong in (2.0**-29, 0.25):
-        with pytest.raises(ProgrammingError, match="no probabilities"):
+        with pytest.raises(ProgrammingError, match="not probabilities"):
             FiniteLaw({0: 1 + wrong, 1: -wrong})
-    with pytest.raises(ProgrammingError, match="no probabilities"):
+    with pytest.raises(ProgrammingError, match="not probabilities"):
         FiniteLaw({0: 1.0, 1: 2.0**-29, 2: -(2.0**-29)})
 
 

@@ -176,7 +176,7 @@ def test_a_scale_keeps_its_twenty_binary_places_below_2_to_the_40(spread: int, p
 
 def test_a_scale_that_cannot_be_drawn_is_refused() -> None:
     assert ExponentialLaw.for_epsilon(LIMIT - 1, Fraction(1)).scale == LIMIT - 1
-    with pytest.raises(UnsupportedQuery, match="next to blind"):
+    with pytest.raises(UnsupportedQuery, match="almost random"):
         ExponentialLaw.for_epsilon(LIMIT, Fraction(1))
 
 

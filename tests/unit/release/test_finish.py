@@ -119,7 +119,7 @@ def test_arrow_and_dataframe_agree(db: dpsql.Connection) -> None:
 
 
 def test_what_python_has_no_memory_for_is_too_much_as_well() -> None:
-    with pytest.raises(ParseError, match="takes more time or memory than there is"), _explained():
+    with pytest.raises(ParseError, match="needs more time or memory than it may have"), _explained():
         raise MemoryError
 
 

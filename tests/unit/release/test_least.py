@@ -104,7 +104,7 @@ def test_the_answer_has_the_error_that_was_asked_for_and_the_cost_that_was_told(
         told = db.explain(sql, accuracy=accuracy, mechanism=mechanism, delta=delta)
         result = db.query(sql, accuracy=accuracy, mechanism=mechanism, delta=delta)
         assert result.cost == told.cost
-        assert "the least that gives" in str(told)
+        assert "the lowest price that gives" in str(told)
         for goal in read_goals(accuracy, result.plan.outputs):
             bars = result.intervals(goal.within.confidence)
             widths = (bars[f"{goal.name}_high"] - bars[f"{goal.name}_low"]) / 2

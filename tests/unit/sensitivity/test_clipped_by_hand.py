@@ -60,7 +60,7 @@ def more(total: str, cap: int, source: Relation) -> Expression:
 
 
 COUNT, SUM, UNITS = asked("count"), asked("sum", "n"), asked("count", "u", distinct=True)
-ROWS = "of the units in t were weighed down to 5 rows"
+ROWS = "of the units in t were down-weighted to 5 rows"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_groups_are_counted_over_the_pairs_of_unit_and_key(key: str, groups: int
     assert isinstance(source, UnitGroup) and isinstance(source.source, UnitGroup)
     assert [item.expression for item in source.source.keys] == [column(key)] and source.source.source == TABLE
     assert flag(pairs) == more("_t0", groups, source)
-    assert pairs.what == f"of the units in t were weighed down to {most}"
+    assert pairs.what == f"of the units in t were down-weighted to {most}"
     assert rows.what == ROWS
 
 
@@ -142,7 +142,7 @@ def test_nobody_is_in_more_groups_than_there_are(groups: int) -> None:
 
 def test_one_row_is_one_row() -> None:
     [check] = checks(replace(TABLE, rows_per_unit=1), "k", COUNT)
-    assert check.what == "of the units in t were weighed down to 1 row"
+    assert check.what == "of the units in t were down-weighted to 1 row"
 
 
 def test_a_part_and_its_rest_are_counted_together() -> None:

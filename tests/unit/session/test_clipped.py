@@ -36,7 +36,7 @@ def test_the_shares_are_about_right_and_said_in_words(sql: str, mechanism: str) 
         assert units.share == pytest.approx(0.1, abs=0.02)
         assert units.low < units.share < units.high
         assert values.share == pytest.approx(0.2, abs=0.05)
-        assert any("of the units in t were weighed down to 2 rows" in note for note in result.notes)
+        assert any("of the units in t were down-weighted to 2 rows" in note for note in result.notes)
         assert any("of the values of x were clamped to [0, 9]" in note for note in result.notes)
         assert db.query(sql, epsilon=20, mechanism=mechanism, clipped=True).replayed
         assert db.query(sql, epsilon=20, mechanism=mechanism).clipped == ()

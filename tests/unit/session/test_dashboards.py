@@ -98,7 +98,7 @@ def test_a_probe_has_columns_and_no_rows_and_is_free(db: dpsql.Connection, sql: 
     assert len(result.columns) == len(result.types) == width
     assert result.fetchall() == []
     assert result.cost.epsilon == 0 and not result.replayed
-    assert any("no rows were asked for" in note for note in result.notes)
+    assert any("no rows were requested" in note for note in result.notes)
     assert db.describe(sql) == (result.columns, result.types)
     assert db.explain(sql).cost.epsilon == 0
     assert (_entries(db), _ledger(db)) == (before, kept)

@@ -309,7 +309,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     "sql", ["SELECT count(*) FROM orders", "SELECT kind, count(*), sum(amount) FROM orders GROUP BY kind", SUM]
 )
 def test_totals_from_the_parts_of_a_copy_are_those_of_the_table(tmp_path: Path, sql: str) -> None:
-    """Also where both parts add up to the same: one unit within its bound, and another weighed down to it."""
+    """Also where both parts add up to the same: one unit within its bound, and another down-weighted to it."""
     path = tmp_path / "shop.duckdb"
     with duckdb.connect(str(path)) as data:
         data.execute("CREATE TABLE orders (customer INTEGER, kind VARCHAR, amount DOUBLE)")

@@ -188,7 +188,7 @@ class PostgresLocation(LedgerLocation):
             raise LedgerError(f"the ledger {self.name} has another version: {found}", hint="use a newer dpsql")
 
     def _only(self, session: LedgerSession) -> str:
-        """The account that is meant where none was named."""
+        """The only account, where none was named."""
         rows = session.ask("SELECT account FROM dpsql_ledger.entry WHERE number = 1 AND gist::json ->> 0 = account")
         if len(rows) != 1:
             names = ", ".join(sorted(account for (account,) in rows))

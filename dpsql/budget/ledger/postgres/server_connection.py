@@ -150,7 +150,7 @@ class LedgerConnectionPool:
 
     @classmethod
     def join(cls, address: LedgerAddress) -> LedgerConnectionPool:
-        """That of this process and address."""
+        """The pool of this process and address."""
         with _lock:
             return _pools.setdefault((os.getpid(), address), cls(address)).with_user()
 
@@ -170,7 +170,7 @@ class LedgerConnectionPool:
             self.drop()
 
     def take(self) -> TimedConnection:
-        """One that nobody else has: the last that was given back, or a new one."""
+        """A connection that nobody else uses: the last one returned, or a new one."""
         with _lock:
             while self._idle:
                 found = self._idle.pop()
@@ -179,7 +179,7 @@ class LedgerConnectionPool:
         return self._address.connect()
 
     def give(self, db: TimedConnection) -> None:
-        """Back; one that is lost, or left in the middle of something, ends here, and with it its transaction."""
+        """Return a connection. One that is lost, or in a transaction, is closed, which ends the transaction."""
         with _lock:
             if db.idle and self._users and len(self._idle) < KEEP:
                 self._idle.append(db)

@@ -35,8 +35,9 @@ _SAFE = ("fsync", "full_page_writes", "synchronous_commit")
 
 
 class LedgerSession:
-    """What one ledger asks and tells, one thread at a time. A connection that was lost is replaced between
-    transactions, and never inside one.
+    """The transactions of one ledger with the server, one thread at a time.
+
+    A connection that was lost is replaced between transactions, and never inside one.
     """
 
     def __init__(self, address: LedgerAddress, account: str) -> None:
@@ -86,7 +87,7 @@ class LedgerSession:
         self._leave()
 
     def _first(self, work: Callable[[TimedConnection], Answer]) -> tuple[TimedConnection, Answer]:
-        """The first words on a connection, and it; on a new one if an idle one turns out to be lost."""
+        """Send the first statement and return the connection: a new one if an idle one turns out to be lost."""
         from psycopg import OperationalError
 
         if not self._leave.alive:
@@ -108,7 +109,7 @@ class LedgerSession:
             raise
 
     def _lock(self, db: TimedConnection) -> tuple[Any, ...]:
-        """In one message: a transaction, its durability, the lock of the account, and whether the server is safe.
+        """In one message: begin a durable transaction, lock the account, and ask whether the server is safe.
 
         The lock comes first: what is read afterwards is all that was committed before.
         """
@@ -166,7 +167,7 @@ class LedgerSession:
             time.sleep(_PAUSE)
 
     def _end(self, db: TimedConnection) -> None:
-        """Give it back, after what is left of a transaction was rolled back; if that fails, the connection ends."""
+        """Roll back what is left of a transaction and return the connection to the pool; close it if that fails."""
         from psycopg import Error
 
         with suppress(Error):
