@@ -237,8 +237,8 @@ def public_table(priced: Priced) -> Released:
 def _shown(priced: Priced, exact: Integers, ahead: Drawn | None) -> NDArray[np.int64]:
     """The positions of the keys that are shown: those that pass, or all where nothing is selected.
 
-    A private key to which no unit gives weight is not a candidate: it is never shown, whatever the noise. Public keys are
-    all candidates, with or without units.
+    A private key to which no unit gives weight is not a candidate: it is never shown, whatever the noise. Public keys
+    are all candidates, with or without units.
     """
     if priced.selection is None or priced.threshold is None or exact.selection is None:
         return np.arange(len(exact.keys))

@@ -12,7 +12,15 @@ import yaml
 from pages import DOCS, EXAMPLES, PAGES, ROOT, blocks, inline_code, name_of, prose, slugs
 
 by_page = pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=name_of)
-NOT_MODULES = {"dpsql.steward", "dpsql.service", "dpsql.epsilon", "dpsql.delta", "dpsql.mechanism", "dpsql.dialect"}
+NOT_MODULES = {
+    "dpsql.steward",
+    "dpsql.service",
+    "dpsql.price",
+    "dpsql.epsilon",
+    "dpsql.delta",
+    "dpsql.mechanism",
+    "dpsql.dialect",
+}
 """A logger, a unit of systemd, and settings of SQL."""
 MADE = {"examples/tpch/data"}
 """Folders that a script makes."""
