@@ -24,8 +24,9 @@ from dpsql.budget import (
     limits,
     spent_as,
 )
+from dpsql.budget.costs import share_down
 from dpsql.budget.pricing import charge_of, cost_of
-from dpsql.budget.shares import Price, largest_share, share_down, share_price
+from dpsql.budget.shares import Price, largest_share, share_of, share_price
 from dpsql.budget.status import BudgetStatus, budget_status
 from dpsql.dataset import Dataset
 from dpsql.errors import BudgetExceeded, InterfaceError, PolicyError
@@ -72,7 +73,8 @@ class Accounts:
     def replay_note(self, stored: StoredRelease) -> str:
         """The note on a release that was counted."""
         caps = self._caps(self.analyst)
-        return f"{REPLAYED} ({spent_as(caps, Spent().after(stored.charge), self._conversion())})"
+        share = float(share_of(limits(self.own_caps), stored.charge))
+        return f"{REPLAYED} ({replace(spent_as(caps, Spent().after(stored.charge), self._conversion()), share=share)})"
 
     def charge(self, prepared: PreparedQuery, execution: Execution) -> tuple[Reservation | None, tuple[str, ...]]:
         """Charge for missing releases and count those of others that are replayed, durably and in one step.
@@ -128,7 +130,7 @@ class Accounts:
     def budget(self) -> BudgetStatus:
         """Caps, spent and remaining, for this analyst (and purpose) and for everyone, and what the rest would buy."""
         last = self.ledger.last(self.analyst, self.purpose)
-        names, limit = (self.analyst, self.purpose), self.policy.limits.epsilon
+        names, limit = (self.analyst, self.purpose), (self.policy.limits.epsilon, self.policy.limits.delta)
         return budget_status(self.standings(), names, last, self._conversion(), limit)
 
     def standings(self) -> list[Standing | None]:

@@ -36,7 +36,7 @@ from dpsql.dataset import Dataset, ledger_at, name_in, open_data
 from dpsql.engines.base import Engine
 from dpsql.engines.open_engine import Source
 from dpsql.errors import BudgetExceeded, Error, InterfaceError, Pep249Errors, PolicyError
-from dpsql.mechanisms.exact_numbers import float_up
+from dpsql.mechanisms.exact_numbers import UNIT, float_up
 from dpsql.mechanisms.zcdp_conversion import pure_rho
 from dpsql.options import QueryKeywords, QueryOptions
 from dpsql.plan.clock import MOMENT_NOTE, bind_clock, now, reads_the_clock, reads_the_moment
@@ -306,7 +306,11 @@ def _most(draft: Draft, parts: Sequence[Fraction]) -> Cost:
     """
     price = pure_rho if draft.funds.mechanism == "laplace" else Fraction
     cost, most = draft.split.bill.cost, sum((price(part) for part in parts), Fraction(0))
-    return replace(cost, rho=max(cost.rho, float_up(most)))
+    share, whole = cost.share, draft.funds.whole
+    if share is not None and whole is not None:
+        asked = most / (whole.rho * UNIT) if whole.rho is not None else sum(parts) / (whole.epsilon * UNIT)
+        share = max(share, float(asked))
+    return replace(cost, rho=max(cost.rho, float_up(most)), share=share)
 
 
 class Connection(Pep249Errors):

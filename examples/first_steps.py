@@ -38,7 +38,7 @@ def main() -> None:
     with dpsql.connect(clinic(), policy=POLICY, ledger=":memory:", analyst="ana") as db:
         stays = "SELECT ward, count(*) AS stays, avg(days) AS days FROM stays GROUP BY ward ORDER BY stays DESC"
         answer = db.query(stays)
-        print(answer.df(), answer.intervals(0.95), f"cost: {answer.cost}", sep="\n\n", end="\n\n")
+        print(answer.df(), answer.intervals(0.95), f"cost: {answer.cost} of your budget", sep="\n\n", end="\n\n")
 
         print("The same again is free:", db.query(stays).cost, end="\n\n")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.answers.notes import SHOWN, first_notes
 from dpsql.answers.number_format import numeric, plain, with_error
 from dpsql.answers.quality import Qualities, Quality, quality_line, quality_words
-from dpsql.budget.status import account_bar
+from dpsql.budget.status import AccountStatus, account_bar
 from dpsql.errors import Error
 from dpsql.notebook_html import element, listed, page, text
 
@@ -49,8 +49,25 @@ def _footer(result: Result, judged: Sequence[Qualities | None]) -> list[str]:
     lines = ["± is the 95% error bar of the noise"] if any(each is not None for each in judged) else []
     lines += [line] if (line := quality_line(judged)) else []
     lines += [str(way)] if (way := result.way_out) else []
-    lines.append(f"cost: {'free (replayed)' if result.replayed else result.cost}")
+    lines.append(f"cost: {'free (replayed)' if result.replayed else _price(result)}{_left_text(result)}")
     return lines + [f"note: {note}" for note in first_notes(result.notes, "result.notes has them all")]
+
+
+def _price(result: Result) -> str:
+    return f"{result.cost} of your budget" if result.cost.epsilon else "free"
+
+
+def _left_text(result: Result) -> str:
+    own = _own(result)
+    return "" if own is None else f"; left: {own.left_share}"
+
+
+def _own(result: Result) -> AccountStatus | None:
+    """The session's own account, while it is open."""
+    try:
+        return None if result.account is None else result.account().own
+    except Error:
+        return None
 
 
 def _printable(text: str) -> str:
@@ -73,7 +90,7 @@ RULES = {
 
 def format_explanation(plan: Explanation) -> str:
     """The explanation as plain text."""
-    lines = [f"cost: {plan.cost if plan.releases else 'free (public tables only)'}"]
+    lines = [f"cost: {_foreseen(plan)}"]
     lines += [f"  {plan.remark}"] if plan.remark else []
     lines += [line for stage in _stages(plan) for line in stage]
     if plan.alternatives:
@@ -81,6 +98,12 @@ def format_explanation(plan: Explanation) -> str:
     if plan.notes:
         lines += ["", *(f"note: {note}" for note in plan.notes)]
     return "\n".join(lines)
+
+
+def _foreseen(plan: Explanation) -> str:
+    if not plan.releases:
+        return "free (public tables only)"
+    return str(plan.cost) if plan.cost.share is None else f"{plan.cost} of your budget ({plan.cost.details})"
 
 
 def _stages(plan: Explanation) -> Iterator[list[str]]:
@@ -160,7 +183,7 @@ def _key(key: KeyPlan) -> str:
 
 def _alternatives(plan: Explanation) -> list[str]:
     """Both mechanisms side by side, for the same asked price."""
-    lines = [f"{'mechanism':<12}{'ε':>8}{'δ':>10}{'ρ':>10}   errors (95%)"]
+    lines = [f"{'mechanism':<12}{'cost':>8}   errors (95%)"]
     for name in ("laplace", "gaussian"):
         other = plan if plan.mechanism == name else plan.alternatives.get(name)
         if other is None:
@@ -169,9 +192,7 @@ def _alternatives(plan: Explanation) -> list[str]:
             f"{a.text} ± {a.error:.5g}" for r in other.releases for a in r.aggregates if a.error is not None
         )
         mark = "*" if other is plan else ""
-        cost = other.cost
-        price = f"{cost.epsilon:>8.4g}{cost.delta:>10.3g}{cost.rho:>10.4g}"
-        lines.append(f"{name + mark:<12}{price}   {errors or 'depend on the counts'}")
+        lines.append(f"{name + mark:<12}{other.cost!s:>8}   {errors or 'depend on the counts'}")
     other = plan.alternatives.get("laplace" if plan.mechanism == "gaussian" else "gaussian")
     if other is not None and plan.cost.rho and other.cost.rho:
         times = other.cost.rho / plan.cost.rho
@@ -219,7 +240,7 @@ def _noisy(value: Any, ends: tuple[float, float], quality: Quality | None) -> st
 
 def _footer_html(result: Result, quality: str | None) -> str:
     noisy = any(output.noisy for output in result.plan.outputs)
-    price = "free (released before)" if result.replayed else str(result.cost) if result.cost.epsilon else "free"
+    price = "free (released before)" if result.replayed else _price(result)
     said = f"cost: {price}" + (" · ± is the 95% error bar of the noise" if noisy else "")
     said += f" · {quality}" if quality else ""
     way = element("p", text(result.way_out)) if result.way_out else ""
@@ -232,20 +253,13 @@ def _footer_html(result: Result, quality: str | None) -> str:
 
 
 def _left(result: Result) -> str:
-    """The account that binds: the analyst's where there is one."""
-    if result.account is None:
-        return ""
-    try:
-        status = result.account()
-    except Error:
-        return ""
-    own = status.purpose or status.analyst or status.dataset
-    return element("p", "budget" + account_bar(own), "dim")
+    own = _own(result)
+    return "" if own is None else element("p", "budget" + account_bar(own), "dim")
 
 
 def explanation_html(plan: Explanation) -> str:
     """A tree: the cost, each release with its keys, bounds and where they come from, and its errors."""
-    cost = text(plan.cost) if plan.releases else "free (public tables only)"
+    cost = text(_foreseen(plan))
     remark = [text(plan.remark)] if plan.remark else []
     tree = [element("b", "cost ") + cost + listed(remark), *map(_release_html, plan.releases)]
     if plan.notes:
@@ -297,7 +311,7 @@ def _mechanisms(plan: Explanation) -> str:
         other = plan if plan.mechanism == name else plan.alternatives.get(name)
         if other is not None:
             errors = [f"{a.text} ± {a.error:.5g}" for r in other.releases for a in r.aggregates if a.error is not None]
-            cells = (f"{other.cost.epsilon:.4g}", f"{other.cost.delta:.3g}", f"{other.cost.rho:.4g}")
+            cells = (str(other.cost), other.cost.details)
             title = f"{name} (used)" if other is plan else name
             rows.append(
                 element("td", text(title))
@@ -305,7 +319,7 @@ def _mechanisms(plan: Explanation) -> str:
                 + element("td", text(", ".join(errors) or "depend on the counts"))
             )
     head = "".join(element("th", title, kind) for title, kind in
-                   (("mechanism", ""), ("ε", "n"), ("δ", "n"), ("ρ", "n"), ("errors (95%)", "")))  # fmt: skip
+                   (("mechanism", ""), ("cost", "n"), ("in detail", "n"), ("errors (95%)", "")))  # fmt: skip
     body = "".join(element("tr", row) for row in rows)
     return element("table", element("thead", element("tr", head)) + element("tbody", body))
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dpsql.budget.calendar_windows import check_window
-from dpsql.budget.costs import FREE, Charge, Cost
+from dpsql.budget.costs import DUST, FREE, Charge, Cost, share_down
 from dpsql.errors import BudgetExceeded
 from dpsql.mechanisms.exact_numbers import (
     UNIT,
@@ -207,11 +207,14 @@ def admit(charge: Charge, cost: Cost, accounts: list[Account]) -> None:
 
 
 def refusal_of(charge: Charge, cost: Cost, accounts: list[Account]) -> BudgetExceeded:
-    """What is left in all accounts, and what would help those that do not admit the charge."""
+    """What is left in all accounts, and what would help those that do not admit the charge.
+
+    A cost that is a share is one of the first account, and so is what is left.
+    """
     refusing = [account for account in accounts if not admits(account.caps, account.spent, charge)] or accounts
-    left = "; ".join(f"left for {account.name}: {_left(charge, cost, account)}" for account in accounts)
+    left = "; ".join(f"left for {account.name}: {_left(charge, cost, account, accounts[0])}" for account in accounts)
     refusal = BudgetExceeded(
-        f"over the privacy budget: this query costs {cost}; {left}", hint=_hint(charge, cost, refusing)
+        f"over the privacy budget: this query costs {cost}; {left}", hint=_hint(charge, cost, refusing, accounts[0])
     )
     refusal.fits = _fits(charge, cost, refusing)
     return refusal
@@ -225,21 +228,42 @@ def raise_hint(hint: str | None) -> str:
     )
 
 
-def _left(charge: Charge, cost: Cost, account: Account) -> str:
-    """What is left for this query: the ε at which it would be admitted, and the δ if it has private keys."""
+def _share_left(account: Account, own: Account) -> Fraction | None:
+    """What is left of an account, as a share of the own one; None where one promises by δ and the other does not."""
+    limit, whole = limits(account.caps), limits(own.caps)
+    if limit.rho is None and whole.rho is None:
+        left = Fraction(limit.epsilon - (account.spent.epsilon or 0), whole.epsilon)
+    elif limit.rho is None or whole.rho is None:
+        return None
+    else:
+        left = Fraction(limit.rho - account.spent.rho, whole.rho)
+    return min(Fraction(1), max(Fraction(0), left))
+
+
+def _left(charge: Charge, cost: Cost, account: Account, own: Account) -> str:
+    """As a share of the own account, else in the terms of this query: the ε at which it would be admitted, and the δ if
+    it has private keys.
+    """
+    share = None if cost.share is None else _share_left(account, own)
+    if share is not None:
+        return share_down(share) if share >= DUST else "nothing"
     epsilon = digits_down(_within_reach(charge, cost, account))
     slack = remaining(account.caps, account.spent, 0).delta
     delta = f", δ = {digits_down(slack, 3):.3g} for private keys" if charge.delta and slack else ""
     return f"ε = {epsilon:.4g}{delta}" if epsilon else "nothing"
 
 
-def _hint(charge: Charge, cost: Cost, refusing: list[Account]) -> str:
+def _hint(charge: Charge, cost: Cost, refusing: list[Account], own: Account) -> str:
     """The first thing that would help; what is left is shown rounded down, so that asking for it succeeds."""
     if charge.epsilon is None and any(limits(account.caps).rho is None for account in refusing):
         return "this budget has delta 0: use mechanism='laplace' and group by columns whose values are declared"
     wait = _wait(refusing)
     if any(_short_of_delta(charge, account) for account in refusing):
         return f"the delta for private group keys is spent: ask for a smaller delta, or group by declared values{wait}"
+    shares = [None if cost.share is None else _share_left(account, own) for account in refusing]
+    least = min((share for share in shares if share is not None), default=Fraction(0))
+    if least >= DUST and None not in shares:
+        return f'ask for price="{share_down(least)}" or less, or repeat a query of your own (it is free){wait}'
     epsilon = _fits(charge, cost, refusing)
     if epsilon is None:
         return f"repeat a query of your own (it is free), or ask the steward to raise the cap{wait}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 
 from dpsql.errors import ProgrammingError
@@ -68,6 +69,11 @@ class Cost:
             raise ProgrammingError(f"not a cost: {self!r}")
 
     def __str__(self) -> str:
+        return self.details if self.share is None else share_text(self.share)
+
+    @property
+    def details(self) -> str:
+        """In ε, δ and ρ."""
         parts = [f"ε = {self.epsilon:.4g}"]
         if self.delta:
             parts.append(f"δ = {self.delta:.3g}")
@@ -82,3 +88,45 @@ FREE = Cost(0.0, 0.0, 0.0)
 
 def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+DUST = 1e-5
+"""The part of a spent budget that rounding can leave: it can be asked for, and buys nothing."""
+
+
+# shares as people see them -----------------------------------------------------------------------------------------
+
+
+def share_text(share: Number) -> str:
+    """A cost as a percentage, rounded to the nearest hundredth; what is smaller in two digits."""
+    return _percent(share, ROUND_HALF_EVEN)
+
+
+def share_down(share: Number) -> str:
+    """What is left, rounded down: it can be asked for."""
+    return _percent(share, ROUND_FLOOR)
+
+
+def share_spent(share: Number) -> str:
+    """What is spent, in hundredths, rounded up: with `share_left` it adds up to 100%."""
+    return f"{_hundredths(_exact_percent(share), ROUND_CEILING):f}%"
+
+
+def share_left(spent: Number) -> str:
+    """What is left when so much is spent, in hundredths, rounded down."""
+    return f"{_hundredths(max(Decimal(0), 100 - _exact_percent(spent)), ROUND_FLOOR):f}%"
+
+
+def _percent(share: Number, rounding: str) -> str:
+    percent = _exact_percent(share)
+    if 0 < percent < Decimal("0.1"):
+        return f"{Context(prec=2, rounding=rounding).create_decimal(percent):f}%"
+    return f"{_hundredths(percent, rounding):f}%"
+
+
+def _exact_percent(share: Number) -> Decimal:
+    return Decimal(exact(share).numerator * 100) / Decimal(exact(share).denominator)
+
+
+def _hundredths(percent: Decimal, rounding: str) -> Decimal:
+    return percent.quantize(Decimal("0.01"), rounding)

@@ -20,12 +20,11 @@ What is left, as a share that is rounded down, can be asked for by the same proo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 
 from dpsql.budget.accountant import Caps, FilterLimits, Spent, laplace_within, limits
 from dpsql.budget.costs import Charge
-from dpsql.mechanisms.exact_numbers import UNIT, Number, exact
+from dpsql.mechanisms.exact_numbers import UNIT, exact
 from dpsql.mechanisms.zcdp_conversion import pure_rho, rho_for
 
 
@@ -70,23 +69,3 @@ def largest_share(caps: Caps, epsilon: Fraction, delta: Fraction) -> Fraction:
         return min(Fraction(1), epsilon / (whole.epsilon * UNIT))
     rho = rho_for(epsilon, delta) if delta else pure_rho(epsilon)
     return min(Fraction(1), rho / (whole.rho * UNIT))
-
-
-# shares as people see them -----------------------------------------------------------------------------------------
-
-
-def share_text(share: Number) -> str:
-    """A cost as a percentage, rounded to the nearest hundredth; what is smaller in two digits."""
-    return _percent(share, ROUND_HALF_EVEN)
-
-
-def share_down(share: Number) -> str:
-    """What is left, rounded down: it can be asked for."""
-    return _percent(share, ROUND_FLOOR)
-
-
-def _percent(share: Number, rounding: str) -> str:
-    percent = Decimal(exact(share).numerator * 100) / Decimal(exact(share).denominator)
-    if 0 < percent < Decimal("0.1"):
-        return f"{Context(prec=2, rounding=rounding).create_decimal(percent):f}%"
-    return f"{percent.quantize(Decimal('0.01'), rounding):f}%"

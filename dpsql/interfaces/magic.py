@@ -19,7 +19,7 @@ HELP = """\
 %dpsql use NAME             go on with a connection or a private frame that is a variable
 %dpsql SELECT …             answer one line of SQL; the result is in _
 %dpsql explain SELECT …     what it would do and cost; spends nothing
-%dpsql budget               caps, spent, left
+%dpsql budget               caps, spent, left; .details has them in ε, δ and ρ
 %dpsql tables               the tables there are
 %%dpsql [--price 2%] [--epsilon E] [--delta D] [--mechanism M] [--within 5%] [--as NAME] [--explain]
 SELECT …                    answer a cell of SQL; the result is in _, and in NAME"""

@@ -169,4 +169,4 @@ def test_the_example_runs(capsys: Any) -> None:
     exec(Path(names["__file__"]).read_text(encoding="utf-8"), names)
     names["main"]()
     said = capsys.readouterr().out
-    assert "stays_low" in said and "hint:" in said and "left for one query" in said
+    assert "stays_low" in said and "hint:" in said and "of your budget" in said

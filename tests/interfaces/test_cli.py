@@ -99,7 +99,7 @@ def test_a_table_has_error_bars_cost_and_what_they_leave_out(town: Path) -> None
     done = ask(town, COUNT)
     assert done.exit_code == 0, done.output
     assert re.search(r"^ f +[\d,]+ ± \d+ ", done.stdout, re.M)
-    assert "cost: ε = 0.5" in done.stdout
+    assert "% of your budget; left: " in done.stdout
     assert "note: values of age outside [0, 100] are clamped" in done.stdout
 
 
@@ -436,7 +436,7 @@ def test_a_script_can_be_piped_into_the_shell(town: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "public: answered exactly, free" in done.stdout and "0 to 100" in done.stdout
-    assert "cost: ε = 0.25" in done.stdout and "release over people" in done.stdout
+    assert "(ε = 0.25, " in done.stdout and "release over people" in done.stdout
     assert "analyst ana" in done.stdout and "last_one" in done.stdout and "dpsql>" not in done.stdout
 
 
@@ -636,8 +636,8 @@ def test_the_shell_takes_settings_in_sql(town: Path) -> None:
     assert (
         "price = 2%" in done.stdout
         and "price = epsilon 0.125" in done.stdout
-        and "cost: ε = 0.125" in done.stdout
-        and "cost: ε = 0.5" in done.stdout
+        and "% of your budget; left: " in done.stdout
+        and "of your budget (ε = 0.5, " in done.stdout
     )
     assert done.returncode == 1 and "up to 1, not 9" in done.stderr
 

@@ -44,7 +44,7 @@ def test_a_purpose_is_named_on_the_command_line(shop: Path) -> None:
     assert "name one of: report, research" in run("query", shop, COUNT, "--analyst", "ana", code=1)
     run("query", shop, COUNT, "--analyst", "ana", "--purpose", "report", "--epsilon", 0.3)
     shown = run("budget", shop, "--analyst", "ana", "--purpose", "report")
-    for part in ("dataset (everyone)", "analyst ana", "ana for report", "cap ε = 0.5, δ = 1e-06", "buys about"):
+    for part in ("dataset (everyone)", "analyst ana", "ana for report", "ε = 0.5, δ = 1e-06", "buys about"):
         assert part in shown
     told = json.loads(run("budget", shop, "--analyst", "ana", "--purpose", "report", "--format", "json"))
     assert told["purpose"]["name"] == "report"

@@ -51,11 +51,11 @@ def test_five_questions_with_error_bars_cost_and_what_is_left(shown: str) -> Non
     for part, question in zip(parts, QUESTIONS, strict=True):
         assert part.startswith(question.title)
         assert re.search(r"\d ± \d", part)
-        assert re.search(r"cost: ε = (1|0\.99\d*), .* left: ε = \d\.\d+ of 5", part)
+        assert re.search(r"cost: [345]\.\d\d% of your budget   left: \d\d\.\d\d%", part)
 
 
 def test_what_is_left_shrinks_and_the_repetition_is_free(shown: str) -> None:
-    left = [float(each) for each in re.findall(r"left: ε = (\d\.\d+) of 5", shown)]
+    left = [float(each) for each in re.findall(r"left: (\d\d\.\d\d)%", shown)]
     assert left[:5] == sorted(left[:5], reverse=True)
     assert len(set(left[:5])) == 5, "counts alone are clipped otherwise than beside sums, so question 4 is a new one"
     assert left[5] == left[4]

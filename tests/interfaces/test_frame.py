@@ -267,7 +267,7 @@ def test_looking_spends_nothing_and_says_so(guarded: Any) -> None:
     assert "spends nothing" in repr(guarded.groupby("region").explain())
     assert guarded.amount.to_sql().mean() == "SELECT AVG(amount) AS mean FROM df"
     assert guarded.groupby("region")["amount"].to_sql().sum().startswith("SELECT region, SUM(amount) AS amount FROM df")
-    assert str(guarded.amount.explain().mean()).startswith("cost: ε = 0.3")
+    assert str(guarded.amount.explain().mean()).startswith("cost: 10.00% of your budget (ε = 0.3")
     assert guarded.budget().dataset.spent.epsilon == 0
 
 

@@ -72,7 +72,11 @@ def test_an_answer_has_values_bars_cost_and_what_is_left(db: Any) -> None:
     for row in answer.fetchall():
         assert f"{row[1]:,}" in page.words
     assert page.words.count("±") >= 3 + 2  # a cell for each group, and the heads
-    assert "cost: ε = 1" in page.words and "left for one query: ε = 49" in page.words and "missing" in page.words
+    assert (
+        "cost: 2.00% of your budget" in page.words
+        and "spent 2.00%, left 98.00%" in page.words
+        and "missing" in page.words
+    )
     assert "counts as" in page.words or "clamped" in page.words
     assert "free (released before)" in Page(db.query(SQL)._repr_html_()).words
     assert db.budget().dataset.spent.epsilon == pytest.approx(1)
@@ -99,7 +103,11 @@ def test_the_prompt_shows_values_with_bars_cost_and_notes(db: Any) -> None:
     assert lines[0].split() == ["region", "n", "age"] and "\x07" not in str(answer)
     for line, row in zip(lines[1:], answer.fetchall(), strict=False):
         assert f"{row[1]:,} ± " in line
-    assert "± is the 95% error bar of the noise" in lines and "cost: ε = 1" in str(answer) and "note: " in lines[-1]
+    assert (
+        "± is the 95% error bar of the noise" in lines
+        and "cost: 2.00% of your budget" in str(answer)
+        and "note: " in lines[-1]
+    )
     assert "cost: free (replayed)" in str(db.query(SQL))
     assert "±" not in str(db.query("SELECT 1 AS one")) and "one" in repr(db.query("SELECT 1 AS one"))
     assert "more rows" in str(db.query("SELECT age, count(*) AS n FROM people GROUP BY age"))
@@ -118,13 +126,13 @@ def test_a_public_or_closed_answer_still_shows(db: Any) -> None:
     bare = Page(db.query("SELECT 1 AS one")._repr_html_())
     assert "free" in bare.words and "±" not in bare.words
     db.close()
-    assert "budget" not in Page(answer._repr_html_()).words.replace("the budget", "")
+    assert "budget" not in Page(answer._repr_html_()).words.replace("your budget", "")
 
 
 def test_an_explanation_is_a_tree_with_the_origin_of_every_bound(db: Any) -> None:
     page = Page(db.explain(SQL)._repr_html_())
     assert "declared for people.age" in page.words and "declared for people.region" in page.words
-    assert "cost ε = 1" in page.words and "release over people" in page.words and "± " in page.words
+    assert "cost 2.00% of your budget" in page.words and "release over people" in page.words and "± " in page.words
     assert {"ul", "li", "details"} <= page.tags() and "SELECT" in page.words
     assert db.budget().dataset.spent.epsilon == 0
 
@@ -136,7 +144,7 @@ def test_a_budget_is_a_bar(db: Any) -> None:
     assert width(db.budget()._repr_html_()) == 0
     db.query(SQL, epsilon=25)
     page = db.budget()._repr_html_()
-    assert width(page) == pytest.approx(50) and "spent ε = 25 of 50" in Page(page).words
+    assert width(page) == pytest.approx(50) and "spent 50.00%, left 50.00%" in Page(page).words
     assert "one more query" in Page(page).words
 
 
@@ -145,7 +153,7 @@ def test_a_private_frame_shows_its_columns_and_budget() -> None:
     page = Page(frame._repr_html_())
     assert (
         "0 to 5" in page.words
-        and "spent ε = 0 of 3" in page.words
+        and "spent 0.00%, left 100.00%" in page.words
         and EVIL in page.words
         and "script" not in page.tags()
     )

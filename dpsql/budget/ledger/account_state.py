@@ -113,6 +113,7 @@ class AccountState:
     kept: defaultdict[str, list[KeptRelease]] = field(default_factory=lambda: defaultdict(list))
     families: defaultdict[str, list[KeptRelease]] = field(default_factory=lambda: defaultdict(list))
     releases: set[tuple[int, str]] = field(default_factory=set)
+    counted: defaultdict[int, list[Charge]] = field(default_factory=lambda: defaultdict(list))
     numbered: dict[int, KeptRelease] = field(default_factory=dict)
     facts: defaultdict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
 
@@ -184,6 +185,11 @@ class AccountState:
         part = None if release is None else self.numbered[release].charge
         return Charge(*(_scan(self.charges[entry][0], 0)[0][1:4] if part is None else part))
 
+    def charged(self, entry: int, *, everyone: bool) -> list[Charge]:
+        """What an entry charged to the dataset, or to its analyst: replays of others' releases are the analyst's."""
+        own = [self.charge(entry)] if entry in self.charges else []
+        return own if everyone else [*own, *self.counted.get(entry, [])]
+
     def owes(self, entry: int, whose: Whose, release: int | None = None) -> list[Whose]:
         """The analyst's account, and that of the purpose, against which a replay of this entry, or of one of its
         releases, is yet to be counted.
@@ -237,21 +243,29 @@ class AccountState:
             if purpose is not None:
                 self.days[analyst, purpose][body[_AT:_DAY]].add(rho, delta, epsilon)
             for each in gist[5] if len(gist) > 5 else ():
-                self._replay(body, analyst, each[0], each[1], purpose)
+                self._replay(number, body, analyst, each[0], each[1], purpose)
         elif kind == "release":
             self._release(number, body, *gist)
         elif kind == "replay":
-            self._replay(body, *gist[:4])
+            self._replay(number, body, *gist[:4])
             for each in gist[4] if len(gist) > 4 else ():
-                self._replay(body, gist[0], each[0], each[1], gist[3])
+                self._replay(number, body, gist[0], each[0], each[1], gist[3])
         else:
             self._read_act(number, kind, gist, body)
 
     def _replay(
-        self, body: str, analyst: str, entry: int, release: int | None = None, purpose: str | None = None
+        self,
+        number: int,
+        body: str,
+        analyst: str,
+        entry: int,
+        release: int | None = None,
+        purpose: str | None = None,
     ) -> None:
         """It counts on the day of the replay, for whoever has not paid for the release yet."""
         charge, owing = self.charge(entry, release), self.owes(entry, (analyst, purpose), release)
+        if (analyst, None) in owing:
+            self.counted[number].append(charge)
         if owing:
             self.shown.add(charge.rho, charge.delta, charge.epsilon)
         for whose in owing:

@@ -12,12 +12,13 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import reduce
 from operator import add
 from typing import Any
 
-from dpsql.budget.accountant import Account, Caps, Spent, admit, admits, raise_hint, refusal_of
+from dpsql.budget.accountant import Account, Caps, Spent, admit, admits, limits, raise_hint, refusal_of
 from dpsql.budget.calendar_windows import next_window_start
 from dpsql.budget.costs import Charge
 from dpsql.budget.ledger.account_state import (
@@ -54,6 +55,7 @@ from dpsql.budget.ledger.interface import (
 )
 from dpsql.budget.ledger.reservation import RESERVE, Reservation
 from dpsql.budget.ledger.rollback_guard import ChainEnd
+from dpsql.budget.shares import share_of
 from dpsql.errors import LedgerError
 
 _RESERVE = RESERVE.take()
@@ -260,9 +262,16 @@ class ChainedLedger(Ledger):
         """Whose account it is."""
         return self._book.dataset
 
-    def log(self) -> Iterator[LogEntry]:
+    def log(self, analyst: str | None = None) -> Iterator[LogEntry]:
         """See `Ledger`."""
-        return map(read_log_entry, self.rows())
+        rows, book = self.rows(), self._book
+        caps = book.caps.get((analyst, None)) or book.caps.get(EVERYONE)
+        for line in map(read_log_entry, rows):
+            if analyst is not None and line.analyst != analyst:
+                continue
+            charges = book.charged(line.number, everyone=analyst is None)
+            shares = [] if caps is None else [share_of(limits(caps), charge) for charge in charges]
+            yield replace(line, share=float(sum(shares))) if shares else line
 
     def rows(self) -> list[Entry]:
         """All entries, verified."""

@@ -123,7 +123,10 @@ class RelatedRelease:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One line of the steward's log. `text` is SQL or a fact, never a value of the data."""
+    """One line of the steward's log. `text` is SQL or a fact, never a value of the data.
+
+    `share` is what a charge or a counted replay costs of the account that the log is about, by the caps in force.
+    """
 
     number: int
     at: datetime
@@ -132,6 +135,7 @@ class LogEntry:
     text: str
     cost: Cost | None
     purpose: str | None = None
+    share: float | None = None
 
 
 class Ledger(ABC):
@@ -257,8 +261,8 @@ class Ledger(ABC):
         """The name given to the version of the data by the last `bump`; empty before the first."""
 
     @abstractmethod
-    def log(self) -> Iterator[LogEntry]:
-        """Who asked what, when, at what cost: for the steward."""
+    def log(self, analyst: str | None = None) -> Iterator[LogEntry]:
+        """Who asked what, when, at what cost: for the steward. All entries, or those of one analyst."""
 
     @property
     @abstractmethod

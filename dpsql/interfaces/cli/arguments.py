@@ -67,6 +67,7 @@ Epsilon = Annotated[float | None, typer.Option("--epsilon", help="For experts: e
 Delta = Annotated[
     float | None, typer.Option("--delta", help="Delta for the whole query. Default: the policy's default.")
 ]
+Details = Annotated[bool, typer.Option("--details", help="Show costs and budgets in ε, δ and ρ, too.")]
 Accuracy = Annotated[
     list[str] | None,
     typer.Option(

@@ -14,7 +14,6 @@ from dpsql.answers.number_format import as_precise_as, numeric
 from dpsql.errors import Error, InterfaceError
 from dpsql.interfaces.cli.output import answer_table, budget_table, cell, column_cells, error_bars, new_table, price
 from dpsql.interfaces.cli.terminal import complaint, waiting
-from dpsql.mechanisms.exact_numbers import digits_down
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from dpsql.session import Connection
 
 ANALYST = "demo"
-EPSILON = 1.0
+PRICE = "5%"
 Truth = dict[tuple[Any, ...], tuple[Any, ...]]
 
 
@@ -148,7 +147,7 @@ def _introduce(console: Console) -> None:
 
 def _ask(console: Console, db: Connection, title: str, question: DemoQuestion, truth: Truth) -> None:
     _show_sql(console, title, question.sql)
-    result = db.query(question.sql, epsilon=EPSILON)
+    result = db.query(question.sql, price=PRICE)
     console.print(_compared(result, question.keys, truth))
     console.print(question.lesson, style="italic")
     _account(console, db, result)
@@ -193,13 +192,12 @@ def _true(value: Any, end: tuple[float, float]) -> Any:
 def _account(console: Console, db: Connection, result: Result) -> None:
     account = db.budget().analyst
     assert account is not None
-    left = f"left: ε = {digits_down(account.remaining.epsilon, 3):.3g} of {account.whole.epsilon:.3g}"
-    console.print(f"cost: {price(result)}   {left}", style="bold green")
+    console.print(f"cost: {price(result)}   left: {account.left_share}", style="bold green")
 
 
 def _repeat(console: Console, db: Connection) -> None:
     _show_sql(console, "Asked before: free", REPLAY)
-    result = db.query(REPLAY, epsilon=EPSILON)
+    result = db.query(REPLAY, price=PRICE)
     console.print(answer_table(result))
     console.print(
         "The same sums as in question 1, cut and sorted another way: they were released, so they are replayed, with "
@@ -213,7 +211,7 @@ def _refuse(console: Console, db: Connection) -> None:
     _show_sql(console, "Refused, before anything is touched or charged", REFUSED)
     console.print()
     try:
-        db.query(REFUSED, epsilon=EPSILON)
+        db.query(REFUSED, price=PRICE)
     except Error as error:
         console.print(complaint(error))
 
@@ -222,12 +220,7 @@ def _conclude(console: Console, db: Connection, kept: Shop | None) -> None:
     console.print()
     console.rule("[bold]What is left", align="left")
     console.print(budget_table(db.budget()))
-    spent = db.budget().dataset.spent.epsilon
-    console.print(
-        f"{len(QUESTIONS)} questions cost up to ε = {EPSILON:g} each; together that is ε = {spent:.2f}: "
-        "noise composes well.",
-        style="italic",
-    )
+    console.print(f"{len(QUESTIONS)} questions cost up to {PRICE} of ana's budget each, and add up.", style="italic")
     if kept is None:
         console.print("The shop is gone. `dpsql demo --keep shop` keeps one to play with.")
     else:

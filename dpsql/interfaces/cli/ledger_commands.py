@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from dpsql.errors import LedgerError
+from dpsql.interfaces.cli.arguments import Details
 from dpsql.interfaces.cli.terminal import printable, screen, waiting
 
 app = typer.Typer(no_args_is_help=True, help="For the steward: manage the ledger.")
@@ -58,20 +59,27 @@ def verify(ledger: File) -> None:
 def log(
     ledger: File,
     last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the last N entries.")] = None,
+    analyst: Annotated[
+        str | None,
+        typer.Option("--analyst", metavar="NAME", help="Only this analyst's entries, in shares of their cap."),
+    ] = None,
+    details: Details = False,
 ) -> None:
-    """Show who ran which query, when, and at what cost."""
+    """Show who ran which query, when, and at what cost: a share of the dataset's budget."""
+    from dpsql.budget.costs import share_text
     from dpsql.budget.ledger import open_ledger
     from dpsql.interfaces.cli.output import cell, new_table
 
     with open_ledger(ledger, None, create=False) as opened:
-        lines = list(opened.log())
+        lines = list(opened.log(analyst))
     table = new_table()
-    for name in ("entry", "when (UTC)", "kind", "analyst", "cost", "what"):
-        table.add_column(name)
+    for name in ("entry", "when (UTC)", "kind", "analyst", "cost", *(["in detail"] if details else []), "what"):
+        table.add_column(name, justify="right" if name == "cost" else "left")
     for line in lines[-(last or len(lines)) :]:
-        cost = "" if line.cost is None else str(line.cost)
+        cost = ["" if line.share is None else share_text(line.share)]
+        cost += ["" if line.cost is None else line.cost.details] if details else []
         who = f"{line.analyst or ''}{f' for {line.purpose}' if line.purpose else ''}"
-        parts = (str(line.number), f"{line.at:%Y-%m-%d %H:%M:%S}", line.kind, who, cost, line.text)
+        parts = (str(line.number), f"{line.at:%Y-%m-%d %H:%M:%S}", line.kind, who, *cost, line.text)
         table.add_row(*(cell(printable(part)) for part in parts))
     screen().print(table)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.answers.notes import first_notes
 from dpsql.answers.number_format import numeric, plain, with_error
 from dpsql.answers.quality import quality_line, quality_words
+from dpsql.errors import Error
 from dpsql.interfaces.cli.terminal import printable
 from dpsql.mechanisms.exact_numbers import digits_down, digits_up
 
@@ -94,13 +95,14 @@ def cell(text: str, style: str = "") -> Text:
     return Text(text, style=style)
 
 
-def footer(result: Result, *, notes: bool = False) -> str:
+def footer(result: Result, *, notes: bool = False, details: bool = False) -> str:
     """What the answer cost, and what else there is to know of it: the first notes, or all of them."""
     judged = result.qualities()
     lines = ["± is the 95% error bar of the noise"] if any(each is not None for each in judged) else []
     lines += [line] if (line := quality_line(judged)) else []
     lines += [str(way)] if (way := result.way_out) else []
-    lines.append(f"cost: {price(result)}")
+    lines.append(f"cost: {price(result)}{left(result)}")
+    lines += [f"in detail: {result.cost.details}"] if details else []
     shown = result.notes if notes else first_notes(result.notes, "--notes shows them all")
     lines += [f"note: {note}" for note in shown]
     return "\n".join(lines)
@@ -113,7 +115,15 @@ def price(result: Result) -> str:
 
         counted = any(note.startswith(REPLAYED) for note in result.notes)
         return f"free{' for the dataset' if counted else ''} (released before, and replayed)"
-    return str(result.cost) if result.cost.epsilon else "free (no private data was used)"
+    return f"{result.cost} of your budget" if result.cost.epsilon else "free (no private data was used)"
+
+
+def left(result: Result) -> str:
+    """What is left of the session's own account."""
+    try:
+        return "" if result.account is None else f"; left: {result.account().own.left_share}"
+    except Error:
+        return ""
 
 
 def to_csv(result: Result) -> str:
@@ -174,11 +184,17 @@ def _plain_json(value: Any) -> Any:
             return str(value)
 
 
-def budget_table(status: BudgetStatus) -> Group:
-    """The whole, spent and left of everyone together and of one analyst, in ε, δ and ρ, and how to read it."""
+def budget_table(status: BudgetStatus, *, details: bool = False) -> Group:
+    """What everyone together and one analyst have spent and have left, as shares or in ε, δ and ρ."""
     from rich.console import Group
 
     table = new_table()
+    if not details:
+        for title in ("account", "cap", "spent", "left"):
+            table.add_column(title, justify="right" if title in ("spent", "left") else "left", no_wrap=True)
+        for name, account in status.accounts():
+            table.add_row(cell(printable(name)), account.cap, account.spent_share, account.left_share)
+        return Group(table, *(cell(f"{printable(note)}.") for note in status.notes()))
     for title in ("account", "", "whole", "spent", "left"):
         table.add_column(title, justify="left" if title in ("account", "") else "right", no_wrap=True)
     for name, account in status.accounts():
@@ -190,7 +206,8 @@ def budget_table(status: BudgetStatus) -> Group:
         for title, sign, *numbers in rows:
             shown = [digits_down(numbers[0]), digits_up(numbers[1]), digits_down(numbers[2])]
             table.add_row(cell(title), sign, *(f"{each:.4g}" for each in shown))
-    return Group(table, *(cell(f"{printable(note)}.") for note in status.notes()))
+    how = status.details.splitlines()[len(status.accounts()) :]
+    return Group(table, *(cell(f"{printable(note)}.") for note in (*how, *status.notes())))
 
 
 def budget_json(status: BudgetStatus) -> str:
@@ -204,6 +221,8 @@ def budget_json(status: BudgetStatus) -> str:
             "analyst": mine,
             "purpose": purpose,
             "conversion_delta": status.at,
+            "largest_price": status.offer,
+            "largest_price_with_private_keys": status.offer_keys,
             "largest_epsilon": status.largest,
             "largest_epsilon_laplace": status.largest_laplace,
             "buys": buys,

@@ -13,6 +13,7 @@ from dpsql.interfaces.cli.arguments import (
     Clipped,
     Database,
     Delta,
+    Details,
     Epsilon,
     File,
     Format,
@@ -38,6 +39,7 @@ def query(
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
     nonnegative: Nonnegative = False, clipped: Clipped = False,
     notes: Annotated[bool, typer.Option("--notes", help="Show all notes, not only the first.")] = False,
+    details: Details = False,
 ) -> None:  # fmt: skip
     """Answer a query, with error bars and its cost."""
     from dpsql.interfaces.cli import output
@@ -57,9 +59,10 @@ def query(
         shown = {Format.TABLE: output.answer_table, Format.CSV: output.to_csv, Format.JSON: output.to_json}[form](
             result
         )
+        below = output.footer(result, notes=notes, details=details)
     if form is Format.TABLE:
         screen().print(shown)
-        screen().print(output.footer(result, notes=notes), style="dim", markup=False)
+        screen().print(below, style="dim", markup=False)
     else:
         typer.echo(str(shown).removesuffix("\n"))
 
@@ -88,7 +91,7 @@ def explain(
 
 def budget(
     db: Database, policy: PolicyFile = None, ledger: Ledger = None, analyst: Analyst = None, purpose: Purpose = None,
-    form: Annotated[Format, typer.Option("--format", help="table or json.")] = Format.TABLE,
+    form: Annotated[Format, typer.Option("--format", help="table or json.")] = Format.TABLE, details: Details = False,
 ) -> None:  # fmt: skip
     """Show the budget: caps, spent and remaining, for everyone and, with --analyst, for that analyst."""
     from dpsql.interfaces.cli import output
@@ -100,7 +103,7 @@ def budget(
     if form is Format.JSON:
         typer.echo(output.budget_json(status))
     else:
-        screen().print(output.budget_table(status))
+        screen().print(output.budget_table(status, details=details))
 
 
 def shell(

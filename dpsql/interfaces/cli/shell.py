@@ -96,7 +96,7 @@ def _readline() -> ModuleType | None:
 HELP = """\
 SELECT …;            answer a query, with error bars and cost; it may span lines and ends with a semicolon
 \\explain SELECT …;   what the query would do, cost and miss by; spends nothing
-\\budget              caps, spent, left
+\\budget              caps, spent, left; \\budget details shows them in ε, δ and ρ
 \\tables              the tables there are, also \\dt
 \\d TABLE             the columns of a table, and what the policy says of them
 \\price [SHARE]       what each of the next queries may cost, as \\price 2%; without a share, show it
@@ -224,8 +224,8 @@ class Shell:
     def _explain(self, sql: str) -> None:
         screen().print(str(self.db.explain(sql)), markup=False, soft_wrap=True)
 
-    def _budget(self, _: str) -> None:
-        screen().print(budget_table(self.db.budget()))
+    def _budget(self, how: str) -> None:
+        screen().print(budget_table(self.db.budget(), details=how == "details"))
 
     def _tables(self, _: str) -> None:
         table = new_table()

@@ -49,8 +49,7 @@ def notices(result: Result, db: Connection) -> Iterator[ErrorResponse]:
 def _price(result: Result, db: Connection) -> str:
     if result.cost == FREE:
         return "replayed: free" if result.replayed else "free"
-    status = db.budget()
-    return f"cost: {result.cost}; left: {(status.analyst or status.dataset).remaining}"
+    return f"cost: {result.cost} of your budget; left: {db.budget().own.left_share}"
 
 
 def _bars(result: Result) -> Iterator[str]:

@@ -12,8 +12,9 @@ import pytest
 import dpsql
 from dpsql.budget import Caps, Charge, Spent, limits, pure_rho, remaining
 from dpsql.budget.accountant import admits
-from dpsql.budget.shares import largest_share, share_down, share_of, share_price, share_text
-from dpsql.mechanisms.exact_numbers import UNIT, units_up
+from dpsql.budget.costs import share_down, share_left, share_spent, share_text
+from dpsql.budget.shares import largest_share, share_of, share_price
+from dpsql.mechanisms.exact_numbers import UNIT, exact, units_up
 from dpsql.options import read_share
 
 CAPS = (Caps(8, Decimal("1e-6")), Caps(3), Caps(Decimal("0.7"), Decimal("1e-9")), Caps(100, Decimal("0.01")))
@@ -90,6 +91,11 @@ def test_shares_as_people_see_them() -> None:
     assert share_text(0) == "0.00%"
     assert share_down(Fraction(2, 3)) == "66.66%"
     assert share_down(Fraction(2, 30_000)) == "0.0066%"
+    for spent in (0, 0.1, 0.7, 0.9, Fraction(1, 3), 0.99996, 1):
+        spent_text, left = share_spent(spent), share_left(spent)
+        assert Decimal(spent_text[:-1]) + Decimal(left[:-1]) == 100
+        assert Decimal(left[:-1]) <= 100 - 100 * exact(spent)
+    assert share_left(Fraction(3, 2)) == "0.00%" and share_spent(Fraction(3, 2)) == "150.00%"
 
 
 # through a connection ------------------------------------------------------------------------------------------------

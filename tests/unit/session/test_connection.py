@@ -209,7 +209,7 @@ def test_an_accuracy_is_explained_inside_what_is_left_and_a_price_as_it_was_aske
     with connect(policy=PURE) as db:
         assert "the lowest price that gives" in str(db.explain(SQL, accuracy=20))
         assert "the lowest price that gives" not in str(db.explain(SQL))
-        assert "at most: a pilot (ε = 0.01, ρ" in str(db.explain(MEAN, accuracy="50%"))
+        assert "at most: a pilot (0." in str(db.explain(MEAN, accuracy="50%"))
         db.query("SELECT sum(x) FROM t", epsilon=1)
         db.query("SELECT sum(x) FROM t WHERE x > 1", epsilon=0.75)
         assert db.explain(SQL, epsilon=0.5).cost.epsilon == 0.5

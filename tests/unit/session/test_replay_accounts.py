@@ -60,7 +60,7 @@ def test_a_replay_counts_the_release_and_not_the_whole_query_that_paid(database:
         first = db.query(COUNT, epsilon=0.8)
         assert first.replayed and spent(db) == pytest.approx(0.4)
         [note] = [note for note in first.notes if "your own cap" in note]
-        assert "ε = 0.4" in note
+        assert "(20.00%)" in note
         assert db.query(COUNT, epsilon=0.8).notes == tuple(n for n in first.notes if n != note)
         assert spent(db) == pytest.approx(0.4)
         assert db.query(SUM, epsilon=0.8).replayed and spent(db) == pytest.approx(0.8)

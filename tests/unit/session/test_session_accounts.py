@@ -168,7 +168,7 @@ def test_a_purpose_is_named_and_has_its_own_cap(database: Path) -> None:
         connect(database, purpose="fun", **caps)
     with connect(database, purpose="report", **caps) as db:
         db.query(COUNT, epsilon=0.5)
-        with pytest.raises(dpsql.BudgetExceeded, match=r"left for ana for report: nothing; left for ana: ε = 0\.5"):
+        with pytest.raises(dpsql.BudgetExceeded, match=r"left for ana for report: nothing; left for ana: 100\.00%"):
             db.query("SELECT count(*) FROM stays WHERE days > 3", epsilon=0.25)
         status = db.budget()
         assert status.purpose is not None and status.purpose.remaining.epsilon == status.largest == 0
@@ -244,9 +244,11 @@ def test_exactly_what_is_left_can_be_asked_for_and_hardly_more(
         for kind, largest in ((None, status.largest), ("laplace", status.largest_laplace)):
             with pytest.raises(dpsql.Error):
                 db.query(COUNT, epsilon=max(largest * 1.001, 1e-4), mechanism=kind)
-        kind, words = ("laplace", "laplace: epsilon ") if status.largest == 0 else (None, "may ask for epsilon ")
+        kind, words = (
+            ("laplace", "mechanism laplace, epsilon ") if status.largest == 0 else (None, "may ask for epsilon ")
+        )
         largest = status.largest_laplace if kind else status.largest
-        shown = float(str(status).partition(words)[2].split()[0])
+        shown = float(status.details.partition(words)[2].split()[0])
         assert 0.999 * largest < shown <= largest
         db.query(COUNT, epsilon=shown, mechanism=kind)
 
@@ -256,9 +258,9 @@ def test_the_refusal_and_the_budget_say_the_same(database: Path) -> None:
         db.query(COUNT, epsilon=0.7)
         with pytest.raises(dpsql.BudgetExceeded) as refusal:
             db.query("SELECT sum(minutes) FROM visits", epsilon=0.9)
-        [shown] = re.findall(r"analyst ana, .* left for one query: (ε = [0-9.]+), ", str(db.budget()))
-        assert f"left for ana: {shown};" in str(refusal.value)
-        db.query("SELECT sum(minutes) FROM visits", epsilon=float(shown.partition(" = ")[2]))
+        [shown] = re.findall(r"analyst ana, spent [0-9.]+%, left ([0-9.]+%)", str(db.budget()))
+        assert f"left for ana: {shown};" in str(refusal.value) and f'ask for price="{shown}"' in str(refusal.value)
+        db.query("SELECT sum(minutes) FROM visits", price=shown)
 
 
 def test_the_sums_of_a_shown_account_add_up(database: Path) -> None:
