@@ -16,7 +16,7 @@ from typing import Literal, TypeGuard
 
 from sqlglot import exp
 
-from dpsql.plan.builder.clauses import conjuncts_of, unaliased
+from dpsql.plan.builder.clauses import unaliased
 from dpsql.plan.plan import Plan, Release
 from dpsql.policy.identifiers import fold
 
@@ -103,34 +103,17 @@ def _shown(select: exp.Select, columns: Columns) -> Columns:
 
 
 def _lists(select: exp.Select, columns: Columns) -> bool:
-    """Does the SELECT list rows as they are, or keys each once? Empty groups do not change sums over groups."""
+    """Does the SELECT list rows, all or some, or keys each once? Empty groups do not change sums over groups."""
     if any(select.args.get(part) for part in ("joins", "laterals", "group", "qualify", "having")):
         return False
     if select.args.get("distinct") and set(_shown(select, columns).values()) != {"key"}:
         return False
+    if select.args.get("where") and select.args["where"].find(exp.Query) is not None:
+        return False
     read = [each for item in select.expressions for each in item.find_all(exp.Window, exp.AggFunc, exp.Query)]
     if not all(isinstance(each.this if isinstance(each, exp.Window) else each, exp.Sum) for each in read):
         return False
-    if any(isinstance(each, exp.AggFunc) and not isinstance(each.parent, exp.Window) for each in read):
-        return False
-    where = select.args.get("where")
-    conditions = [] if where is None else conjuncts_of(where.this)
-    kinds = [[columns.get(fold(c.name), "other") for c in each.find_all(exp.Column)] for each in conditions]
-    on_keys = all(kind == "key" for each in kinds for kind in each)
-    return on_keys or any(_is_positive(each, columns) for each in conditions)
-
-
-def _is_positive(condition: exp.Expr, columns: Columns) -> bool:
-    """Is it a condition that no empty group meets, such as count(*) > 100?"""
-    if isinstance(condition, exp.LT | exp.LTE):
-        number, value = condition.this, condition.expression
-    elif isinstance(condition, exp.GT | exp.GTE):
-        number, value = condition.expression, condition.this
-    else:
-        return False
-    grows = isinstance(value, exp.Column) and columns.get(fold(value.name)) == "grows"
-    least = float(number.name) if isinstance(number, exp.Literal) and not number.is_string else -1.0
-    return grows and (least > 0 or (least == 0 and isinstance(condition, exp.LT | exp.GT)))
+    return not any(isinstance(each, exp.AggFunc) and not isinstance(each.parent, exp.Window) for each in read)
 
 
 def _cut(query: exp.Expr, columns: Columns) -> int | None:

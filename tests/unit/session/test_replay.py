@@ -68,9 +68,8 @@ VARIANTS = [
     "SELECT k, count(*) AS n, sum(x) AS s FROM orders WHERE x > 2 AND (y < 5 OR flag) AND qty IN (1, 2, 3) GROUP BY 1 HAVING count(*) > -1e9",
 ]  # fmt: skip
 OUTER = [
-    "SELECT k, 2 * sum(x) / count(*) + 1 AS r, rank() OVER (ORDER BY count(*)) FROM orders WHERE x > 2 AND (y < 5 OR flag) AND qty IN (1, 2, 3) GROUP BY k",
-    "SELECT max(n) FROM (SELECT k, sum(x) AS s, count(*) AS n FROM orders WHERE x > 2 AND (flag OR y < 5) AND qty IN (1, 2, 3) GROUP BY k)",
-    "SELECT k, s FROM (SELECT k, count(*) AS n, sum(x) AS s FROM orders WHERE x > 2 AND (y < 5 OR flag) AND qty IN (1, 2, 3) GROUP BY k) WHERE n > 0 LIMIT 1",
+    "SELECT k, 2 * sum(x) / count(*) + 1 AS r, count(*) / sum(count(*)) OVER () FROM orders WHERE x > 2 AND (y < 5 OR flag) AND qty IN (1, 2, 3) GROUP BY k",
+    "SELECT k, s FROM (SELECT k, count(*) AS n, sum(x) AS s FROM orders WHERE x > 2 AND (y < 5 OR flag) AND qty IN (1, 2, 3) GROUP BY k) WHERE n > 0 ORDER BY n DESC LIMIT 1",
 ]  # fmt: skip
 
 
@@ -88,6 +87,13 @@ def test_a_variant_is_free_and_exactly_the_same(db: dpsql.Connection, variant: s
 def test_other_outer_sql_is_free(db: dpsql.Connection, outer: str) -> None:
     db.query(ONE)
     assert db.query(outer).replayed
+
+
+def test_which_groups_exist_is_paid_for_once(db: dpsql.Connection) -> None:
+    """A table of all groups does not tell; one that does serves whatever is computed from its groups."""
+    db.query(ONE)
+    paid = [db.query(f"SELECT {what} FROM ({ONE}) AS g").replayed for what in ("max(n)", "count(*)", "median(n)")]
+    assert paid == [False, True, True]
 
 
 @pytest.mark.parametrize(
