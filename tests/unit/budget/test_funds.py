@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import product
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -45,7 +46,8 @@ def bounded(*sizes: int, keys: int = 0, trees: int = 0, mechanism: str = "laplac
     shares = tuple(((i,), each.claim) for i, each in enumerate(statistics))
     selection = select_keys(keys, mechanism) if keys else None
     grown = tuple(Tree(f"t{i}", 0, 2, 1, 1, 1) for i in range(trees))
-    return Bounded(cast(Any, None), "by hand", (), (), statistics, shares, (), None, selection, trees=grown)
+    private = (cast(Any, SimpleNamespace(values=None)),) if keys else ()
+    return Bounded(cast(Any, None), "by hand", private, (), statistics, shares, (), None, selection, trees=grown)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,8 @@ def test_what_is_spent_is_what_the_portions_say_and_the_delta_of_the_funds(mecha
     bill, whole = spend(releases, parts, funds), sum(part for each in parts for part in each)
     assert (bill.mechanism, bill.epsilon, bill.delta) == (mechanism, funds.epsilon(whole), DELTA)
     for priced, each in zip(bill.releases, parts, strict=True):
-        assert priced.portion == Portion(mechanism, whole, each, funds.slack / 2, exact=True)
+        tail = Fraction(0) if priced.bounded.public else funds.slack / 2
+        assert priced.portion == Portion(mechanism, whole, each, tail, exact=True)
         assert priced.price == sum(each)
     assert [priced.tail for priced in bill.releases] == [funds.slack / 2, 0, funds.slack / 2]
     charge = charge_of(bill.releases)

@@ -78,7 +78,7 @@ def test_a_view_is_what_it_stands_for(db: dpsql.Connection, sql: str, same: str)
 
 
 def test_a_view_of_a_release_is_released(db: dpsql.Connection) -> None:
-    made = db.query("SELECT area FROM counts WHERE n > -1000 ORDER BY area", epsilon=1)
+    made = db.query("SELECT area FROM counts WHERE area <> 'w' ORDER BY area", epsilon=1)
     assert [row[0] for row in made.fetchall()] == ["n", "s"]
 
 

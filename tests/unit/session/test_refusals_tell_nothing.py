@@ -14,7 +14,7 @@ from dpsql.budget import open_ledger
 COLUMNS = {"x": {"min": 0, "max": 10}, "k": {"values": ["a", "b"]}}
 COUNT = "SELECT k, count(*) AS n FROM t GROUP BY k"
 SUM = "SELECT k, sum(x) AS s FROM t GROUP BY k"
-BOTH = f"SELECT a.k, n, s FROM ({COUNT}) a JOIN ({SUM}) b USING (k)"
+BOTH = f"{COUNT} UNION ALL {SUM}"
 OTHER = "SELECT count(*) FROM t WHERE x > 5"
 
 
