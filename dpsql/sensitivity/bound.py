@@ -318,15 +318,14 @@ def _as_vector(bounded: Bounded, layout: Layout, mechanism: str) -> Bounded:
     limit = float(min(ceil(rows * row), 1 << CELL_BITS))
     groups = _size(bounded.keys) if bounded.public else PRIVATE_GROUPS
     one_group = bounded.rule != "clip"
-    declared = all(scan.capped for scan in scans_in(source))
+    declared, closed = all(scan.capped for scan in scans_in(source)), False
     if bounded.public and all(part.units for part, _ in members):
-        limit, declared = (
-            _most_of_groups(norm, 1 if one_group else _groups_counted(bounded.release, bounded.keys)),
-            True,
-        )
+        counted = 1 if one_group else _groups_counted(bounded.release, bounded.keys)
+        limit, declared, closed = _most_of_groups(norm, counted), True, one_group or counted == groups
     flags = all(not p.alpha or layout.arguments[p.argument].flag for p, _ in members)
     left = 1.0 if not bounded.release.rates else RATE_CUT if flags else MEAN_CUT
-    vector = Vector(norm, scales, groups * len(members), limit, declared, one_group, left, private=not bounded.public)
+    shape = Vector(norm, scales, groups * len(members), limit, declared, one_group, left)
+    vector = replace(shape, private=not bounded.public, closed=closed)
     others = [(share, joint) for share, joint in bounded.shares if not set(vector.members).intersection(share)]
     shares = ((vector.members, bounded.statistics[vector.members[0]].claim), *others)
     made = replace(bounded, rule="vector", weight=None, shares=shares, clipped=(ClippedVector(vector),))
@@ -361,10 +360,13 @@ def _ranked(bounded: Bounded, mechanism: str) -> Bounded:
     cells = _size(bounded.keys) if bounded.public else PRIVATE_GROUPS
     for ranked in dict.fromkeys(each.ranked for each in bounded.histograms if each.term is not None):
         limit, declared = float(source.rows_per_unit), all(scan.capped for scan in scans_in(source))
+        closed = False
         if ranked == "groups" and bounded.public:
-            limit, declared = _most_of_groups(norm, _groups_counted(bounded.release, bounded.keys)), True
+            counted = _groups_counted(bounded.release, bounded.keys)
+            limit, declared, closed = _most_of_groups(norm, counted), True, counted == cells
         limit = min(limit, 2.0 ** (ROW_BITS - 1))
-        vector = Vector(norm, (), cells, limit, declared, one_group, ranked=ranked, private=not bounded.public)
+        shape = Vector(norm, (), cells, limit, declared, one_group, ranked=ranked)
+        vector = replace(shape, private=not bounded.public, closed=closed)
         bounded = replace(bounded, clipped=(*bounded.clipped, ClippedVector(vector)))
         bounded = settle(bounded, clip_at(vector, limit), provisional=True)
     return bounded

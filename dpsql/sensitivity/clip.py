@@ -77,14 +77,15 @@ VALUE_CUT = 0.5
 class Vector:
     """The vector of a unit before it is clipped.
 
-    `scales` has for each statistic the exponent that turns its steps into units of norms, None where it is no part of
-    the vector. `cells` is the number of coordinates, as far as it is known. `limit` is the most that declared bounds
-    and caps allow, in units of norms; `declared` tells whether the policy declares one, or nothing can exceed it, or it
-    is the default. With `one_group` all rows of a unit lie in one group. `left` is how much of a cut is left in what is
-    shown. With `distinct` it has the numbers of different values of a unit, of which some are left out
-    (`sensitivity.distinct`): a group has at most so many `values`, if that is known. With `ranked` it has no
-    statistics, but the numbers of rows, or the groups, by which a unit weighs in choices and trees. With `private` keys
-    the number of cells is a guess, until a search tells more.
+    `scales` has for each statistic the exponent that turns its steps into units of norms, None where it is no part
+    of the vector. `cells` is the number of coordinates, as far as it is known. `limit` is the most that declared
+    bounds and caps allow, in units of norms; `declared` tells whether the policy declares one, or nothing can
+    exceed it, or it is the default; with `closed` nothing can exceed it, whatever the data are. With `one_group`
+    all rows of a unit lie in one group. `left` is how much of a cut is left in what is shown. With `distinct` it
+    has the numbers of different values of a unit, of which some are left out (`sensitivity.distinct`): a group has
+    at most so many `values`, if that is known. With `ranked` it has no statistics, but the numbers of rows, or the
+    groups, by which a unit weighs in choices and trees. With `private` keys the number of cells is a guess, until a
+    search tells more.
     """
 
     norm: Norm
@@ -98,6 +99,7 @@ class Vector:
     values: int | None = None
     ranked: Ranked | None = None
     private: bool = field(default=False, compare=False)
+    closed: bool = field(default=False, compare=False)
 
     @property
     def groups(self) -> int:
@@ -226,6 +228,7 @@ def chosen_clip(vector: Vector, found: NormHistogram | None, noise: float) -> Cl
         mechanism=mechanism,
         cut_matters=_cut_matters(vector),
         values=vector.values,
+        most=vector.limit if vector.closed else None,
         shown_from=SHOWN_FROM * noise / max(1, len(vector.members)) if vector.private else None,
     )
     choice = choose(cap=vector.limit if vector.declared else None)

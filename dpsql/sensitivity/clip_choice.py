@@ -90,17 +90,19 @@ def choose_clip(
     cut_matters: float = 1.0,
     shown_from: float | None = None,
     values: int | None = None,
+    most: float | None = None,
 ) -> ClipChoice:
     """The clip with the least estimated error, for `groups` cells with noise of C·`noise_per_clip` each.
 
     Of what it cuts off, the part `cut_matters` is an error of what is shown. If only cells are shown to which so many
     units add (`shown_from`), their number is not known: it is estimated from how the units spread over cells. Where
-    different values are counted, of which there are so many `values`, a cell loses only those that no unit keeps.
+    different values are counted, of which there are so many `values`, a cell loses only those that no unit keeps. No
+    norm is above `most`, if that is known.
     """
     if groups < 1 or not noise_per_clip > 0 or (cap is not None and not cap > 0):
         raise ValueError(f"groups, noise and cap must be positive, got {groups}, {noise_per_clip} and {cap}")
     likely = likely_histograms(histogram, mechanism, cap)
-    uppers = histogram.uppers
+    uppers = histogram.uppers if most is None else np.minimum(histogram.uppers, most)
     shares = np.mean(likely.counts > 0, axis=0)
     reach = _reach(histogram, likely.counts.mean(axis=0), shares, groups)
     added = likely.counts * reach

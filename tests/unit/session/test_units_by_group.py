@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -68,3 +69,18 @@ def test_what_a_filter_leaves_of_a_unit_decides() -> None:
             db.query(sql, epsilon=2, delta=1e-8)
             found.append(db.explain(sql, epsilon=2, delta=1e-8).releases[0].statistics[0].l2)
     assert found[0] < 1.5 and 22 < found[1] < 34
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_units_in_all_groups_are_within_the_limit_that_is_found(mechanism: str) -> None:
+    """Their norm is the root of 24, in a bucket that ends at the root of 32: none of them has so much."""
+    rows = pd.DataFrame({"id": np.repeat(np.arange(2_000), MONTHS), "month": np.tile(np.arange(MONTHS), 2_000)})
+    sql = "SELECT month, count(DISTINCT id) AS n FROM t GROUP BY month"
+    with dpsql.connect({"t": rows}, policy=policy(True), ledger=":memory:") as db:
+        answer = db.query(sql, epsilon=5, delta=1e-8, mechanism=mechanism)
+        [release] = answer.released.values()
+    clip = release.priced.bounded.clip
+    assert clip is not None and clip.choice is not None and clip.choice.found
+    assert (clip.choice.above, clip.choice.cut) == (0, 0)
+    assert clip.choice.cut_upper == 0
+    assert any(note.startswith("hardly any of about") for note in answer.notes)
