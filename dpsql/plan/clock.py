@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from sqlglot import exp
 
 from dpsql.plan.builder.clauses import keep_title
+from dpsql.policy.identifiers import fold
 
 _MOMENTS = (exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDatetime)
 _NAMED = {"now", "get_current_timestamp", "transaction_timestamp", "statement_timestamp"}
@@ -61,7 +62,7 @@ def bind_clock(query: exp.Query, moment: datetime) -> exp.Query:
 def _reads(node: exp.Expr) -> bool:
     """A call of the clock; one with a precision of its own is not known."""
     if isinstance(node, exp.Anonymous):
-        return node.name.lower() in _NAMED and not node.expressions
+        return fold(node.name) in _NAMED and not node.expressions
     return isinstance(node, (*_MOMENTS, exp.CurrentDate)) and not any(node.args.values())
 
 

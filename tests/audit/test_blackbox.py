@@ -37,7 +37,7 @@ CLEAR = (
     "count, Laplace",
     "count, Gaussian",
     "private keys only, Gaussian",
-    "greatest of groups, Gaussian",
+    "above a released average, Gaussian",
     "median, Gaussian",
 )
 """One of each kind, of those that few runs make clear; `tests/audit/black_box.py` asks all of them."""

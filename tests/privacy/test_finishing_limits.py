@@ -32,7 +32,7 @@ GREEDY = {
 @pytest.fixture(scope="module")
 def db() -> dpsql.Connection:
     public = pd.DataFrame({"i": range(2000), "s": [f"some text {i}" for i in range(2000)]})
-    private = pd.DataFrame({"u": range(10), "x": range(10)})
+    private = pd.DataFrame({"u": range(1000), "x": [u % 10 for u in range(1000)]})
     policy = {
         "dataset": "d",
         "search": False,
@@ -62,7 +62,7 @@ def test_a_greedy_query_over_a_release_stays_charged_and_is_replayed(db: dpsql.C
     assert ended.value.message == TOO_MUCH
     assert ended.value.hint is not None
     assert db.budget().dataset.spent.epsilon == before + 1
-    assert db.query("SELECT x, count(*) AS n FROM t GROUP BY x", epsilon=1).replayed
+    assert db.query("SELECT max(n) FROM (SELECT x, count(*) AS n FROM t GROUP BY x) r", epsilon=1).replayed
 
 
 def test_texts_within_the_limit_are_replaced_as_ever(db: dpsql.Connection) -> None:

@@ -299,7 +299,7 @@ SELECT count(born AT TIME ZONE 'Europe/Berlin') FROM people
 SELECT * FROM range(10), people
 SELECT count(*) FROM people, range(1000000000000)
 SELECT count(*) FROM generate_series(1, 1000000000000)
-SELECT count(*) FROM people, unnest([1, 2, 3])
+SELECT count(*) FROM people, unnest([id, 2, 3])
 SELECT unnest([id]) FROM people
 SELECT count(*) FROM people, LATERAL (SELECT people.note) AS l
 SELECT count(*) FROM people CROSS JOIN LATERAL (SELECT max(amount) FROM orders) AS l
