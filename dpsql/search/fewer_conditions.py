@@ -30,7 +30,7 @@ FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Wider:
+class FewerConditions:
     """A vector of a release with fewer conditions; its units of norms are `octaves` times as large."""
 
     bounded: Bounded
@@ -38,7 +38,9 @@ class Wider:
     octaves: int
 
 
-def with_fewer_conditions(bounded: Bounded, vector: Vector, mechanism: str, catalog: Catalog) -> Iterator[Wider]:
+def with_fewer_conditions(
+    bounded: Bounded, vector: Vector, mechanism: str, catalog: Catalog
+) -> Iterator[FewerConditions]:
     """The same vector of the release without some of its conditions; those nearest to it come first."""
     release = bounded.release
     conditions = split(release.source)[1]
@@ -50,7 +52,7 @@ def with_fewer_conditions(bounded: Bounded, vector: Vector, mechanism: str, cata
                 yield from _same(bounded, vector, wider)
 
 
-def _same(bounded: Bounded, vector: Vector, wider: Bounded) -> Iterator[Wider]:
+def _same(bounded: Bounded, vector: Vector, wider: Bounded) -> Iterator[FewerConditions]:
     """The vector of the same statistics, if one factor turns all units of one into those of the other."""
     for each in (clipped.vector for clipped in wider.clipped):
         kind = each.norm, each.members, each.ranked, each.distinct, each.one_group
@@ -60,7 +62,7 @@ def _same(bounded: Bounded, vector: Vector, wider: Bounded) -> Iterator[Wider]:
         factors = {theirs / ours for theirs, ours in pairs} or {Fraction(1)}
         octaves = {_power_of_two(factor) for factor in factors}
         if len(octaves) == 1 and None not in octaves:
-            yield Wider(wider, each, octaves.pop() or 0)
+            yield FewerConditions(wider, each, octaves.pop() or 0)
 
 
 def _power_of_two(factor: Fraction) -> int | None:
