@@ -16,8 +16,11 @@ from dpsql.engines.open_engine import Source, is_address, open_engine
 from dpsql.errors import InterfaceError, PolicyError
 from dpsql.plan.at_rest import copies_of
 from dpsql.plan.catalog import Catalog, Copies, PublicTable, make_catalog
+from dpsql.plan.plan import Plan
 from dpsql.plan.view_expansion import with_visible_views
 from dpsql.policy import Policy, fold, ledger_location
+from dpsql.policy.searched_subjects import Subject
+from dpsql.sensitivity.bound import Bounded
 
 
 class Dataset:
@@ -27,6 +30,7 @@ class Dataset:
         self.engine, self.policy = engine, policy
         self._ledger, self._analyst = ledger, analyst
         self._seen: str | None = None
+        self.search_plans: dict[tuple[Subject, str], tuple[Plan, tuple[Bounded, ...]]] = {}
 
     def version(self) -> str:
         """The public label of the data: the engine's, and the steward's own where `dpsql data bump` gave one."""
@@ -42,8 +46,9 @@ class Dataset:
             self.engine.look_again()
             self.finisher.forget()
         if self.engine.live or version != self._seen:
-            self.__dict__.pop("catalog", None)
-            self.__dict__.pop("whole_catalog", None)
+            for known in ("catalog", "whole_catalog", "facts"):
+                self.__dict__.pop(known, None)
+            self.search_plans.clear()
             self._seen = version
         return version
 
@@ -74,10 +79,14 @@ class Dataset:
         return make_catalog(self.policy, self.engine.schema(), self._facts(), None, self.engine.public)
 
     def _catalog_of(self, policy: Policy, analyst: str | None) -> Catalog:
-        facts = self._facts()
-        copies = self._copies(facts)
-        catalog = make_catalog(policy, self.engine.schema(), facts, analyst, self.engine.public, copies)
+        copies = self._copies(self.facts)
+        catalog = make_catalog(policy, self.engine.schema(), self.facts, analyst, self.engine.public, copies)
         return with_visible_views(catalog, policy.view_queries)
+
+    @cached_property
+    def facts(self) -> frozenset[tuple[str, str]]:
+        """The facts that catalogues rely on, until `look_again`."""
+        return self._facts()
 
     def _facts(self) -> frozenset[tuple[str, str]]:
         """What may be relied on: by constraints, or verified for this version of the data.

@@ -38,7 +38,7 @@ from dpsql.policy import Policy, fold
 from dpsql.policy.searched_subjects import FoundBounds, Subject
 from dpsql.query_draft import ParsedQuery, SearchKey
 from dpsql.search.bounds_search import MOST_BUCKETS, bounds_from_histogram, search_plan
-from dpsql.sensitivity import bound
+from dpsql.sensitivity.bound import Bounded, bound
 
 ROWS = FoundBounds(None, 50)
 NUMBERS = FoundBounds(-(2**20), 2**20)
@@ -121,12 +121,19 @@ class BoundSearches:
 
     def search(self, subject: Subject) -> tuple[Plan, Bill]:
         """The search as a plan at the policy's price for one; the same for every query and every analyst."""
-        plan, catalog = search_plan(subject, self.dataset.whole_catalog), self.dataset.whole_catalog
         delta = Fraction(self.accounts.default_delta)
         mechanism = choose_mechanism(self._policy.defaults.mechanism, delta)
-        listed = replace(catalog, max_public_keys=max(catalog.max_public_keys, MOST_BUCKETS))
-        bounded = [bound(release, mechanism, listed) for release in plan.releases]
+        plan, bounded = self._bounded_search(subject, mechanism)
         return plan, allocate(bounded, self.accounts.of_own(Fraction(self._policy.defaults.search), delta), mechanism)
+
+    def _bounded_search(self, subject: Subject, mechanism: str) -> tuple[Plan, tuple[Bounded, ...]]:
+        """The plan of a search with its bounds, made once for each state of the catalogue."""
+        plans, catalog = self.dataset.search_plans, self.dataset.whole_catalog
+        if (subject, mechanism) not in plans:
+            plan = search_plan(subject, catalog)
+            listed = replace(catalog, max_public_keys=max(catalog.max_public_keys, MOST_BUCKETS))
+            plans[subject, mechanism] = plan, tuple(bound(release, mechanism, listed) for release in plan.releases)
+        return plans[subject, mechanism]
 
     def read(self, subject: Subject) -> tuple[FoundBounds | None, tuple[StoredRelease, ...]] | None:
         """What an earlier search found, and its releases; None if there was none for this version of the data."""
