@@ -74,7 +74,8 @@ def exact_enough(bill: Bill, plan: Plan, goals: Sequence[Goal]) -> bool:
 
 
 def _only(p, index):  # type: ignore[no-untyped-def]
-    return replace(p, bounded=replace(p.bounded, shares=(p.bounded.shares[index],)), selection=None)
+    bounded = replace(p.bounded, shares=(p.bounded.shares[index],))
+    return replace(p, bounded=bounded, selection=None, portion=replace(p.portion, tail=Fraction(0)))
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
