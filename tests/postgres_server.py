@@ -60,6 +60,20 @@ def _runs(command: list[str]) -> bool:
     return subprocess.run(command, capture_output=True, check=False, user=_user()).returncode == 0
 
 
+def _children(pid: int) -> list[str]:
+    """The processes that answer for a server, which outlive it by a moment."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    return listed.read_text().split() if listed.exists() else []
+
+
+def _alive(pid: str) -> bool:
+    """Does it still run? One that nobody has waited for has no command line any more."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def _user() -> str | None:
     """Whom the server runs as: nobody else, unless that is root."""
     if os.geteuid() != 0:
@@ -125,9 +139,13 @@ class Server:
 
     def _end(self, number: signal.Signals) -> None:
         if self.process is not None:
+            children = _children(self.process.pid)
             self.process.send_signal(number)
             self.process.wait(PATIENCE)
             self.process = None
+            deadline = time.monotonic() + PATIENCE
+            while any(map(_alive, children)) and time.monotonic() < deadline:
+                time.sleep(0.01)
 
     def url(
         self, user: str = OWNER, password: str | None = None, database: str = "postgres", port: int | None = None
