@@ -95,6 +95,12 @@ def test_a_copy_that_weighs_gives_the_integers_of_the_table(sql: str) -> None:
     ]
 
 
+def test_the_units_of_groups_that_have_to_exist_are_not_counted_in_a_copy_of_rows() -> None:
+    sql = "SELECT max(s) FROM (SELECT kind, sum(x) AS s FROM orders GROUP BY kind)"
+    (priced,) = _open("keep").prepare(sql, epsilon=1).bill.releases
+    assert priced.selection is not None and priced.bounded.rule != "at_rest"
+
+
 @pytest.mark.parametrize("sql", READ)
 def test_what_can_be_read_from_a_copy_is(sql: str) -> None:
     apart, kept = (_open(mode).explain(sql, epsilon=1) for mode in ("weigh", "keep"))
