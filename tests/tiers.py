@@ -1,6 +1,6 @@
 """Which tests run: `pytest` runs the core, `pytest --all` everything.
 
-The core takes at most four minutes of processor time, needs `pip install -e '.[test]'` and starts no server. A file or
+The core takes about five minutes of processor time, needs `pip install -e '.[test]'` and starts no server. A file or
 folder that is named on the command line runs whatever its tier.
 """
 
