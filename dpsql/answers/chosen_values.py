@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.answers.noise_stage import Released
-from dpsql.answers.plain_words import LONGEST, in_words
+from dpsql.answers.plain_words import in_words, is_plain
 from dpsql.answers.tree_quantiles import quantile_cells, quantile_ends, rank_width, totals_of
 from dpsql.budget.pricing import Priced
 from dpsql.expressions.expression import Value
@@ -199,7 +199,7 @@ def few_notes(released: Released) -> list[str]:
 
 def _in_words(aggregate: Aggregate) -> str:
     text = str(aggregate)
-    if (len(text) <= LONGEST and "CASE " not in text) or aggregate.argument is None:
+    if is_plain(text) or aggregate.argument is None:
         return text
     return f"{aggregate.function} of {in_words(aggregate.argument)}"
 

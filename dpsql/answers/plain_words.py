@@ -47,17 +47,22 @@ def _plural(name: str) -> str:
 def in_words(expression: Expression) -> str:
     """An expression as it is, if it is short; else what it is computed from."""
     if isinstance(expression, Column):
-        return expression.name
+        return expression.name if is_plain(expression.name) else "a computed value"
     if isinstance(expression, Call) and expression.op == "case" and _one_value(expression):
         return f"{in_words(expression.args[1])} under a condition"
     text = str(expression)
-    if len(text) <= LONGEST and "CASE " not in text:
+    if is_plain(text):
         return text
-    columns = sorted(columns_of(expression))
+    columns = sorted(filter(is_plain, columns_of(expression)))
     if not columns:
         return "a computed value"
     listed = columns[0] if len(columns) == 1 else f"{', '.join(columns[:3][:-1])} and {columns[:3][-1]}"
     return f"a value computed from {listed}{' and others' if len(columns) > 3 else ''}"
+
+
+def is_plain(text: str) -> bool:
+    """Is it short, and nothing that a reader would have to parse?"""
+    return len(text) <= LONGEST and "CASE " not in text
 
 
 def _one_value(case: Call) -> bool:

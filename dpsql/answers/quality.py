@@ -42,6 +42,7 @@ def quality_line(columns: Iterable[Qualities | None]) -> str | None:
     many = counts.total()
     if len(counts) == 1:
         [word] = counts
-        return f"{'the number is' if many == 1 else f'all {many:,} numbers are'} {word}{_BOUNDS[word]}"
+        said = {1: "the number is", 2: "both numbers are"}.get(many, f"all {many:,} numbers are")
+        return f"{said} {word}{_BOUNDS[word]}"
     parts = [f"{counts[word]:,} {word}{bound}" for word, bound in _BOUNDS.items() if counts[word]]
     return f"of {many:,} numbers {', '.join(parts[:-1])} and {parts[-1]}" if parts else None
