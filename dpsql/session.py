@@ -126,8 +126,10 @@ class Conductor:
         text = tree.sql("duckdb") if question.parameters else question.sql
         catalog, finisher = self.dataset.catalog, self.dataset.finisher
         tree = put_views(tree, catalog)
-        timed, notes = reads_the_clock(tree), (MOMENT_NOTE,) if reads_the_moment(tree) else ()
-        tree = write_out_tables(bind_clock(tree, question.moment), finisher.constants)
+        timed = reads_the_clock(tree)
+        notes = (MOMENT_NOTE,) if timed and reads_the_moment(tree) else ()
+        tree = bind_clock(tree, question.moment) if timed else tree
+        tree = write_out_tables(tree, finisher.constants)
         tree = compute_constants(tree, finisher.constants)
         return ParsedQuery(text, tree, options, catalog, finisher, timed, notes)
 

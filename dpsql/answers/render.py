@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.answers.notes import SHOWN, first_notes
 from dpsql.answers.number_format import numeric, plain, with_error
 from dpsql.answers.quality import Qualities, Quality, quality_line, quality_words
-from dpsql.budget.status import AccountStatus, account_bar
-from dpsql.errors import Error
+from dpsql.budget.status import account_bar
 from dpsql.notebook_html import element, listed, page, text
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def result_text(result: Result) -> str:
     rows = result.fetchall()
     bars = result.shown_bars
     columns = []
-    judged = result.qualities()
+    judged = result.qualities
     for index, (name, ends, found) in enumerate(zip(result.columns, bars, judged, strict=True)):
         values = [row[index] for row in rows[:MOST_ROWS]]
         if ends is not None:
@@ -49,7 +48,7 @@ def _footer(result: Result, judged: Sequence[Qualities | None]) -> list[str]:
     lines = ["± is the 95% error bar of the noise"] if any(each is not None for each in judged) else []
     lines += [line] if (line := quality_line(judged)) else []
     lines += [str(way)] if (way := result.way_out) else []
-    lines.append(f"cost: {'free (replayed)' if result.replayed else _price(result)}{_left_text(result)}")
+    lines.append(f"cost: {'free (replayed)' if result.replayed else _price(result)}{left_text(result)}")
     return lines + [f"note: {note}" for note in first_notes(result.notes, "result.notes has them all")]
 
 
@@ -57,17 +56,10 @@ def _price(result: Result) -> str:
     return f"{result.cost} of your budget" if result.cost.epsilon else "free"
 
 
-def _left_text(result: Result) -> str:
-    own = _own(result)
-    return "" if own is None else f"; left: {own.left_share}"
-
-
-def _own(result: Result) -> AccountStatus | None:
-    """The session's own account, while it is open."""
-    try:
-        return None if result.account is None else result.account().own
-    except Error:
-        return None
+def left_text(result: Result) -> str:
+    """What is left of the session's own account."""
+    status = result.budget()
+    return "" if status is None else f"; left: {status.own.left_share}"
 
 
 def _printable(text: str) -> str:
@@ -208,7 +200,7 @@ def result_html(result: Result) -> str:
     """The table with an error bar beside every noisy value, what it cost, and what is left."""
     rows = result.fetchall()
     heads, cells, bars = [], [], result.shown_bars
-    judged = result.qualities()
+    judged = result.qualities
     for index, (name, ends, found) in enumerate(zip(result.columns, bars, judged, strict=True)):
         values = [row[index] for row in rows[:MOST_ROWS]]
         if ends is not None and found is not None:
@@ -243,7 +235,7 @@ def _footer_html(result: Result, quality: str | None) -> str:
     price = "free (released before)" if result.replayed else _price(result)
     said = f"cost: {price}" + (" · ± is the 95% error bar of the noise" if noisy else "")
     said += f" · {quality}" if quality else ""
-    way = element("p", text(result.way_out)) if result.way_out else ""
+    way = element("p", text(found)) if (found := result.way_out) else ""
     left = _left(result)
     first, others = result.notes[:SHOWN], result.notes[SHOWN:]
     notes = "".join(element("p", text(note), "dim") for note in first)
@@ -253,8 +245,8 @@ def _footer_html(result: Result, quality: str | None) -> str:
 
 
 def _left(result: Result) -> str:
-    own = _own(result)
-    return "" if own is None else element("p", "budget" + account_bar(own), "dim")
+    status = result.budget()
+    return "" if status is None else element("p", "budget" + account_bar(status.own), "dim")
 
 
 def explanation_html(plan: Explanation) -> str:

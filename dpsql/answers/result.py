@@ -12,7 +12,7 @@ import numpy as np
 from sqlglot import exp
 
 from dpsql.answers.analytic_bars import half_width, interval, whole_of
-from dpsql.answers.chosen_rows import choosing_columns, chosen_notes, confidence_of_each, noises_of, reads_of
+from dpsql.answers.chosen_rows import Columns, choosing_columns, chosen_notes, confidence_of_each, noises_of, reads_of
 from dpsql.answers.chosen_values import chosen_ends
 from dpsql.answers.consistent_totals import fit_tables
 from dpsql.answers.error_bars import (
@@ -34,7 +34,7 @@ from dpsql.answers.notes import inner_notes, nobody_notes, notes_of, owner_notes
 from dpsql.answers.quality import Qualities, quality_of
 from dpsql.budget import Cost
 from dpsql.budget.status import BudgetStatus
-from dpsql.errors import InterfaceError
+from dpsql.errors import Error, InterfaceError
 from dpsql.plan.plan import Output, Plan
 from dpsql.sensitivity.clip_checks import ClipCheck
 
@@ -122,8 +122,8 @@ class Result:
         """For every noisy output column, `<name>_low` and `<name>_high`, row by row as in `df()`.
 
         Counts, sums, averages, and sums and quotients of them have the law of their noise; any other expression is
-        computed again over resampled noise. A chosen value (MEDIAN, MIN, …) has none (NaN),
-        unless it is one of so many quantiles that a tree of counts answers them all: `notes` tell of its rank.
+        computed again over resampled noise. The interval of a quantile, minimum or maximum is part of its price; MODE
+        has none (NaN).
         Where LIMIT, HAVING or the like picked rows by their noisy values, the intervals of what they were picked by
         allow for it. With `simultaneous`, all intervals of one column hold together with that confidence: over all
         released groups (for what mixes groups: over the rows of the answer).
@@ -150,6 +150,13 @@ class Result:
             for i in range(len(self.columns))
         ]
 
+    def budget(self) -> BudgetStatus | None:
+        """The budget of the session that asked; None once that is closed."""
+        try:
+            return None if self.account is None else self.account()
+        except Error:
+            return None
+
     @cached_property
     def shown_bars(self) -> list[list[tuple[float, float]] | None]:
         """The 95% intervals, as they are shown."""
@@ -169,7 +176,7 @@ class Result:
         """
         import pandas as pd
 
-        columns = enumerate(self.qualities())
+        columns = enumerate(self.qualities)
         frame = pd.DataFrame({i: ["exact"] * len(self) if c is None else c for i, c in columns}, dtype=object)
         frame.columns = pd.Index(self.columns)
         return frame
@@ -181,6 +188,7 @@ class Result:
 
         return way_out(self)
 
+    @cached_property
     def qualities(self) -> list[Qualities | None]:
         """The same for each column, by its place; None if it has no noise."""
         rows = self.fetchall()
@@ -204,9 +212,13 @@ class Result:
             together.setdefault(self._confidence_of_each(column, confidence), []).append(column)
         return {i: ends for each, several in together.items() for i, ends in self.ends(several, each).items()}
 
+    @cached_property
+    def _choosing(self) -> Columns:
+        return choosing_columns(self.plan)
+
     def _confidence_of_each(self, column: int, confidence: float) -> float:
         """The confidence of one interval of a column: higher where its rows were chosen by the same noise."""
-        choosing, output = choosing_columns(self.plan), self.plan.outputs[column]
+        choosing, output = self._choosing, self.plan.outputs[column]
         if not choosing or (output.formula is None and output.direct is None):
             return confidence
         read = reads_of(output, self.plan)

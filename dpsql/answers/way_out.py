@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, inf, isfinite, sqrt
+from math import inf, isfinite, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,14 +16,11 @@ from dpsql.answers.analytic_bars import foreseen_cut, half_width
 from dpsql.answers.error_bars import number
 from dpsql.answers.quality import RELIABLE, SMALLEST_SHARE, Qualities
 from dpsql.budget.pricing import Priced, charge_of, price_release
-from dpsql.errors import Error
-from dpsql.mechanisms.exact_numbers import UNIT, exact
-from dpsql.mechanisms.zcdp_conversion import rho_for
+from dpsql.mechanisms.exact_numbers import UNIT, digits_up
 from dpsql.sensitivity.clip import ClippedVector
 
 if TYPE_CHECKING:
     from dpsql.answers.result import Result
-    from dpsql.budget.status import BudgetStatus
 
 CONFIDENCE = 0.95
 PEOPLE = "ask about more people: coarser groups, a longer period, fewer conditions"
@@ -55,7 +52,7 @@ class WayOut:
 
 def way_out(result: Result) -> WayOut | None:
     """None where at least half of the numbers are more than noise, or nothing has an error bar."""
-    judged = result.qualities()
+    judged = result.qualities
     if not _mostly_noise([each for column in judged for each in column or ()]):
         return None
     columns = [_NoisyColumn.of(result, place) for place, each in enumerate(judged) if each and _mostly_noise(each)]
@@ -144,33 +141,16 @@ def _likely(clipped: ClippedVector) -> ClippedVector:
 
 def _price(result: Result, times: float) -> str | None:
     """So many times the price of the answer, as a share of the account that pays, if it can be asked for."""
-    charge = charge_of([table.priced for table in result.released.values()])
-    if result.account is None or charge is None or not isfinite(times):
+    priced = [table.priced for table in result.released.values()]
+    charge, status = charge_of(priced), result.budget()
+    if status is None or charge is None or not isfinite(times):
         return None
-    try:
-        status = result.account()
-    except Error:
+    offer = status.offer if all(each.bounded.public for each in priced) else status.offer_keys
+    if not offer:
         return None
-    whole, left = _funds(status)
-    paid = float(charge.rho * UNIT) if status.dataset.caps.delta else sqrt(times) * float((charge.epsilon or 0) * UNIT)
-    needed = paid * times if status.dataset.caps.delta else paid
-    return _percent(needed / whole) if 0 < needed <= left else None
-
-
-def _funds(status: BudgetStatus) -> tuple[float, float]:
-    """The whole of the account that pays, and what one query may take: in ρ, or in ε where the budget has no δ."""
-    accounts, own = [each for _, each in status.accounts()], status.purpose or status.analyst or status.dataset
-    if not status.dataset.caps.delta:
-        return own.whole.epsilon, min(status.largest, *(each.remaining.epsilon for each in accounts))
-    most = float(rho_for(exact(status.largest), exact(status.at))) if status.at and status.largest else inf
-    return own.whole.rho, min(most, *(each.remaining.rho for each in accounts))
-
-
-def _percent(share: float) -> str:
-    """Two digits, rounded up."""
-    percent, unit = Fraction(share) * 100, Fraction(1)
-    while percent / unit >= 100:
-        unit *= 10
-    while percent / unit < 10:
-        unit /= 10
-    return f"{float(ceil(percent / unit) * unit):g}%"
+    if status.own.caps.delta:
+        share = times * float(charge.rho * UNIT) / status.own.whole.rho
+    else:
+        share = sqrt(times) * float((charge.epsilon or 0) * UNIT) / status.own.whole.epsilon
+    percent = digits_up(100 * share, 2)
+    return f"{percent:g}%" if 0 < percent <= 100 * offer else None

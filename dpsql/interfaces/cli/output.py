@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.answers.notes import first_notes
 from dpsql.answers.number_format import numeric, plain, with_error
 from dpsql.answers.quality import quality_line, quality_words
-from dpsql.errors import Error
+from dpsql.answers.render import left_text
 from dpsql.interfaces.cli.terminal import printable
 from dpsql.mechanisms.exact_numbers import digits_down, digits_up
 
@@ -51,7 +51,7 @@ def answer_table(result: Result) -> Table:
     table = new_table()
     rows, texts = result.fetchall(), []
     bars = error_bars(result)
-    for position, (name, ends, judged) in enumerate(zip(result.columns, bars, result.qualities(), strict=True)):
+    for position, (name, ends, judged) in enumerate(zip(result.columns, bars, result.qualities, strict=True)):
         values = [row[position] for row in rows]
         number = ends is not None or (bool(values) and numeric(values))
         table.add_column(cell(printable(name)), justify="right" if number else "left", no_wrap=number)
@@ -67,7 +67,7 @@ def answer_table(result: Result) -> Table:
 def rows_as_lines(result: Result) -> Table:
     """The answer with one line for each value, for rows that are wider than the screen."""
     bars = error_bars(result)
-    rows, judged = result.fetchall(), result.qualities()
+    rows, judged = result.fetchall(), result.qualities
     columns = [column_cells([row[i] for row in rows], ends) for i, ends in enumerate(bars)]
     words = [quality_words(each or ()) or [""] * len(rows) for each in judged]
     table = new_table(show_header=False)
@@ -97,11 +97,11 @@ def cell(text: str, style: str = "") -> Text:
 
 def footer(result: Result, *, notes: bool = False, details: bool = False) -> str:
     """What the answer cost, and what else there is to know of it: the first notes, or all of them."""
-    judged = result.qualities()
+    judged = result.qualities
     lines = ["± is the 95% error bar of the noise"] if any(each is not None for each in judged) else []
     lines += [line] if (line := quality_line(judged)) else []
     lines += [str(way)] if (way := result.way_out) else []
-    lines.append(f"cost: {price(result)}{left(result)}")
+    lines.append(f"cost: {price(result)}{left_text(result)}")
     lines += [f"in detail: {result.cost.details}"] if details else []
     shown = result.notes if notes else first_notes(result.notes, "--notes shows them all")
     lines += [f"note: {note}" for note in shown]
@@ -116,14 +116,6 @@ def price(result: Result) -> str:
         counted = any(note.startswith(REPLAYED) for note in result.notes)
         return f"free{' for the dataset' if counted else ''} (released before, and replayed)"
     return f"{result.cost} of your budget" if result.cost.epsilon else "free (no private data was used)"
-
-
-def left(result: Result) -> str:
-    """What is left of the session's own account."""
-    try:
-        return "" if result.account is None else f"; left: {result.account().own.left_share}"
-    except Error:
-        return ""
 
 
 def to_csv(result: Result) -> str:
@@ -153,7 +145,7 @@ def to_json(result: Result) -> str:
         "rows": result.fetchall(),
         "confidence": CONFIDENCE,
         "intervals": {n: e for n, e in zip(result.columns, bars, strict=True) if e is not None},
-        "quality": {n: q for n, q in zip(result.columns, result.qualities(), strict=True) if q is not None},
+        "quality": {n: q for n, q in zip(result.columns, result.qualities, strict=True) if q is not None},
         "way_out": None if result.way_out is None else {"text": str(result.way_out), **asdict(result.way_out)},
         "cost": asdict(result.cost), "replayed": result.replayed, "mechanism": result.mechanism, "notes": result.notes,
         "clipped": [asdict(each) for each in result.clipped],

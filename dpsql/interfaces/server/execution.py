@@ -66,7 +66,7 @@ def _bars(result: Result) -> Iterator[str]:
 def _quality(result: Result) -> Iterator[str]:
     """How good the numbers are, and a way out if they are mostly noise; said where it takes no repeated runs."""
     if result.has_quick_bars:
-        yield from filter(None, [quality_line(result.qualities())])
+        yield from filter(None, [quality_line(result.qualities)])
         yield from map(str, filter(None, [result.way_out]))
 
 

@@ -104,7 +104,7 @@ def test_the_frame_has_the_shape_of_the_values(db: dpsql.Connection) -> None:
 def test_every_door_shows_it(db: dpsql.Connection) -> None:
     answer = db.query("SELECT k, count(*) AS n FROM t GROUP BY k", epsilon=1)
     first, second, third = answer.quality["n"]
-    line = quality_line(answer.qualities())
+    line = quality_line(answer.qualities)
     assert line is not None
     text, html = str(answer).splitlines(), answer._repr_html_()
     assert not text[1].endswith(first) and text[2].endswith(second) and text[3].endswith(third) and line in text

@@ -67,3 +67,17 @@ def test_the_line_is_one_sentence() -> None:
     )
     assert "a single total" in str(WayOut(1)) and "price=" not in str(WayOut(1))
     assert PEOPLE in str(WayOut()) and "cuts off" in str(WayOut(cut=True))
+
+
+@pytest.mark.parametrize("spare", [-0.5, 0.001, 0.01, 0.05, 0.5])
+def test_a_price_that_is_named_is_answered(spare: float) -> None:
+    """Also where rounded up it is just more, or just less, than what is left (in percent)."""
+    with opened() as db:
+        first = db.query(by(1), price="1%")
+        assert first.way_out is not None and first.way_out.price is not None
+        needed = float(first.way_out.price[:-1])
+        db.query("SELECT count(*) FROM t", price=f"{99 - needed - spare:.4f}%")
+        price = first.way_out.price
+        assert (price is not None) == (spare > 0)
+        if price is not None:
+            db.query(by(1), price=price)
